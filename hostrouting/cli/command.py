@@ -35,6 +35,7 @@ __all__ = [
     "devs_option",
     "gateway_option",
     "removal_option",
+    "snapshots_option",
     "wait_option",
 ]
 
@@ -117,6 +118,12 @@ def config_option(parser: argparse.ArgumentParser, *, required: bool = False) ->
     parser.add_argument(
         "--config", metavar="FILE", required=required, help="the configuration, as JSON; - is standard input"
     )
+
+
+def snapshots_option(parser: argparse.ArgumentParser, verb: str) -> None:
+    """The option for the snapshots of many nodes; `verb` is what the command does with them."""
+    told = f"{verb} the snapshots of many nodes: directories with *.json files, patterns in quotes, or files"
+    parser.add_argument("--snapshots", metavar="PATH", nargs="+", action="extend", help=told)
 
 
 def removal_option(parser: argparse.ArgumentParser) -> None:

@@ -40,16 +40,18 @@ if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
     from hostrouting.fleet import NodeGroup, NodeResult, Source
 
-__all__ = ["check_fleet", "fleet_lines"]
+__all__ = ["NAMES", "check_fleet", "fleet_lines", "sources_of"]
 
 _LOG = logging.getLogger("hostrouting")
 
 
 def check_fleet(arguments: argparse.Namespace) -> Reply:
     """The reply to `check --snapshots`. With --json, the nodes are judged while the reply is printed."""
-    _require_sense(arguments)
+    if arguments.snapshots is None:
+        rule = "is a page about many nodes, and needs --snapshots"
+        raise ConfigError([Fault("--html", repr(arguments.html), rule, "name their snapshots with --snapshots PATH")])
     _sort_out(arguments)
-    sources = _sources(arguments)
+    sources = sources_of(arguments)
     config = expected_of(arguments)
     question = Question(
         config, gateway_of(arguments, config), tuple(arguments.devs), is_whole=arguments.config is not None
@@ -118,16 +120,6 @@ def _line_of(result: NodeResult) -> str:
     return f"{head[:-1]}, {rest[1:]}"
 
 
-def _require_sense(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError if the arguments contradict each other."""
-    if arguments.snapshots is None:
-        rule = "is a page about many nodes, and needs --snapshots"
-        raise ConfigError([Fault("--html", repr(arguments.html), rule, "name their snapshots with --snapshots PATH")])
-    if arguments.snapshot is not None:
-        rule = "cannot be used together with --snapshots"
-        raise ConfigError([Fault("--snapshot", repr(arguments.snapshot), rule, "add the file to --snapshots")])
-
-
 def _sort_out(arguments: argparse.Namespace) -> None:
     """Make CIDRs of the words after --snapshots that are networks and not files: operators write CIDRs last."""
     cidrs = [snapshot for snapshot in arguments.snapshots if _is_network(snapshot) and not os.path.lexists(snapshot)]
@@ -143,7 +135,11 @@ def _is_network(text: str) -> bool:
     return True
 
 
-def _sources(arguments: argparse.Namespace) -> tuple[Source, ...]:
+def sources_of(arguments: argparse.Namespace) -> tuple[Source, ...]:
+    """The snapshots that --snapshots names. Raises ConfigError if it names none, or if --snapshot names one."""
+    if arguments.snapshot is not None:
+        rule = "cannot be used together with --snapshots"
+        raise ConfigError([Fault("--snapshot", repr(arguments.snapshot), rule, "add the file to --snapshots")])
     try:
         return find_snapshots(arguments.snapshots)
     except ConfigError as error:
@@ -172,7 +168,8 @@ def _asked(arguments: argparse.Namespace) -> str:
 
 _CUT = 60  # characters of a problem in the table; all of it is below
 _TONES: dict[str | None, Tone] = {"ok": "good", "overlap": "bad"}
-_NAMES = 6  # nodes of a group that are named
+NAMES = 6
+"""The number of nodes of a group that are named."""
 
 
 def fleet_lines(groups: Sequence[NodeGroup], config: HostRoutingConfig, *, name: str, question: str) -> Iterator[Line]:
@@ -209,7 +206,7 @@ def _group_lines(
     group: NodeGroup, common: Correction | None, config: HostRoutingConfig, *, name: str, question: str
 ) -> Iterator[Line]:
     yield line(Painted(counted(len(group.nodes), "node"), "strong"), ": ", group.problem or group.verdict_words)
-    yield line("  ", Painted(spoken(group.nodes, most=_NAMES), "soft"))
+    yield line("  ", Painted(spoken(group.nodes, most=NAMES), "soft"))
     which = "One repair for all" if len(group.nodes) > 1 else "A repair"
     correction, example = group.correction, group.example
     again, into = "check", ""

@@ -15,6 +15,7 @@ from hostrouting.cli.command import (
     config_option,
     devs_option,
     gateway_option,
+    snapshots_option,
     wait_option,
 )
 from hostrouting.cli.output import Painted, line, spoken
@@ -48,8 +49,7 @@ def check_options(parser: argparse.ArgumentParser) -> None:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     check_options(parser)
-    told = "check the snapshots of many nodes: directories with *.json files, patterns in quotes, or files"
-    parser.add_argument("--snapshots", metavar="PATH", nargs="+", action="extend", help=told)
+    snapshots_option(parser, "check")
     parser.add_argument(
         "--html", metavar="FILE", help="with --snapshots: also write the results as a page to this file"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from typing import TYPE_CHECKING, Literal
 
 import attrs
@@ -9,12 +11,25 @@ import attrs
 from hostrouting.boot.gate_state import GateState
 from hostrouting.cli.changes import Work, foreseen_lines, gate_lines, looked_at_gate, refusal
 from hostrouting.cli.check import Check
-from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option, removal_option, wait_option
-from hostrouting.cli.output import Painted, counted, finding_lines, line
-from hostrouting.cli.schemas import FINDINGS, WORK
-from hostrouting.cli.source import config_of, installed_config, looked_at, wait_of
+from hostrouting.cli.command import (
+    FAILED,
+    FINE,
+    UNDECIDED,
+    Command,
+    Reply,
+    config_option,
+    removal_option,
+    snapshots_option,
+    wait_option,
+)
+from hostrouting.cli.failure import code_of, document_of
+from hostrouting.cli.output import SHOWN, Painted, counted, finding_lines, line, plain, spoken
+from hostrouting.cli.schemas import FINDINGS, NODE, WORK
+from hostrouting.cli.source import config_of, installed_config, wait_of
 from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, of_severity, worst_first
+from hostrouting.host.saved import read_snapshot
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure, installed_tasks
 from hostrouting.tasks.results import Change
@@ -25,6 +40,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hostrouting.cli.output import Line, Style
+    from hostrouting.fleet import Source
     from hostrouting.host.host import Host
     from hostrouting.model import Snapshot
 
@@ -117,13 +133,18 @@ def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)
     wait_option(parser, "how long apply would wait", installs=True)
     removal_option(parser)
+    snapshots_option(parser, "plan for")
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
     config = config_of(arguments)
+    if arguments.snapshots is not None:
+        return _of_many(arguments, config)
     prospect = (
-        _elsewhere(arguments, host, config) if arguments.snapshot is not None else _here(arguments, host(), config)
+        _elsewhere(read_snapshot(arguments.snapshot), config)
+        if arguments.snapshot is not None
+        else _here(arguments, host(), config)
     )
     return Reply(prospect.code, lambda: _document(prospect), lambda style: _page(prospect, arguments, style))
 
@@ -140,10 +161,8 @@ def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) 
     return Prospect(look, after, saved=False, gate=looked_at_gate(host), rewrites=rewrites, stuck=stuck)
 
 
-def _elsewhere(arguments: argparse.Namespace, host: Callable[[], Host], config: HostRoutingConfig) -> Prospect:
+def _elsewhere(before: Snapshot, config: HostRoutingConfig) -> Prospect:
 
-    with looked_at(arguments, host) as backend:
-        before = backend.snapshot()
     routes = plan_static_routes(config, before)
     return Prospect(Change(routes), _afterwards(routes, before, config), saved=True, gate=GateState())
 
@@ -153,6 +172,65 @@ def _afterwards(routes: RoutePlan, before: Snapshot, config: HostRoutingConfig) 
     if not config.route_overlap.expected_cidrs or routes.conflicts or routes.pending:
         return None
     return Check.of(routes.apply_to(before), config)
+
+
+def _of_many(arguments: argparse.Namespace, config: HostRoutingConfig) -> Reply:
+    """The reply for the snapshots of many nodes: each is read and planned while the reply is printed or grouped."""
+    from hostrouting.cli.fleet import sources_of
+
+    sources, codes = sources_of(arguments), {FINE}
+
+    def planned() -> Iterator[tuple[Source, Prospect | HostRoutingError]]:
+        for source in sources:
+            found: Prospect | HostRoutingError
+            try:
+                found = _elsewhere(read_snapshot(source.path), config)
+            except HostRoutingError as error:
+                found = error
+            codes.add(found.code if isinstance(found, Prospect) else code_of(found, needs_files=False))
+            yield source, found
+
+    def documents() -> Iterator[str]:
+        for source, found in planned():
+            document = _document(found) if isinstance(found, Prospect) else document_of(found)
+            yield json.dumps({"node": source.name, "snapshot": source.path, **document})
+
+    if arguments.json:
+        return Reply(lambda: min(codes - {FINE}, default=FINE), documents)
+    shown = [*_lines_of_many(planned(), arguments.config)]
+    return Reply(min(codes - {FINE}, default=FINE), documents, lambda _style: shown)
+
+
+def _lines_of_many(planned: Iterator[tuple[Source, Prospect | HostRoutingError]], config: str) -> Iterator[Line]:
+    """The nodes with the same plan together: the answer, the nodes, the steps, and the verdict afterwards."""
+    from hostrouting.cli.fleet import NAMES
+
+    groups: dict[tuple[str, ...], tuple[list[Line], list[Source]]] = {}
+    for source, found in planned:
+        page = [*_short_page(found, config)]
+        groups.setdefault(tuple(map(plain, page)), (page, []))[1].append(source)
+    for place, ((head, *rest), sources) in enumerate(sorted(groups.values(), key=lambda group: -len(group[1]))):
+        if place == SHOWN:
+            yield line()
+            yield line(f"… and {len(groups) - SHOWN:,} more groups; --json shows all")
+            return
+        yield from [line()] if place else []
+        yield line(Painted(f"{counted(len(sources), 'node')}: ", "strong"), *head)
+        yield line("  ", Painted(spoken([source.name for source in sources], most=NAMES), "soft"))
+        yield from rest
+        words = f"hostrouting plan --config {config} --snapshot {shlex.quote(sources[0].path)}"
+        yield line(f"  For {sources[0].name}: {words}")
+
+
+def _short_page(found: Prospect | HostRoutingError, config: str) -> Iterator[Line]:
+    """What is told of one of many nodes; equal if their plans are equal."""
+    if isinstance(found, HostRoutingError):
+        yield line(Painted("FAILED:", "bad"), f" {found}")
+        return
+    yield _answer_line(found, config)
+    yield from found.work.lines()
+    if found.after is not None:
+        yield from (line("  afterwards: ", *answer) for answer in found.after.answer_lines())
 
 
 def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
@@ -241,18 +319,22 @@ COMMAND = Command(
     more="""\
 Exit code 0 means that the host already matches the configuration. 1 means that there is something to do, that apply
 refuses the configuration, that there is a conflict, or, in mode STRICT, that an overlap is left. 3 means that a default
-route or a device is missing, so it is not known yet. With --json, "answer" distinguishes these cases.
+route or a device is missing, so it is not known yet. With --json, "answer" distinguishes these cases. With --snapshots,
+--json prints one such document on a line for each node, with its name, and the exit code is that of the worst node.
 """,
     examples="""\
 # what would apply change?
 hostrouting plan --config agent.json
 # the same for the node that the snapshot is of
 hostrouting plan --config agent.json --snapshot node.json
+# the same for many nodes, those with the same plan together
+hostrouting plan --config agent.json --snapshots nodes
 """,
     failing="there is something to do, or apply would fail",
     takes_snapshot=True,
     needs_files=True,
     keys={
+        **NODE,
         "answer": "refused, conflict, not-ready, to-do, overlap (nothing to do, and apply would fail) or nothing-to-do",
         "changes": "whether apply would change anything",
         **WORK,

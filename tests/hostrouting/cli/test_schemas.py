@@ -186,6 +186,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         asked = ("check", "--snapshots", str(tmp_path / "nodes"), "--json")
         pinned = written({"destination": "172.16.0.0/17", "gateway": "10.9.9.9", "dev": "ib0"})
         nodes = [json.loads(line) for words in ((CIDR,), ("--config", pinned)) for line in say(*asked, *words).lines]
+    nodes += [json.loads(line) for line in say("plan", *asked[1:], "--config", pinned).lines]
 
     def told(*words: str, **where: Any) -> dict[str, Any]:
         document: dict[str, Any] = say(*words, "--json", **where).json
