@@ -106,6 +106,11 @@ def route_message(network: str, *, table: int = TABLE_MAIN) -> bytes:
     return struct.pack("=IHHII", 16 + len(body), 24, 0, 0, 0) + body
 
 
+def setting_message(device: int) -> bytes:
+    """What Linux reports about an IPv4 setting of the device with this number."""
+    return struct.pack("=IHHIIB3xHHi", 28, 80, 0, 0, 0, 2, 8, 1, device)
+
+
 NEAR = Concern.of(Snapshot(), [Prefix.parse("172.16.0.0/16")], protocol=213)
 
 
@@ -119,8 +124,10 @@ NEAR = Concern.of(Snapshot(), [Prefix.parse("172.16.0.0/16")], protocol=213)
         ([route_message("20.0.0.0/8") + route_message("172.16.5.0/24")], True),
         ([route_message("172.16.5.0/24", table=1000)], False),
         ([struct.pack("=IHHII", 28, 32, 0, 0, 0) + bytes(12)], True),
+        ([setting_message(9)], False),
+        ([setting_message(-1)], True),
     ],
-    ids=["none", "far", "near", "behind it", "in one", "table", "rule"],
+    ids=["none", "far", "near", "behind it", "in one", "table", "rule", "of a device", "of all devices"],
 )
 def test_what_does_not_matter_is_left_out(stack: ExitStack, messages: list[bytes], *, heard: bool) -> None:
     """Of many messages, one that matters is enough; what is not understood, such as a rule, matters."""
