@@ -68,15 +68,15 @@ def test_what_was_touched_is_told() -> None:
     grep -q . /etc/hostrouting/host-routing-gate.conf
     ls /etc/systemd/nspawn >/dev/null
     mkdir /etc/systemd/some
-    rm /run/aks-flex-node/guard.json
+    rm /run/hostrouting/guard.json
     echo >>/etc/hostrouting/static-routes.sh
     """
     there = [path for path in HOST_FOLDERS if Path(path).exists()]
     done = with_decoy("sh", "-c", script)
     told = [
         *("created /etc/systemd/some", "read /etc/hostrouting/host-routing-gate.conf", "read /etc/systemd/nspawn"),
-        *("removed /run/aks-flex-node/guard.json", "wrote /etc/hostrouting/static-routes.sh", "wrote /etc/systemd"),
-        "wrote /run/aks-flex-node",
+        *("removed /run/hostrouting/guard.json", "wrote /etc/hostrouting/static-routes.sh", "wrote /etc/systemd"),
+        "wrote /run/hostrouting",
     ]
     assert done.stderr.splitlines() == [f"decoy: the command {line} of the host" for line in told]
     assert done.returncode == 1

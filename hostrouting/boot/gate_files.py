@@ -118,7 +118,7 @@ def render_gate_unit(layout: HostLayout | None = None) -> str:
         command=where.gate_script,
         run=_run(where, "what is gated"),
         timeout=_SECONDS,
-        state_directory=where.state_directory,
+        folders=(where.state_directory, where.runtime_directory),
         capabilities="CAP_NET_ADMIN",
         # SIGKILL: after a stop, the script and the processes that it has left end at once, and the result is not that
         # of a refusal. RestartPreventExitStatus: a refusal exits with 1, or is killed after the timeout. If an

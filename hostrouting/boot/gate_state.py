@@ -365,10 +365,10 @@ def _absent(gate: Gate, units: Sequence[str]) -> Iterator[str]:
 
 def _bars(gate: Gate, units: Sequence[str]) -> Iterator[str]:
     files, layout, none = gate.files, gate.layout, f"{spoken(units)} cannot start"
-    state = layout.at(layout.state_directory)
-    with suppress(FileError):  # it should be a folder, and reading a folder is a FileError
-        if files.read(state) is not None:
-            yield f"{state} is not a directory, and {none} without that directory; remove the file"
+    for folder in map(layout.at, (layout.state_directory, layout.runtime_directory)):
+        with suppress(FileError):  # reading a folder is a FileError
+            if files.read(folder) is not None:
+                yield f"{folder} is not a directory, and {none} without that directory; remove the file"
     again = "write it again with: hostrouting apply --config FILE"
     if not files.read(layout.gate_unit_path) and files.is_there(layout.gate_unit_path):
         masked = f"{layout.gate_unit_path} is masked, and {none} without it"

@@ -95,7 +95,7 @@ def render_probe_script(told: ProbeScript, *, layout: HostLayout | None = None) 
         f"protocol {told.protocol}",
         f"metric {DEFAULT_METRIC[IPV6]}",
         f"wait {told.wait}",
-        f"state {(layout or HostLayout()).state_directory}",
+        f"state {(layout or HostLayout()).runtime_directory}",
         *(f"nft {line}" for line in render_probe_table(config).splitlines()),
     ]
     return filled("probe-rewrite.sh", settings)
@@ -127,7 +127,7 @@ def render_probe_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_W
         after=FLUSHERS,
         command=where.probe_script,
         timeout=wait + GRACE,
-        state_directory=where.state_directory,
+        folders=(where.runtime_directory,),
         capabilities="CAP_NET_ADMIN",
         wanted_by="multi-user.target",
     )

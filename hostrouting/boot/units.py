@@ -114,7 +114,7 @@ def render_oneshot(
     after: str = "",
     command: str,
     timeout: int,
-    state_directory: str = "",
+    folders: tuple[str, ...] = (),
     capabilities: str = "",
     run: str = SHELL,
     settings: tuple[str, ...] = (_STOPPED,),
@@ -134,12 +134,17 @@ def render_oneshot(
         f"TimeoutStartSec={timeout}",
         "TimeoutStopSec=5",
         *settings,
-        "UnsetEnvironment=BASH_ENV SHELLOPTS BASHOPTS LD_PRELOAD LD_LIBRARY_PATH",
+        "UnsetEnvironment=BASH_ENV SHELLOPTS BASHOPTS LD_PRELOAD LD_LIBRARY_PATH RUNTIME_DIRECTORY",
     ]
-    if state_directory:
-        lines += [f"RuntimeDirectory={state_directory.removeprefix('/run/')}", "RuntimeDirectoryPreserve=yes"]
+    lines += runtime_folders(*folders)
     text = "\n".join(lines) + "\n" + SANDBOX.format(capabilities=capabilities)
     return HEADER + text + (f"\n[Install]\nWantedBy={wanted_by}\n" if wanted_by else "")
+
+
+def runtime_folders(*folders: str) -> tuple[str, ...]:
+    """The settings with which systemd creates these folders for a unit, lets it write there, and keeps them."""
+    names = " ".join(folder.removeprefix("/run/") for folder in folders)
+    return (f"RuntimeDirectory={names}", "RuntimeDirectoryPreserve=yes") if names else ()
 
 
 def render_routes_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_WAIT) -> str:
@@ -169,7 +174,7 @@ def render_check_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_W
         after=where.routes_unit,
         command=where.check_script,
         timeout=wait + _LONGEST_CHECK,
-        state_directory=where.state_directory,
+        folders=(where.state_directory,),
     )
 
 
@@ -216,12 +221,12 @@ def parse_protocol_name(text: str) -> int:
 _EXEC = "ExecStart="
 _COMMAND = " guard"
 
-# Beyond the sandbox of the oneshots: the socket of the journal and of the notifications, the directory of the markers,
+# Beyond the sandbox of the oneshots: the socket of the journal and of the notifications, its folders under /run,
 # and the settings under /proc/sys, which are read. It ends nft if that hangs, and systemctl reload sends it SIGHUP. Its
 # program and the Python may be below /root, but not in a home directory that is closed to root without capabilities.
 _MORE = """\
 RestrictAddressFamilies=AF_UNIX
-ReadWritePaths={state}
+ReadWritePaths={folders}
 ProcSubset=all
 ProtectHome=read-only
 SystemCallFilter=kill
@@ -266,10 +271,11 @@ def render_guard_unit(
         "TimeoutStartSec=90",
         "TimeoutStopSec=20",
         "SuccessExitStatus=143",
-        f"RuntimeDirectory={where.state_directory.removeprefix('/run/')}",
-        "RuntimeDirectoryPreserve=yes",
+        *runtime_folders(where.state_directory, where.runtime_directory),
     ]
-    sandbox = SANDBOX.format(capabilities="CAP_NET_ADMIN") + _MORE.format(state=where.state_directory)
+    sandbox = SANDBOX.format(capabilities="CAP_NET_ADMIN") + _MORE.format(
+        folders=f"{where.state_directory} {where.runtime_directory}"
+    )
     if config is not None and config.extensions:
         sandbox += _EXTENDS
     cleanup = None if config is None else config.azure_vnet_cleanup

@@ -64,7 +64,8 @@ class Standings:
     @classmethod
     def on(cls, host: Host, config: HostRoutingConfig) -> Self:
         """The present state on a host, by this configuration."""
-        directories = (host.layout.at(host.layout.config_directory), host.layout.at(host.layout.state_directory))
+        layout = host.layout
+        directories = map(layout.at, (layout.config_directory, layout.state_directory, layout.runtime_directory))
         wanted = config.probe_rewrite.enabled or config.guard.enabled or config.azure_vnet_cleanup or config.extensions
         if not (wanted or any(map(host.files.names, directories))):
             return cls()  # nothing of ours is here or wanted; to load the tasks takes longer than a check

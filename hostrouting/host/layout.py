@@ -17,8 +17,8 @@ def _directory(_: "HostLayout", attribute: "attrs.Attribute[str]", value: str) -
     if not (value.startswith("/") and letters.isascii() and letters.isalnum()) or "/." in value or value.endswith("/"):
         rule = "is not an absolute path of only letters, digits, '-', '_', '.' and '@'"
         raise ValueError(f"{attribute.name}: {value!r} {rule}")
-    if attribute.name == "state_directory" and not value.startswith("/run/"):
-        raise ValueError(f"{attribute.name}: {value!r} is not under /run, where systemd creates it for the check")
+    if attribute.name in {"state_directory", "runtime_directory"} and not value.startswith("/run/"):
+        raise ValueError(f"{attribute.name}: {value!r} is not under /run, where systemd creates it for our units")
 
 
 class _Name:
@@ -52,6 +52,9 @@ class HostLayout:
     agent_directory: str = attrs.field(default="/etc/aks-flex-node", validator=_directory)
     """The node agent's folder: it has the agent's configuration and, where it exists, links to two of our scripts."""
     state_directory: str = attrs.field(default="/run/aks-flex-node", validator=_directory)
+    """The results of the last check, where the agent reads them. The agent can remove the folder at any time."""
+    runtime_directory: str = attrs.field(default="/run/hostrouting", validator=_directory)
+    """What only hostrouting needs until the next boot: the locks, the guard's state, and what is in the kernel."""
     unit_directory: str = attrs.field(default="/etc/systemd/system", validator=_directory)
     lasting_directory: str = attrs.field(default="/var/lib/hostrouting", validator=_directory)
     """For files that an operator may need after a reboot."""
@@ -112,7 +115,7 @@ class HostLayout:
     protocol_name_path = _Path("{0.protocols_directory}/hostrouting.conf")
 
     # The lock that serialises runs, and what the runs know.
-    lock = _Name("{0.state_directory}/host-routing.lock")
+    lock = _Name("{0.runtime_directory}/host-routing.lock")
     lock_path = _Path("{0.lock}")
     detected_path = _Path("{0.state_directory}/route-overlap.detected")
     """The marker with the findings of the check, if there are any."""
@@ -123,14 +126,14 @@ class HostLayout:
     """The line that the plugin of node-problem-detector prints."""
     unfinished_path = _Path("{0.state_directory}/route-overlap.new")
     """The temporary file for these; if the boot check is killed while writing, the file remains."""
-    guard_path = _Path("{0.state_directory}/guard.json")
-    guard_lock_path = _Path("{0.state_directory}/guard.lock")
+    guard_path = _Path("{0.runtime_directory}/guard.json")
+    guard_lock_path = _Path("{0.runtime_directory}/guard.lock")
     """The lock file that a running guard holds."""
-    figures_path = _Path("{0.state_directory}/hostrouting.prom")
+    figures_path = _Path("{0.runtime_directory}/hostrouting.prom")
     """The guard's figures for a Prometheus collector."""
-    probe_applied_path = _Path("{0.state_directory}/probe-rewrite.applied")
+    probe_applied_path = _Path("{0.runtime_directory}/probe-rewrite.applied")
     """The record of the table and the route that were added to the kernel for probes."""
-    probe_unfinished_path = _Path("{0.state_directory}/probe-rewrite.new")
+    probe_unfinished_path = _Path("{0.runtime_directory}/probe-rewrite.new")
     """The temporary file for that one; if the boot script is killed while writing, it remains."""
 
     def __attrs_post_init__(self) -> None:

@@ -53,7 +53,7 @@ from hostrouting.tasks.results import Change, PreflightResult
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     import phases
@@ -300,11 +300,11 @@ def replacement_findings(replaced: Iterable[str], removed: Iterable[str]) -> Ite
         yield Finding("file", "note", told, path, "save a copy if you need it")
 
 
-def folder_findings(errors: Sequence[FileError], *, is_root: bool, markers: str = "") -> Iterator[Finding]:
+def folder_findings(errors: Sequence[FileError], *, is_root: bool, spare: Collection[str] = ()) -> Iterator[Finding]:
     """The folders into which nothing can be written; one finding for each reason.
 
-    `markers` is a folder into which only markers are written: without room for these, a bootstrap goes on. A denial to
-    another user does not show whether root can write; a denial to root has another reason, such as an immutable file.
+    `spare` are folders into which only markers and locks are written: without room there, a bootstrap goes on. A denial
+    to another user does not show whether root can write; one to root has another reason, such as an immutable file.
     """
     alike: dict[str, list[FileError]] = {}
     for error in errors:
@@ -316,7 +316,9 @@ def folder_findings(errors: Sequence[FileError], *, is_root: bool, markers: str 
             yield Finding("file", "warning", told, first.path, "run preflight as root")
         else:
             told = f"cannot write into {paths}: {first.reason}" if first.reason else str(first)
-            severity: Severity = "warning" if paths == markers and first.errno in NO_ROOM else "error"
+            severity: Severity = (
+                "warning" if {error.path for error in them} <= {*spare} and first.errno in NO_ROOM else "error"
+            )
             yield Finding("file", severity, told, first.path)
 
 
@@ -455,10 +457,11 @@ class Preflight:
         obstacles, is_root = gate.obstacles(up), self._rights.is_root
         yield from file_findings(obstacles, is_root=is_root)
         in_the_way = {obstacle.path for obstacle in obstacles}
-        state, cleanup = layout.at(layout.state_directory), self.config.azure_vnet_cleanup
-        folders = {state} if self.config.probe_rewrite.enabled else set()
+        state, runtime = layout.at(layout.state_directory), layout.at(layout.runtime_directory)
+        cleanup = self.config.azure_vnet_cleanup
+        folders = {runtime} if self.config.probe_rewrite.enabled else set()
         if cleanup is not None and cleanup.repeat:
-            folders |= {state, layout.at(layout.lasting_directory)}
+            folders |= {runtime, layout.at(layout.lasting_directory)}
         changes, unknown = self._answer("file", "", partial(gate.changes, up, down), Changes())
         writes = changes.writes
         yield from unknown
@@ -467,9 +470,9 @@ class Preflight:
             "file", "", lambda: self._of_replaced(up, [write for write in writes if write not in in_the_way])
         )
         folders |= {path.rpartition("/")[0] for path in writes}
-        markers = "" if state in folders else state
-        folders |= {state} if up else set()
-        yield from folder_findings(list(self._unwritable(sorted(folders))), is_root=is_root, markers=markers)
+        spare = {state, runtime} - folders
+        folders |= {state, runtime} if up else set()
+        yield from folder_findings(list(self._unwritable(sorted(folders))), is_root=is_root, spare=spare)
 
     def _of_replaced(self, up: list[Part], writes: list[str]) -> Iterator[Finding]:
         files = self.host.files

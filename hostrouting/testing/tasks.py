@@ -238,7 +238,7 @@ def _words(planned: Change) -> list[str]:
 
 def _state(host: FakeHost) -> tuple[object, ...]:
     """The kernel and the files, without those that end with the present boot."""
-    passing = host.layout.at(host.layout.state_directory) + "/"
+    passing = host.layout.at("/run/")
     texts = {path: text for path, text in host.files.texts.items() if not path.startswith(passing)}
     now = host.kernel.reopen().snapshot()
     filters = str(host.tables), str(host.bridge_rules), [*map(str, host.neighbours.neighbours)]

@@ -320,7 +320,7 @@ def test_with_a_guard(machine: Machine) -> None:
         return npd.condition(OK.type)
 
     with machine.guarding():
-        wait_for("the first look", lambda: "looks" in machine.shell(f"cat {STATE}/guard.json 2>/dev/null || :"))
+        wait_for("the first look", lambda: "looks" in machine.shell(f"cat {HostLayout().guard_path} 2>/dev/null || :"))
         assert becomes("False") == OK
         assert 170 < valid_for(machine) <= 180
         machine.batch(["route add 172.16.9.0/24 dev ib3"])

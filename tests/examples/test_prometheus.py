@@ -172,7 +172,7 @@ scrape_configs:
         assert done.returncode == 0, done.stderr
         # As the documentation says it, for a node_exporter that takes one directory: a directory of links.
         machine.shell("mkdir -p /run/others /run/textfiles /run/none && echo 'other_total 1' >/run/others/other.prom")
-        machine.shell("ln -s /run/others /run/aks-flex-node /run/textfiles")
+        machine.shell("ln -s /run/others /run/hostrouting /run/textfiles")
         served = stack.enter_context(exporter(machine, "/run/textfiles/*"))
         stack.enter_context(exporter(machine, "/run/none", port=9101))
         asked = stack.enter_context(prometheus(machine, tmp_path, settings))

@@ -133,7 +133,7 @@ def attempts(other: int) -> dict[str, Callable[[], None]]:
     for folder in (
         *("/", "/etc", "/run", "/run/systemd/system", "/run/lock", "/dev", _SHM, "/dev/mqueue", "/usr", "/boot"),
         *("/var/lib", "/var/log", "/root", "/home", "/srv", "/sys", "/proc/sys", "/sys/fs/cgroup", "/mnt/some"),
-        *("/etc/hostrouting", "/etc/systemd/system", "/run/aks-flex-node", _TMP, f"/var{_TMP}"),
+        *("/etc/hostrouting", "/etc/systemd/system", "/run/aks-flex-node", "/run/hostrouting", _TMP, f"/var{_TMP}"),
     ):
         found[f"write in {folder}"] = lambda folder=folder: _write(folder)  # type: ignore[misc]
     for path in (

@@ -45,7 +45,14 @@ def this_tree() -> Path:
 THIS_HOST = this_tree()
 """The same, as it was at the start of the run."""
 
-HOST_FOLDERS = ("/etc/hostrouting", "/etc/aks-flex-node", "/etc/systemd", "/run/aks-flex-node", "/var/lib/hostrouting")
+HOST_FOLDERS = (
+    "/etc/hostrouting",
+    "/etc/aks-flex-node",
+    "/etc/systemd",
+    "/run/aks-flex-node",
+    "/run/hostrouting",
+    "/var/lib/hostrouting",
+)
 """The folders that no test may read or write on the host; a booted system has them empty."""
 
 PROGRAM = "/opt/agent/bin/hostrouting"

@@ -150,8 +150,8 @@ def test_no_mixture_where_nobody_can_lock(
 ) -> None:
     """With a read-only /run, a start that has read the old list takes none of the new steps, nor does one that comes later."""
     with host(before) as system:
-        system.must("mkdir", LAYOUT.state_directory)
-        system.must("mount", "-t", "tmpfs", "-o", "ro,mode=755", "none", LAYOUT.state_directory)
+        system.must("mkdir", "--parents", LAYOUT.runtime_directory)
+        system.must("mount", "-t", "tmpfs", "-o", "ro,mode=755", "none", LAYOUT.runtime_directory)
         system.lay("/run/held", "")
         system.must("sed", "-i", f"{place}i while [[ -e /run/held ]]; do sleep 0.02; done", script)
         system.must("mv", "/usr/bin/systemctl", "/usr/bin/systemctl.real")

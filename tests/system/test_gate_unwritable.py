@@ -61,9 +61,14 @@ OBSTACLES = {
     "a file in the place of /run/aks-flex-node": Obstacle(
         f"rm -rf {LAYOUT.state_directory}; touch {LAYOUT.state_directory}", f"rm {LAYOUT.state_directory}", _BARRED
     ),
+    "a file in the place of /run/hostrouting": Obstacle(
+        f"rm -rf {LAYOUT.runtime_directory}; touch {LAYOUT.runtime_directory}",
+        f"rm {LAYOUT.runtime_directory}",
+        _BARRED,
+    ),
     "no inode left in /run": Obstacle(
         # Meanwhile systemd may create a file in /run, and then there are fewer inodes than are used.
-        f"rm -rf {LAYOUT.state_directory}; for _ in 1 2 3 4 5 6 7 8 9; do "
+        f"rm -rf {LAYOUT.state_directory} {LAYOUT.runtime_directory}; for _ in 1 2 3 4 5 6 7 8 9; do "
         "mount -o remount,nr_inodes=$(df --output=iused /run | tail -n 1 | tr -d ' ') /run && exit; sleep 0.1; done; exit 1",
         "mount -o remount,nr_inodes=800k /run",
         _REFUSED,

@@ -23,21 +23,21 @@ _HARMLESS = {
     "firewall",  # a socket alone: to change a firewall takes the capability
     "route get",
 }
-_STATE = f"write in {LAYOUT.state_directory}"
+_STATE, _OWN = (f"write in {folder}" for folder in (LAYOUT.state_directory, LAYOUT.runtime_directory))
 # CAP_NET_ADMIN is for routes and nftables, and there is none for those alone.
 _ADMIN = {"route add", "uevents"}
 MAY = {
-    LAYOUT.gate_unit: _HARMLESS | _ADMIN | {_STATE},
+    LAYOUT.gate_unit: _HARMLESS | _ADMIN | {_STATE, _OWN},
     LAYOUT.check_unit: _HARMLESS | {_STATE},
     LAYOUT.routes_unit: _HARMLESS | _ADMIN,
-    LAYOUT.probe_unit: _HARMLESS | _ADMIN | {_STATE},
+    LAYOUT.probe_unit: _HARMLESS | _ADMIN | {_OWN},
 }
 # What they need for their work; the rest may be missing from a host.
 MUST = {
-    LAYOUT.gate_unit: {"route get", "route add", _STATE},
+    LAYOUT.gate_unit: {"route get", "route add", _STATE, _OWN},
     LAYOUT.check_unit: {"route get", _STATE},
     LAYOUT.routes_unit: {"route get", "route add"},
-    LAYOUT.probe_unit: {"firewall", "route add", _STATE},
+    LAYOUT.probe_unit: {"firewall", "route add", _OWN},
 }
 
 

@@ -158,7 +158,7 @@ def _page(
         name = f"name the outgoing devices as routeOverlap.expectedDevs in {arguments.config}"
         # The log has said already for which packets the verdict does not hold.
         yield from check.limit_lines(advice=f"Wait longer (--wait 300), or {name}.", again="hostrouting check")
-        if not done.run.ok and done.gate.is_up and not done.gate.openings:
+        if not done.run.ok and done.gate.is_up and not done.gate.openings and not done.gate.bars:
             yield line()
             yield line(f"The mode is STRICT: {spoken(done.gate.units)} cannot start until the check passes.")
             return

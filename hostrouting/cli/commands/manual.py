@@ -53,7 +53,8 @@ _FILES = {
     "/etc/systemd/system-preset": "presets, which keep these units enabled",
     "/etc/iproute2/rt_protos.d/hostrouting.conf": "lets ip route print proto hostrouting",
     "/etc/systemd/networkd.conf.d": "tells systemd-networkd to keep routes and rules that it does not know",
-    "/run/aks-flex-node": "the results of the last check, the guard's state, its figures for Prometheus, and locks",
+    "/run/aks-flex-node": "the results of the last check",
+    "/run/hostrouting": "the guard's state, its figures for Prometheus, and locks",
     "/var/lib/hostrouting": "what clean --undo restores",
 }
 """The directories; docs/configuration.md says what each file is, and `hostrouting status` lists those of a host."""

@@ -390,8 +390,8 @@ def _files_of(host: Host, config: HostRoutingConfig, troubles: list[Finding]) ->
     found: set[str] = set()
     for look in (Gate(host).present, *(task.paths for task in made(installed_tasks(), config, host))):
         found.update(_asked(troubles, "the files", look) or ())
-    state = host.layout.at(host.layout.state_directory)
-    return tuple(sorted(path for path in found if not path.startswith(f"{state}/")))
+    passing = host.layout.at("/run/")
+    return tuple(sorted(path for path in found if not path.startswith(passing)))
 
 
 def _find_last_check(host: Host) -> LastCheck | None:

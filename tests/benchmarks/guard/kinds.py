@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "LOG", "SPARING", "Kind", "Node", "ip"]
 
-STATE = Path("/run/aks-flex-node/guard.json")
+STATE = Path("/run/hostrouting/guard.json")
 LOG = Path("/run/keeper.log")
 """What the keeper of a node prints."""
 Routes: TypeAlias = "frozenset[tuple[str, int, str, str]]"

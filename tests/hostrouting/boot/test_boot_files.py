@@ -307,24 +307,26 @@ class TestTexts:
 
     def test_another_layout(self) -> None:
         """Paths are those of the layout, as the host itself sees them."""
-        layout = HostLayout(root="/mnt", config_directory="/etc/other", state_directory="/run/other/place")
+        layout = HostLayout(
+            root="/mnt", config_directory="/etc/other", state_directory="/run/other/place", runtime_directory="/run/own"
+        )
         assert f"ExecStart={SHELL} /etc/other/static-routes.sh\n" in render_routes_unit(layout)
         assert f"ExecStart={SHELL} /etc/other/check-route-overlap.sh\n" in render_check_unit(layout)
         assert "RuntimeDirectory=other/place\n" in render_check_unit(layout)
         assert "  'state /run/other/place'" in render_check_script(ODD, layout=layout).splitlines()
         assert "bring /etc/other back" in render_gate_unit(layout)
         assert " /etc/other/host-routing-gate.sh\n" in render_gate_unit(layout)
-        assert "RuntimeDirectory=other/place\n" in render_gate_unit(layout)
+        assert "RuntimeDirectory=other/place own\n" in render_gate_unit(layout)
         assert " /etc/other/host-routing-gate.sh ask %n\n" in render_gate_drop_in(layout)
         guard = render_guard_unit("/usr/bin/hostrouting", layout=layout)
-        assert "RuntimeDirectory=other/place\n" in guard
-        assert "ReadWritePaths=/run/other/place\n" in guard
+        assert "RuntimeDirectory=other/place own\n" in guard
+        assert "ReadWritePaths=/run/other/place /run/own\n" in guard
         assert "/proc/sys/net" not in guard
         extended = render_guard_unit("/usr/bin/hostrouting", config=HostRoutingConfig(extensions={"mine": 1}))
         assert "ReadWritePaths=-/proc/sys/net\n" in extended, "only tasks of other projects set settings"
         block = block_of(render_gate_script(layout))[0]
         assert "  'steps /etc/other/host-routing-gate.conf'" in block
-        assert "  'lock /run/other/place/host-routing.lock'" in block
+        assert "  'lock /run/own/host-routing.lock'" in block
 
 
 @pytest.mark.linux

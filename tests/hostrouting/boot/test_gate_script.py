@@ -44,7 +44,7 @@ class Place:
     def below(cls, folder: Path) -> Place:
         """A place where no machine waits for anything yet but the gate itself."""
         text = render_gate_script()
-        for path in (LAYOUT.config_directory, LAYOUT.state_directory):
+        for path in (LAYOUT.config_directory, LAYOUT.runtime_directory):
             text = text.replace(f" {path}", f" {folder}")
         text = text.replace(f" {LAYOUT.unit_directory}'", f" {folder}/units'")
         place = cls(folder, text)

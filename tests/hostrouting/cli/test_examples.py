@@ -126,7 +126,7 @@ def run(machine: Machine, example: str, folder: Path, *before: str) -> subproces
     if "| man " in example:
         require("man")
     if example.startswith("hostrouting guard"):  # until Ctrl-C
-        example = f"set -m; {example} & until [[ -e /run/aks-flex-node/guard.json ]]; do sleep 0.05; done; kill -INT $!; wait $!"
+        example = f"set -m; {example} & until [[ -e /run/hostrouting/guard.json ]]; do sleep 0.05; done; kill -INT $!; wait $!"
     if example.startswith("hostrouting preflight"):
         require("systemctl")
     if "azure-vnet" in example:

@@ -108,7 +108,7 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
     assert not isinstance(answer, str)
     assert answer.devs == ("eth0",)
     removed = machine.hostrouting("remove")
-    lock = "/run/aks-flex-node/host-routing.lock"
+    lock = "/run/hostrouting/host-routing.lock"
     told = f"nothing that hostrouting installed is left, except {lock}, which the next boot removes"
     assert (removed.returncode, told in removed.stdout) == (0, True)
     assert machine.routes(4) == before
@@ -165,7 +165,7 @@ def test_the_printed_commands_work(machine: Machine) -> None:
 @pytest.mark.needs("systemctl")
 def test_not_root(sick: Machine, repaired: str) -> None:
     """Without privilege one can look; what would change the host says that it requires root, and what does not."""
-    sick.shell("mkdir -p /run/aks-flex-node && chown 4242 /run/aks-flex-node /run /etc")
+    sick.shell("mkdir -p /run/hostrouting && chown 4242 /run/hostrouting /run /etc")
     for words, code in [
         (("check", CIDR), 1),
         (("discover",), 1),
@@ -181,7 +181,7 @@ def test_not_root(sick: Machine, repaired: str) -> None:
     said = sick.hostrouting("apply", "--config", repaired, before=AS_ANYONE)
     assert said.returncode == 3
     assert said.stdout.splitlines() == [
-        "FAILED: cannot lock /run/aks-flex-node/host-routing.lock: Permission denied; run as root",
+        "FAILED: cannot lock /run/hostrouting/host-routing.lock: Permission denied; run as root",
         "  check, discover, explain, repair, plan, preflight, status and snapshot work without root",
     ]
 
@@ -310,8 +310,8 @@ def test_two_at_once(machine: Machine, repaired: str) -> None:
 
 def test_terminal_closed(machine: Machine, repaired: str) -> None:
     """A run whose terminal is closed stops with nothing half done, even without a place for its message."""
-    machine.shell("mkdir -p /run/aks-flex-node")
-    hold = ["flock", "/run/aks-flex-node/host-routing.lock", "sh", "-c", "echo held; exec sleep 200"]
+    machine.shell("mkdir -p /run/hostrouting")
+    hold = ["flock", "/run/hostrouting/host-routing.lock", "sh", "-c", "echo held; exec sleep 200"]
     ours, theirs = pty.openpty()
     said = b""
 

@@ -28,24 +28,24 @@ def test_where_everything_is() -> None:
         "protocol_name_path": "/etc/iproute2/rt_protos.d/hostrouting.conf",
         "detected_path": "/run/aks-flex-node/route-overlap.detected",
         "ok_path": "/run/aks-flex-node/route-overlap.ok",
-        "guard_path": "/run/aks-flex-node/guard.json",
-        "guard_lock_path": "/run/aks-flex-node/guard.lock",
+        "guard_path": "/run/hostrouting/guard.json",
+        "guard_lock_path": "/run/hostrouting/guard.lock",
         "guard_unit_path": "/etc/systemd/system/hostrouting-guard.service",
         "guard_enabled_path": "/etc/systemd/system/multi-user.target.wants/hostrouting-guard.service",
         "guard_preset_path": "/etc/systemd/system-preset/50-hostrouting-guard.preset",
-        "figures_path": "/run/aks-flex-node/hostrouting.prom",
+        "figures_path": "/run/hostrouting/hostrouting.prom",
         "npd_path": "/run/aks-flex-node/route-overlap.npd",
         "report_path": "/run/aks-flex-node/route-overlap.json",
         "unfinished_path": "/run/aks-flex-node/route-overlap.new",
-        "probe_applied_path": "/run/aks-flex-node/probe-rewrite.applied",
-        "probe_unfinished_path": "/run/aks-flex-node/probe-rewrite.new",
+        "probe_applied_path": "/run/hostrouting/probe-rewrite.applied",
+        "probe_unfinished_path": "/run/hostrouting/probe-rewrite.new",
         "rules_script_path": "/etc/hostrouting/kernel-rules.sh",
         "rules_unit_path": "/etc/systemd/system/kernel-rules.service",
         "rules_enabled_path": "/etc/systemd/system/multi-user.target.wants/kernel-rules.service",
         "rules_preset_path": "/etc/systemd/system-preset/50-hostrouting-kernel-rules.preset",
         "cleanup_path": "/etc/hostrouting/azure-vnet-cleanup.json",
         "networkd_path": "/etc/systemd/networkd.conf.d/50-hostrouting.conf",
-        "lock_path": "/run/aks-flex-node/host-routing.lock",
+        "lock_path": "/run/hostrouting/host-routing.lock",
     }
 
 
@@ -88,5 +88,6 @@ def test_scripts_are_not_in_the_agents_folder() -> None:
 
 def test_state_is_under_run() -> None:
     """The state directory is under /run, where systemd creates it and a reboot deletes it."""
-    with pytest.raises(ValueError, match="is not under /run"):
-        HostLayout(state_directory="/var/lib/x")
+    for name in ("state_directory", "runtime_directory"):
+        with pytest.raises(ValueError, match=f"{name}: .* is not under /run"):
+            HostLayout(**{name: "/var/lib/x"})

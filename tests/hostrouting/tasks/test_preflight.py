@@ -375,9 +375,10 @@ def test_one_read_only_file_system() -> None:
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
 def test_run_is_full(wanted: HostRoutingConfig, severity: str, number: int) -> None:
     """The check goes on without its markers, and the rewrite not without its record. Kills: an error for any folder."""
-    files = FakeFiles(broken={LAYOUT.state_directory: f"{os.strerror(number)}; mend it"})
+    folders = (LAYOUT.runtime_directory, LAYOUT.state_directory)
+    files = FakeFiles(broken=dict.fromkeys(folders, f"{os.strerror(number)}; mend it"))
     host = FakeHost(kernel=h200(dual_stack=True), files=files)
-    assert ("file", severity, LAYOUT.state_directory) in told(host, wanted)
+    assert ("file", severity, min(folders)) in told(host, wanted)
 
 
 class Denied(FakeFiles):

@@ -24,7 +24,7 @@ CONFIG = HostRoutingConfig(
     {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
     {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
 )
-STATE = "/run/aks-flex-node"
+STATE, MARKERS = "/run/hostrouting", "/run/aks-flex-node"
 
 
 @pytest.fixture
@@ -57,10 +57,10 @@ def test_it_stays_right(machine: Machine) -> None:
         wait_for("the end of that overlap", lambda: state(machine).get("verdict") == "ok")
         machine.batch(["route add 172.16.9.0/24 dev ib3"])
         wait_for("the overlap", lambda: state(machine).get("verdict") == "overlap")
-        assert "172.16.9.0/24" in machine.shell(f"cat {STATE}/route-overlap.detected")
+        assert "172.16.9.0/24" in machine.shell(f"cat {MARKERS}/route-overlap.detected")
         machine.batch(["route del 172.16.9.0/24"])
         wait_for("the end of the overlap", lambda: state(machine).get("verdict") == "ok")
-        machine.shell(f"test -e {STATE}/route-overlap.ok && test ! -e {STATE}/route-overlap.detected")
+        machine.shell(f"test -e {MARKERS}/route-overlap.ok && test ! -e {MARKERS}/route-overlap.detected")
         figures = machine.shell(f"cat {STATE}/hostrouting.prom")
         guard.send_signal(signal.SIGHUP)
         guard.send_signal(signal.SIGTERM)
