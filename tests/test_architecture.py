@@ -135,7 +135,7 @@ def test_no_modules_in_a_circle(module: str) -> None:
 
 @for_each("module", ALL)
 def test_foreign_packages_have_one_door(module: str) -> None:
-    """A third-party package is imported only where it is said above, and a slow one only when it is used."""
+    """A third-party package is imported only by the modules above, and a slow one only when it is used."""
     for name, at_once in imports(module):
         top = name.split(".")[0]
         assert FOREIGN.get(top, {"*"}) & {"*", module}, f"{module} imports {top}"

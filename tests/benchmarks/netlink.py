@@ -70,7 +70,7 @@ class Bench:
         return self.in_c("replay", str(path))
 
     def messages(self, routes: list[Route]) -> Path:
-        """A file with what installs the routes, encoded."""
+        """A file with the encoded messages that install the routes."""
         index = {link.name: link.index for link in self.backend.snapshot().links}
         encoder = ChangeEncoder(index.__getitem__)
         path = self.folder / f"add-{len(routes)}-{routes[0].prefix.family}"

@@ -426,7 +426,7 @@ class TestOneNode:
 
     @pytest.mark.nightly
     def test_python(self, one: Controller) -> None:
-        """A node without a new Python, and one where a command cannot be run, are told apart, by the Python that is used."""
+        """A node with an old Python and one where a command cannot run give different errors."""
         node = one.nodes["node"]
         script(node, "old", f'exec {shlex.quote(sys.executable)} -c "import sys; sys.version_info = (3, 6); $2"')
         script(node, "refuses", 'echo "not you" >&2; exit 1')

@@ -167,7 +167,7 @@ class Result:
     """A result whose log_fields raises when it is called."""
 
     def log_fields(self) -> dict[str, object]:
-        """Raises."""
+        """Raise an error."""
         raise RuntimeError("no idea")
 
 
@@ -307,7 +307,7 @@ class BrokenLog(logging.Handler):
     """A handler that cannot write."""
 
     def emit(self, _record: logging.LogRecord) -> None:
-        """Raises."""
+        """Raise an error."""
         raise OSError("no space left")
 
 

@@ -62,7 +62,7 @@ OTHER = {
 
 @contextmanager
 def halfway(system: System, before: HostRoutingConfig, after: HostRoutingConfig) -> Iterator[None]:
-    """Apply one configuration, and then another, which has come half its way at the beginning of the block."""
+    """Apply one configuration, and then another, which is half applied when the block begins."""
     run_task(system, "Configure", before)
     system.must("mv", "/usr/bin/systemctl", "/usr/bin/systemctl.real")
     system.lay("/usr/bin/systemctl", SLOW, mode=0o755)

@@ -19,7 +19,7 @@ OVERRIDE = f"/etc/systemd/system/{KUBE1}.d/99-override.conf"
 
 
 def round_of(before: str, after: str, kind: str = PLAIN) -> Round:
-    """A round in which everything begins at once."""
+    """A round in which all parts begin at the same time."""
     first, second = (Choice(SETTINGS[name]) for name in (before, after))
     return Round(first, second, kind, begins=0, comes=0, is_from_nothing=True, is_loaded=False)
 

@@ -34,7 +34,7 @@ CIDR = "172.16.0.0/16"
 
 @attrs.frozen
 class Topology:
-    """One host, and what is said about the CIDRs there."""
+    """One host, and the expected results for its CIDRs."""
 
     base: Callable[[], MemoryBackend]
     also: tuple[Route | Rule | tuple[str, str], ...] = ()
@@ -78,7 +78,7 @@ class Topology:
         return kernel
 
     def escape_of(self, kind: str, devs: tuple[str, ...]) -> str:
-        """What is said of packets that are refused or that leave by these devices; empty if they may."""
+        """The expected finding for packets that are refused or leave by these devices; empty if that is allowed."""
         allowed = (*self.devs, *self.allowed)
         astray = [dev for dev in devs if not any(fnmatchcase(dev, it) for it in allowed)]
         if not self.devs:

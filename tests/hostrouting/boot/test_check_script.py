@@ -1,4 +1,4 @@
-"""check-route-overlap.sh on one host: what it says and leaves, and what becomes of it if something fails meanwhile."""
+"""check-route-overlap.sh on one host: its output and files, and what happens if something fails meanwhile."""
 
 import os
 import re
@@ -279,7 +279,7 @@ class TestOneHost:
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     @each_awk
     def test_groups_without_their_legs(self, namespace: Namespace, tmp_path: Path, awk: str, mode: str) -> None:
-        """If Linux names only the number of a group, there is no ok: STRICT refuses and says why, WARN says the same."""
+        """If Linux gives only the number of a group, the verdict is not ok: STRICT refuses, WARN warns."""
         namespace.sysctl("ipv4/nexthop_compat_mode", 0)
         namespace.batch(NEXT_HOP_OBJECTS)
         config = check("192.168.0.0/16", mode=mode, expected_devs=["eth0"])

@@ -185,7 +185,7 @@ def parts_paths(of: list[Part]) -> set[str]:
 
 
 class TestOrder:
-    """What comes before what."""
+    """Pairs of changes: the first has to come before the second."""
 
     @each_pair
     def test_stopped_first(self, one: str, other: str) -> None:

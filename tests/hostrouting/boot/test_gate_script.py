@@ -120,7 +120,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Such a place."""
+    """A host with the gate's script."""
     return Place.below(tmp_path)
 
 

@@ -100,7 +100,7 @@ def test_an_image() -> None:
 
 @pytest.mark.parametrize("opening", OPENINGS, ids=lambda it: it.name)
 def test_an_opening(opening: Opening) -> None:
-    """Each is said once, with its file; and it is gone with the file."""
+    """Each opening is reported once, with its file, and not any more when the file is gone."""
     host = installed()
     lay(host, opening.path, opening.text)
     manager(host).reload()

@@ -144,7 +144,7 @@ def test_odd_names(namespace: Namespace, tree: Path) -> None:
 
 
 def test_a_device_that_is_down(namespace: Namespace) -> None:
-    """A device that is down is read as one without a carrier, for ip does not tell; all else is equal."""
+    """A device that is down is read as one without a carrier, because ip does not distinguish them."""
     namespace.batch(["link add br0 type bridge", "link set wg0 down"])
     found, expected = read_ip_document(taken(namespace, ["sh"])), of_netlink(namespace.path)
     assert found == attrs.evolve(

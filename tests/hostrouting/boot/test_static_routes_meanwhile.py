@@ -226,7 +226,7 @@ class TestMeanwhile:
         assert len(ours(namespace, IPV6)) == 8
 
     def test_somebody_takes_the_place_in_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
-        """IPv6 makes one route of two with gateways: the next hop that has come meanwhile stays beside ours."""
+        """IPv6 merges two routes with gateways into one: a next hop that was added meanwhile stays next to ours."""
         namespace.batch(["route add ::/0 via fe80::1 dev eth0", "route add fd00:16::/64 dev ib0 proto 213"])
         stolen = "for n in 16 17; do ip route append fd00:$n::/64 via fe80::9 dev eth0 proto static; done"
         once = f'[[ "$*" == "-batch"* && ! -e {tmp_path}/done ]] && : >{tmp_path}/done && {stolen}\nexec ip "$@"'

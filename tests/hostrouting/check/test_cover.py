@@ -69,7 +69,7 @@ def test_as_good_as_brute_force(zones: list[Zone], held: set[Prefix]) -> None:
 
 
 def test_a_longer_one_for_both() -> None:
-    """If one part asks for a longer prefix anyway, that one takes its neighbour too."""
+    """If one part needs a longer prefix anyway, this prefix also covers its neighbour."""
     first = BLOCK.first
     zones = [
         Zone(first, first, "open", 29),

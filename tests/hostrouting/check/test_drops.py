@@ -264,7 +264,7 @@ def test_on_the_page(tmp_path: Path) -> None:
 
 
 def test_no_expected_device() -> None:
-    """Without a default route nothing is said: the check itself says that no device is expected."""
+    """Without a default route, no drop is reported: the check says that no device is expected."""
     kernel = MemoryBackend()
     kernel.add_link(Link(name="cni0", index=0, forwarding=False))
     check = {"expectedCidrs": [CIDR], "podCidrs": ["10.244.3.0/24"]}

@@ -266,7 +266,7 @@ class TestWhatHoldsForAllPackets:
     """The sentence about packets without an exception is true."""
 
     def test_packets_of_pods_that_a_rule_drops(self, tmp_path: Path) -> None:
-        """What pods send is dropped, and what the host sends leaves by ib0: only the latter is said of all packets."""
+        """If pods' packets are dropped and the host's leave by ib0, the note about all packets has only the latter."""
         config = tmp_path / "config.json"
         check = {"expectedCidrs": [CIDR], "podCidrs": ["10.244.0.0/24"]}
         config.write_text(json.dumps({"routeOverlap": check}))

@@ -69,7 +69,7 @@ _HARDWARE = {"nic": 1, "infiniband": ARPHRD_INFINIBAND}
 
 @attrs.frozen
 class Said:
-    """What is said about one family of a node."""
+    """The expected result for one family of a node."""
 
     cidrs: list[str]
     devs: list[str] = attrs.field(factory=list)
@@ -110,7 +110,7 @@ class Field:
 
     @property
     def families(self) -> dict[str, Said]:
-        """What is said, by family."""
+        """The expected results, by family."""
         return {name: said for name in _ADDRESSES if (said := getattr(self, name)) is not None}
 
     @property

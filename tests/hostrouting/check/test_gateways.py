@@ -58,7 +58,7 @@ def test_the_kernel_agrees(data: st.DataObject, family: int) -> None:
 
 
 def refused(*rules: Rule) -> list[str]:
-    """What is said of the repair of the H200 host with these rules added; nothing without any."""
+    """The remarks on the repair of the H200 host with these rules added."""
     snapshot = host([("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")], [DEFAULT], rules=[LOCAL, *rules, *REST])
     fib = Fib(snapshot)
     report = check_overlap(fib, ["172.16.0.0/16"], expected_devs=["eth0"])

@@ -351,7 +351,7 @@ class TestConfiguration:
     """The settings podCidrs and podDevs."""
 
     def test_devices_without_cidrs(self) -> None:
-        """Patterns of devices alone would check nothing."""
+        """Without CIDRs, podDevs alone would check nothing, and is a fault."""
         with pytest.raises(ConfigError) as caught:
             config(podCidrs=[], podDevs=["cni0"])
         [fault] = caught.value.faults

@@ -41,7 +41,7 @@ def findings(snapshot: Snapshot, *names: str, devs: Sequence[str] = ()) -> list[
 
 
 def lines(snapshot: Snapshot, *devs: str) -> list[str]:
-    """What escapes, as lines."""
+    """The escapes of a report, as lines."""
     return [finding.line for finding in findings(snapshot, *ESCAPES, devs=devs)]
 
 
@@ -263,7 +263,7 @@ def test_note_of_many_routes() -> None:
     ],
 )
 def test_note_of_packets_that_do_not_leave(rule: Rule, words: str) -> None:
-    """Packets that a rule drops do not "leave": what becomes of them is said."""
+    """Packets that a rule drops do not "leave": the report says what happens to them."""
     beyond = Rule(family=4, priority=40000, table=99)
     snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT], rules=[LOCAL, rule, MAIN, beyond])
     (note,) = findings(snapshot, "other-packets")

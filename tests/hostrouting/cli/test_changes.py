@@ -39,7 +39,7 @@ def gone() -> MemoryBackend:
 def test_a_route_that_does_not_last(
     written: Callable[..., str], kernel: Callable[[], MemoryBackend], command: str
 ) -> None:
-    """What an address will bring is said at once, with the two halves to paste; the exit code is as without it."""
+    """A route that an address will add is reported, with the two halves to paste; the exit code stays the same."""
     path = written(WHOLE)
     said = say(command, "--config", path, kernel=kernel())
     assert said.code == (1 if command == "plan" else 0)
@@ -80,7 +80,7 @@ def test_the_halves_are_there_already(written: Callable[..., str]) -> None:
 
 
 def test_another_gateway(written: Callable[..., str]) -> None:
-    """What the original left with another gateway is a conflict; the command that deletes it, and only it, is said."""
+    """A route of the original with another gateway is a conflict; the message has the command that deletes only it."""
     kernel = plain_vm()
     kernel.ip_route("add", Route.to("172.16.0.0/16", dev="eth0", gateway="10.0.0.9", protocol=3))
     remedy = f"; if an earlier script left it there, delete it with: {DELETION.replace('10.0.0.1', '10.0.0.9')}"

@@ -52,7 +52,7 @@ def test_codes(error: Exception, code: int) -> None:
 
 
 def test_a_failure_for_want_of_privilege() -> None:
-    """An error that comes from a lack of privilege is one too."""
+    """An error because of a missing privilege also gives exit code 3."""
     error: HostRoutingError = ApplyError("x", after="y")
     error.__cause__ = BackendError("x", kind="not-permitted")
     assert code_of(error) == 3

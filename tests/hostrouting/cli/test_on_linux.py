@@ -230,7 +230,7 @@ def test_no_systemd(machine: Machine, repaired: str) -> None:
     ids=["read-only", "full"],
 )
 def test_etc_cannot_be_written(machine: Machine, repaired: str, spoil: str, reason: str) -> None:
-    """On a read-only or full /etc apply fails with the file, the reason and what was done; looking works as ever."""
+    """If /etc is read-only or full, apply fails with the file, the reason and what was done; other commands work."""
     machine.shell(f"{{ {spoil}; }} 2>/dev/null")
     said = machine.hostrouting("apply", "--config", repaired)
     assert said.returncode == 1

@@ -36,7 +36,7 @@ def proposed() -> dict[str, str]:
 
 
 def test_proposed_commands_can_be_typed() -> None:
-    """Each has every argument that it requires, and no unknown one: who types what a message says gets no usage error."""
+    """Each proposed command has all required arguments and no unknown ones, so it gives no usage error."""
     found = proposed()
     assert {"hostrouting status", "hostrouting repair", "hostrouting snapshot > FILE"} <= set(found)
     refused = {}

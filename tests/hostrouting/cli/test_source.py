@@ -277,7 +277,7 @@ def test_twenty_faults_are_all_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("typed", ["", " ", "nonsense", "10.0.0.0/33", "::1"])
 def test_what_was_typed_is_quoted(typed: str) -> None:
-    """An invalid CIDR is quoted as it was typed, with the rule and what to write; so is each of several."""
+    """Each invalid CIDR is quoted as it was typed, with the rule and what to write."""
     said = say("check", typed, "172.16.0.0/16", "x")
     assert said.code == 2
     assert f'  CIDR: "{typed}" ' in said.err
@@ -301,7 +301,7 @@ def test_a_cidr_without_a_length() -> None:
 
 
 def test_nothing_to_check_is_said_once() -> None:
-    """That there is nothing to check is said with the program's name once, and with what to write."""
+    """If no CIDR is given, the error has the program's name once, and what to write."""
     told = "no expected CIDR is given, so there is nothing to check"
     for command in ("check", "repair"):
         said = say(command)

@@ -115,7 +115,7 @@ def test_a_full_disk_is_one() -> None:
 
 
 def test_a_log_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log line that cannot be written is lost whole: nothing of it is left for Python to fail at when it ends."""
+    """A log line that cannot be written is discarded, so that Python does not fail at exit because of it."""
     level = logging.root.level
     monkeypatch.setattr(logging.root, "handlers", [])
     with open("/dev/full", "w", encoding="utf-8") as stream:

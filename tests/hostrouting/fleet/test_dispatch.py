@@ -160,7 +160,7 @@ class Ending(Inline):
     """An executor that takes so many batches, and then no more."""
 
     def __init__(self, most: int) -> None:
-        """Take this many."""
+        """Take this many results."""
         super().__init__()
         self._most = most
 

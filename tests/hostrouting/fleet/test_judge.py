@@ -198,7 +198,7 @@ def test_what_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_file_that_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that cannot be read is like no other; its result will say so."""
+    """A file that cannot be read is equal to no other; its result has the error."""
     for name in ("one", "other", "gone"):
         (tmp_path / name).write_text("same")
 

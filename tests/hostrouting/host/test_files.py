@@ -59,7 +59,7 @@ class TestBoth:
         assert not files.holds(link, "one", mode=0o755), "nothing is written through a link"
 
     def test_remove(self, files: Files, tmp_path: Path) -> None:
-        """Removing says whether there was anything."""
+        """remove() returns whether the file existed."""
         path = str(tmp_path / "file")
         files.write(path, "x")
         assert files.remove(path)
@@ -331,7 +331,7 @@ class TestLocalFiles:
             assert not left.exists()
 
     def test_power_that_is_lost(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What was written, linked or removed is on the disk, its folder's entry too, when it is said to be done."""
+        """After write, link and remove return, file and folder entry are on the disk."""
         flushed: list[bool] = []
         real = os.fsync
 

@@ -43,7 +43,7 @@ OWN = "[Service]\nExecStart=/opt/x\n"
 
 @each_set
 def test_there_and_back(files_of: FileSet) -> None:
-    """What differs is what is written, what is present is what is removed; a second time there is nothing to do."""
+    """Exactly the different files are written and the present ones removed; a second call does nothing."""
     files = FakeFiles()
     expected = files_of.differences(files)
     assert expected.removes == ()

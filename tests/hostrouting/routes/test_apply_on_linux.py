@@ -417,7 +417,7 @@ class TestNextHopsOfTwoPrograms:
 
 
 def plan_for(cases: dict[Prefix, NextHopCase], before: Snapshot) -> RoutePlan:
-    """The plan for what these cases want."""
+    """The plan for the routes of these cases."""
     wanted = [
         Route(
             prefix,

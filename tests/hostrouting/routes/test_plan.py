@@ -220,7 +220,7 @@ class TestWhatAnOperatorReads:
         assert step == Step("keep", theirs, "it already exists (proto dhcp) and stays as it is")
 
     def test_what_is_pending_stays(self) -> None:
-        """Without a default route an automatic wish waits, and what is there for it is not taken away."""
+        """Without a default route, an automatic route waits, and its present route is not deleted."""
         ours = Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS)
         snapshot = plain().with_routes([ours], without=[plain().routes[0]])
         plan = plan_routes([want("10.1.0.0/16")], snapshot)

@@ -145,7 +145,7 @@ class TestRemove:
 
 
 class TestConfigure:
-    """Both in order."""
+    """Configure runs both tasks in order."""
 
     @pytest.mark.parametrize("routes", [REPAIR, ()], ids=["with static routes", "with the check only"])
     def test_a_late_default_route_can_be_retried(self, routes: tuple[str, ...]) -> None:

@@ -94,7 +94,7 @@ class TestShut:
         assert steps(host) == {"something-else": kind, "check-route-overlap": "requires"}
 
     def test_an_old_number(self) -> None:
-        """While the new routes are not there, our files still say which number marks the old ones."""
+        """Until the new routes exist, our files name the protocol number of the old ones."""
         host = FakeHost(kernel=h200())
         run(ConfigureStaticRoutes(config(*REPAIR), host=host))
         for number in (214, 215):
@@ -652,7 +652,7 @@ class TestAgentsFolder:
     """The folder of the node agent, which may come, be rewritten and go at any time."""
 
     def test_links(self) -> None:
-        """Where the folder exists, it has links to the scripts; without them, or without it, nothing is wrong."""
+        """An existing folder has links to the scripts; a missing folder or link is not a fault."""
         host = FakeHost(kernel=h200())
         agents = f"{LAYOUT.agent_directory}/config.json"
         links = {LAYOUT.routes_alias_path: LAYOUT.routes_script, LAYOUT.check_alias_path: LAYOUT.check_script}
@@ -737,7 +737,7 @@ class TestManager:
         assert told == ["systemd is not running here: routes change now, units and the gate at the next boot"]
 
     def test_an_image(self, caplog: pytest.LogCaptureFixture) -> None:
-        """An image has no systemd and no routes, and nothing is said about either."""
+        """For an image, nothing is logged about systemd or routes, because it has neither."""
         caplog.set_level("INFO")
         run(Configure(WANTED, host=attrs.evolve(FakeHost(), manager=None, backend=None)))
         assert not [record for record in caplog.records if "systemd" in record.getMessage()]

@@ -134,7 +134,7 @@ def test_the_halves_last() -> None:
 
 
 def test_what_stays_after_remove(caplog: pytest.LogCaptureFixture) -> None:
-    """A route that was wanted and is not ours stays; the command that is named for it deletes it."""
+    """A configured route of another program stays; the command in the finding deletes it."""
     config = HostRoutingConfig({"enabled": True, "routes": [{"destination": CIDR}]})
     with private_namespace() as namespace:
         namespace.batch(ONE_IB)

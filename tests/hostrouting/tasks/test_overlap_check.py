@@ -184,7 +184,7 @@ class TestCheckRouteOverlap:
         assert host.files.texts[LAYOUT.detected_path] == "no-default-route\n"
 
     def test_a_kernel_that_disagrees(self) -> None:
-        """If the kernel answers otherwise than its tables say, the verdict follows the kernel, and that is said."""
+        """If the kernel's answer differs from its tables, the verdict follows the kernel, and a finding says so."""
         host = FakeHost()
 
         real = host.kernel.lookup
@@ -270,7 +270,7 @@ class TestCheckRouteOverlap:
         assert host.files.texts == {}
 
     def test_what_another_installer_left_active(self) -> None:
-        """A check that another installer had remain active is stopped, for it would pass unasked at every start."""
+        """A check with RemainAfterExit of another installer is stopped, because it would pass at every start."""
         manager = FakeManager(states={LAYOUT.check_unit: UnitState("loaded", "active")})
         host = FakeHost(manager=manager)
         task = CheckRouteOverlap(config(cidrs=(CIDR,)), host=host)

@@ -281,7 +281,7 @@ class TestAnotherProtocolNumber:
     """The number that marks our routes can be changed: those of the earlier one are still ours."""
 
     def test_moved(self) -> None:
-        """Routes that are still wanted carry the new number, the others are gone, and nothing of the old is left."""
+        """Wanted routes carry the new number, the others are deleted, and no route has the old number."""
         host = FakeHost(kernel=h200())
         run(ConfigureStaticRoutes(config(*REPAIR, "10.77.0.0/16"), host=host))
         task = ConfigureStaticRoutes(config(*REPAIR, protocol=214), host=host)

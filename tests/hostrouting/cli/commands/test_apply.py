@@ -41,7 +41,7 @@ def test_what_changed_is_said_after_the_progress(repaired: str) -> None:
 
 
 def test_a_program_that_the_guard_cannot_run(repaired: str, tmp_path: Path) -> None:
-    """What a configuration is refused for is printed once, and nothing is said about machines: nothing was changed."""
+    """The faults of a refused configuration are printed once, and nothing about gated units: nothing was changed."""
     host = attrs.evolve(FakeHost(kernel=h200()), own_program=lambda: "/tmp/v/bin/hostrouting")  # noqa: S108
     say("apply", "--config", repaired, host=host)
     path = tmp_path / "guarded.json"
@@ -56,7 +56,7 @@ def test_a_program_that_the_guard_cannot_run(repaired: str, tmp_path: Path) -> N
 
 
 def test_after_a_failure_without_systemd(repaired: str) -> None:
-    """If systemd does not run, no machine can start now, and so none is said to be checked now."""
+    """If systemd does not run, no machine can start now, so the page does not say that machines are checked."""
     kernel = h200()
     host = FakeHost(kernel=kernel, manager=FakeManager(running=False))
     say("apply", "--config", repaired, host=host)
@@ -322,7 +322,7 @@ def test_what_was_changed_before_it_failed(repaired: str) -> None:
 
 
 def test_what_was_undone_was_not_changed(repaired: str) -> None:
-    """Of routes that were taken back nothing is said to have been changed."""
+    """Routes that were rolled back are not among the changes."""
     kernel = h200()
     kernel.faults.fail("change", errno.EINVAL, nth=2)
     before = str(kernel)

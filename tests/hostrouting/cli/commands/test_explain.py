@@ -124,7 +124,7 @@ def test_schema() -> None:
 
 
 def test_replies_that_are_dropped() -> None:
-    """Devices that drop what comes in from there, for the way back is another, are named; on others nothing is said."""
+    """Devices that drop packets from the address, because the route back is another one, are named."""
     with h200() as kernel:
         snapshot = kernel.snapshot(family=4)
     strict = {"eth0": 1, "ib0": 1, "ib1": 2, "lo": 1}
@@ -253,7 +253,7 @@ def test_expected_devices_of_a_configuration(tmp_path: Path) -> None:
 
 
 def test_where_nothing_is_expected() -> None:
-    """Without a default route of its family nothing is said about where a packet should go, nor drawn."""
+    """Without a default route of its family, the page does not say where a packet should go."""
     kernel = plain_vm()
     kernel.ip_route("add", Route.to("2001:db8::/32", dev="eth0"))
     said = say("explain", "2001:db8::1", kernel=kernel)
@@ -327,7 +327,7 @@ COMES_IN = ("--iif", "eth0", "--from", "10.0.0.9")
 
 
 def told_by_a_kernel(kind: Kind, *words: str) -> str:
-    """The second line of what is said where no table says that the kernel answers this."""
+    """The second line of the page if the kernel's answer differs from its tables."""
     kernel = plain_vm()
     backend = kernel.reopen()
     backend.lookup = lambda *_: (Answer(kind, None),)  # type: ignore[method-assign]  # no table says what it answers

@@ -55,7 +55,7 @@ def test_render_where_nothing_is_mounted(repaired: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("root", ["/", "//", "/../", "link"])
 def test_render_on_the_host_itself(root: str, repaired: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host that runs is not an image: its root is refused, whatever its name, and the command for it is named."""
+    """A running host is not an image: its root is refused, by any path, and the error names the right command."""
     monkeypatch.setattr("hostrouting.host.host.Host.offline", None)  # nothing is written where this fails
     if root == "link":
         (tmp_path / "link").symlink_to("/")
@@ -75,7 +75,7 @@ def test_render_in_a_root_where_nothing_runs(repaired: str, tmp_path: Path, monk
 
 
 def test_render_that_fails(repaired: str, tmp_path: Path) -> None:
-    """A file in the place of a folder is said; exit code 1."""
+    """A file at the path of a folder is named; exit code 1."""
     (tmp_path / "etc").write_text("")
     said = say("render", "--config", repaired, "--root", str(tmp_path))
     assert said.code == 1

@@ -194,5 +194,5 @@ def test_schema() -> None:
 
 
 def test_one_route() -> None:
-    """One route is spoken of as one."""
+    """For a single route, the sentences are in the singular."""
     assert say("repair", "172.16.0.0/24", kernel=h200()).lines[0].startswith("REPAIR: 1 static route repairs every")

@@ -278,7 +278,7 @@ def test_routes_that_nothing_brings_back() -> None:
 
 @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
 def test_a_run_that_was_cut_short(written: Callable[..., str], mode: str) -> None:
-    """While a step is changing no machine starts, and what systemd has yet to read is said."""
+    """While a step is changing, no machine starts; files that systemd has not read yet are named."""
     host, mishaps = mishap_host()
     mishaps.watch = lambda event: mishaps.arm(1, full) if event == "reload" else None
     assert say("apply", "--config", written(mode=mode), host=host).code == 1

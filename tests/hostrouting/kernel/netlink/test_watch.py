@@ -42,10 +42,10 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Broken(socket.socket):
-    """A socket that cannot be read any more as soon as something has come."""
+    """A socket that fails as soon as a message has arrived."""
 
     def recv(self, *given: int) -> bytes:
-        """Fail, unless nothing has come."""
+        """Fail if a message has arrived."""
         super().recv(*given)
         raise OSError(errno.EIO, "Input/output error")
 
@@ -90,10 +90,10 @@ def test_nftables_of_the_kernel() -> None:
 
 
 class Overflowing(socket.socket):
-    """A socket whose buffer has overflowed once something has come."""
+    """A socket whose buffer overflows once a message has arrived."""
 
     def recv(self, *given: int) -> bytes:
-        """Report that instead of what has come."""
+        """Report the overflow instead of the message."""
         super().recv(*given)
         raise OSError(errno.ENOBUFS, "No buffer space available")
 

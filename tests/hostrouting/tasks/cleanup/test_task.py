@@ -370,7 +370,7 @@ class TestMeanwhile:
 
     @pytest.mark.parametrize("times", [1, 2, 3, 4])
     def test_a_rule_is_gone_before_the_batch(self, times: int) -> None:
-        """A batch that is refused for it is planned again, up to three times; then each rule goes by itself."""
+        """A batch that is refused for this reason is planned again, up to three times; then rules are deleted one by one."""
         host = azure_host()
         ebtables = ebtables_of(host)
         gone = stale_rules()[:times]

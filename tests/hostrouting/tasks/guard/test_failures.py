@@ -44,7 +44,7 @@ def test_failures(play: Play) -> None:
 
 
 def test_a_failed_look_changes_no_answer(play: Play) -> None:
-    """What was wrong before a look that failed is still wrong: nothing is said to be over, and the verdict stays."""
+    """A failed look does not end a problem: no recovery is reported, and the verdict stays."""
     play.kernel.add_link("ib9")
     appears = Route.to("172.16.9.0/24", dev="ib9", protocol=4)
     states: list[dict[str, object]] = []

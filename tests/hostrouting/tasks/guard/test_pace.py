@@ -108,7 +108,7 @@ GAPS = st.lists(st.floats(0, 100), min_size=1, max_size=20)
 
 @given(GAPS, st.floats(0.01, 10), st.integers(1, 5))
 def test_never_more_than_its_size_and_what_came_back(gaps: list[float], rate: float, size: int) -> None:
-    """Whoever takes one whenever one is there gets at most the size, and what has come back since."""
+    """Taking as often as possible gives at most the size of the bucket, and what was refilled since."""
     bucket, now, taken = Bucket(size, rate), 0.0, 0
     for gap in gaps:
         now += gap
@@ -128,7 +128,7 @@ def test_after_the_wait_it_is_there(rate: float, amount: float) -> None:
 
 
 def test_full() -> None:
-    """The bucket is full at first, not after a withdrawal, and full again when that amount has come back."""
+    """The bucket is full at first, not after a withdrawal, and again when that amount was refilled."""
     bucket = Bucket(3, 0.5)
     assert bucket.is_full(0)
     assert not bucket.take(1, 0).is_full(1.9)

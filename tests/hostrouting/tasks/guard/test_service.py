@@ -222,7 +222,7 @@ def test_in_an_image(tmp_path: object) -> None:
 
 
 def test_status(host: FakeHost) -> None:
-    """Without a guard nothing is said; if it is installed, whether it runs, and what it has done."""
+    """Without a guard there is no standing; with one, it says whether the guard runs and what it has done."""
     assert InstallGuard(GUARDED, host=host).standing() is None
     run(Configure(GUARDED, host=host))
     assert standing(host) == {

@@ -21,7 +21,7 @@ def after(*looks: Look) -> State:
 
 
 def found(told: str) -> Finding:
-    """Something that is wrong."""
+    """A finding about something wrong."""
     return Finding("guard", "warning", told)
 
 

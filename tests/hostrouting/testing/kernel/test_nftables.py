@@ -27,7 +27,7 @@ def test_a_fault_after_the_work() -> None:
 
 
 def test_what_another_program_does() -> None:
-    """A flush takes everything away, of other families too, and may come just before a call; a test hears of it."""
+    """A flush deletes everything, also of other families, and may happen just before a call; a test is notified."""
     nft, heard = MemoryNftables(contract_table(), others=[("inet", "filter")]), list[bool]()
     nft.on_change = lambda: heard.append(True)
     assert str(nft).startswith("table inet filter {\n}\ntable ip6 first {\n")
