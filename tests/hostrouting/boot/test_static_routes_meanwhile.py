@@ -225,6 +225,19 @@ class TestMeanwhile:
         assert (ran.status, every()) == (143, before)
         assert len(ours(namespace, IPV6)) == 8
 
+    def test_next_hops_are_given_back(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Our IPv6 next hop is ours again, behind another program's, which is still that program's."""
+        batch = [
+            "::/0 via fe80::1",
+            "fd00:16::/64 via fe80::3 proto 213",
+            "fd00:16::/64 via fe80::9 proto 12 expires 500",
+        ]
+        namespace.batch(f"route append {route} dev eth0" for route in batch)
+        stop = '[[ "$*" == "-batch"* ]] || exec ip "$@"\nip "$@"; kill -TERM $PPID; exit 3'
+        assert Ran(namespace, [StaticRoute("fd00:16::/64")], tmp_path, tools={"ip": stop}).status == 143
+        namespace.batch(["route del fd00:16::/64 via fe80::3 dev eth0 proto 213"])
+        assert " via fe80::9 dev eth0 proto 12 " in namespace.ip("-6", "-N", "route").stdout
+
     def test_somebody_takes_the_place_in_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
         """IPv6 merges two routes with gateways into one: a next hop that was added meanwhile stays next to ours."""
         namespace.batch(["route add ::/0 via fe80::1 dev eth0", "route add fd00:16::/64 dev ib0 proto 213"])
