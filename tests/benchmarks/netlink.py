@@ -143,7 +143,7 @@ def _install(bench: Bench, count: int) -> Iterator[Contest]:
 
 
 def _converge(bench: Bench, count: int) -> Iterator[Contest]:
-    """Everything is there already: what it takes to know that, beside writing all of it again."""
+    """All routes exist already: the time to find that out, compared with writing them again."""
     ours, again = "snapshot, plan_routes, apply_plan", f"{BATCH} that replaces all"
 
     def methods(family: int) -> dict[str, Method]:

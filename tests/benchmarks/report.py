@@ -44,7 +44,7 @@ def _times(number: float) -> str:
 
 
 def goal_words(found: Comparison) -> str:
-    """The goal in the words of who set it."""
+    """The goal, in words."""
     if found.limit is None:
         return ""
     if found.against is None:

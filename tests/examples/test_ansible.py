@@ -496,7 +496,7 @@ class TestOneNode:
 
     @pytest.mark.nightly
     def test_decrypted(self, one: Controller) -> None:
-        """No copy of an encrypted file stays on the controller without encryption while a play goes on."""
+        """During a play, no decrypted copy of an encrypted file stays on the controller."""
         (one.folder / "vault.json").write_text('{"token": "secret", "hostRouting": {}}')
         (one.folder / "password").write_text("open")
         vault = ("--vault-password-file", "password")
@@ -566,7 +566,7 @@ ABSENT, UNCHECKED = "Stop if too many nodes do not answer", "Stop if nothing wou
 
 
 def test_time_limits() -> None:
-    """Each task of the playbook that goes to a node has a time limit."""
+    """Each task of the playbook that runs on a node has a time limit."""
     plays = yaml.safe_load((EXAMPLE / "roll_out.yml").read_text(encoding="utf-8"))
     tasks = [task for play in plays for task in play["tasks"]]
     local = {"ansible.builtin.fail", "ansible.builtin.group_by"}

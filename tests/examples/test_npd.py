@@ -172,7 +172,7 @@ class TestTheModel:
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process is there, and not only waits to be collected."""
+    """Whether the process runs, and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):

@@ -73,7 +73,7 @@ def test_words_and_levels(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("formatter", [logging.Formatter(), phases.LogfmtFormatter(), phases.JsonFormatter()])
 def test_the_text_of_an_error_is_logged_once(formatter: logging.Formatter, caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever the format, and however many groups the failure goes through, its text is in one line, and once in it."""
+    """In any format, and through any number of groups, the text of a failure is in one line, once."""
     text = "no default route appeared within 30 s"
     task = phases.serial(phases.parallel(StubTask("a", always=OSError(text)), StubTask("b"), name="p"), name="boot")
     written = "\n".join(map(formatter.format, logged(task, caplog)))

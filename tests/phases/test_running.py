@@ -199,7 +199,7 @@ def test_error_that_cannot_print_itself() -> None:
 
 
 def test_from_a_running_event_loop() -> None:
-    """In async code a run goes to a thread; the loop can cancel it through its context."""
+    """In async code, a run is executed in a thread; the loop can cancel it through its context."""
 
     async def main() -> tuple[object, str]:
         first = await asyncio.to_thread(phases.execute, StubTask("a", 5))

@@ -72,11 +72,11 @@ class Node:
         return frozenset(route for route in self.routes() if route[3].startswith("ib"))
 
     def has(self, prefix: str) -> bool:
-        """Whether the wanted route to this destination is there, and no other."""
+        """Whether exactly the wanted route to this destination exists."""
         return [route[1:3] for route in self.routes() if route[0] == prefix] == [(self.metric, self.gateway)]
 
     def has_all(self) -> bool:
-        """Whether every wanted route is there, and no other to these destinations, such as one by the former gateway."""
+        """Whether exactly the wanted routes to these destinations exist, and none by the former gateway."""
         wanted = {*HALVES, *MANY}
         found = [route for route in self.routes() if route[0] in wanted]
         return len(found) == len(wanted) and all(it[1:3] == (self.metric, self.gateway) for it in found)

@@ -54,7 +54,7 @@ MACHINE = "systemd-nspawn@kube1.service"
 
 @cache
 def parts(wanted: HostRoutingConfig) -> tuple[list[Part], list[Part]]:
-    """What goes up and what goes down for this configuration, whichever the host."""
+    """The parts to install and the parts to remove for this configuration."""
     tasks = Configure(wanted, host=FakeHost()).subtasks
     return [task.part for task in tasks if task.is_wanted], [task.part for task in tasks if not task.is_wanted]
 
@@ -155,7 +155,7 @@ class TestNeverAMixture:
 
     @each_pair
     def test_each_file_that_cannot_be_changed(self, one: str, other: str) -> None:
-        """A failure at any file leaves the drop-in there and read, and the gate shut or as it was."""
+        """If any file fails, the drop-in is in place and loaded, and the gate is shut or unchanged."""
         host, mishaps = gate_host()
         change(host, CONFIGS[one])
         mishaps.disarm()
@@ -206,7 +206,7 @@ class TestOrder:
 
     @pytest.mark.parametrize("name", SOMETHING)
     def test_up(self, name: str) -> None:
-        """On a new host the list shuts the gate before its script is there, and the drop-in comes after all but it."""
+        """On a new host, the list shuts the gate before its script exists; the drop-in is written near the end."""
         host, mishaps = gate_host()
         change(host, CONFIGS[name])
         written = [event.partition(" ")[2] for event in mishaps.events if "/" in event]
@@ -362,7 +362,7 @@ class TestOthers:
         assert "/run/a.ok" not in host.files.texts
 
     def test_a_unit_that_is_not_ours_is_not_stopped(self) -> None:
-        """Of a part whose unit we did not write, the unit goes on running when the part is taken away."""
+        """If a part is removed whose unit we did not write, the unit keeps running."""
         host, mishaps = gate_host()
         change(host, CONFIGS["two routes, strict"])
         host.files.texts[LAYOUT.check_unit_path] = "[Service]\nExecStart=/opt/x\n"
@@ -395,11 +395,11 @@ def left(host: FakeHost) -> set[str]:
 
 
 class TestTakenAway:
-    """Machines pass first, and then all of it goes."""
+    """First machines are let in, then the whole gate is removed."""
 
     @pytest.mark.parametrize("name", SOMETHING)
     def test_in_order(self, name: str) -> None:
-        """The list is opened, the drop-in goes and systemd reads that, units are stopped, then files go: steps' first."""
+        """The list is opened, the drop-in removed and systemd reloaded; then units are stopped and files removed."""
         host, mishaps = gate_host()
         change(host, CONFIGS[name])
         up = parts_paths(parts(CONFIGS[name])[0])

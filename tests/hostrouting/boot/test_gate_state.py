@@ -400,7 +400,7 @@ def test_a_unit_that_systemd_cannot_use() -> None:
 
 
 def test_machines_that_are_masked_in_vain() -> None:
-    """A mask that is not in force, for the administrator has a template of his own, bars nothing."""
+    """A mask that is not in force, because the administrator has another template, shuts nothing."""
     host = installed()
     lay(host, f"/run/systemd/system/{LAYOUT.machine_unit}", "")
     lay(host, f"/etc/systemd/system/{LAYOUT.machine_unit}", "[Service]\nExecStart=systemd-nspawn\n")

@@ -111,7 +111,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 class TestTable:
-    """The table is exactly what is wanted, and is never missing in between."""
+    """The table is exactly the wanted one, and never missing during a change."""
 
     def test_what_is_loaded(self, node: Node) -> None:
         """The script loads the text that `apply` loads, adds the route, and records the text with nft's listing."""
@@ -169,7 +169,7 @@ class TestTable:
         assert node.listing("other") == ("" if "ruleset" in harm else other)
 
     def test_flushed_at_once(self, node: Node) -> None:
-        """A table that is gone as soon as it was loaded is a failure."""
+        """If the table disappears right after it was loaded, the run fails."""
         said = node.fails(tools={"nft": '/usr/sbin/nft "$@" || exit; [[ $* == *-f* ]] && /usr/sbin/nft flush ruleset'})
         assert (
             said

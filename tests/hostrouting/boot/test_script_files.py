@@ -70,7 +70,7 @@ def test_without_its_settings(which: str, host: Namespace, tmp_path: Path) -> No
 
 @each_script
 def test_replaced_while_it_runs(which: str, tmp_path: Path) -> None:
-    """A script that is waiting when another takes its place goes on with what it was."""
+    """A waiting script that is replaced by another file continues with its old text."""
     script, other = tmp_path / "script.sh", tmp_path / "other.sh"
     script.write_text(RENDERERS[which](CONFIG, wait=100))
     other.write_text("# nothing\n")

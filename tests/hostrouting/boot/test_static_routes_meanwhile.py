@@ -1,4 +1,4 @@
-"""static-routes.sh while somebody else changes routes as well, or what it needs comes to no end."""
+"""static-routes.sh while other programs change routes, or while a program that it runs hangs."""
 
 import os
 import re

@@ -446,7 +446,7 @@ class TestOneHost:
 
     @each_awk
     def test_by_an_object(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
-        """One of our routes by a nexthop object gives way too, whoever made the object."""
+        """One of our routes by a nexthop object is also replaced, whoever created the object."""
         namespace.batch(["nexthop add id 5 via 10.0.0.1 dev eth0 proto 4", "route add 172.16.0.0/17 nhid 5 proto 213"])
         namespace.batch(["route add 10.1.0.0/16 nhid 5 proto 213"])
         ran = Ran(namespace, HALVES[:1], tmp_path, awk=awk)

@@ -78,7 +78,7 @@ def test_what_peers_send_after_a_repair(rp_filter: int, *, own_table: bool) -> N
 
 
 def test_what_was_dropped_before_is_not_a_cost() -> None:
-    """Of eight devices with one network, the way back is by the first; the filter of the others drops everything."""
+    """If eight devices have one network, the route back is by the first; rp_filter of the others drops packets."""
     kernel = h200()
     links = [attrs.evolve(link, rp_filter=1) for link in kernel.snapshot().links]
     found = examine_snapshot(attrs.evolve(kernel.snapshot(family=4), links=tuple(links)), CONFIG)

@@ -107,7 +107,7 @@ def test_what_is_left_open_comes_from_the_default_route(node: Namespace, tmp_pat
 
 
 def test_awaited(node: Namespace, tmp_path: Path) -> None:
-    """An advertised default route that is not there yet is awaited; at the deadline the message names it."""
+    """A missing advertised default route is awaited; at the deadline the message names it."""
     node.run("ip", "-6", "route", "del", "default")
     host = Host.sandbox(str(tmp_path), netns=node.path)
     wanted = config(cidrs=["fd16::/48"], routes=[{"destination": "fd16::/49"}])

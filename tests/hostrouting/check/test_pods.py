@@ -207,7 +207,7 @@ class TestCheck:
         assert (found.verdict, found.pods) == ("no-default-route", ())
 
     def test_default_routes_in_turn(self) -> None:
-        """Linux goes on to another default route for packets of its own only; a pod's packet takes the first."""
+        """Linux tries another default route only for the host's own packets; a pod's packet takes the first."""
         other = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100, protocol=4)
         snapshot = node(*bridge(), rules=(rule(),)).snapshot().with_routes([other, ASTRAY])
         [found] = examine_snapshot(snapshot, config(expectedDevs=["eth0"])).families

@@ -28,7 +28,7 @@ def overwritten(gateway: str = "10.0.0.1") -> MemoryBackend:
 
 
 def gone() -> MemoryBackend:
-    """The same after somebody deleted ib0's own route: its place is free, until the kernel needs it."""
+    """The same after ib0's own route was deleted: its key is free until the kernel adds the route again."""
     kernel = fabric_vm()
     kernel.ip_route("delete", Route.to("172.16.0.0/16", dev="ib0", protocol=2))
     return kernel

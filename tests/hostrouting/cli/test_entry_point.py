@@ -1,4 +1,4 @@
-"""From arguments to an exit code: what goes where, and what an error becomes."""
+"""From arguments to an exit code: what is printed on which stream, and what errors give."""
 
 from __future__ import annotations
 

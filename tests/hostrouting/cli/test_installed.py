@@ -145,7 +145,7 @@ def test_an_installed_route_is_somebody_elses_now(
 
 
 def test_a_part_of_the_installed_routes_is_lost(written: Callable[..., str]) -> None:
-    """An installed route that closes a half and is not there stays as it was written; the other half is added."""
+    """An installed route that is missing and closes a half stays in the configuration; the other half is added."""
     host = installed(written(HALVES[0]))
     lose_routes(host)
     routes = pasted(say("check", host=host)).static_routes.routes

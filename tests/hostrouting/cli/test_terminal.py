@@ -1,4 +1,4 @@
-"""What a terminal can show, and a reader who goes away."""
+"""What a terminal can show, and a closed pipe."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def screen() -> Iterator[tuple[io.TextIOWrapper, int]]:
     ],
 )
 def test_colour(screen: tuple[io.TextIOWrapper, int], environment: dict[str, str], *, coloured: bool) -> None:
-    """Colour is for terminals that have it and readers who want it."""
+    """Colour is used on terminals that have it, unless NO_COLOR is set."""
     stream, ours = screen
     Terminal(stream, environment).show(LINES)
     assert (b"\x1b[1;31mOVERLAP:\x1b[0m" in os.read(ours, 4096)) is coloured

@@ -109,7 +109,7 @@ OPEN = {**{f"{dev}/forwarding": 1 for dev in DEVICES}, **{f"{dev}/route_localnet
 @settings(max_examples=scaled(150), suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(world=worlds())
 def test_what_linux_drops(world: tuple[dict[str, int], list[str]]) -> None:
-    """A packet is dropped exactly if Linux drops it; else it goes where the tables say."""
+    """A packet is dropped exactly if Linux drops it; otherwise it leaves as the tables say."""
     on, lines = world
     with private_namespace() as namespace:
         furnish(namespace, on, lines)

@@ -181,7 +181,7 @@ def test_how_often(tmp_path_factory: pytest.TempPathFactory, contents: list[byte
 
 
 def test_what_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file whose size no other has is not read; nor is a pipe, a directory, or what is not there."""
+    """Only files of equal size are read; pipes, directories and missing files are not."""
     for name, text in {"one": "1", "other": "2", "longer": "33"}.items():
         (tmp_path / name).write_text(text)
     os.mkfifo(tmp_path / "pipe")

@@ -371,7 +371,7 @@ def test_no_answer(fault: str) -> None:
 
 
 def test_an_answer_to_the_plan_only() -> None:
-    """If apply has no document, the run fails, and the plan's document is there."""
+    """If apply prints no document, the run fails, and the outcome has the plan's document."""
     it = outcome_of({"plan": ran("plan", FakeHost(kernel=h200()), WARN), "apply": Ran(1, "", "Killed")})
     assert it.failed
     assert list(it.documents) == ["plan"]
@@ -453,7 +453,7 @@ def test_a_long_repair() -> None:
 
 
 def test_what_pods_send() -> None:
-    """What escapes only for packets of pods is a finding, too, and is there once."""
+    """A range that escapes only for packets of pods is also a finding, once."""
     vm = plain_vm()
     vm.add_link(Link(name="ib0", index=0))
     vm.add_link("veth1")

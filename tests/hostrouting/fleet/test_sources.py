@@ -79,7 +79,7 @@ def test_any_kind_of_path(nodes: Path) -> None:
 
 
 def test_a_name_with_the_signs_of_a_pattern(nodes: Path) -> None:
-    """A file that is there is not taken for a pattern."""
+    """The name of an existing file is not taken for a pattern."""
     (nodes / "[a].json").write_text("{}")
     assert find_snapshots(["[a].json"]) == (Source("[a]", "[a].json"),)
 

@@ -90,7 +90,7 @@ class TestBoth:
         assert files.remove(path)
 
     def test_modified(self, files: Files, tmp_path: Path) -> None:
-        """A file that is not there was never written; of one that is, the time can be known."""
+        """A missing file has no time of writing; an existing one has."""
         path = str(tmp_path / "file")
         assert files.modified(path) is None
         files.write(path, "one")
@@ -103,7 +103,7 @@ class TestBoth:
         assert files.modified(path) is None
 
     def test_a_folder_to_write_into(self, files: Files, tmp_path: Path) -> None:
-        """A folder that is there or can be made is writable, and asking makes nothing; a file in its way is named."""
+        """A folder that exists or can be created is writable; asking creates nothing; a file at its path is named."""
         folder = tmp_path / "a" / "b"
         files.require_writable(str(tmp_path))
         files.require_writable(str(folder))
@@ -117,7 +117,7 @@ class TestBoth:
             assert caught.value.path == str(path)
 
     def test_a_link_that_leads_nowhere(self, files: Files, tmp_path: Path) -> None:
-        """Below a link to a folder that is not there nothing can be written; the link and the remedy are named."""
+        """Below a link to a missing folder, nothing can be written; the link and the remedy are named."""
         link = str(tmp_path / "a")
         files.link(link, str(tmp_path / "gone"))
         for act, verb, path in (
@@ -172,7 +172,7 @@ class TestWhatIsNotAFile:
     @pytest.mark.parametrize("verb", VERBS)
     @pytest.mark.parametrize("kind", ["a fifo", "a directory", "a socket", "a device"])
     def test_refused(self, files: Files, tmp_path: Path, kind: str, verb: str) -> None:
-        """The path, what is there and what to do about it are named; it is left as it is."""
+        """The error names the path, what exists there, and the remedy; the file stays."""
         if kind == "a device":
             require("root")
         path = str(tmp_path / "it")
@@ -320,7 +320,7 @@ class TestLocalFiles:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "victim"]
 
     def test_what_a_killed_run_left(self, tmp_path: Path) -> None:
-        """What a run left that was killed while it wrote goes with the next write, or with the file."""
+        """The temporary file of a killed run is removed with the next write, or with the file."""
         files, left = LocalFiles(), tmp_path / "file.new"
         for wanted in (True, False):
             left.write_text("half")

@@ -1,4 +1,4 @@
-"""The edge of the service manager: what is made of systemctl's answers, and what systemd and the journal get."""
+"""The edge of the service manager: reading systemctl's answers, and what systemd and the journal get."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class TestSystemdManager:
             SystemdManager().reload()
 
     def test_stop(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
-        """Stopping what is not there is fine; any other failure is one."""
+        """Stopping a missing unit succeeds; any other failure is an error."""
         stub |= {"stop gone.service": (5, "not loaded"), "stop x.service": (1, "Access denied")}
         self.ready(tmp_path, stub)
         SystemdManager().stop("gone.service")

@@ -42,7 +42,7 @@ NOTHING: dict[str, Answer] = {"nft": RULES % "", "test": Ended(1), "ip": ""}
 
 
 def test_a_host_without_rules() -> None:
-    """Nothing is found, and everything was looked at; programs of iptables are not run."""
+    """Everything was examined and nothing found; programs of iptables are not run."""
     run = Programs(**NOTHING)
     found = marking_of(4, run=run)
     assert (found.setters, found.policies, found.unseen) == ((), (), ())

@@ -74,7 +74,7 @@ class TestRunProgram:
             run_program("/dev/null", timeout=30)
 
     def test_a_folder_that_may_not_be_entered(self, tmp_path: Path) -> None:
-        """A program that is in no other folder of PATH is not there; root may enter any folder, but start none."""
+        """A program only in a folder that this process may not enter is missing; root may enter any folder."""
         (tmp_path / "closed").mkdir(mode=0)
         (tmp_path / "open" / "no-such-program").mkdir(parents=True)
         for folder in ("closed", "open"):
@@ -130,7 +130,7 @@ def test_the_program_of_this_installation(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_where_a_program_is() -> None:
-    """A program that the boot scripts can run has a path; what is not there, a folder, and a path have none."""
+    """A program that the boot scripts can run has a path; a missing one, a folder and a path have none."""
     path = find_program("sh")
     assert path is not None
     assert os.access(path, os.X_OK)

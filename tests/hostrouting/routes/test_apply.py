@@ -226,7 +226,7 @@ somebodys = st.builds(
 def test_somebody_else_at_the_same_time(
     routes: list[Route], wanted: list[DesiredRoute], theirs: RouteRequest, moment: Moment, nth: int
 ) -> None:
-    """Whatever somebody else does in between: others' routes are as they left them, and ours are all or nothing."""
+    """Whatever other programs do meanwhile, their routes stay, and ours are applied all or not at all."""
     kernel = host(routes)
     plan, before = planned(kernel, wanted)
     if plan.conflicts:

@@ -42,7 +42,7 @@ def test_what_a_script_has_left(standing: Route, *, left: bool) -> None:
 @pytest.mark.linux
 @pytest.mark.needs("root")
 def test_law_it_deletes_that_route_only() -> None:
-    """On Linux each route of many that differ in one thing goes by its own command, and only the first time."""
+    """On Linux, each of many similar routes is deleted by its own command, and only the first time."""
     both = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth0", gateway=as_ip("10.0.0.9"), weight=2))
     src = attrs.evolve(LEFT, prefix=Prefix.parse("172.17.0.0/16"), prefsrc=as_ip("10.0.0.5"))
     with private_namespace() as namespace:

@@ -192,7 +192,7 @@ class TestWhatAnOperatorReads:
             RoutePlan((Step("add", route, ""),)).apply_to(h200())
 
     def test_a_diff(self) -> None:
-        """A plan reads as a diff: what goes, what comes, what stays, and what is waited for."""
+        """A plan reads as a diff: deleted, added and kept routes, and those that wait."""
         ours = [
             Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS),
             Route.to("10.2.0.0/16", dev="eth0", gateway="10.0.0.7", protocol=OURS),

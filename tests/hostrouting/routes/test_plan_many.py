@@ -103,7 +103,7 @@ def test_the_plan_is_the_same(
 
 
 def test_nothing_is_made_where_nothing_is_to_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a hundred routes that are as they are wanted none is made, until somebody wants to see the steps."""
+    """For a hundred routes that are right, no Route object is created until the steps are read."""
     wishes = [DesiredRoute(block, metric=100 * (block == BLOCKS24[3])) for block in BLOCKS24]
     host = host_with([routes_on(wish.destination, metric=wish.metric) for wish in wishes])
     made: list[Prefix] = []
@@ -155,7 +155,7 @@ def test_a_former_default_route_that_is_the_only_one() -> None:
 
 @pytest.mark.parametrize("gateway", [None, "10.0.0.7"])
 def test_two_wishes_for_one_key(gateway: str | None) -> None:
-    """Two different wishes for one key are refused, also where what is there is what one of them says."""
+    """Two different wanted routes with one key are refused, even if the present route equals one of them."""
     hop = None if gateway is None else as_ip(gateway)
     spelled = DesiredRoute(BLOCKS[0], gateway=as_ip("10.0.0.1"))
     host = host_with([routes_on(block) for block in BLOCKS[:1]])

@@ -157,7 +157,7 @@ class TestDefaultRoute:
 
     @pytest.mark.parametrize(("forwarding", "devs"), [(False, ("eth0", "eth1")), (True, ("eth0",))])
     def test_two_ipv6_routers(self, *, forwarding: bool, devs: tuple[str, ...]) -> None:
-        """A host that does not forward goes on to the next router of the same rank if the first does not answer."""
+        """A host that does not forward tries the next router of the same rank if the first does not answer."""
         first, alike, worse, lower = (
             Route.to("::/0", dev=dev, gateway="fe80::1", metric=metric)
             for dev, metric in (("eth0", 1024), ("eth1", 1024), ("ib0", 1025), ("ib1", 1024))

@@ -86,7 +86,7 @@ class TestRemove:
     """Everything that hostrouting installed is removed, and nothing else."""
 
     def test_all_of_it(self) -> None:
-        """After Remove, or undo of Configure, the host is as it was before; a second time there is nothing to do."""
+        """After Remove, or undo of Configure, the host is as before; a second run does nothing."""
         for undo in (False, True):
             host = FakeHost(kernel=h200())
             foreign = Route.to("10.77.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=4)
@@ -104,7 +104,7 @@ class TestRemove:
             assert run(Remove(HostRoutingConfig(), host=host)) == ()
 
     def test_the_gate_first(self) -> None:
-        """The list is opened and the drop-in goes first, so that no machine is held back by what is half gone."""
+        """The list is opened and the drop-in removed first, so that a half-removed gate holds no machine back."""
         host, mishaps = mishap_host()
         run(Configure(config(*REPAIR, cidrs=("172.16.0.0/16",)), host=host))
         mishaps.disarm()
@@ -239,7 +239,7 @@ BARE_ROOT = Rights(changes_network=False)
 @pytest.mark.parametrize("make", [Configure, ConfigureStaticRoutes])
 @pytest.mark.parametrize("kernel", [h200, MemoryBackend])
 def test_rights(make: type[Configure], kernel: Callable[[], MemoryBackend]) -> None:
-    """Without the right to change routes nothing is written, whether or not the default route is there yet."""
+    """A process that may not change routes writes nothing, with or without a default route."""
     host = FakeHost(kernel=kernel(), rights=lambda: BARE_ROOT)
     with pytest.raises(phases.TaskFailed) as caught:
         run(make(config(*REPAIR), host=host))

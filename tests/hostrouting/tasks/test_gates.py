@@ -106,7 +106,7 @@ class TestShut:
 
     @pytest.mark.parametrize("path", sorted({*GATE, *ROUTES, *CHECK, LAYOUT.routes_enabled_path}))
     def test_what_cannot_be_written(self, path: str) -> None:
-        """Whatever of the gate cannot be written: its drop-in is there, systemd knows it, and no step is open."""
+        """If any file of the gate cannot be written, its drop-in is in place and loaded, and no step is open."""
         host = FakeHost(kernel=h200())
         host.files.broken[path] = "No space left on device"
         with pytest.raises(phases.TaskFailed, match="No space left"):
@@ -440,7 +440,7 @@ class TestMadeUpFor:
         assert task.preview().is_empty
 
     def test_by_an_empty_configuration(self) -> None:
-        """What a run that was cut short left of the gate alone goes, although nothing is configured."""
+        """The rest of a gate that an interrupted run left is removed, although nothing is configured."""
         whole = FakeHost(kernel=h200())
         run(Configure(WANTED, host=whole))
         whole.files.texts[LAYOUT.gate_steps_path] = render_gate_steps(())
@@ -474,7 +474,7 @@ class TestRuns:
         assert manager.calls == [STOP, "stop static-routes.service", START]
 
     def test_left_alone(self) -> None:
-        """A running unit that is still wanted goes on, because a machine's start may wait for it."""
+        """A running unit that is still wanted is not stopped, because a machine's start may wait for it."""
         manager = FakeManager()
         host = FakeHost(kernel=h200(), manager=manager)
         run(Configure(WANTED, host=host))
@@ -546,7 +546,7 @@ class TestReadOnly:
         assert {LAYOUT.routes_script_path, *GATE} <= set(host.files.texts)
 
     def test_one_that_stays(self) -> None:
-        """One file that cannot be removed is named, and everything else goes."""
+        """A file that cannot be removed is named, and everything else is removed."""
         for path in (LAYOUT.routes_script_path, LAYOUT.check_script_path, LAYOUT.gate_unit_path):
             host = FakeHost(kernel=h200())
             run(Configure(WANTED, host=host))
@@ -688,7 +688,7 @@ class TestAgentsFolder:
         assert host.files.links[path] == LAYOUT.routes_script
 
     def test_an_earlier_build(self) -> None:
-        """What an earlier build wrote into the folder goes with apply and with remove; another program's files stay."""
+        """Files of an earlier build are removed by apply and by remove; another program's files stay."""
         host = FakeHost(kernel=h200())
         *ours, kept = (*LAYOUT.earlier_paths,)
         earlier = dict.fromkeys(

@@ -35,7 +35,7 @@ def host(namespace: Namespace) -> Host:
 
 
 def test_the_h200_node() -> None:
-    """The check finds the overlap; its repair is applied, closes it, and goes again; no InfiniBand route is touched."""
+    """The check finds the overlap; its repair closes it and can be removed; no InfiniBand route is changed."""
     with private_namespace() as namespace:
         namespace.batch(H200)
         before = namespace.routes(4)

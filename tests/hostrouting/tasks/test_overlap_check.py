@@ -76,7 +76,7 @@ class TestCheckRouteOverlap:
         ],
     )
     def test_other_cidrs(self, mode: str, old: tuple[str, ...], new: tuple[str, ...], gone: str) -> None:
-        """Addresses that no new CIDR covers are no longer checked; in STRICT that is a protection that goes."""
+        """Addresses that no new CIDR covers are no longer checked; in STRICT, this removes protection."""
         host = FakeHost(kernel=h200())
         run(CheckRouteOverlap(config(cidrs=old, mode=mode), host=attrs.evolve(host, backend=None)))
         removals = CheckRouteOverlap(config(cidrs=new, mode=mode), host=host).removals()
@@ -237,14 +237,14 @@ class TestCheckRouteOverlap:
         assert "expiry" in {finding["name"] for finding in json.loads(host.files.texts[LAYOUT.report_path])["findings"]}
 
     def test_nothing_to_check_any_more(self) -> None:
-        """Without expected CIDRs, what was installed for the check goes, its markers too."""
+        """Without expected CIDRs, the installed check and its markers are removed."""
         host = FakeHost()
         run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",)), host=host))
         run(CheckRouteOverlap(config(), host=host))
         assert host.files.texts == {}
 
     def test_what_a_check_at_boot_left(self) -> None:
-        """What a check that was killed had not finished goes with the rest; a check that is under way goes on."""
+        """The files of a killed check are removed as well; a running check continues."""
         host = FakeHost()
         task = CheckRouteOverlap(config(cidrs=("172.16.0.0/16",)), host=host)
         host.files.texts[LAYOUT.unfinished_path] = "half"

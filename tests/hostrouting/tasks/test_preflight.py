@@ -94,7 +94,7 @@ def test_nothing_is_configured() -> None:
 
 @pytest.mark.parametrize("is_configured", [False, True])
 def test_nothing_is_changed(*, is_configured: bool) -> None:
-    """No file is written, linked, removed or locked, the manager is only asked, and the kernel is as it was."""
+    """No file is written, linked, removed or locked; manager and kernel are only read."""
     host = FakeHost(kernel=h200())
     if is_configured:
         run(Configure(WHOLE, host=host))
@@ -300,7 +300,7 @@ def test_many_routes() -> None:
 
 
 def test_the_rule_for_main_is_missing() -> None:
-    """Each remedy adds the rule, and none a default route, which is there."""
+    """Each remedy adds the rule, and none a default route, which exists."""
     kernel = h200()
     kernel.delete_rule(default_rules(4)[1])
     found = {finding.name: finding for finding in look(FakeHost(kernel=kernel)).findings}
@@ -310,7 +310,7 @@ def test_the_rule_for_main_is_missing() -> None:
 
 
 def test_what_configure_waits_for() -> None:
-    """A default route that comes late is a warning, so a pipeline goes on to wait for it; without a wait, an error."""
+    """A missing default route is a warning, because apply would wait for it; without a wait it is an error."""
     host = FakeHost(kernel=MemoryBackend())
     assert {finding.severity for finding in look(host).findings} == {"warning"}
     run(Preflight(WHOLE, host=host))
@@ -374,7 +374,7 @@ def test_one_read_only_file_system() -> None:
 @pytest.mark.parametrize(("wanted", "severity"), [(WHOLE, "warning"), (PROBES, "error")])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
 def test_run_is_full(wanted: HostRoutingConfig, severity: str, number: int) -> None:
-    """The check goes on without its markers, and the rewrite not without its record. Kills: an error for any folder."""
+    """The check works without its markers; the rewrite needs its record. Kills: an error for any folder."""
     folders = (LAYOUT.runtime_directory, LAYOUT.state_directory)
     files = FakeFiles(broken=dict.fromkeys(folders, f"{os.strerror(number)}; mend it"))
     host = FakeHost(kernel=h200(dual_stack=True), files=files)
@@ -436,7 +436,7 @@ def test_no_systemd_where_nothing_is_to_hold(wanted: str) -> None:
 
 
 def test_an_installed_gate() -> None:
-    """What keeps machines from starting with the gate that is there is an error, what opens it a warning."""
+    """A finding is an error if it keeps machines from starting with the present gate, a warning if it opens it."""
     host = FakeHost(kernel=h200())
     run(Configure(WHOLE, host=host))
     del host.files.texts[LAYOUT.gate_script_path]
@@ -606,7 +606,7 @@ class TestTask:
 
 
 def test_an_image(tmp_path: Path) -> None:
-    """Of an image, which has no kernel and no running systemd, files, folders and programs are looked at."""
+    """For an image, which has no kernel and no running systemd, files, folders and programs are examined."""
     (tmp_path / "usr/sbin").mkdir(parents=True)
     (tmp_path / "usr/sbin/ip").touch()
     (tmp_path / "etc").touch()

@@ -156,7 +156,7 @@ def test_drop_ins_of_several_units() -> None:
     ("state", "severities"), [("loaded", []), ("masked", ["error"]), ("not-found", ["warning"]), ("error", ["error"])]
 )
 def test_state_of_machines(state: str, severities: list[str]) -> None:
-    """Machines that are masked, or whose unit is not there, do not start."""
+    """Machines that are masked, or whose unit is missing, do not start."""
     assert [finding.severity for finding in gated_findings(state, (), unit=UNIT)] == severities
 
 

@@ -284,7 +284,7 @@ def test_several_expected_devices() -> None:
 
 
 def test_a_virtual_device() -> None:
-    """Under the table, a device that somebody may have made for this is named with its kind and the line that allows it."""
+    """Below the table, a virtual device is named with its kind and the setting that allows it."""
     kernel = h200()
     kernel.add_link(Link(name="wg7", index=0, kind="wireguard", type=65534))
     kernel.ip_route("add", Route.to("172.16.4.0/24", dev="wg7"))
@@ -470,7 +470,7 @@ def test_several_cidrs() -> None:
 
 
 def test_devices_without_a_column_are_named() -> None:
-    """A device that has no column of the map to itself, for its ranges are too small, is in the legend."""
+    """A device whose ranges are too small for a column of the map is in the legend."""
     kernel = plain_vm()
     for dev in ("ib0", "ib1"):
         kernel.add_link(Link(name=dev, index=0))

@@ -189,7 +189,7 @@ def test_a_part_is_left(config: str, host: FakeHost) -> None:
 
 
 def test_a_part_is_not_brought_back(config: str, host: FakeHost) -> None:
-    """The same for the way back."""
+    """The same for an undo."""
     say("clean", "azure-vnet", "--config", config, "--apply", host=host)
     host.kernel.delete_link("azv2")
     said = say("clean", "azure-vnet", "--undo", UNDO, "--config", config, host=host)

@@ -26,7 +26,7 @@ KEYS = {
 
 
 def test_the_whole_page() -> None:
-    """First where it goes; then the rules, the route and its owner, the device, ties, and what else covers it."""
+    """First the way of the packet; then the rules, the route and its owner, the device, ties, and other routes."""
     said = say("explain", "172.16.5.9", kernel=h200())
     assert said.code == 0
     assert said.lines == [
@@ -461,7 +461,7 @@ def test_what_comes_in_without_a_source() -> None:
 
 
 def test_a_pod_block_of_the_host() -> None:
-    """What a CNI has the host refuse, for no pod has the address, is as it should be, and said to be that."""
+    """If a CNI's route refuses an address that no pod has, the page says that this is right."""
     kernel = cni_node()
     kernel.ip_route("add", Route.to("10.244.8.0/26", type="blackhole", protocol=12))
     said = say("explain", "10.244.8.9", kernel=kernel)

@@ -46,7 +46,7 @@ def test_how_long_an_image_waits(repaired: str, tmp_path: Path) -> None:
 
 
 def test_render_where_nothing_is_mounted(repaired: str, tmp_path: Path) -> None:
-    """A root that is not there is bad input; it is not made."""
+    """A missing root is bad input; it is not created."""
     said = say("render", "--config", repaired, "--root", str(tmp_path / "nowhere"))
     assert said.code == 2
     assert "is not a directory; mount the image there first" in said.err

@@ -158,7 +158,7 @@ class TestRepeated:
 
 @pytest.mark.parametrize("config", [ONCE, REPEATED], ids=["once", "repeated"])
 def test_what_is_installed(host: FakeHost, config: HostRoutingConfig) -> None:
-    """The section is found again on the host, where the guard and `status` look for it, and goes with Remove."""
+    """The section is kept on the host, where the guard and `status` read it, and is removed by Remove."""
     run(Configure(config, host=host))
     assert installed_config(host) == config
     run(Remove(config, host=host))

@@ -1,4 +1,4 @@
-"""CleanStaleAzureVnet and the way back, on hosts that exist in memory."""
+"""CleanStaleAzureVnet and its undo, on hosts in memory."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def failure(host: FakeHost, **changed: Any) -> BaseException:
 
 
 def restore(host: FakeHost, path: str = UNDO) -> Effects:
-    """Run the way back; what it did."""
+    """Run the undo; return what it did."""
     result = run(UndoCleanup(path, host=host))
     assert isinstance(result, Effects)
     return result
@@ -165,7 +165,7 @@ class TestApply:
     @given(st.lists(st.sampled_from([*OWN, *stale_rules(), *pod_rules(9, LIVE)]), max_size=12))
     @settings(max_examples=scaled(20))
     def test_before_less_after_is_the_plan(self, rules: list[str]) -> None:
-        """For any rules: what is gone afterwards is what the plan said, and the way back brings back exactly that."""
+        """For any rules: exactly the planned ones are deleted, and the undo restores exactly these."""
         host = azure_host(bridge_rules=MemoryEbtables(rules))
         plan = look(host)
         clean(host)
@@ -454,7 +454,7 @@ class TestMeanwhile:
         assert mine in links.neighbours
 
     def test_a_route_that_is_gone(self) -> None:
-        """A route that somebody else has deleted is as it should be, and is not noted as ours."""
+        """A route that another program has deleted is not counted as deleted by us."""
         host = azure_host()
         route = Route.to("10.240.0.5/32", dev="azure0", protocol=4)
         host.neighbours.meanwhile(lambda: host.kernel.ip_route("delete", route), nth=3)
@@ -525,7 +525,7 @@ class TestListedPods:
         return azure_host(files=FakeFiles({STATE: self.TEXT}))
 
     def test_there_and_back(self) -> None:
-        """Both locks are held while its rules and the dead pod go; the undo restores the list as it was, to the byte."""
+        """Both locks are held while the rules and the dead pod are deleted; the undo restores the list byte by byte."""
         host = self.host()
         seen: list[set[str]] = []
         ebtables_of(host).meanwhile(lambda: seen.append({*host.files.locked}), nth=3)
@@ -615,7 +615,7 @@ class TestUndo:
     """The way back."""
 
     def test_an_address_that_is_in_use_again(self) -> None:
-        """What would cut a new pod off is not restored, and the error says who uses the address; the rest is."""
+        """Entries that would cut off a new pod are not restored, and the error says who uses the address."""
         host = azure_host()
         clean(host)
         host.kernel.add_link(Link(name="lxc1", index=0, kind="veth"))

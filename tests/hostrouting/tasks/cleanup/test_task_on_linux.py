@@ -114,7 +114,7 @@ class TestBridgeMode:
         assert dead in result.plan.deletions[0].reason
 
     def test_a_twin_that_ebtables_does_not_tell_apart(self, lab: AzureNode) -> None:
-        """If ebtables might delete another rule instead of a stale one, both stay, with a message; the rest goes."""
+        """If ebtables might delete another rule instead of a stale one, both stay, with a message; others are deleted."""
         twin = R2.replace(" -i eth0", " -s Unicast -i eth0")
         lab.append(twin, R1, R2, R3)
         before = lab.rules()
@@ -126,7 +126,7 @@ class TestBridgeMode:
         assert f"rule {R2}: ebtables cannot distinguish the rule" in caught.value.error.reasons[0]
 
     def test_the_way_back(self, lab: AzureNode) -> None:
-        """What was deleted is there again after the undo, and what stayed is untouched."""
+        """After the undo, the deleted entries exist again; the others are unchanged."""
         lab.leave(DEAD, "10.1.0.6", "fd00::6", times=2)
         before = lab.state()
         result = lab.clean()
@@ -169,7 +169,7 @@ class TestBridgeMode:
         assert Counter(specs(result.plan)) == Counter(stale[1:])
 
     def test_a_process_that_changes_rules_at_full_speed(self, lab: AzureNode) -> None:
-        """Another process adds and removes rules all the while: none of its rules goes, and all stale ones do."""
+        """While another process adds and removes rules, none of its rules is deleted, and all stale ones are."""
         lab.leave(DEAD, *(f"10.1.1.{number}" for number in range(20)))
         before = lab.rules()
         theirs = "OUTPUT -p IPv4 --ip-dst 10.1.1.7 -j ACCEPT"
@@ -183,13 +183,13 @@ class TestBridgeMode:
         assert theirs in lab.rules()
 
     def test_what_the_state_file_gives_to_a_device(self, lab: AzureNode) -> None:
-        """An address that azure-vnet's own list gives to a device that is there keeps its rules."""
+        """An address that azure-vnet's list gives to an existing device keeps its rules."""
         lab.leave(DEAD, "10.1.0.6", "10.1.0.7")
         lab.write_state_file({"azvlive": ("10.1.0.6",), "azvgone": ("10.1.0.7",)})
         assert specs(lab.clean().plan) == [*pod_rules("10.1.0.7", DEAD)]
 
     def test_outside_of_the_managed_networks(self, lab: AzureNode) -> None:
-        """Nothing about an address that the other CNI does not manage goes."""
+        """Entries for an address that the other CNI does not manage stay."""
         lab.leave(DEAD, "10.1.0.6", "fd00::6")
         before = lab.dump()
         assert lab.clean(managed=["10.9.0.0/16"]).plan.is_empty
@@ -197,7 +197,7 @@ class TestBridgeMode:
 
 
 def test_the_bridge_of_another_cni() -> None:
-    """With azure0 gone, the rule for ARP hides a re-used address in another bridge, and goes; the inert rule stays."""
+    """Without azure0, a rule for ARP hides a re-used address in another bridge, and is deleted; the inert rule stays."""
     with azure_node(bridged=False) as lab:
         lab.node.batch(["link add cni0 type bridge forward_delay 0", "link set cni0 up"])
         arp, ipv4 = pod_rules("10.1.0.6", DEAD)
@@ -248,7 +248,7 @@ def test_a_machine_in_a_pod() -> None:
 
 
 def test_transparent_mode() -> None:
-    """The route to a live pod stays, one that leads to no pod goes, and the other CNI's pod is reached by its own."""
+    """The route to a live pod stays, a route to no pod is deleted, and the other CNI's pod keeps its own route."""
     with azure_node(bridged=False) as lab:
         lab.routed_pod("live", LIVE, "10.1.0.5", "fd00::5", dev="azv")
         lab.routed_pod("other", NEW, "10.1.0.8")
@@ -297,7 +297,7 @@ def shared() -> Iterator[AzureNode]:
 @settings(max_examples=scaled(6), suppress_health_check=[HealthCheck.too_slow])
 @given(rules=st.lists(_RULES, max_size=60))
 def test_any_rules(shared: AzureNode, rules: list[str]) -> None:
-    """What is gone is the plan; no rule goes that is not one for a dead pod; a second run finds nothing."""
+    """Exactly the plan is deleted, and only rules of dead pods; a second run finds nothing."""
     assert shared.node.run("nft", "flush", "ruleset").returncode == 0
     shared.append(*rules)
     before = shared.rules()

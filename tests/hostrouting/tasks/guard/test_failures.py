@@ -145,7 +145,7 @@ def test_a_kernel_that_refuses_another_route_each_time(play: Play) -> None:
 
 
 def test_a_lock_that_cannot_be_taken(play: Play) -> None:
-    """Such a lock is a failure like any other: what was known still holds, and the guard goes on."""
+    """A lock that cannot be taken is a failure of the look: what was known stays, and the guard continues."""
     files, seen = play.host.files, list[dict[str, object]]()
 
     def mend() -> None:

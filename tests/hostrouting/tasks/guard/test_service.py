@@ -1,4 +1,4 @@
-"""InstallGuard: the service comes with the configuration, is started when it has to be, and goes with it."""
+"""InstallGuard: the service is installed and removed with the configuration, and started when needed."""
 
 from __future__ import annotations
 

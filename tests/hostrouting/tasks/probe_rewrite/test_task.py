@@ -256,7 +256,7 @@ class TestConditions:
         ],
     )
     def test_imds(self, interface: dict[str, object], has_ipv6: bool) -> None:  # noqa: FBT001
-        """If the metadata service knows no IPv6 address, nothing is installed, and what is there goes."""
+        """If the metadata service knows no IPv6 address, nothing is installed, and installed parts are removed."""
         asked: list[str] = []
 
         def fetch(url: str, _timeout: float) -> Reply:
@@ -292,7 +292,7 @@ class TestConditions:
         assert host.files.texts == FORWARDING
 
     def test_a_device_is_waited_for(self, caplog: pytest.LogCaptureFixture) -> None:
-        """If the device is not there by the deadline, the rules are loaded, and the warning says what adds the route."""
+        """If the device is missing at the deadline, the rules are loaded, and the warning says what adds the route."""
         host = a_host(kernel=MemoryBackend())
         run(RewriteProbeSource(config(), host=host, wait=1))
         assert table_of(host) is not None
@@ -335,7 +335,7 @@ class TestStanding:
         assert standing.facts == ("0 packets rewritten on their way in, 0 on their way out",)
 
     def test_flushed_meanwhile(self) -> None:
-        """When the table goes while it is looked at, nothing is counted."""
+        """If the table disappears while it is read, nothing is counted."""
 
         class Flushed(MemoryNftables):
             def counts(self, name: str) -> tuple[int, ...]:
