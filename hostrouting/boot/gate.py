@@ -360,7 +360,8 @@ class Gate:
             file_set.require_room(self.files)
         if up:
             self.require_reload(changes, parts)
-        if self.manager is None and not self._is_image:
+        concerned = (*up, *(part for part in down if part.present(self.files)))
+        if self.manager is None and not self._is_image and any(part.unit or part.step for part in concerned):
             ctx.log.info("systemd is not running here: routes change now, units and the gate at the next boot")
         foreign = {part.name for part in parts if part.files.foreign(self.files)}
         change = _Change(self, ctx, foreign)

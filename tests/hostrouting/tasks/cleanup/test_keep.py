@@ -13,7 +13,7 @@ from hostrouting.cli.source import installed_config
 from hostrouting.errors import ConfigError
 from hostrouting.tasks.cleanup.keep import KeepAzureVnetClean
 from hostrouting.tasks.results import CleanupResult
-from hostrouting.testing import FakeFiles, FakeHost
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager
 from tests.support.azure_leftovers import BOOT, DEAD, LIVE, OWN, azure_config, azure_host, named, pod_rules
 from tests.support.azure_node import MANAGED, AzureNode, azure_node, mac_of
 from tests.support.azure_rules import pod_rules as rules_of
@@ -77,6 +77,13 @@ class TestReported:
         assert say("apply", "--config", config, host=host).lines == [
             f"NOTHING TO DO: the host already matches {config}"
         ]
+
+    def test_without_systemd(self, tmp_path: Path) -> None:
+        """Nothing of it is a unit, so apply does not say that units wait for the next boot."""
+        host = azure_host(files=named("node-7"), manager=FakeManager(running=False))
+        said = say("apply", "--config", written(ONCE, tmp_path), host=host)
+        assert host.layout.cleanup_path in said.out
+        assert "systemd" not in said.err
 
     @pytest.mark.parametrize("config", [ONCE, REPEATED], ids=["once", "repeated"])
     def test_what_prevents_a_deletion(self, config: HostRoutingConfig) -> None:
