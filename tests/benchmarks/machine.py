@@ -24,6 +24,6 @@ class Machine:
 
 
 def this_machine() -> Machine:
-    """This machine; of the kernel's release only the numbers, because the rest is its builder's."""
+    """The machine of this run; of the kernel's release only the numbers, because the rest is its builder's."""
     numbers = re.match(r"[\d.]+", platform.release())
     return Machine(os.cpu_count() or 1, numbers.group().rstrip(".") if numbers else "", platform.python_version())
