@@ -106,9 +106,9 @@ class Flow:
         return Sought(self.tos, self.oif or "", number, "" if self.iif in {None, "lo"} else self.iif or "")
 
     def known(self, family: int) -> dict[str, int]:
-        """The known fields as numbers, by the names that rules use."""
+        """The known fields as numbers, by name."""
         return {
-            selector.word: selector.number(value, family)
+            selector.flow: selector.number(value, family)
             for selector in SELECTORS
             if selector.flow and (value := getattr(self, selector.flow)) is not None
         }
@@ -178,7 +178,7 @@ def asks_of(rule: Rule, devs: Collection[str]) -> Iterator[tuple[Ask, bool]]:
         if selector.says(rule):
             possible = selector.possible(rule, devs)
             words = (selector.word, selector.text(rule))
-            ask = Ask(selector.word, words, *selector.bounds(rule), plain=False)
+            ask = Ask(selector.flow or selector.word, words, *selector.bounds(rule), plain=False)
             yield ask._replace(plain=possible and ask.answer(plainly) is True), possible
     for name, value in rule.others:
         # A selector that this library does not know is a separate question with an unknown answer.
@@ -194,7 +194,7 @@ def tos_ask(tos: int, family: int = IPV4) -> tuple[Ask, bool]:
 def source_ask(source: Prefix) -> Ask:
     """The question whether a packet comes from one of these sources."""
     first = source.first
-    return Ask("from", ("from", str(source)), first, source.last, None, plain=not first)
+    return Ask("source", ("from", str(source)), first, source.last, None, plain=not first)
 
 
 def reachable_ask(legs: Iterable[NextHop]) -> Ask:

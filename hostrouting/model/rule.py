@@ -317,10 +317,7 @@ class _Dscp(Selector):
 
     def bounds(self, rule: Rule) -> tuple[int, int, int | None]:
         value, mask = rule.dscp or (0, 0)
-        return value & mask, value & mask, mask
-
-    def number(self, said: Any, family: int) -> int:  # noqa: ARG002  as above
-        return int(said) >> 2
+        return (value & mask) << 2, (value & mask) << 2, mask << 2
 
     def packets(self, text: str) -> tuple[str, str]:
         return super().packets(text.removesuffix(_WHOLE_DSCP))

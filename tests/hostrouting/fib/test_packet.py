@@ -97,6 +97,14 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         else:
             assert {(kind.kind, kind.route) for kind in (fib.lookup(address, flow) for flow in kinds)} == said
 
+    def test_a_dscp_whose_packets_a_route_with_that_tos_has_taken(self) -> None:
+        """A rule by DSCP and a route by tos ask for bits of one number."""
+        taking = attrs.evolve(BY_WG0, tos=0x10)
+        rule = Rule(family=4, priority=2, action="prohibit", dscp=(4, 0x3F))
+        fib = with_rules(attrs.evolve(marked(1, 0, table=7), fwmask=0), rule, routes=(DEFAULT, taking))
+        assert others(fib) == [("wg0", ["tos 0x10 (rule 1)"])]
+        assert others(with_rules(rule, routes=(DEFAULT,))) == [("prohibit", ["dscp 0x4/0x3f (rule 2)"])]
+
     @given(st.data())
     def test_gotos_upon_gotos(self, data: st.DataObject) -> None:
         """With many gotos on marks no end is missed, even after walks have dropped their assumptions."""
