@@ -33,6 +33,9 @@ removals    what is lost, read from the installed scripts alone: an image has no
 keep        repairs that the kernel may refuse one by one, or a verdict with nothing to repair
 standing    what `findings` cannot say: counters, and whether a condition holds on this host
 
+A task whose `change` reads no link, address or route says so with `concerns = ()`: then the guard need not ask it after
+each change of these.
+
 Not here: what each task does (a module for each), and how the gate is changed (`boot.gate`).
 """
 
