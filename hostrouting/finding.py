@@ -52,6 +52,7 @@ NAMES = (
     # the host
     "gate-open",
     "gate-shut",
+    "not-gated",
     "edited-file",
     "not-installed",
     "not-known",

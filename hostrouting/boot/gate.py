@@ -282,7 +282,8 @@ class Gate:
         """The existing paths of the gate itself, without those of its parts."""
         if not any(map(self.files.is_there, self.own_paths)):
             return ()  # on most hosts; nothing has to be rendered for that
-        listed = [path for path in (self.layout.gate_steps_path,) if self.files.is_there(path)]
+        data = (self.layout.gate_steps_path, self.layout.opening_path)
+        listed = [path for path in data if self.files.is_there(path)]
         return (*self.installed.present(self.files), *listed, *self.rest.present(self.files))
 
     @property
@@ -483,7 +484,7 @@ class _Change:
         for part in down:
             self._note(part.name, part.files.remove(self._files, failures))
         if not gate.installed.present(self._files):  # otherwise units still start the gate, and it has to succeed
-            for file_set in (FileSet(obsolete=(path,)), gate.rest):
+            for file_set in (FileSet(obsolete=(path, self._layout.opening_path)), gate.rest):
                 self._note("", file_set.remove(self._files, failures))
         self._reload(down)
         self._forget(down, failures)

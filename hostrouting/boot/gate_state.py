@@ -10,19 +10,21 @@ compared with what was written, and systemd is asked what it would run.
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.boot import parse_gate_steps, render_gate_drop_in
 from hostrouting.boot.gate import Gate, pattern_of
+from hostrouting.boot.opening import opening_findings
 from hostrouting.errors import FileError
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from hostrouting.host import Manager
     from hostrouting.host.fileset import File
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "UNIT_FOLDERS",
     "GateState",
+    "GatedUnit",
     "drop_in_folders",
     "find_coming_openings",
     "find_edits",
@@ -49,6 +52,9 @@ UNIT_FOLDERS = (
     "/usr/lib/systemd/system",
 )
 """The folders in which systemd looks for units and drop-ins, without those of generators; the first wins."""
+
+# The units in which kubelet runs, other than machines: of kubeadm and others, of k3s, and of RKE2.
+_KUBELETS = ("kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service")
 
 # Settings that can make a unit run other files than those that are installed.
 _PLACES = ("BindPaths", "BindReadOnlyPaths")
@@ -69,10 +75,30 @@ _SKIPPED = "systemd skips the unit if it does not hold, and counts this as a suc
 _PROPERTIES = ("LoadState", "FragmentPath", "DropInPaths", "NeedDaemonReload")
 _OF_THE_UNIT = (*_PROPERTIES, "ExecStart", *(name for name, _, _ in _UNIT))
 _BARS_OF_THE_UNIT = ("RefuseManualStart", "AssertResult", "AssertTimestampMonotonic")
-_OF_A_GATED_UNIT = (*_PROPERTIES, "Id", "ExecStartPre", "SuccessExitStatus", *_PLACES, *_ROOTS)
+_OF_A_GATED_UNIT = (*_PROPERTIES, "Id", "ActiveState", "ExecStartPre", "SuccessExitStatus", *_PLACES, *_ROOTS)
 
 # The exit statuses of the command in our drop-in, if the gate refuses or it cannot run; from 200 they are systemd's.
 _REFUSALS = {1, 2, 126, 127, *range(200, 256)}
+
+
+@attrs.frozen
+class GatedUnit:
+    """One unit that the gate holds back, as systemd knows it."""
+
+    name: str
+    load: str
+    """Its LoadState; for a template, that of an instance without settings of its own; empty without systemd."""
+    active: tuple[str, ...]
+    """The unit, or those instances of a template, that run now."""
+    is_checked: bool
+    """Whether each start is checked."""
+
+    def __str__(self) -> str:
+        checked = "checked before each start" if self.is_checked else "starts unchecked"
+        if self.load not in {"", "loaded"}:
+            return f"{checked}; {'not here yet' if self.load == 'not-found' else self.load}"
+        running = spoken([name for name in self.active if name != self.name])
+        return f"{checked}; {f'{running} active' if running else 'active' if self.active else 'not active'}"
 
 
 @attrs.frozen
@@ -90,6 +116,8 @@ class GateState:
     """
     units: tuple[str, ...] = (HostLayout.machine_unit,)
     """The gated units; without a gate, those that would be."""
+    gated: tuple[GatedUnit, ...] = attrs.field(default=(), eq=False)
+    """The state of each gated unit; empty without a gate."""
 
     @property
     def bars(self) -> tuple[Finding, ...]:
@@ -108,25 +136,52 @@ def find_gate_state(host: Host) -> GateState:
     units = gate.units_after(())
     nothing = GateState(units=units, hold=_hold(host, units))
     if not gate.present():
-        return nothing
+        return attrs.evolve(nothing, findings=find_ungated(host, ()))
     is_up = any(files.is_there(layout.at(layout.gate_drop_in(unit))) for unit in units)
     states = gate.manager.show((*_OF_THE_UNIT, *_BARS_OF_THE_UNIT), layout.gate_unit) if gate.manager else ()
     openings: list[str] = []
     bars: list[str] = []
+    gated: list[GatedUnit] = []
     for unit in units:
         found = () if gate.manager is None else _shown(host, gate.manager, unit)
+        before, load = len(openings), found[0]["LoadState"] if found else ""
         if found and all(one["LoadState"] == "masked" for one in found):
             bars.append(f"{unit} is masked; allow its start with: {_unmask(unit, found[0]['FragmentPath'])}")
         else:
             asks = _installed(gate, gate.drop_ins((unit,)).files[0], "ExecStartPre")
             openings += [*_missing(host, unit)] or [*_of_gated(host, unit, found, asks)]
+        active = dict.fromkeys(one["Id"] for one in found if one["ActiveState"] == "active")
+        gated.append(GatedUnit(unit, load, tuple(active), len(openings) == before))
+    findings: list[Finding] = []
     if is_up:
+        findings += opening_findings(host, datetime.now(timezone.utc))
         openings += [text for state in states if state["LoadState"] == "loaded" for text in _unit(gate, state)]
         bars += [*_bars(gate, units), *(text for state in states for text in _unstartable(host, state, units))]
     openings += _absent(gate, units)
-    findings = [Finding("gate-shut", "error", text) for text in bars]
-    findings += [*find_edits(gate), *(Finding("gate-open", "warning", text) for text in openings)]
-    return attrs.evolve(nothing, is_up=is_up, findings=worst_first(findings))
+    findings += [Finding("gate-shut", "error", text) for text in bars]
+    findings += [
+        *find_ungated(host, units),
+        *find_edits(gate),
+        *(Finding("gate-open", "warning", text) for text in openings),
+    ]
+    return attrs.evolve(nothing, is_up=is_up, findings=worst_first(findings), gated=tuple(gated))
+
+
+def find_ungated(host: Host, units: Collection[str]) -> tuple[Finding, ...]:
+    """The kubelets that run on this host and are not gated; only reads."""
+    manager = Gate(host).manager
+    found = () if manager is None else manager.show(("Id", "ActiveState"), *_KUBELETS)
+    active = [one["Id"] for one in found if one["ActiveState"] == "active" and one["Id"] not in units]
+    return tuple(
+        Finding(
+            "not-gated",
+            "note",
+            f"{unit} runs here and is not gated, so it starts whatever the routes are",
+            unit,
+            f'to hold it back while the routing is wrong, add it to the configuration: "gate": {{"units": ["{unit}"]}}',
+        )
+        for unit in active
+    )
 
 
 def find_edits(gate: Gate) -> tuple[Finding, ...]:

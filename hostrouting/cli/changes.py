@@ -317,6 +317,7 @@ def gate_lines(gate: GateState) -> Iterator[Line]:
         ("Gated units start unchecked:", "gate-open"),
         ("No gated unit starts:", "gate-shut"),
         ("Edited:", "edited-file"),
+        ("Not gated:", "not-gated"),
     ):
         if found := [finding for finding in gate.findings if finding.name == name]:
             yield line()

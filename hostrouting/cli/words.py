@@ -33,6 +33,9 @@ KINDS = {
     "MODE": "choice",
     "N": "other",
     "SECONDS": "other",
+    "TEXT": "other",
+    "TIME": "other",
+    "UNIT": "other",
 }
 """What a shell can offer for a placeholder of the help. A test fails for a placeholder that is not here."""
 

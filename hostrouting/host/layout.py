@@ -109,6 +109,8 @@ class HostLayout:
     gate_steps = _Name("{0.config_directory}/host-routing-gate.conf")
     gate_script_path = _Path("{0.gate_script}")
     gate_steps_path = _Path("{0.gate_steps}")
+    opening_path = _Path("{0.config_directory}/gate.open")
+    """Until when which unit may start unchecked, by whose decision; an administrator writes it."""
 
     # For other programs: networkd keeps routes and rules that it does not know, and iproute2 names our protocol.
     networkd_path = _Path("/etc/systemd/networkd.conf.d/50-hostrouting.conf")

@@ -11,6 +11,7 @@ import attrs
 
 from hostrouting.boot import MOST_WAIT, GateStep, parse_check_script, render_check_script, render_check_unit
 from hostrouting.boot.gate import Part
+from hostrouting.boot.opening import opening_findings
 from hostrouting.check.examine import Examination, FamilyExamination, concern_of, examine, find_correction
 from hostrouting.check.report import check_document, check_findings, escapes_in, npd_line
 from hostrouting.config import Mode
@@ -252,8 +253,9 @@ class CheckRouteOverlap(HostTask[CheckResult]):
                 ctx.log.log(alike[0].level, "and %d more like these%s", len(alike) - SHOWN, _MORE)
         document = check_document(found, mode=mode, findings=told)
         now = ctx.clock.utc()
-        line = npd_line(f"{_answer(found, wrong)}; checked at {moment_as_text(now)}", now + _VALID)
         try:
+            opened = "".join(f"; {finding.sentence}" for finding in opening_findings(self.host, now))
+            line = npd_line(f"{_answer(found, wrong)}; checked at {moment_as_text(now)}{opened}", now + _VALID)
             self._mark(found, told, document)
             self.host.files.write(self.host.layout.npd_path, line)
         except FileError as error:

@@ -1,5 +1,6 @@
 """Units other than machines behind the gate, under a real systemd: what is promised for each of them."""
 
+import re
 from functools import partial
 
 import attrs
@@ -164,3 +165,37 @@ def test_the_default_limit_of_starts() -> None:
         overlap(system, "del")
         system.must("systemctl", "reset-failed", KUBELET)
         assert start(system, KUBELET) == 0
+
+
+@pytest.mark.releases
+def test_break_glass() -> None:
+    """The line in the refusal lets the unit start, also after a reboot, until its time is over; then the gate is shut.
+
+    Kills: an opening that is lost with /run, and one that a clock that was set back prolongs.
+    """
+    path = LAYOUT.opening_path
+    with host(gating(KUBELET, AGENT), more=_FILES) as system:
+        assert start(system, KUBELET) == 1
+        [line, *_] = re.findall("type as root: (.*)", system.journal(KUBELET))
+        system.must("sh", "-c", line)
+        assert start(system, KUBELET) == 0
+        told = f"host-routing-gate: {KUBELET} starts unchecked: until "
+        assert told in system.journal(KUBELET)
+        assert "opened by root: WHY" in system.journal(KUBELET)
+        assert start(system, "agent@a.service") == 1, "it is for one unit"
+        system.reboot()
+        system.settled()
+        assert start(system, KUBELET) == 0
+        assert told in system.journal(KUBELET)
+        for change, why in (
+            (f"touch -d +1day {path}", "it is newer than this host's clock"),
+            (f"touch {path}; chmod 666 {path}", "it has to be a file that only root can write"),
+            (f"chmod 600 {path}; sed -i s/kubelet/.kubelet/ {path}", ""),
+            (f"echo 1 all root over >{path}", ""),
+            (f"rm {path}", ""),
+        ):
+            system.must("sh", "-c", change)
+            assert system.run("systemctl", "restart", KUBELET).returncode == 1, change
+            assert why in system.journal(KUBELET), change
+        system.must("sh", "-c", f"echo 99999999999 all root why >{path}")
+        assert start(system, "agent@a.service") == 0

@@ -467,6 +467,7 @@ def _page(status: HostStatus) -> Iterator[Line]:
     rows += _judged(status)
     rows.append(("last check", _told(status)))
     rows += [(unit, _state(state)) for unit, state in status.units]
+    rows += [(unit.name, Painted(str(unit), "good" if unit.is_checked else "bad")) for unit in status.gate.gated]
     if not status.manager:
         rows.append(("systemd", Painted(_without_systemd(status), "soft")))
     width = max(len(name) for name, _ in rows)
@@ -615,6 +616,10 @@ def _document(status: HostStatus) -> dict[str, Any]:
             {"unit": unit, "load": state.load, "active": state.active, "result": state.result, "status": state.status}
             for unit, state in status.units
         ],
+        "gated": [
+            {"unit": unit.name, "load": unit.load, "active": list(unit.active), "checked": unit.is_checked}
+            for unit in status.gate.gated
+        ],
         "manager": status.manager,
         "now": None if status.now is None else _now_document(status.now),
         "lastCheck": None
@@ -676,6 +681,10 @@ hostrouting status --config agent.json
         "units[].active": "its ActiveState in systemd",
         "units[].result": "its Result in systemd",
         "units[].status": "the exit status of its last run",
+        "gated[].unit": "a unit that the gate holds back",
+        "gated[].load": "its LoadState in systemd; empty if systemd does not run here",
+        "gated[].active[]": "the unit, or those instances of a template, that run now",
+        "gated[].checked": "whether each start is checked",
         "manager": "whether systemd is running here",
         "now.by": "config or installed: the configuration that the check used; now is null if there was no check",
         "now.inForce": "whether gated units wait for a check with these settings",

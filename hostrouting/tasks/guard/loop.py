@@ -17,6 +17,7 @@ import attrs
 import phases
 from hostrouting.boot.gate import Gate
 from hostrouting.boot.gate_state import find_edits
+from hostrouting.boot.opening import opening_findings
 from hostrouting.config import needs_config
 from hostrouting.errors import BackendError, ConfigError, FileError, HostBusy, HostRoutingError
 from hostrouting.finding import ESCAPES, Finding
@@ -290,8 +291,10 @@ class _Watching:
     def _look_at_gate(self) -> Look:
         """The edited files that decide about a start, which the guard leaves to `apply`; unknown tasks."""
         try:
-            edits = [edit for edit in find_edits(Gate(self._host)) if edit.name == "gate-open"]
-            return Look(findings=(*edits, *self._unknown))
+            gate = Gate(self._host)
+            edits = [edit for edit in find_edits(gate) if edit.name == "gate-open"]
+            opened = opening_findings(self._host, self._clock.utc()) if gate.gated else ()
+            return Look(findings=(*edits, *opened, *self._unknown))
         except FileError as error:
             return Look(failures={"gate": str(error)})
 

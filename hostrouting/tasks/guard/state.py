@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
+    from hostrouting.finding import Finding
     from hostrouting.tasks.guard.pace import Fight
 
 __all__ = ["VALID", "State", "figures"]
@@ -96,9 +97,17 @@ class State:
         """
         told = [text for name, text in self.faults.items() if name in {"guard", "check-route-overlap"}]
         unknown = "3 UNKNOWN: the guard cannot check the routing; on the host, run: journalctl -u hostrouting-guard"
+        opened = "".join(f"; {finding.sentence}" for finding in self.openings)
         if told:
-            return npd_line(f"{unknown}; {told[0]}", now + VALID)
-        return npd_line(self.look.answer, (self.looked or self.since if self.look.unknown else now) + VALID)
+            return npd_line(f"{unknown}; {told[0]}{opened}", now + VALID)
+        return npd_line(
+            f"{self.look.answer}{opened}", (self.looked or self.since if self.look.unknown else now) + VALID
+        )
+
+    @property
+    def openings(self) -> tuple[Finding, ...]:
+        """Who may start unchecked, by an administrator's decision."""
+        return tuple(finding for finding in self.look.findings if "until" in finding.facts)
 
     def to_mapping(self) -> dict[str, Any]:
         """The JSON value `hostrouting/guard/2`."""
@@ -152,6 +161,10 @@ def _lines(state: State, version: str) -> Iterator[str]:
         yield from _metric("guard_repair_seconds", "gauge", told, {}, state.repair_seconds)
     told = "What does not stay, although it was repaired."
     yield from _metric("guard_fights", "gauge", told, {}, len(state.fights))
+    rows = [({"unit": finding.facts["unit"]}, finding.facts["until"]) for finding in state.openings]
+    if rows:
+        told = "Until when a unit may start unchecked, by an administrator's decision."
+        yield from _metrics("gate_open_until_seconds", "gauge", told, rows)
     if look.routes is not None:
         kinds = {
             "wanted": "Static routes that are configured.",

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.boot import GateStep, StepKind, parse_gate_steps, render_gate_script, render_gate_steps
+from hostrouting.boot.opening import opening_findings
+from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
 from tests.support.awks import put_before
 from tests.support.tasks import LAYOUT
 from tests.support.waiting import await_file
@@ -560,3 +564,91 @@ class TestAsk:
         place.put([step("50 requires a")], {"a": BAD})
         done, _, _ = ask(place, Answers((0,)))
         assert (done.returncode, place.log) == (0, [])
+
+
+LATER, UNIT_OF = 99_999_999_999, "kubelet.service"
+# The text of the file, its mode, how old it is, and whether kubelet.service starts unchecked.
+OPENINGS: list[tuple[str, int, int, bool]] = [
+    (f"{LATER} {UNIT_OF} root ticket 4711\n", 0o600, 0, True),
+    (f"{LATER} all root why", 0o644, 3600, True),
+    (f"1 all root ended\n{LATER} k3s.service root another\n{LATER} {UNIT_OF} admin why", 0o600, 0, True),
+    (f"{LATER} k3s.service root why\n", 0o600, 0, False),
+    (f"{LATER} kubelet root why\n", 0o600, 0, False),
+    ("1 all root ended\n", 0o600, 0, False),
+    ("", 0o600, 0, False),
+    ("\n", 0o600, 0, False),
+    (f"{LATER} all root why\n\n", 0o600, 0, False),
+    (f"{LATER} all root\n", 0o600, 0, False),
+    (f"{LATER}  all root why\n", 0o600, 0, False),
+    (f"-{LATER} all root why\n", 0o600, 0, False),
+    (f"{LATER}0 all root why\n", 0o600, 0, False),
+    (f"{LATER} all root why\nnonsense\n", 0o600, 0, False),
+    ("08 all root octal\n", 0o600, 0, False),
+    (f"{LATER} * root why\n", 0o600, 0, False),
+    (f"{LATER} all root $(touch marker)\n", 0o600, 0, True),
+    (f"{LATER} all root why\n", 0o622, 0, False),
+    (f"{LATER} all root why\n", 0o666, 0, False),
+    (f"{LATER} all root why\n", 0o600, -3600, False),
+]
+
+
+@pytest.fixture
+def open_place(tmp_path: Path) -> Place:
+    """A place in which the gate refuses, at the path that the opening has below a root."""
+    folder = tmp_path / "etc/hostrouting"
+    folder.mkdir(parents=True)
+    return Place.below(folder)
+
+
+class TestOpened:
+    """An administrator can let a unit start unchecked for a time."""
+
+    @pytest.mark.parametrize(("text", "mode", "age", "opened"), OPENINGS)
+    def test_as_python_reads_it(self, open_place: Place, text: str, mode: int, age: int, opened: bool) -> None:  # noqa: FBT001  a parameter of the test
+        """The script and `status` agree on what a file opens; what is broken, ended or from the future opens nothing.
+
+        Kills: each condition left out, of the script or of openings_in_force.
+        """
+        path = open_place.folder / "gate.open"
+        path.write_text(text)
+        path.chmod(mode)
+        then = time.time() - age
+        os.utime(path, (then, then))
+        done, calls, _ = ask(open_place, Answers((1,), failed()))
+        assert (done.returncode == 0) == opened, done.stderr
+        host = attrs.evolve(Host.local(), layout=HostLayout(root=str(open_place.folder.parents[1])))
+        units = {finding.target for finding in opening_findings(host, datetime.now(timezone.utc))}
+        assert bool(units & {"all", UNIT_OF}) == opened
+        if opened:
+            assert re.search(r"<4>host-routing-gate: kubelet.service starts unchecked: until \d{4}-", done.stderr)
+            assert calls == [f"--no-ask-password --no-block start {UNIT}"], "the steps still run, beside the start"
+        assert not Path("marker").exists()
+
+    def test_something_else_in_its_place(self, open_place: Place) -> None:
+        """A link, even to a right file, and a folder open nothing, and the journal says so."""
+        path = open_place.folder / "gate.open"
+        other = open_place.folder / "other"
+        other.write_text(f"{LATER} all root why\n")
+        path.symlink_to(other)
+        assert ask(open_place, Answers((1,), failed()))[0].returncode == 1
+        path.unlink()
+        path.mkdir()
+        done, *_ = ask(open_place, Answers((1,), failed()))
+        assert done.returncode == 1
+        assert f"{path} opens nothing: it has to be a file that only root can write" in done.stderr
+
+    @pytest.mark.parametrize("shell", ["bash", "sh"])
+    def test_the_line_in_the_refusal(self, open_place: Place, shell: str) -> None:
+        """The refusal has a line to type: after it the unit starts, for two hours, and its name is that of the unit.
+
+        Kills: a line that a shell does not take, and one whose file the script does not take.
+        """
+        done, *_ = ask(open_place, Answers((1,), failed()))
+        [line] = re.findall(r"to start it unchecked for 2 hours, type as root: (.*)", done.stderr)
+        assert len(line) < 100 + len(str(open_place.folder))
+        subprocess.run([shell, "-c", line], check=True, umask=0o022, env={**os.environ, "SUDO_USER": "ada"})
+        done, *_ = ask(open_place, Answers((1,), failed()))
+        assert done.returncode == 0
+        assert ", opened by ada: WHY" in done.stderr
+        until = int((open_place.folder / "gate.open").read_text().split()[0])
+        assert 7100 < until - time.time() <= 7200

@@ -64,6 +64,8 @@ OUTCOMES: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     "hostrouting apply --config agent.json --wait 300 --json": (0, "{"),
     "hostrouting remove --dry-run": (0, "TO DO: remove 2 routes", APPLY),
     "hostrouting remove": (0, "DONE: 2 routes", APPLY),
+    "hostrouting gate --open-for 2h --reason ticket-4711": (0, "OPEN: each gated unit", APPLY),
+    "hostrouting gate --close": (0, "CLOSED: each gated unit", APPLY),
     "hostrouting guard": (130, "", APPLY),
     f"{AZURE} --json > plan.json": (0, "", RULES),
     f"{AZURE} --apply --approved plan.json": (0, "", f"{RULES}; {AZURE} --json > plan.json"),

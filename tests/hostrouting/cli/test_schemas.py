@@ -22,7 +22,16 @@ from hostrouting.tasks.cleanup.plan import CleanupPlan
 from hostrouting.tasks.guard.look import Look, Repair
 from hostrouting.tasks.guard.pace import Fights
 from hostrouting.tasks.guard.state import State
-from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, MemoryEbtables, h200, plain_vm, vpn_node
+from hostrouting.testing import (
+    FakeFiles,
+    FakeHost,
+    FakeManager,
+    MemoryBackend,
+    MemoryEbtables,
+    h200,
+    plain_vm,
+    vpn_node,
+)
 from tests.support.azure_leftovers import DEAD, MANAGED, OWN, R2, azure_host
 from tests.support.cli import say
 from tests.support.fleets import Inline, save
@@ -112,6 +121,9 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     escaping = FakeHost(kernel=refusing())
     left = FakeHost(kernel=overwritten())
     say("apply", "--config", repaired, host=stuck)
+    held = FakeHost(
+        kernel=h200(), manager=FakeManager(properties={"systemd-nspawn@kube1.service": {"ActiveState": "active"}})
+    )
     shared = FakeHost(kernel=h200())  # with a step of a task that is not installed here: remove keeps it
     say("apply", "--config", repaired, host=shared)
     steps = shared.layout.gate_steps_path
@@ -249,6 +261,9 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
             "clean", "azure-vnet", "--config", str(stale), host=azure_host(bridge_rules=MemoryEbtables(others="what?"))
         ),
         told("plan", "--config", str(always), kernel=barred),
+        told("apply", "--config", repaired, host=held),
+        told("gate", "--open-for", "1h", "--reason", "why", host=held),
+        told("status", host=held),
         told("completion", "fish"),
         told("manual"),
     ]

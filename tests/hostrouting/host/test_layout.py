@@ -25,6 +25,7 @@ def test_where_everything_is() -> None:
         "gate_unit_path": "/etc/systemd/system/host-routing-gate.service",
         "gate_script_path": "/etc/hostrouting/host-routing-gate.sh",
         "gate_steps_path": "/etc/hostrouting/host-routing-gate.conf",
+        "opening_path": "/etc/hostrouting/gate.open",
         "protocol_name_path": "/etc/iproute2/rt_protos.d/hostrouting.conf",
         "detected_path": "/run/aks-flex-node/route-overlap.detected",
         "ok_path": "/run/aks-flex-node/route-overlap.ok",

@@ -146,7 +146,9 @@ def test_schema(repaired: str) -> None:
     assert empty["lastCheck"] is empty["now"] is None
     say("apply", "--config", repaired, host=host)
     document = say("status", "--json", host=host).json
-    keys = "schema standings installed differs routes missing defaultRoute ipv6DefaultRoute files units manager now"
+    keys = (
+        "schema standings installed differs routes missing defaultRoute ipv6DefaultRoute files units gated manager now"
+    )
     assert set(document) == set(empty) == {*keys.split(), "lastCheck", "findings"}
     assert (document["schema"], document["installed"], document["findings"]) == ("hostrouting/status/2", True, [])
     assert document["lastCheck"] == {"verdict": "ok", "escapes": 0, "at": "", "outOfDate": False}

@@ -1,0 +1,96 @@
+"""Break glass: until when a gated unit may start unchecked, who decided that, and why.
+
+Here: the lines of the file, and which openings are in force. Not here: what a start does with the file, in
+host-routing-gate.sh; a test runs both on the same files.
+
+An opening has an absolute end, so it ends by itself, also over a reboot. The file is newer than a clock that was set
+back: then it opens nothing. A clock that is ahead ends an opening early. If the clock stands still while the host is
+off, the time that is left is counted from the boot.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+import attrs
+
+from hostrouting.errors import FileError
+from hostrouting.finding import Finding
+from phases.text import moment_as_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hostrouting.host.host import Host
+
+__all__ = ["ALL", "Opening", "opening_findings", "openings_in_force", "parse_openings", "render_openings"]
+
+ALL = "all"
+"""In place of a unit: each gated unit."""
+
+_MODES = tuple(8 * (8 * owner + group) + others for owner in (6, 4) for group in (0, 4) for others in (0, 4))
+
+
+@attrs.frozen
+class Opening:
+    """One unit, or all, that may start unchecked for a time."""
+
+    until: int
+    """In seconds since 1970."""
+    unit: str
+    who: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.until} {self.unit} {self.who} {self.why}"
+
+    @property
+    def finding(self) -> Finding:
+        """That the gate is open."""
+        whose = "each gated unit" if self.unit == ALL else self.unit
+        moment = moment_as_text(datetime.fromtimestamp(self.until, timezone.utc))
+        told = f"{whose} may start unchecked until {moment}: opened by {self.who}: {self.why}"
+        end = "hostrouting gate --close" + ("" if self.unit == ALL else f" --unit {self.unit}")
+        facts = {"unit": self.unit, "until": self.until}
+        return Finding("gate-open", "warning", told, self.unit, f"to end this, run as root: {end}", facts)
+
+
+def render_openings(openings: Iterable[Opening]) -> str:
+    """The text of the file."""
+    return "".join(f"{opening}\n" for opening in openings)
+
+
+def parse_openings(text: str) -> tuple[Opening, ...]:
+    """The openings in the file; ValueError, with the line, if one is not an opening: then none counts."""
+    found = []
+    for line in text.removesuffix("\n").split("\n") if text else ():
+        until, unit, who, why = (*line.split(" ", 3), "", "", "", "")[:4]
+        if not (until.isascii() and until.isdigit() and len(until) <= 11 and unit and who and why):
+            raise ValueError(f"the line {line!r} is not UNTIL UNIT WHO WHY")
+        found.append(Opening(int(until), unit, who, why))
+    return tuple(found)
+
+
+def openings_in_force(host: Host, now: datetime) -> tuple[Opening, ...]:
+    """The openings that have not ended. ValueError, or FileError if it cannot be read, if the file opens nothing."""
+    path, files = host.layout.opening_path, host.files
+    if not files.is_there(path):
+        return ()
+    text = files.read(path) or ""
+    if not any(files.holds(path, text, mode=mode) for mode in _MODES):
+        raise ValueError("it has to be a file that only root can write")
+    found = tuple(opening for opening in parse_openings(text) if now.timestamp() < opening.until)
+    if found and int(now.timestamp()) < int(files.modified(path) or 0):
+        raise ValueError("it is newer than this host's clock, which may be wrong")
+    return found
+
+
+def opening_findings(host: Host, now: datetime) -> tuple[Finding, ...]:
+    """A finding for each opening that is in force, or one that says why the file opens nothing."""
+    path = host.layout.opening_path
+    try:
+        return tuple(opening.finding for opening in openings_in_force(host, now))
+    except (FileError, ValueError) as error:
+        told = f"{path} opens nothing: {error}"
+        return (Finding("edited-file", "note", told, path, "write it again with: hostrouting gate, or remove it"),)

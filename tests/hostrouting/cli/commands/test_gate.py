@@ -1,0 +1,163 @@
+"""`hostrouting gate`: who may start unchecked, until when, and how that is told."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime, timedelta, timezone
+
+import attrs
+import pytest
+
+import phases
+from hostrouting.boot.opening import opening_findings
+from hostrouting.config import GateConfig
+from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.guard.look import Look
+from hostrouting.tasks.guard.state import State, figures
+from hostrouting.testing import FakeHost, FakeManager
+from tests.support.cli import say
+from tests.support.tasks import CIDR, LAYOUT, config
+
+STRICT = attrs.evolve(config(cidrs=(CIDR,)), gate=GateConfig(["kubelet.service", "agent@.service"]))
+FILE = LAYOUT.opening_path
+
+
+@pytest.fixture
+def host() -> FakeHost:
+    """A host with a gate for kubelet and the instances of a template; nothing overlaps."""
+    host = FakeHost()
+    phases.execute(Configure(STRICT, host=host), phases.Context(observers=[]))
+    return host
+
+
+def test_opened_and_closed(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file says until when, who and why; status tells it and exits with 1; closed, all is as before.
+
+    Kills: an opening for another unit that is lost, a file that others can read, and a status that is silent.
+    """
+    monkeypatch.setenv("SUDO_USER", "ada")
+    said = say("gate", "--open-for", "2h", "--reason", "ticket 4711", "--unit", "kubelet.service", host=host)
+    assert said.code == 0
+    until, *rest = host.files.texts[FILE].split()
+    assert rest == ["kubelet.service", "ada", "ticket", "4711"]
+    assert 7100 < int(until) - time.time() <= 7200
+    assert host.files.modes[FILE] == 0o600
+    told = "kubelet.service may start unchecked until "
+    assert said.lines[0].startswith(f"OPEN: {told}")
+    assert said.lines[0].endswith(
+        ": ticket 4711; to end this, run as root: hostrouting gate --close --unit kubelet.service"
+    )
+    found = say("status", host=host)
+    assert found.code == 1
+    assert f"GATE-OPEN: {told}" in found.out
+    say("gate", "--open-for", "1d", "--reason", "for all", host=host)
+    both = say("gate", "--open-for", "5m", "--reason", "x", "--unit", "agent@a.service", "--json", host=host).json
+    assert [(one["unit"], one["who"], one["why"]) for one in both["openings"]] == [
+        ("all", "ada", "for all"),
+        ("agent@a.service", "ada", "x"),
+    ]
+    assert len(say("gate", "--close", "--unit", "agent@a.service", "--json", host=host).json["openings"]) == 1
+    assert say("gate", "--close", host=host).lines == ["CLOSED: each gated unit is checked before it starts"]
+    assert FILE not in host.files.texts
+    assert say("status", host=host).code == 0
+
+
+def test_status_has_a_line_for_each(host: FakeHost) -> None:
+    """Each gated unit has one line: whether its starts are checked, and what of it runs.
+
+    Kills: a unit without a line, and instances that are not named.
+    """
+    assert host.manager is not None
+    host.files.write("/usr/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet\n")
+    host.files.remove(LAYOUT.gate_drop_in("kubelet.service"))
+    host.manager.reload()
+    host.manager.properties = {
+        "kubelet.service": {"ActiveState": "active"},
+        "agent@a.service": {"ActiveState": "active"},
+    }
+    said = say("status", host=host)
+    told = {
+        line.split()[0]: " ".join(line.split()[1:]) for line in said.lines if line.startswith("  ") and line.split()
+    }
+    assert told["kubelet.service"] == "starts unchecked; active"
+    assert told["agent@.service"] == "checked before each start; agent@a.service active"
+    rows = say("status", "--json", host=host).json["gated"]
+    assert rows == [
+        {"unit": "agent@.service", "load": "loaded", "active": ["agent@a.service"], "checked": True},
+        {"unit": "kubelet.service", "load": "loaded", "active": ["kubelet.service"], "checked": False},
+    ]
+
+
+def test_remove_takes_it_away(host: FakeHost) -> None:
+    """An opening does not outlive the gate: a later gate would be open."""
+    say("gate", "--open-for", "1h", "--reason", "why", host=host)
+    assert say("remove", host=host).code == 0
+    assert FILE not in host.files.texts
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--open-for", "2h"], "is not a reason in one line"),
+        (["--open-for", "2h", "--reason", "a\nb"], "is not a reason in one line"),
+        (
+            ["--open-for", "2h", "--reason", "x", "--unit", "kublet.service"],
+            "is not gated here; gated: agent@.service and",
+        ),
+        (["--open-for", "2", "--reason", "x"], "is not a time such as 30m, 2h or 1d"),
+        (["--open-for", "8d", "--reason", "x"], "is not between 1m and 7d; for longer, change gate.units"),
+        (["--open-for", "0h", "--reason", "x"], "is not between 1m and 7d"),
+        (["--reason", "x"], "one of the arguments --open-for --close is required"),
+    ],
+)
+def test_what_is_refused(host: FakeHost, words: list[str], told: str) -> None:
+    """Bad input changes nothing, and the error names the rule."""
+    said = say("gate", *words, host=host)
+    assert said.code == 2
+    assert told in said.out + said.err
+    assert FILE not in host.files.texts
+
+
+def test_without_a_gate() -> None:
+    """Where nothing holds a unit back, there is nothing to open."""
+    said = say("gate", "--open-for", "2h", "--reason", "x", host=FakeHost())
+    assert said.code == 2
+    assert "the gate: is not installed on this host, so it holds nothing back" in said.out + said.err
+
+
+def test_the_hint() -> None:
+    """`check` and `preflight` name the kubelet that runs here and would not be held back.
+
+    Kills: a hint where it is gated, or where it does not run.
+    """
+    told = "kubelet.service runs here and is not gated, so it starts whatever the routes are"
+    for active in (True, False):
+        running = {"kubelet.service": {"ActiveState": "active" if active else "inactive"}}
+        host = FakeHost(manager=FakeManager(properties=running))
+        assert (told in say("check", "10.0.0.0/8", host=host).out) == active
+        for settings, shown in ((config(cidrs=(CIDR,)), active), (STRICT, False)):
+            said = say("preflight", "--config", "-", host=host, stdin=settings.to_json().encode())
+            assert (told in said.out) == shown, said.out
+        phases.execute(Configure(STRICT, host=host), phases.Context(observers=[]))
+        assert told not in say("check", host=host).out
+
+
+def test_who_looks_from_outside(host: FakeHost) -> None:
+    """Node-problem-detector's line and the guard's figures say who may start unchecked, for as long as that is so.
+
+    Kills: a line of `apply`, a line of the guard and a figure without the opening.
+    """
+    say("gate", "--open-for", "2h", "--reason", "why", "--unit", "kubelet.service", host=host)
+    say("apply", "--config", "-", host=host, stdin=STRICT.to_json().encode())
+    assert "; kubelet.service may start unchecked until " in host.files.texts[LAYOUT.npd_path]
+    now = datetime.now(timezone.utc)
+    for moment, count in ((now, 1), (now + timedelta(hours=3), 0)):
+        state = State(since=now, look=Look(answer="0 OK", findings=opening_findings(host, moment)))
+        assert state.npd_line(now).count("; kubelet.service may start unchecked until ") == count
+        figure = re.findall(
+            r'^hostrouting_gate_open_until_seconds\{unit="kubelet.service"\} (\d+)$',
+            figures(state, version="1"),
+            re.MULTILINE,
+        )
+        assert len(figure) == count
