@@ -134,7 +134,7 @@ def _has_table(_node: Node, _key: str) -> bool:
 
 
 def _killed(node: Node, key: str) -> None:
-    """A change, and the end of the guard at any moment of what it does about it; then it is started again."""
+    """A change during whose repair the guard is killed, at any moment; then the guard is started again."""
     number = MANY.index(key)
     ip(*(f"route del {MANY[(number + more) % len(MANY)]}" for more in range(20)))
     time.sleep(random.uniform(0, 0.3))  # noqa: S311  no secret

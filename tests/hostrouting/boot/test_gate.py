@@ -103,7 +103,7 @@ def changed(name: str) -> tuple[FakeHost, Mishaps]:
 
 
 def copied(host: FakeHost, mishaps: Mishaps) -> tuple[FakeHost, Mishaps]:
-    """The same host once more; the gate does not ask its kernel, which stays the same one."""
+    """A copy of the host with the same kernel, which the gate does not ask."""
     return deepcopy((host, mishaps), {id(host.kernel): host.kernel})
 
 

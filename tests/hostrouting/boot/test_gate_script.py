@@ -46,7 +46,7 @@ class Place:
 
     @classmethod
     def below(cls, folder: Path) -> Place:
-        """A place where no machine waits for anything yet but the gate itself."""
+        """A host whose machines wait only for the gate itself."""
         text = render_gate_script()
         for path in (LAYOUT.config_directory, LAYOUT.runtime_directory):
             text = text.replace(f" {path}", f" {folder}")

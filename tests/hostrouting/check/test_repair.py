@@ -364,7 +364,7 @@ class TestRepairOfKnownHosts:
         assert (unsafe.reason, *map(str, ends)) == ("earlier-rule", "172.16.0.0", "172.16.255.255")
 
     def test_the_device_of_the_repair_loses_no_neighbours(self) -> None:
-        """Diverted traffic is diverted from other devices than the repair's."""
+        """A repair's cost never names the device that the repair itself uses."""
         near = [(dev, f"172.16.{at}.1/16") for at, dev in enumerate(("ib0", "eth0", "ib1"))]
         repair = proposed(host([("eth0", "10.0.0.4/24"), *near], [DEFAULT]), "172.16.0.0/16")
         assert [" from ib0, ib1: neighbours there" in cost.sentence for cost in repair.costs] == [True]

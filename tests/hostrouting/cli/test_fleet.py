@@ -102,7 +102,7 @@ def test_the_whole_table(fleet: Path) -> None:
 
 
 def test_the_table_of_the_page_for_operators() -> None:
-    """The table that docs/fleet.md shows is what is printed about such a fleet."""
+    """The command prints the table that docs/fleet.md shows."""
     error = InputError(
         "snapshot",
         path="",

@@ -16,7 +16,7 @@ WANTED = Route.to(PREFIX, dev="eth0", gateway="10.0.0.1", protocol=213)
 
 
 def test_the_whole_command() -> None:
-    """All that the kernel compares is in it."""
+    """The command has every attribute that the kernel compares."""
     assert deletion_command(LEFT) == (
         "ip route del 172.16.0.0/16 via 10.0.0.9 dev eth0 table main proto boot scope global metric 0"
     )
