@@ -1,6 +1,9 @@
 """hostrouting.check.examine on Linux: what the kernel answers is what its tables say, where it only says it otherwise."""
 
+from __future__ import annotations
+
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,13 +13,18 @@ from hostrouting.check.report import check_document, remarks
 from hostrouting.fib import Fib
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import OURS, Route
+from hostrouting.kernel.netlink import read as reading
+from hostrouting.kernel.netlink.watch import Wanted, disturbed
+from hostrouting.model import OURS, Route, Snapshot
 from hostrouting.routes.uplink import resolve_route
 from phases.testing import FakeClock
 from tests.support.commands import LINKS, commands_of, furnish
 from tests.support.namespace import private_namespace
 from tests.support.tasks import config
 from tests.tables.topologies import TOPOLOGIES, escapes_of, repair_of
+
+if TYPE_CHECKING:
+    import socket
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -110,3 +118,21 @@ def test_each_host(name: str) -> None:
     assert (escapes_of(document), repair_of(document)) == (row.escapes, row.repair)
     assert repaired.verdict == (row.verdict if found.unsafe or not row.escapes else "ok")
     assert (found.surprises, repaired.surprises) == ((), ())
+
+
+@pytest.mark.parametrize(("cidr", "restless"), [("172.16.0.0/16", False), ("20.0.0.0/8", True)])
+def test_changes_during_each_reading(monkeypatch: pytest.MonkeyPatch, cidr: str, *, restless: bool) -> None:
+    """Routes that come and go elsewhere do not make the verdict undecided. Kills: every change spoils a reading."""
+    churn = ("route add 20.1.0.0/16 dev ib0", "route del 20.1.0.0/16 dev ib0")
+    with private_namespace() as namespace:
+        furnish(namespace, LINKS)
+        namespace.batch(["route add default via 10.0.0.1 dev eth0"])
+
+        def listening(guard: socket.socket, wanted: Wanted, found: Snapshot) -> bool:
+            namespace.batch(churn)
+            return disturbed(guard, wanted, found)
+
+        monkeypatch.setattr(reading, "disturbed", listening)
+        with closing(NetlinkBackend(netns=namespace.path)) as backend:
+            found = examine(phases.Context(clock=FakeClock(), observers=[]), backend, config(cidrs=(cidr,)), wait=0)
+    assert [family.restless for family in found.families] == [restless]
