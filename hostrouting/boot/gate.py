@@ -38,7 +38,8 @@ from hostrouting.boot import (
     render_gate_unit,
 )
 from hostrouting.boot.units import GRACE, HEADER, render_oneshot, render_preset
-from hostrouting.errors import FileError, ManagerError
+from hostrouting.config.json import Spot
+from hostrouting.errors import ConfigError, Fault, FileError, ManagerError
 from hostrouting.host.effects import tell_effects
 from hostrouting.host.fileset import OURS, Changes, File, FileSet, unit_file
 from phases.errors import ExceptionGroup
@@ -52,13 +53,19 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
     from hostrouting.host.layout import HostLayout
 
-__all__ = ["Changed", "Gate", "Part", "paths_of", "pattern_of"]
+__all__ = ["Changed", "Gate", "Part", "paths_of", "pattern_of", "unseen"]
 
 Changed = dict[str, tuple[str, ...]]
 """The changed paths, by the name of the step that they belong to."""
 
 _PATIENCE = 20.0  # seconds to wait for units that are starting
 _SCRIPT = 0o755
+_AWAITED = ("sysinit.target", "basic.target", "network-pre.target", "network.target", "network-online.target")
+
+
+def unseen(unit: str) -> str:
+    """The unit or, for a template, an instance without settings of its own, which represents every other one."""
+    return unit.replace("@.", "@hostrouting-probe.")
 
 
 def pattern_of(unit: str) -> str:
@@ -341,6 +348,21 @@ class Gate:
         found = () if self.manager is None else self.manager.show(("NeedDaemonReload",), *units)
         return any(unit.get("NeedDaemonReload") == "yes" for unit in found)
 
+    def deadlocks(self, up: Collection[Part]) -> tuple[Fault, ...]:
+        """The units that would come to be gated, and that the gate itself waits for: each would wait for the other."""
+        if self.manager is None:
+            return ()
+        faults, waited = [], {*_AWAITED, self.layout.gate_unit}
+        for unit in sorted({*self.units_after(up)} - {*self.gated}):
+            [found] = self.manager.show(("Before",), unseen(unit))
+            if before := sorted({*found["Before"].split()} & waited):
+                rule = f"starts before {before[0]}, which the gate waits for: each would wait for the other"
+                path = Spot().below("gate").below("units").path
+                faults.append(
+                    Fault(path, f'"{unit}"', rule, "name the unit that needs the network, such as kubelet.service")
+                )
+        return tuple(faults)
+
     def require_reload(self, changes: Changes, parts: Iterable[Part]) -> None:
         """Raise the ManagerError with which systemd would refuse a daemon-reload, if these changes need one."""
         folder = f"{self.layout.at(self.layout.unit_directory)}/"
@@ -361,6 +383,8 @@ class Gate:
             file_set.require_room(self.files)
         if up:
             self.require_reload(changes, parts)
+        if faults := self.deadlocks(up) if any(part.step for part in up) else ():
+            raise ConfigError(faults)
         concerned = (*up, *(part for part in down if part.present(self.files)))
         if self.manager is None and not self._is_image and any(part.unit or part.step for part in concerned):
             ctx.log.info("systemd is not running here: routes change now, units and the gate at the next boot")

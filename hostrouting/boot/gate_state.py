@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.boot import parse_gate_steps, render_gate_drop_in
-from hostrouting.boot.gate import Gate, pattern_of
+from hostrouting.boot.gate import Gate, pattern_of, unseen
 from hostrouting.boot.opening import opening_findings
 from hostrouting.errors import FileError
 from hostrouting.finding import Finding, worst_first
@@ -39,7 +39,6 @@ __all__ = [
     "find_edits",
     "find_gate_state",
     "harmful_settings",
-    "unseen",
 ]
 
 UNIT_FOLDERS = (
@@ -296,11 +295,6 @@ def _missing(host: Host, unit: str) -> Iterator[str]:
         yield f"{path} is missing, so {unit} starts unchecked; write it again with: hostrouting apply --config FILE"
     elif not host.files.read(path):
         yield f"{path} is empty or a link to /dev/null, so {unit} starts unchecked; remove it"
-
-
-def unseen(unit: str) -> str:
-    """The unit or, for a template, an instance without settings of its own, which represents every other one."""
-    return unit.replace("@.", "@hostrouting-probe.")
 
 
 def _shown(host: Host, manager: Manager, unit: str) -> Sequence[Mapping[str, str]]:

@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import attrs
 
 from hostrouting.boot import DEFAULT_WAIT
-from hostrouting.boot.gate import Gate
+from hostrouting.boot.gate import Gate, unseen
 from hostrouting.boot.gate_state import (
     UNIT_FOLDERS,
     drop_in_folders,
     find_coming_openings,
     find_gate_state,
     harmful_settings,
-    unseen,
 )
 from hostrouting.check.examine import correction_of, examine_snapshot
 from hostrouting.check.report import check_findings, escape_target
@@ -534,6 +533,8 @@ class Preflight:
         yield from unit_findings(there, self._drop_ins(ours))
         if gate.manager is None:
             return
+        for fault in Gate(self.host, gated).deadlocks(up):
+            yield Finding("unit", "error", str(fault), fault.path)
         for unit in sorted({*gated} - {*gate.gated}):  # what already holds and lets through is asked of systemd
             [found] = gate.manager.show(("LoadState",), unseen(unit))
             yield from gated_findings(found["LoadState"], find_coming_openings(self.host, unit), unit=unit)

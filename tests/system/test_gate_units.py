@@ -199,3 +199,14 @@ def test_break_glass() -> None:
             assert why in system.journal(KUBELET), change
         system.must("sh", "-c", f"echo 99999999999 all root why >{path}")
         assert start(system, "agent@a.service") == 0
+
+
+def test_a_unit_that_the_gate_waits_for() -> None:
+    """A unit that starts before network-online.target is refused with the reason, and nothing is installed."""
+    early = "[Unit]\nBefore=network-online.target\n[Service]\nExecStart=/bin/sleep infinity\n"
+    with host(more={f"/usr/lib/systemd/system/{AGENT}": early}) as system:
+        done = run_task(system, "Configure", gating(AGENT))
+        assert done.returncode == 1
+        assert f'"{AGENT}" starts before network-online.target, which the gate waits for' in done.stdout
+        assert system.read(LAYOUT.gate_drop_in(AGENT)) is None
+        assert start(system, "agent@a.service") == 0

@@ -15,7 +15,7 @@ import phases
 from hostrouting.boot import GateStep, parse_gate_steps, render_gate_drop_in, render_gate_steps
 from hostrouting.boot.gate import Changed, Gate, Part
 from hostrouting.config import GateConfig
-from hostrouting.errors import FileError, HostRoutingError, ManagerError
+from hostrouting.errors import ConfigError, FileError, HostRoutingError, ManagerError
 from hostrouting.host.fileset import File, FileSet
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
@@ -518,6 +518,21 @@ class TestUnits:
         assert Gate(host).gated == ("k3s.service", KUBELET)
         change(host, CONFIGS["nothing"])
         assert left(host) == {LAYOUT.gate_drop_in("other.service")}
+
+    def test_a_unit_that_the_gate_waits_for(self) -> None:
+        """A unit that starts before the network would wait for the gate, and the gate for it: nothing is changed.
+
+        Kills: asking about the units that are gated already, and a refusal after the first file.
+        """
+        host = FakeHost()
+        assert host.manager is not None
+        host.manager.properties = {"k3s.service": {"Before": "shutdown.target network.target"}}
+        told = 'gate.units: "k3s.service" starts before network.target, which the gate waits for'
+        with pytest.raises(ConfigError, match=told):
+            change(host, FOR_KUBELET)
+        assert host.files.writes == []
+        host.manager.properties = {"k3s.service": {"Before": "shutdown.target"}}
+        change(host, FOR_KUBELET)
 
     def test_a_run_that_is_killed(self) -> None:
         """Wherever a run is killed, the next one finishes: the units of its list are gated, and systemd has read it.
