@@ -32,13 +32,9 @@ MISTAKES = {
 def _run(model: str, folder: Path) -> str:
     """What the search through all states prints."""
     (folder / "gate.pml").write_text(model)
-    for words in (
-        ["spin", "-a", "gate.pml"],
-        ["gcc", "-O1", "-w", "-DSAFETY", "-DVECTORSZ=1024", "-o", "pan", "pan.c"],
-        ["./pan", "-m20000", "-n"],
-    ):
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
+    steps = "spin -a gate.pml && gcc -O1 -w -DSAFETY -DVECTORSZ=1024 -o pan pan.c && ./pan -m20000 -n"
+    done = subprocess.run(["sh", "-c", steps], cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
