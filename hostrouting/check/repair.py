@@ -216,11 +216,12 @@ def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[R
         if address.dev in links and address.ip.version == IPV4:
             alike.setdefault(tuple(address.ip in source for source in sources), []).append(address)
     lost: dict[str, set[Prefix]] = {}
+    changed = [*_blocks(route.prefix for route in routes)]
     for addresses in alike.values():
         back = reverse_flow(before, PLAIN, addresses[0].ip)
         devs = {address.dev for address in addresses}
-        for route in routes:
-            pairs = list(paired(before.cells(route.prefix, back), after.cells(route.prefix, back)))
+        for block in changed:
+            pairs = list(paired(before.cells(block, back), after.cells(block, back)))
             for place, (_, _, then, now) in enumerate(pairs):
                 # The filter accepts packets only on the device of the way back.
                 for dev in devs.intersection(() if then.own or then.route is None else then.route.devs):
