@@ -87,10 +87,12 @@ def openings_in_force(host: Host, now: datetime) -> tuple[Opening, ...]:
 
 
 def opening_findings(host: Host, now: datetime) -> tuple[Finding, ...]:
-    """A finding for each opening that is in force, or one that says why the file opens nothing."""
+    """A finding for each opening that is in force, or one that says why the file opens nothing or cannot be read."""
     path = host.layout.opening_path
     try:
         return tuple(opening.finding for opening in openings_in_force(host, now))
-    except (FileError, ValueError) as error:
+    except FileError as error:
+        return (Finding("not-known", "warning", f"whether a unit may start unchecked: {error}", path),)
+    except ValueError as error:
         told = f"{path} opens nothing: {error}"
         return (Finding("edited-file", "note", told, path, "write it again with: hostrouting gate, or remove it"),)

@@ -177,7 +177,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
                     plan, before = self._await_plan(ctx, backend, self._wanted, former)
                 except NotReady as error:
                     script = self.host.layout.routes_script_path
-                    shut = f"{script} and the gate are installed, so no machine starts before it has succeeded"
+                    shut = f"{script} and the gate are installed, so no gated unit starts before it has succeeded"
                     raise NotReady(f"{error}; {shut}") from error
             apply = partial(apply_plan, backend=backend, protocol=protocol, former=former, check=ctx.check)
             # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and it is rolled back.

@@ -57,7 +57,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     path = here.layout.opening_path
     here.files.remove(path)  # also if it is a link; and the time of the file has to be that of the last opening
     if openings:
-        here.files.write(path, render_openings(openings), mode=0o600)
+        here.files.write(path, render_openings(openings))
     return Reply(FINE, lambda: _document(openings), lambda _style: _page(openings))
 
 

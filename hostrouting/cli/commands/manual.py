@@ -48,8 +48,9 @@ _ENVIRONMENT = {
 }
 _FILES = {
     "/etc/hostrouting": "the scripts that run at boot, and the list of those that the gate runs",
-    "/etc/systemd/system": "the units of these scripts, of the gate and of the guard, and the drop-in that makes every "
-    "machine wait for the gate",
+    "/etc/aks-flex-node": "links to two of these scripts, where an agent has this folder",
+    "/etc/systemd/system": "the units of these scripts, of the gate and of the guard, and the drop-ins that make units "
+    "wait for the gate",
     "/etc/systemd/system-preset": "presets, which keep these units enabled",
     "/etc/iproute2/rt_protos.d/hostrouting.conf": "lets ip route print proto hostrouting",
     "/etc/systemd/networkd.conf.d": "tells systemd-networkd to keep routes and rules that it does not know",

@@ -42,7 +42,7 @@ def test_opened_and_closed(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> N
     until, *rest = host.files.texts[FILE].split()
     assert rest == ["kubelet.service", "ada", "ticket", "4711"]
     assert 7100 < int(until) - time.time() <= 7200
-    assert host.files.modes[FILE] == 0o600
+    assert host.files.modes[FILE] == 0o644, "only root writes it, and everybody can ask for the status"
     told = "kubelet.service may start unchecked until "
     assert said.lines[0].startswith(f"OPEN: {told}")
     assert said.lines[0].endswith(
@@ -87,6 +87,16 @@ def test_status_has_a_line_for_each(host: FakeHost) -> None:
         {"unit": "agent@.service", "load": "loaded", "active": ["agent@a.service"], "checked": True},
         {"unit": "kubelet.service", "load": "loaded", "active": ["kubelet.service"], "checked": False},
     ]
+
+
+def test_a_file_that_cannot_be_read(host: FakeHost) -> None:
+    """What cannot be read is not called shut: status says that it is not known.
+
+    Kills: an unreadable file that counts as one that opens nothing.
+    """
+    host.files.strange[FILE] = "a fifo"
+    told = "NOT-KNOWN: whether a unit may start unchecked: cannot read /etc/hostrouting/gate.open: there is a fifo"
+    assert told in say("status", host=host).out
 
 
 def test_remove_takes_it_away(host: FakeHost) -> None:
