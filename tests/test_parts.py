@@ -1,0 +1,84 @@
+"""The page of the parts is true: each file of the code is in one part, each part is as large as it says, and loads nothing unasked."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hostrouting.testing import h200
+from tests.support.pages import ROOT, page, tables
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PARTS = {
+    row[0]: (row[4].strip("`").split("`, `"), int(row[5].replace(",", ""))) for row in tables(page("parts"), "parts")
+}
+"""For each part, the folders and files of its code, and its lines."""
+FILES = [
+    path for name in ("hostrouting", "phases") for path in (ROOT / name).rglob("*") if path.suffix in {".py", ".sh"}
+]
+UNASKED = (
+    "fleet",
+    "testing",
+    "tasks.guard.loop",
+    "kernel.nftables",
+    "host.metadata",
+    "host.discovery",
+    "cli.commands.clean",
+)
+"""The modules that an ordinary configuration does not load."""
+
+
+def lines_of(path: Path) -> int:
+    """The lines without comments, docstrings and blank lines."""
+    text = path.read_text(encoding="utf-8")
+    told: set[int] = set()
+    for node in ast.walk(ast.parse(text)) if path.suffix == ".py" else ():
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            told.update(range(node.lineno, (node.end_lineno or 0) + 1))
+    lines = enumerate(map(str.strip, text.splitlines()), start=1)
+    return sum(bool(line) and not line.startswith("#") and number not in told for number, line in lines)
+
+
+def part_of(path: Path) -> str:
+    """The part with the longest name of a folder or file that contains this one."""
+    name = path.relative_to(ROOT).as_posix()
+    found = [(len(code), part) for part, (codes, _) in PARTS.items() for code in codes if name.startswith(code)]
+    assert found, f"docs/parts.md names no part for {name}"
+    return max(found)[1]
+
+
+def test_how_large_each_is() -> None:
+    """Each part has code, and as much as the page says, give or take a quarter."""
+    assert {code for codes, _ in PARTS.values() for code in codes if not (ROOT / code).exists()} == set()
+    sizes: Counter[str] = Counter()
+    for path in FILES:
+        sizes[part_of(path)] += lines_of(path)
+    told = {part: lines for part, (_, lines) in PARTS.items()}
+    assert {part: sizes[part] for part in told if not 0.75 <= sizes[part] / told[part] <= 1.25} == {}
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("words", [["check", "10.0.0.0/8"], ["plan", "--config", "agent.json"]])
+def test_nothing_is_loaded_unasked(words: list[str], tmp_path: Path) -> None:
+    """A command loads no part that neither it nor the configuration asks for."""
+    (tmp_path / "node.json").write_text(h200().snapshot().to_json())
+    routes = {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}]}
+    (tmp_path / "agent.json").write_text(json.dumps({"staticRoutes": routes}))
+    code = (
+        "import sys\n"
+        "from hostrouting.cli import main\n"
+        f"main({[*words, '--snapshot', 'node.json']!r})\n"
+        "print(*[name.removeprefix('hostrouting.') for name in sys.modules if name.startswith('hostrouting.')])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path)
+    loaded = done.stdout.splitlines()[-1].split()
+    assert "model" in loaded
+    assert [name for name in loaded if name.startswith(UNASKED)] == []
