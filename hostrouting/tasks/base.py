@@ -221,7 +221,9 @@ class HostTask(Generic[ResultT]):
 
     def removals(self) -> tuple[Finding, ...]:
         """What the host loses by this configuration, because that does not ask for it; the gate is not included."""
-        if self.is_wanted or not self.paths():
+        part, files = self.whole, self.host.files
+        # What a run has left, such as the figures of a guard that was started by hand, is not a loss.
+        if self.is_wanted or not (part.files.present(files) or part.left(files)):
             return ()
         told = f"not in this configuration, but installed: {self.loss or self.name}"
         return (removal(self.section or self.section_path, told, is_protection=self.is_protection),)

@@ -17,7 +17,7 @@ from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.results import Change, CheckResult, RoutesResult
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import FakeHost, MemoryBackend, h200
+from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200
 from phases.testing import FakeClock, RecordingObserver
 from tests.support.kinds import kind_of
 from tests.support.mishaps import mishap_host
@@ -231,6 +231,13 @@ def test_what_is_taken_away_is_reported(left: HostRoutingConfig, gone: str) -> N
     assert changed - {LAYOUT.gate_steps_path} == there - lasting(host) != set()
     again = phases.run(Configure(left, host=host), observers=[])
     assert gone not in [node.name for node in again.walk()]
+
+
+def test_what_a_guard_by_hand_has_left() -> None:
+    """Its figures are removed, and no loss: the configuration without a guard is not refused."""
+    host = FakeHost(kernel=h200(), files=FakeFiles({LAYOUT.guard_path: "{}"}))
+    run(Configure(config(*REPAIR), host=host, allow_removal=False))
+    assert not host.files.is_there(LAYOUT.guard_path)
 
 
 BARE_ROOT = Rights(changes_network=False)
