@@ -538,6 +538,8 @@ def _file_error(verb: str, path: str, error: OSError) -> FileError:
     remedy = _REMEDIES.get(error.errno or 0, "nothing was changed there")
     if isinstance(error, NotAFile):
         remedy = "remove it"
+    elif error.errno == errno.ENOENT and path.startswith(SETTINGS):
+        remedy = "the kernel has no such setting: check the device in this path, and that the module is loaded"
     elif error.errno in _DENIED and not os.geteuid():
         remedy = _ROOT_DENIED
     # If the error concerns another path, such as the temporary file or a folder, the message names that one.

@@ -129,6 +129,12 @@ class TestBoth:
             with pytest.raises(FileError, match=rf"^cannot {verb} {path}: ({link}.*: )?{told}$"):
                 act(path)
 
+    def test_a_setting_that_is_not_there(self) -> None:
+        """The kernel has no settings of a device that is not there, and nothing is to be removed."""
+        path = "/proc/sys/net/ipv4/conf/gone0/arp_ignore"
+        with pytest.raises(FileError, match=f"cannot write {path}: No such.*: check the device in this path"):
+            LocalFiles().write(path, "1")
+
     def test_holders(self, files: Files, tmp_path: Path) -> None:
         """The holder of a lock can be read without taking the lock; it is empty for a free lock or a missing file."""
         path = str(tmp_path / "lock")
