@@ -60,6 +60,7 @@ Changed = dict[str, tuple[str, ...]]
 
 _PATIENCE = 20.0  # seconds to wait for units that are starting
 _SCRIPT = 0o755
+_WANTED_BY = "multi-user.target"
 _AWAITED = ("sysinit.target", "basic.target", "network-pre.target", "network.target", "network-online.target")
 
 
@@ -122,15 +123,19 @@ class Part:
 
         `does` is the description of the unit, whose sandbox is that of the gate: netlink only, no other network and no
         file that can be written. A script that needs more gets the text of another unit, and no rank. If the script
-        says what is to be undone, `is_undone_first`: it is then removed after that.
+        says what is to be undone, `is_undone_first`: it is then removed after that. `remains` are the files that runs
+        of the script create; they are removed before anything is undone.
         """
         unit = f"{name}.service"
+        if unit_text and f"WantedBy={_WANTED_BY}" not in unit_text.splitlines():
+            told = f"the text of {unit} has no line WantedBy={_WANTED_BY}, and the unit is enabled for that target"
+            raise ValueError(f"{told}; write this line below [Install], and none for another target")
         command, folder = f"{layout.config_directory}/{name}.sh", layout.unit_directory
         text = (
             HEADER + unit_text.removeprefix(HEADER)
             if unit_text
             else render_oneshot(
-                does, command=command, timeout=GRACE, capabilities="CAP_NET_ADMIN", wanted_by="multi-user.target"
+                does, command=command, timeout=GRACE, capabilities="CAP_NET_ADMIN", wanted_by=_WANTED_BY
             )
         )
         preset = f"/etc/systemd/system-preset/50-hostrouting-{name}.preset"
@@ -141,7 +146,7 @@ class Part:
                 unit_file(layout.at(f"{folder}/{unit}"), text, layout=layout),
                 File(layout.at(preset), render_preset(unit)),
             ),
-            links=((layout.at(f"{folder}/multi-user.target.wants/{unit}"), f"{folder}/{unit}"),),
+            links=((layout.at(f"{folder}/{_WANTED_BY}.wants/{unit}"), f"{folder}/{unit}"),),
             obsolete=obsolete,
         )
         later = FileSet(program if is_undone_first else ())

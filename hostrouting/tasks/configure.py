@@ -227,10 +227,10 @@ class Configure:
 
     def do(self, ctx: phases.Context) -> tuple[object, ...]:
         """See the class."""
-        if not any(task.is_wanted or task.has_files for task in self.subtasks):
-            return phases.serial(*self.subtasks, name=self.name).do(ctx)
         left_out = {task.name for task in self.subtasks if ctx.leaves_out(task, ctx.path)}
-        settled = [task if task.name in left_out else task.settled(ctx) for task in self.subtasks]
+        settled = self._settled(ctx, left_out)
+        if not any(task.is_wanted or task.has_files for task in settled):
+            return phases.serial(*self.subtasks, name=self.name).do(ctx)
         chosen = [task for task in settled if task.name not in left_out]
         up = [task.whole for task in chosen if task.is_wanted]
         down = [task.whole for task in chosen if not task.is_wanted]
@@ -275,6 +275,19 @@ class Configure:
         """Remove everything of hostrouting, for any configuration; the same as Remove."""
         return Remove(self.config, host=self.host, tasks=self.tasks).do(ctx)
 
+    def _settled(self, ctx: phases.Context, left_out: Iterable[str] = ()) -> list[HostTask[Any]]:
+        """The tasks with their answers; a ConfigError with the faults of all of them."""
+        found: list[HostTask[Any]] = []
+        faults: list[Fault] = []
+        for task in self.subtasks:
+            try:
+                found.append(task if task.name in left_out else task.settled(ctx))
+            except ConfigError as error:
+                faults += error.faults
+        if faults:
+            raise ConfigError(faults)
+        return found
+
     def _require_allowed(self, host: Host, tasks: Sequence[HostTask[Any]]) -> None:
         if not self.allow_removal and (refused := refusals(removals_of(host, tasks))):
             raise ConfigError(refused)
@@ -282,7 +295,7 @@ class Configure:
     def preview(self, ctx: phases.Context | None = None) -> Change:
         """What all tasks would do together; changes nothing. FileError if a file cannot be written."""
         ctx = ctx or phases.Context(observers=[])
-        tasks = [task.settled(ctx) for task in self.subtasks]
+        tasks = self._settled(ctx)
         return preview(self.host, tasks) + Change(others=unknown_parts(self.host, tasks))
 
 

@@ -14,6 +14,7 @@ import attrs
 import phases
 from hostrouting.config import HostRoutingConfig
 from hostrouting.host.effects import Effects, effects_of
+from hostrouting.host.files import SETTINGS
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.testing.host import FakeFiles, FakeHost
@@ -127,8 +128,10 @@ class _Suite:
         host = self.make()
         before, planned = _state(host), self.configure(host).preview()
         assert not planned.is_empty, "the configuration asks for nothing: give one that does"
-        assert _state(host) == before, "a dry run has changed the host"
+        assert _state(host) == before, f"a dry run has changed the host: {_unlike(host, before)}"
         written = self.do(host)
+        is_new = _state(self.make()) == before
+        assert is_new, "host= does not make a new host each time: what one run has changed is in the next one"
         assert _words(planned) == [*map(str, written.operations)], "the run has done other operations than planned"
         paths = {*planned.files.writes, *planned.files.removes}
         assert paths == set(written.files), "the run has changed other files than planned"
@@ -139,7 +142,7 @@ class _Suite:
         host = self.done()
         before = _state(host)
         assert self.do(host) == Effects(), "a second run changes something"
-        assert _state(host) == before, "a second run changes something and does not say so"
+        assert _state(host) == before, f"a second run changes something and does not say so: {_unlike(host, before)}"
 
     def check_the_end(self) -> None:
         before = _state(self.make())
@@ -151,7 +154,7 @@ class _Suite:
         for name, leave in ways.items():
             host = self.done()
             leave(host)
-            assert _state(host) == before, f"{name} leaves something on the host"
+            assert _state(host) == before, f"{name} leaves something on the host: {_unlike(host, before)}"
 
     def check_kills(self) -> None:
         before, after = _state(self.make()), _state(self.done())
@@ -162,14 +165,16 @@ class _Suite:
             other = self.make()
             self.is_killed(other, nth, self.install)
             self.do(host)
-            assert _state(host) == after, f"after a kill before its effect {nth}, another run does not finish the work"
+            told = f"after a kill before its effect {nth}"
+            assert _state(host) == after, f"{told}, another run does not finish the work: {_unlike(host, after)}"
             self.remove(other)
-            assert _state(other) == before, f"after a kill before its effect {nth}, Remove leaves something on the host"
+            assert _state(other) == before, f"{told}, Remove leaves something on the host: {_unlike(other, before)}"
         for nth in count(1):
             if not self.is_killed(host := self.done(), nth, self.remove):
                 break
             self.remove(host)
-            assert _state(host) == before, f"after a kill of Remove before its effect {nth}, another leaves something"
+            told = f"after a kill of Remove before its effect {nth}, another leaves something"
+            assert _state(host) == before, f"{told}: {_unlike(host, before)}"
 
     def is_killed(self, host: FakeHost, nth: int, act: Callable[[FakeHost], object]) -> bool:
         fuse = _Fuse(host)
@@ -195,14 +200,15 @@ class _Suite:
         assert str(host.kernel) == kernel, "an image has no kernel, and this one was changed"
 
     def check_the_guard(self) -> None:
-        """What is lost comes back, as after a boot without the script."""
+        """What is lost comes back, as after a boot without the script: the kernel's part and its settings."""
         host = self.done()
         lost, after, ctx = self.make(), _state(host), _context()
+        host.files.texts |= {path: text for path, text in lost.files.texts.items() if path.startswith(SETTINGS)}
         lost = attrs.evolve(lost, files=host.files, manager=host.manager)
         task = self.task(self.config, host=lost)
         assert not task.keep(ctx, lambda _: False).repairs, "the guard repairs what it may not repair now"
         task.keep(ctx, lambda _: True)
-        assert _state(lost) == after, "the guard does not repair what was lost"
+        assert _state(lost) == after, f"the guard does not repair what was lost: {_unlike(lost, after)}"
         assert not task.keep(ctx, lambda _: True).repairs, "the guard repairs what is as it should be"
         assert not [found for found in task.findings() if found.severity == "error"], "what is right is an error"
 
@@ -215,8 +221,8 @@ def check_task(
     Its part has its own name. A dry run changes nothing, and a run does what it said. A second run changes nothing.
     Remove, undo and the empty configuration leave the host as it was. A run that is killed before any of its effects
     can be finished by another, and removed; a Remove that is killed, by another. In an image, only files are written,
-    below its root. The guard repairs what was lost, and nothing else.
-    `host` makes a host in memory on which the task can succeed.
+    below its root. The guard repairs what was lost, in the kernel and in its settings, and nothing else.
+    `host` makes a new host in memory at each call, on which the task can succeed.
     """
     suite = _Suite(task, config, host)
     suite.check_its_name()
@@ -236,10 +242,20 @@ def _words(planned: Change) -> list[str]:
     return [*map(str, planned.operations)]
 
 
-def _state(host: FakeHost) -> tuple[object, ...]:
-    """The kernel and the files, without those that end with the present boot."""
+def _state(host: FakeHost) -> set[tuple[object, object]]:
+    """The kernel and the files, without those that end with the present boot: what there is, and its value."""
     passing = host.layout.at("/run/")
-    texts = {path: text for path, text in host.files.texts.items() if not path.startswith(passing)}
+    files = {**host.files.texts, **host.files.links}
     now = host.kernel.reopen().snapshot()
-    filters = str(host.tables), str(host.bridge_rules), [*map(str, host.neighbours.neighbours)]
-    return texts, dict(host.files.links), {*now.rules}, {*now.routes}, filters
+    filters = {
+        "the tables of nftables": str(host.tables),
+        "the rules of ebtables": str(host.bridge_rules),
+        "the neighbours": str([*map(str, host.neighbours.neighbours)]),
+    }
+    lasting = {path: value for path, value in files.items() if not path.startswith(passing) or path in host.files.links}
+    return {*lasting.items(), *((thing, "") for thing in (*now.rules, *now.routes)), *filters.items()}
+
+
+def _unlike(host: FakeHost, wanted: set[tuple[object, object]]) -> str:
+    """What is not as wanted on the host."""
+    return ", ".join(sorted({str(thing) for thing, _ in _state(host) ^ wanted}))

@@ -44,6 +44,7 @@ RAIL = {"address": "10.1.0.4", "gateway": "10.1.0.1", "dev": "eth1", "table": 10
 CONFIG = HostRoutingConfig(extensions={"rail-rules": [RAIL]})
 BOTH = (*TASKS, RailRules)
 SCRIPT = "/etc/hostrouting/rail-rules.sh"
+SETTING = "/proc/sys/net/ipv4/ip_forward"
 KEPT = "/etc/hostrouting/extensions/rail-rules.json"
 THINGS = "default via 10.1.0.1 dev eth1 table 1001 proto 214", "1000: from 10.1.0.4/32 lookup 1001"
 
@@ -54,7 +55,7 @@ def rail_host() -> FakeHost:
     for dev, address in (("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24")):
         kernel.add_link(dev)
         kernel.add_address(dev, address)
-    return FakeHost(kernel=kernel)
+    return FakeHost(kernel=kernel, files=FakeFiles({SETTING: "0\n"}))
 
 
 def things(backend: Any) -> tuple[str, ...]:
@@ -128,6 +129,31 @@ class Careless(RailRules):
         return Staying(self.config, host=rail_host()).keep(phases.Context(observers=[]), lambda _: False)
 
 
+class Lax(RailRules):
+    """Has a setting too, which its guard does not look at."""
+
+    def change(self, *, up: bool) -> Change:
+        """See the class."""
+        wanted = "1" if up else "0"
+        is_set = (self.host.files.read(SETTING) or "").strip() == wanted
+        more = () if is_set else (Operation("set", f"ip_forward to {wanted}", "it is not", wanted),)
+        return super().change(up=up) + Change(operations=more)
+
+    def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> Effects:  # noqa: ARG002  as in the class above
+        """See the class."""
+        return Effects.of_each(change.operations, self._act)
+
+    def _act(self, operation: Operation) -> None:
+        if isinstance(operation.thing, str):
+            self.host.files.write(SETTING, f"{operation.thing}\n")
+        else:
+            self._set(operation)
+
+    def keep(self, *given: Any) -> Any:
+        """See the class."""
+        return RailRules(self.config, host=self.host).keep(*given)
+
+
 class Tabling(RailRules):
     """Has a table of nftables too, and looks only at its rules: a kill between them leaves one without the other."""
 
@@ -187,7 +213,8 @@ class Taking(RailRules):
         (Halting, "after a kill of Remove before its effect \\d+, another leaves something"),
         (Idle, "other operations than planned|still something to do"),
         (Restless, "after a run, there is still something to do"),
-        (Staying, "Remove leaves something"),
+        (Staying, "Remove leaves something on the host: 1000: from 10.1.0.4/32 lookup 1001, default via 10.1.0.1"),
+        (Lax, f"the guard does not repair what was lost: {SETTING}\n"),
         (Scattering, "outside of the image"),
         (Careless, "the guard does not repair"),
         (Blind, "another run does not finish|Remove leaves something"),
@@ -197,6 +224,13 @@ def test_a_broken_promise(task: type[HostTask[Effects]], told: str) -> None:
     """The suite names the promise that a task does not keep."""
     with pytest.raises(AssertionError, match=told):
         check_task(task, CONFIG, host=rail_host)
+
+
+def test_each_host_is_new() -> None:
+    """A host that two runs share is said to be the caller's mistake, and not one of the task."""
+    host = rail_host()
+    with pytest.raises(AssertionError, match="host= does not make a new host each time"):
+        check_task(RailRules, CONFIG, host=lambda: host)
 
 
 # In an agent.
@@ -224,6 +258,38 @@ def test_faults_have_their_path() -> None:
     paths = [fault.path for fault in caught.value.error.faults]
     assert paths == ['extensions["rail-rules"][1]', 'extensions["rail-rules"][2]']
     assert host.files.writes == []
+
+
+class Other(RailRules):
+    """Another task, with a section of its own."""
+
+    name = extension = "other-rails"
+
+    @property
+    def part(self) -> Part:
+        """See the class."""
+        return Part.of(self.host.layout, self.name, "exit 0\n", rank=46)
+
+
+def test_all_faults_at_once() -> None:
+    """The faults of all sections are in one error, for a run and for a plan."""
+    bad = HostRoutingConfig(extensions={"rail-rules": [{}], "other-rails": [RAIL, {}]})
+    configure = Configure(bad, host=rail_host(), tasks=(*BOTH, Other))
+    paths = ['extensions["rail-rules"][0]', 'extensions["other-rails"][1]']
+    with pytest.raises(phases.TaskFailed) as caught:
+        run(configure)
+    with pytest.raises(ConfigError) as planned:
+        configure.preview()
+    for error in (caught.value.error, planned.value):
+        assert isinstance(error, ConfigError)
+        assert [fault.path for fault in error.faults] == paths
+
+
+def test_a_unit_for_another_target() -> None:
+    """A unit is enabled for one target; a text that names another is refused, because it would be enabled for both."""
+    text = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=sysinit.target\n"
+    with pytest.raises(ValueError, match=r"rails.service has no line WantedBy=multi-user.target, .*; write this line"):
+        Part.of(rail_host().layout, "rails", "exit 0\n", rank=None, unit_text=text)
 
 
 def test_nobody_reads_the_section() -> None:
@@ -449,9 +515,14 @@ def test_a_package_that_cannot_be_loaded(installed: Callable[[str], None]) -> No
 def test_a_faulty_section_on_the_command_line(installed: Callable[[str], None], tmp_path: Path) -> None:
     """It is reported as the other faults of a configuration."""
     installed("examples.rail_rules:RailRules")
-    (tmp_path / "bad.json").write_text(json.dumps({"extensions": {"rail-rules": [{"dev": "eth1"}]}}))
-    said = say("plan", "--config", str(tmp_path / "bad.json"), host=rail_host())
-    assert (said.code, 'extensions["rail-rules"][0]' in said.err) == (2, True)
+    (tmp_path / "bad.json").write_text(json.dumps({"extensions": {"rail-rules": [{"dev": "eth1"}, {}]}}))
+    for verb in ("plan", "apply"):
+        said = say(verb, "--config", str(tmp_path / "bad.json"), host=rail_host())
+        rows = [row.strip().partition(":")[0] for row in (said.out + said.err).splitlines()]
+        assert (said.code, [row for row in rows if row.startswith("extensions")]) == (
+            2,
+            ['extensions["rail-rules"][0]', 'extensions["rail-rules"][1]'],
+        )
     findings = run(Preflight(CONFIG, host=rail_host(), tasks=BOTH))
     assert findings is not None
 
