@@ -81,7 +81,7 @@ def test_tests_on_the_pages(tmp_path: Path) -> None:
         (tmp_path / f"test_{number}.py").write_text(block)
     done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
-    assert len(TESTS) == 2
+    assert len(TESTS) == 3
 
 
 def test_shown_configurations() -> None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hostrouting.kernel.nftables import Nftables
     from hostrouting.model import IP, Rule, Snapshot
 
-__all__ = ["UNIT_FOLDERS", "FakeFiles", "FakeHost", "FakeManager", "shown", "texts_of"]
+__all__ = ["UNIT_FOLDERS", "FakeFiles", "FakeHost", "FakeManager", "Visit", "shown", "texts_of"]
 
 _NUMBERS = {os.strerror(number): number for number in errno.errorcode}
 
@@ -314,28 +314,34 @@ class FakeManager:
 
 
 @attrs.define
-class _Visit:
+class Visit:
     """A backend for one task. The task closes it, and the kernel behind it stays open for the test."""
 
     kernel: MemoryBackend
     over: bool = False
 
     def snapshot(self, **only: Any) -> Snapshot:
+        """See RouteBackend."""
         return self._open.snapshot(**only)
 
     def lookup(self, destinations: Sequence[IP | str], flow: Flow = PLAIN) -> tuple[Answer, ...]:
+        """See RouteBackend."""
         return self._open.lookup(destinations, flow)
 
     def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """See RouteBackend."""
         return self._open.change(changes)
 
     def change_rule(self, verb: Literal["add", "delete"], rule: Rule) -> bool:
+        """See RouteBackend."""
         return self._open.change_rule(verb, rule)
 
     def watch(self) -> Watch:
+        """See RouteBackend."""
         return self._open.watch()
 
     def close(self) -> None:
+        """See RouteBackend."""
         self.over = True
 
     @property
@@ -382,7 +388,7 @@ class FakeHost(Host):
 
     kernel: MemoryBackend = attrs.field(factory=plain_vm, validator=_is_kernel)
     backend: Callable[[], RouteBackend] | None = attrs.field(
-        default=attrs.Factory(lambda self: lambda: _Visit(self.kernel.reopen()), takes_self=True),
+        default=attrs.Factory(lambda self: lambda: Visit(self.kernel.reopen()), takes_self=True),
         validator=makes_edge,
     )
     files: FakeFiles = attrs.field(factory=FakeFiles, validator=made)

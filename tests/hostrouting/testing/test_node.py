@@ -1,0 +1,269 @@
+"""A node in a box: that its lives break no law, and that each law can be broken.
+
+A failing life of the long profile is repeated with its seed, which the error names: `life(SEED).live(DAYS)`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+import phases
+from hostrouting import Configure, HostRoutingConfig
+from hostrouting.config import GuardConfig
+from hostrouting.kernel.base import RouteRequest
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.model import Address, Link, Route, Rule, Snapshot
+from hostrouting.testing import FakeHost, h200
+from hostrouting.testing.node import (
+    Actor,
+    Administrator,
+    Agent,
+    BrokenLaw,
+    Fabric,
+    Life,
+    Mishaps,
+    Network,
+    Node,
+    Program,
+)
+from tests.support.examples import LONG
+from tests.support.ip_lines import things
+from tests.support.namespace import private_namespace
+from tests.support.pages import ROOT
+from tests.support.tasks import LAYOUT, lose_routes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+HALVES = ["172.16.0.0/17", "172.16.128.0/17"]
+HALVES6 = ["fd16::/49", "fd16:0:0:8000::/49"]
+PROGRAMS = (
+    *("flannel-vxlan", "aws-vpc-cni", "kube-ovn", "tailscale-accepts-routes", "wg-quick-full-tunnel"),
+    *("wg-quick-split-tunnel", "docker", "unbounded-net-ebpf", "kube-router"),
+)
+SEEDS = [time.time_ns() % 1_000_000 + each for each in range(500)] if LONG else range(4)
+DAYS = 20 if LONG else 5
+
+
+def config(
+    *routes: str, mode: str = "STRICT", cidrs: tuple[str, ...] = ("172.16.0.0/16",), **more: Any
+) -> HostRoutingConfig:
+    """A configuration with these routes and CIDRs."""
+    section = {"enabled": bool(routes), "routes": [{"destination": each} for each in routes]}
+    return HostRoutingConfig(section, {"expectedCidrs": list(cidrs), "mode": mode}, **more)
+
+
+def program(name: str) -> Program:
+    """What is on the node of this name in tests/tables/fields."""
+    text = (ROOT / f"tests/tables/fields/{name}.toml").read_text(encoding="utf-8")
+    return Program(name, things(tomllib.loads(text)["ip"]))
+
+
+def life(seed: int) -> Life:
+    """A life on one of the kinds of nodes: with and without IPv6 and the guard, with each systemd and two programs."""
+    is_dual, is_guarded = bool(seed % 2), bool(seed % 3)
+    routes = [*HALVES, *HALVES6] if is_dual else HALVES
+    cidrs = ("172.16.0.0/16", "fd16::/48") if is_dual else ("172.16.0.0/16", "10.244.0.0/16", "172.17.0.0/16")
+    usual: dict[str, Any] = {"cidrs": cidrs, "guard": {"enabled": is_guarded}}
+    configs = (
+        config(*routes, **usual),
+        config(*routes, mode="WARN", **usual),
+        config(routes[0], **usual),
+        config(*routes, kernel_rules="keep", manage_foreign="keep", **usual),
+        config(*routes, protocol=214, **usual),
+        config(cidrs[0], mode="WARN", **usual),
+        config(**usual),
+        HostRoutingConfig(),
+    )
+    names = PROGRAMS[seed % len(PROGRAMS)], PROGRAMS[seed // 2 % len(PROGRAMS)]
+    version = (247, 252, 257)[seed % 3]
+    return Life(
+        lambda: Node(*configs, kernel=lambda: h200(dual_stack=is_dual)),
+        lambda: (
+            *(Network(version=version), Fabric(), Administrator(), Agent(), Mishaps()),
+            *map(program, dict.fromkeys(names)),
+        ),
+        seed=seed,
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_days_of_a_node(seed: int) -> None:
+    """No law is broken, and there is something to see: starts, refusals or failures."""
+    node = life(seed).live(DAYS)
+    assert node.counts["starts"] > DAYS
+    assert node.counts["applies"] > 1
+
+
+def test_a_seed_is_a_life() -> None:
+    """The same seed makes the same life, to the last line."""
+    first, second = (life(3).live(2).story for _ in range(2))
+    assert [*map(str, first)] == [*map(str, second)]
+
+
+class Does(Actor):
+    """Does the same at each step."""
+
+    name = "somebody"
+
+    def __init__(self, act: Callable[[Node], object]) -> None:
+        """Do this."""
+        self._act = act
+
+    def step(self, node: Node, _: Random) -> str:
+        """Do it."""
+        self._act(node)
+        return "does it"
+
+
+def broken(pipeline: Any, act: Callable[[Node], object], *, settings: HostRoutingConfig | None = None) -> BrokenLaw:
+    """The law that is broken by a node with this pipeline, on which somebody does this."""
+    settings = settings or config(*HALVES)
+    made = Life(lambda: Node(settings, pipeline=pipeline), lambda: (Does(act), Agent(), Network()), seed=1)
+    with pytest.raises(BrokenLaw) as caught:
+        made.live(20)
+    assert len(caught.value.story) <= 30
+    return caught.value
+
+
+def after(act: Callable[[FakeHost], object]) -> Any:
+    """A pipeline that does something on the host after Configure."""
+
+    @phases.task("mistake")
+    def mistake(ctx: phases.Context) -> None:  # noqa: ARG001  the runner's
+        act(found[0])
+
+    def made(host: FakeHost, settings: HostRoutingConfig) -> Any:
+        found[:] = [host]
+        return phases.serial(Configure(settings, host=host), mistake)
+
+    found: list[FakeHost] = []
+    return made
+
+
+def open_gate(host: FakeHost) -> None:
+    """Remove the gate's drop-in."""
+    host.files.remove(LAYOUT.gate_drop_in())
+    assert host.manager is not None
+    host.manager.reload()
+
+
+def take_over(host: FakeHost) -> None:
+    """Delete a route of another program through the backend of the host."""
+    assert host.backend is not None
+    with host.backend() as backend:
+        backend.change(
+            RouteRequest("delete", each) for each in backend.snapshot().routes if str(each.prefix) == "10.0.0.0/24"
+        )
+
+
+def nothing(_: object) -> None:
+    """Do nothing."""
+
+
+BREAKS: dict[str, tuple[Any, Callable[[Node], object]]] = {
+    "in STRICT, nothing starts while an address escapes": (after(open_gate), lambda node: lose_routes(node.host)),
+    "no route or rule of others changes": (after(take_over), nothing),
+    "no file of others changes": (
+        after(lambda host: host.files.write("/etc/theirs", "ours")),
+        lambda node: node.lay("/etc/theirs", "theirs"),
+    ),
+    "nothing raises a mistake": (after(lambda _: 1 / 0), nothing),
+    "no route of ours is left over": (
+        after(lambda host: host.kernel.ip_route("append", Route.to("10.9.0.0/16", dev="eth0", protocol=213))),
+        nothing,
+    ),
+    "what is right starts": (after(lambda host: host.files.remove(LAYOUT.check_script_path)), nothing),
+    "the markers say what is so": (
+        after(lambda host: host.files.write(LAYOUT.gate_steps_path, "end\n")),
+        lambda node: node.remove("/run/aks-flex-node"),
+    ),
+}
+
+
+@pytest.mark.parametrize("law", BREAKS)
+def test_a_law_can_be_broken(law: str) -> None:
+    """A pipeline with this mistake is found out, and its story is short."""
+    mode = "WARN" if law == "the markers say what is so" else "STRICT"  # else the gate that is open breaks a law, too
+    found = broken(*BREAKS[law], settings=config(*HALVES, mode=mode))
+    assert found.law.endswith(f"; {law}")
+    assert "shrunk from" in found.law
+
+
+def lose_addresses(node: Node) -> None:
+    """Take the addresses of the InfiniBand links away."""
+    for address in node.kernel.snapshot().addresses:
+        if address.dev.startswith("ib"):
+            node.kernel.delete_address(address.dev, address)
+
+
+@pytest.mark.parametrize(
+    ("law", "settings", "act"),
+    [
+        ("what the guard cannot repair is named", config(*HALVES, cidrs=()), lambda node: lose_routes(node.host)),
+        ("the guard's verdict is so", config(mode="WARN"), lose_addresses),
+    ],
+)
+def test_a_guard_that_looks_once(
+    law: str, settings: HostRoutingConfig, act: Callable[[Node], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guard that never looks again is found out by what it has not repaired, or by its verdict."""
+    waits = iter([0.0])
+    monkeypatch.setattr("hostrouting.tasks.guard.pace.Pace.wait", lambda *_: next(waits, 1e9))
+    guarded = attrs.evolve(settings, guard=GuardConfig(enabled=True))
+    assert broken(lambda host, each: Configure(each, host=host), act, settings=guarded).law.endswith(law)
+
+
+def test_a_shrunk_life_is_short() -> None:
+    """What is not needed to break the law is left out: of 250 steps, one or two are left."""
+    found = broken(*BREAKS["no file of others changes"])
+    assert int(found.law.split(" to ")[1].split(";")[0]) <= 3
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_as_on_linux(name: str) -> None:
+    """The fake kernel has the same routes and rules after the lines of a node as Linux, which `ip` gives them to."""
+    text = tomllib.loads((ROOT / f"tests/tables/fields/{name}.toml").read_text(encoding="utf-8"))["ip"]
+    fake, added = h200(), things(text)
+    with private_namespace() as namespace, closing(NetlinkBackend(netns=namespace.path)) as backend:
+        links = ["eth0", *(thing.name for thing in added if isinstance(thing, Link))]
+        namespace.batch(
+            [
+                "link set lo up",
+                *(f"link add {link} type veth peer name p{place}" for place, link in enumerate(links)),
+                *(f"link set {link} up" for place, each in enumerate(links) for link in (each, f"p{place}")),
+                "address add 10.0.0.4/24 dev eth0",
+                *(line for line in text.splitlines() if line and not line.startswith("link")),
+            ]
+        )
+        snapshot = backend.snapshot(family=4)
+    for thing in added:
+        match thing:
+            case Link():
+                fake.add_link(thing)
+            case Address():
+                fake.add_address(thing.dev, thing)
+            case Route():
+                fake.ip_route("add", thing)
+            case Rule():
+                fake.add_rule(thing)
+    assert told(fake.snapshot(family=4)) == told(snapshot)
+
+
+def told(found: Snapshot) -> set[str]:
+    """The rules, and the routes that are neither the kernel's nor of DHCP."""
+    return {*map(str, found.rules), *(str(each) for each in found.routes if each.protocol not in {2, 16})}
