@@ -5,7 +5,7 @@ with `Host.offline`; on the running host they run inside it, as an agent runs th
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -104,8 +104,9 @@ def host(
     machines: tuple[str, ...] = ("kube1",),
     tree: Path | None = None,
     suspended: int = 0,
+    finish: Callable[[Path], object] = lambda _root: None,
 ) -> Iterator[System]:
-    """A booted host whose image the tasks have prepared. Its default route is added `late` seconds later than its devices.
+    """A booted host whose image the tasks have prepared, and then `finish`. Its default route is added `late` seconds later than its devices.
 
     `then` are the commands that follow it.
     """
@@ -114,6 +115,7 @@ def host(
     def furnish(root: str) -> None:
         if image is not None:
             phases.execute(Configure(image, host=Host.offline(root), wait=wait), phases.Context(observers=[]))
+        finish(Path(root))
 
     with booted(
         {network: _NETWORK_UNIT.format(type="exec" if late else "oneshot"), **(more or {})},

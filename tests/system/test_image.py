@@ -1,8 +1,13 @@
 """An image that `Host.offline` wrote: at its first boot everything is enabled, and nobody has to run a task in it."""
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 
 from hostrouting.config import Mode
+from tests.support.cli import say
 from tests.support.gate import (
     CIDR,
     HALVES,
@@ -10,6 +15,7 @@ from tests.support.gate import (
     LAYOUT,
     config,
     configure,
+    end,
     gate_tests,
     host,
     markers,
@@ -17,8 +23,12 @@ from tests.support.gate import (
     pid,
     start,
 )
+from tests.support.ignition import carry_out_ignition
+from tests.support.pages import page
 
 pytestmark = gate_tests
+
+READ_ONLY = "mount --bind /usr /usr\nmount -o remount,bind,ro /usr"
 
 
 @pytest.mark.releases
@@ -53,3 +63,48 @@ def test_its_gate_is_shut() -> None:
         assert start(system) == 1
         assert markers(system) == {LAYOUT.detected_path}
         assert CIDR in (system.read(LAYOUT.detected_path) or "")
+
+
+@pytest.mark.releases
+def test_a_node_without_python(tmp_path: Path) -> None:
+    """A node with a read-only /usr, and neither Python nor a package manager, gets all from Ignition and loses it by shell.
+
+    The shell is that of the page for operators, word for word.
+    """
+    agent = tmp_path / "agent.json"
+    agent.write_text(config(*HALVES, mode=Mode.STRICT).to_json())
+    document = say("render", "--config", str(agent), "--ignition").out
+    [removal] = re.findall(r"^# (grep .*\n(?:# .*\n)*)", page("operators"), re.MULTILINE)
+
+    def finish(root: Path) -> None:
+        for name in ("python*", "perl*", "apt*", "dpkg*", "rpm*"):
+            for program in (*root.glob(f"usr/bin/{name}"), *root.glob(f"usr/local/bin/{name}")):
+                program.unlink()
+        carry_out_ignition(document, root)
+
+    with host(then=READ_ONLY, finish=finish, more={"/root/node.ign": document}) as system:
+        assert system.run("touch", "/usr/bin/python3").returncode, "/usr can be written"
+        assert system.run("sh", "-c", "PATH=/usr/sbin:/usr/bin; command -v python3 dpkg apt rpm").stdout == ""
+        assert len(ours(system)) == 2
+        assert start(system) == 0
+        assert markers(system) == {LAYOUT.ok_path}
+        end(system)
+        capture = ("ip", "route", "add", "172.16.7.0/24", "dev", "ib0")
+        system.must(*capture)
+        assert start(system) == 1, "an address escapes"
+        system.must("ip", "route", "delete", *capture[3:])
+        assert start(system) == 0
+        before = pid(system)
+
+        system.must("sh", "-ec", f"cd /root\n{removal.replace('# ', '')}")
+        assert pid(system) == before
+        assert ours(system) == []
+        storage = json.loads(document)["storage"]
+        listed = [entry["path"] for entry in (*storage["files"], *storage["links"])]
+        assert [path for path in listed if not system.run("test", "-L", path, "-o", "-e", path).returncode] == []
+        assert LAYOUT.gate_drop_in() not in system.show(KUBE1, "DropInPaths").split()
+        end(system)
+        assert start(system) == 0, "nothing holds it back"
+        system.reboot()
+        system.settled()
+        assert ours(system) == []

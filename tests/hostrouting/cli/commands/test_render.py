@@ -11,6 +11,7 @@ import yaml
 
 from hostrouting.testing import FakeHost, FakeManager
 from tests.support.cli import say
+from tests.support.ignition import carry_out_ignition
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,30 +92,24 @@ def test_documents_for_a_new_node(kind: str, repaired: str, tmp_path: Path) -> N
     said = say("render", "--config", repaired, kind)
     assert said.code == 0
     if kind == "--ignition":
-        document = json.loads(said.out)
-        assert document["ignition"] == {"version": "3.4.0"}
-        files = [
-            (file["path"], file["mode"], file["contents"]["source"].removeprefix("data:;base64,"))
-            for file in document["storage"]["files"]
-        ]
-        links = {link["path"]: link["target"] for link in document["storage"]["links"]}
+        assert json.loads(said.out)["ignition"] == {"version": "3.4.0"}
+        carry_out_ignition(said.out, node)
     else:
         assert said.lines[0] == "#cloud-config"
         document = yaml.safe_load(said.out)
-        files = [(file["path"], int(file["permissions"], 8), file["content"]) for file in document["write_files"]]
-        links = {words[3]: words[2] for words in document["runcmd"] if words[0] == "ln"}
+        for file in document["write_files"]:
+            place = node / file["path"][1:]
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(base64.b64decode(file["content"]))
+            place.chmod(int(file["permissions"], 8))
+        for words in document["runcmd"]:
+            if words[0] == "ln":
+                (node / words[3][1:]).parent.mkdir(parents=True, exist_ok=True)
+                (node / words[3][1:]).symlink_to(words[2])
         assert document["runcmd"][-2:] == [
             ["systemctl", "daemon-reload"],
             ["systemctl", "start", "static-routes.service"],
         ]
-    for path, mode, text in files:
-        place = node / path[1:]
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(base64.b64decode(text))
-        place.chmod(mode)
-    for path, target in links.items():
-        (node / path[1:]).parent.mkdir(parents=True, exist_ok=True)
-        (node / path[1:]).symlink_to(target)
     assert _tree(node) == _tree(image)
 
 
