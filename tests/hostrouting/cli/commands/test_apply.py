@@ -191,33 +191,13 @@ def test_not_ready(repaired: str) -> None:
     assert "an IPv4 default route" in said.lines[0]
 
 
-def test_schema(repaired: str, written: Callable[..., str]) -> None:
-    """The JSON is `hostrouting/apply/2`, for a run that went well and for one that did not."""
-    keys = {
-        "schema",
-        "ok",
-        "changed",
-        "steps",
-        "findings",
-        "operations",
-        "standings",
-        "files",
-        "check",
-        "failures",
-    }
+def test_json(repaired: str, written: Callable[..., str]) -> None:
+    """The JSON of a run that went well, and of one that did not."""
     good = say("apply", "--config", repaired, "--json", kernel=h200()).json
-    assert set(good) == keys
-    assert (good["schema"], good["ok"], good["changed"]) == ("hostrouting/apply/2", True, True)
-    assert [set(step) for step in good["steps"]] == [{"action", "route", "reason", "existing"}] * 2
-    assert set(good["files"]) == {"write", "remove"}
-    assert good["check"]["schema"] == "hostrouting/check/3"
-    assert good["check"]["verdict"] == "ok"
-    assert good["failures"] == []
+    assert (good["ok"], good["changed"], good["check"]["verdict"], good["failures"]) == (True, True, "ok", [])
     bad = say("apply", "--config", written(HALF), "--json", kernel=h200()).json
-    assert set(bad) == keys
     assert (bad["ok"], bad["check"]["verdict"]) == (False, "overlap")
     [failure] = bad["failures"]
-    assert set(failure) == {"task", "error", "kind", "message"}
     assert (failure["task"], failure["error"]) == ("configure/check-route-overlap", "RouteOverlapError")
 
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CIDR = "172.16.0.0/16"
-KEYS = {"schema", "verdict", "verdicts", "mode", "expectedDevs", "findings", "repair", "standings"}
 
 
 def test_the_whole_page() -> None:
@@ -108,24 +107,6 @@ def test_each_host(name: str) -> None:
 def test_first_lines(kernel: MemoryBackend, cidr: str, answer: str) -> None:
     """The first line has the verdict, the CIDR and the devices."""
     assert say("check", cidr, kernel=kernel).lines[0].startswith(answer)
-
-
-def test_schema() -> None:
-    """The JSON is `hostrouting/check/3`, with exactly these keys."""
-    document = say("check", CIDR, "--json", kernel=h200()).json
-    assert set(document) == KEYS
-    assert document["schema"] == "hostrouting/check/3"
-    assert document["expectedDevs"] == {"ipv4": ["eth0"]}
-    assert [finding["name"] for finding in document["findings"]] == ["overlap", "action", "repair-cost"]
-    assert document["findings"][0]["facts"] == {
-        "cidr": CIDR,
-        "first": "172.16.0.0",
-        "last": "172.16.255.255",
-        "prefixes": [CIDR],
-        "devs": ["ib0"],
-        "via": {"dev": "ib0", "gateway": None, "route": CIDR, "table": "main", "protocol": "kernel", "rule": 32766},
-    }
-    assert [set(route) for route in document["repair"]] == [{"destination", "gateway", "dev", "metric"}] * 2
 
 
 def test_a_configuration_says_what_is_expected(tmp_path: Path) -> None:

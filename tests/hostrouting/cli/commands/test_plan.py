@@ -134,27 +134,6 @@ def test_a_plan_that_does_not_repair(written: Callable[..., str]) -> None:
     assert any(line.startswith("apply would do all of this, and then fail") for line in said.lines)
 
 
-@pytest.mark.parametrize("from_snapshot", [False, True])
-def test_schema(repaired: str, *, from_snapshot: bool) -> None:
-    """The JSON is `hostrouting/plan/2`; of a saved snapshot no files are known."""
-    snapshot = say("snapshot", kernel=h200()).out.encode()
-    where = ("--snapshot", "-") if from_snapshot else ()
-    said = say("plan", "--config", repaired, "--json", *where, kernel=h200(), stdin=snapshot)
-    document = said.json
-    told = {"steps", "operations", "findings", "files", "verdict", "check"}
-    assert set(document) == {"schema", "answer", "changes"} | told
-    assert (document["schema"], document["changes"], document["verdict"]) == ("hostrouting/plan/2", True, "ok")
-    assert document["steps"][0] == {
-        "action": "add",
-        "route": "172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
-        "reason": "it does not exist",
-        "existing": None,
-    }
-    assert document["check"]["verdict"] == document["verdict"]
-    assert document["files"] is None if from_snapshot else len(document["files"]["write"]) == 11
-    assert from_snapshot or set(document["files"]) == {"write", "rewrite", "remove"}
-
-
 def test_what_is_there_before(written: Callable[..., str]) -> None:
     """The JSON has the route that a step replaces, or that is in its way, and which of the files already exist."""
     host = FakeHost(kernel=h200())
@@ -198,6 +177,7 @@ def test_a_snapshot_has_no_files(repaired: str) -> None:
     before = say("snapshot", host=host).out.encode()
     said = say("plan", "--config", repaired, "--snapshot", "-", stdin=before)
     assert said.lines[0] == "TO DO: add 2 routes; only routes, because a snapshot has no files"
+    assert say("plan", "--config", repaired, "--snapshot", "-", "--json", stdin=before).json["files"] is None
     say("apply", "--config", repaired, host=host)
     said = say("plan", "--config", repaired, "--snapshot", "-", stdin=say("snapshot", host=host).out.encode())
     assert said.lines[0] == (

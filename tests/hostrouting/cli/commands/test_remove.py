@@ -65,16 +65,6 @@ def test_remove_dry_run(repaired: str) -> None:
     assert (named.code, named.lines[0].split(":")[0]) == (0, "NOTHING TO DO")
 
 
-def test_remove_schema(repaired: str) -> None:
-    """The JSON is `hostrouting/remove/2`."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", repaired, host=host)
-    document = say("remove", "--json", host=host).json
-    assert set(document) == {"schema", "ok", "dryRun", "steps", "operations", "files", "findings", "failures"}
-    assert (document["schema"], document["ok"], len(document["steps"])) == ("hostrouting/remove/2", True, 2)
-    assert say("remove", "--json", host=host).json["files"] == {"write": [], "remove": []}
-
-
 def test_remove_that_fails(repaired: str) -> None:
     """The answer lists what could not be removed, and how to see what is left; exit code 1."""
 

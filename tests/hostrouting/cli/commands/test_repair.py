@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import attrs
 import pytest
 
-from hostrouting import HostRoutingConfig
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import Prefix, Route, Rule
 from hostrouting.testing import FakeHost, MemoryBackend, ecmp_node, h200, plain_vm
@@ -182,15 +179,6 @@ def test_a_price_of_many_lines() -> None:
     [told] = [text for text in said.lines if "diverts" in text]
     networks = "10.100.0.0/16, 10.101.0.0/16, 10.102.0.0/16, 10.103.0.0/16 and 2 more"
     assert told.startswith(f"  the repair diverts addresses of {networks} from ib3: ")
-
-
-def test_schema() -> None:
-    """The JSON is `hostrouting/repair/2`, and its routes are a configuration's."""
-    document = say("repair", CIDR, "--json", kernel=h200()).json
-    assert set(document) == {"schema", "verdict", "routes", "commands", "closes", "findings"}
-    assert (document["schema"], document["verdict"], document["closes"]) == ("hostrouting/repair/2", "overlap", "all")
-    text = json.dumps({"staticRoutes": {"enabled": True, "routes": document["routes"]}})
-    assert len(HostRoutingConfig.from_json(text).static_routes.routes) == 2
 
 
 def test_one_route() -> None:
