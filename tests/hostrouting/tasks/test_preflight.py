@@ -11,7 +11,8 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.config import HostRoutingConfig
+from hostrouting.boot.gate import Gate
+from hostrouting.config import GuardConfig, HostRoutingConfig, Upkeep
 from hostrouting.errors import (
     BackendError,
     FileError,
@@ -19,14 +20,14 @@ from hostrouting.errors import (
     PreflightFailed,
     ProgramError,
 )
-from hostrouting.host import Rights
+from hostrouting.host import Rights, UnitState
 from hostrouting.host.host import Host
 from hostrouting.host.metadata import Reply
 from hostrouting.kernel.ebtables import missing
 from hostrouting.model import Route, default_rules
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
 from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.preflight import Preflight
+from hostrouting.tasks.preflight import TOOLS, Preflight, gated_findings, lock_findings
 from hostrouting.tasks.results import PreflightResult
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.azure_leftovers import MANAGED, azure_host
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from hostrouting.finding import Finding
     from hostrouting.kernel.base import RouteBackend
 
 WHOLE = config(*REPAIR, cidrs=(CIDR,))
@@ -206,9 +208,14 @@ CASES: dict[str, tuple[Callable[[], Host], HostRoutingConfig, tuple[str, str, st
         ("systemd", "error", "systemd"),
     ),
     "an old systemd": (
-        lambda: FakeHost(kernel=h200(), manager=FakeManager(version="245 (245.4-4ubuntu3)")),
+        lambda: FakeHost(kernel=h200(), manager=FakeManager(version="246.9-1")),
         WHOLE,
         ("systemd", "error", "systemd"),
+    ),
+    "a systemd without a number": (
+        lambda: FakeHost(kernel=h200(), manager=FakeManager(version="unknown")),
+        WHOLE,
+        ("systemd", "warning", "systemd"),
     ),
     "a masked unit": (
         lambda: FakeHost(kernel=h200(), files=FakeFiles({LAYOUT.gate_unit_path: ""})),
@@ -275,6 +282,12 @@ CASES: dict[str, tuple[Callable[[], Host], HostRoutingConfig, tuple[str, str, st
         ("lock", "warning", LAYOUT.lock_path),
     ),
 }
+
+
+@pytest.mark.parametrize("version", ["247.3-7+deb11u4", "257~rc1"])
+def test_a_systemd_that_will_do(version: str) -> None:
+    """From 247 on there is nothing to say."""
+    assert not told(FakeHost(kernel=h200(), manager=FakeManager(version=version)))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -411,8 +424,10 @@ def test_rights_that_are_not_needed(rights: Rights) -> None:
 def test_drop_ins_of_many_units(where: str) -> None:
     """A drop-in for all services, or for all of a prefix, is found if it can keep our scripts from running."""
     path = f"{UNITS}/{where}/50.conf"
-    harmful = FakeFiles({path: "[Service]\nExecCondition=/bin/false\n"})
-    assert told(FakeHost(kernel=h200(), files=harmful)) == [("unit", "warning", path)]
+    text = "[Service]\nExecCondition=/bin/false\n#Type=simple\nType=oneshot\n SuccessExitStatus = 1\n"
+    found = [str(finding) for finding in look(FakeHost(kernel=h200(), files=FakeFiles({path: text}))).findings]
+    settings = ("ExecCondition=/bin/false", "SuccessExitStatus=1")
+    assert [line.partition(" for ")[0] for line in found] == [f"{path} has {setting}" for setting in settings]
     harmless = FakeFiles({path: "[Service]\nTimeoutStopFailureMode=abort\nRemainAfterExit=no\n"})
     assert not told(FakeHost(kernel=h200(), files=harmless))
     masked = FakeFiles({path: "", f"/usr/lib/systemd/system/{where}/50.conf": "[Service]\nExecCondition=/bin/false\n"})
@@ -603,6 +618,49 @@ class TestTask:
             "findings": [finding.to_mapping() for finding in found.findings]
         }
         assert str(found).startswith("error: route-conflict: 172.16.0.0/17 ")
+
+
+@pytest.mark.parametrize(
+    ("guard", "severity"), [(GuardConfig(), "warning"), (GuardConfig(enabled=True), "note")], ids=str
+)
+def test_networkd(guard: GuardConfig, severity: str) -> None:
+    """Routes that systemd-networkd would delete are named, with the key that prevents it, unless that is set."""
+    host = FakeHost()
+    assert host.manager is not None
+    guarded = attrs.evolve(config(*REPAIR), guard=guard)
+    told = attrs.evolve(guarded, manage_foreign=Upkeep.KEEP)
+
+    def found(settings: HostRoutingConfig) -> list[Finding]:
+        plan = Preflight(settings, host=host).plan(phases.Context(observers=[]))
+        return [finding for finding in plan.findings if finding.name == "networkd"]
+
+    assert found(guarded) == []
+    host.manager.states["systemd-networkd.service"] = UnitState("loaded", "active")
+    [finding] = found(guarded)
+    assert finding.severity == severity
+    assert "2 static routes of this configuration" in finding.sentence
+    assert '"manageForeign": "keep"' in finding.remedy
+    assert found(told) == []
+
+
+def test_every_tool_is_known() -> None:
+    """Whatever a part or the gate needs has its row in TOOLS, and every row is needed."""
+    parts = [task.part for task in Configure(config(*REPAIR, cidrs=(CIDR,)), host=FakeHost()).subtasks]
+    assert {*Gate.tools, *(tool for part in parts for tool in part.tools)} == set(TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("state", "severities"), [("loaded", []), ("masked", ["error"]), ("not-found", ["warning"]), ("error", ["error"])]
+)
+def test_state_of_machines(state: str, severities: list[str]) -> None:
+    """Machines that are masked, or whose unit is missing, do not start."""
+    assert [finding.severity for finding in gated_findings(state, (), unit=LAYOUT.machine_unit)] == severities
+
+
+def test_two_that_hold_the_lock() -> None:
+    """Both holders of a lock are named."""
+    [found] = lock_findings(("process 1 (a)", "process 2 (b)"), path="/run/lock")
+    assert str(found).startswith("process 1 (a) and process 2 (b) have locked /run/lock; ")
 
 
 def test_an_image(tmp_path: Path) -> None:
