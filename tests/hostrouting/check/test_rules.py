@@ -216,49 +216,29 @@ def competing() -> MemoryBackend:
     return kernel
 
 
-class TestEveryReader:
-    """Each command with a verdict says what is wrong with the default routes, and what repairs it."""
+def test_every_reader(tmp_path: Path) -> None:
+    """Each command with a verdict says that default routes compete, and what repairs it; no static route helps.
 
-    ANSWER = "UNDECIDED: a plain packet to 172.16.0.0/16 leaves by eth0 or eth1; but IPv4 default routes by eth0 and eth1 compete"
-    REMEDY = (
+    Kills: "No static route can be proposed" and no more, an INSTALLED of `status`, and a guard without it.
+    """
+    answer = "UNDECIDED: a plain packet to 172.16.0.0/16 leaves by eth0 or eth1; but IPv4 default routes by eth0 and eth1 compete"
+    remedy = (
         "ip route add default via 10.9.0.1 dev eth1 proto 16 metric 101 && ip route del default via 10.9.0.1 dev eth1"
     )
-
-    def test_check(self) -> None:
-        """`check` says so first, and names both remedies; with both devices named it is OK."""
-        said = say("check", CIDR, kernel=competing())
-        assert (said.code, said.lines[0]) == (3, self.ANSWER)
-        assert self.REMEDY in said.out
-        assert say("check", CIDR, "--dev", "eth0", "--dev", "eth1", kernel=competing()).code == 0
-
-    def test_repair(self) -> None:
-        """`repair` names the commands, too: no static route helps. Kills: "No static route can be proposed" and no more."""
-        said = say("repair", CIDR, kernel=competing())
-        assert (said.code, said.lines[0]) == (3, self.ANSWER)
-        assert self.REMEDY in said.out
-        [finding] = say("repair", CIDR, "--json", kernel=competing()).json["findings"]
-        assert (finding["name"], self.REMEDY in finding["remedy"]) == ("default-routes", True)
-
-    def test_what_is_installed(self, tmp_path: Path) -> None:
-        """`apply` logs it, `status` is not INSTALLED, the plugin does not say that all is well."""
-        path = tmp_path / "config.json"
-        path.write_text(config(cidrs=(CIDR,)).to_json())
-        host = FakeHost(kernel=competing())
-        assert self.REMEDY in say("apply", "--config", str(path), host=host).err
-        status = say("status", host=host)
-        assert (status.code, status.lines[0]) == (3, self.ANSWER)
-        report = json.loads(host.files.texts[host.layout.report_path])
-        assert (report["verdict"], self.REMEDY in report["findings"][0]["remedy"]) == ("undecided", True)
-        assert self.REMEDY in say("preflight", "--config", str(path), host=FakeHost(kernel=competing())).out
-
-    def test_a_fleet(self, tmp_path: Path) -> None:
-        """The table of many nodes names the problem."""
-        (tmp_path / "a.json").write_text(competing().snapshot().to_json())
-        said = say("check", "--snapshots", str(tmp_path), CIDR)
-        assert (said.code, "IPv4 default routes by eth0 and eth1 compete" in said.out) == (3, True)
-
-    def test_the_verdict_on_a_cidr(self) -> None:
-        """The guard's figures have it for each CIDR."""
-        host = FakeHost(kernel=competing())
-        look = CheckRouteOverlap(config(cidrs=(CIDR,)), host=host).keep(phases.Context(), lambda _: True)
-        assert (look.verdict, look.verdicts) == ("undecided", {CIDR: "undecided"})
+    path, host = tmp_path / "config.json", FakeHost(kernel=competing())
+    path.write_text(config(cidrs=(CIDR,)).to_json())
+    for verb in ("check", "repair"):
+        said = say(verb, CIDR, kernel=competing())
+        assert (said.code, said.lines[0], remedy in said.out) == (3, answer, True)
+    assert say("check", CIDR, "--dev", "eth0", "--dev", "eth1", kernel=competing()).code == 0
+    assert remedy in say("preflight", "--config", str(path), host=host).out
+    assert remedy in say("apply", "--config", str(path), host=host).err
+    status = say("status", host=host)
+    assert (status.code, status.lines[0]) == (3, answer)
+    [finding] = json.loads(host.files.texts[host.layout.report_path])["findings"]
+    assert (finding["name"], remedy in finding["remedy"]) == ("default-routes", True)
+    look = CheckRouteOverlap(config(cidrs=(CIDR,)), host=host).keep(phases.Context(), lambda _: True)
+    assert (look.verdict, look.verdicts) == ("undecided", {CIDR: "undecided"})
+    (tmp_path / "a.json").write_text(competing().snapshot().to_json())
+    fleet = say("check", "--snapshots", str(tmp_path / "a.json"), CIDR)
+    assert (fleet.code, "IPv4 default routes by eth0 and eth1 compete" in fleet.out) == (3, True)

@@ -185,24 +185,6 @@ def test_entries_that_are_wrong_are_deleted(tmp_path: Path) -> None:
     assert steps(followed, fleet / "gpu-1.json") == ["add", "add"]
 
 
-def test_nodes_that_need_a_file_of_their_own(tmp_path: Path) -> None:
-    """Two groups are not told to change one file in different ways: the smaller one has a command that writes its own."""
-    nodes = {"gpu-0": h200().snapshot(), "gpu-1": h200().snapshot(), "gpu-2": held().snapshot()}
-    fleet = save(tmp_path / "nodes", nodes)
-    config = configured(tmp_path, {"destination": HALF})
-    said = say("check", "--snapshots", str(fleet), "--config", config)
-    assert [it["destination"] for it in added(said)] == [OTHER]
-    path = fleet / "gpu-2.json"
-    command = f"hostrouting repair --snapshot {path} --config {config} --as-config"
-    at = said.lines.index(f"  For gpu-2: {command} > gpu-2.json")
-    told = "  This node needs a configuration of its own: other nodes need other routes. This writes it:"
-    assert said.lines[at - 1] == told
-    own = tmp_path / "gpu-2.json"
-    own.write_text(say(*command.split()[1:]).out)
-    assert steps(str(own), path) == ["add", "add", "add"]
-    assert say("plan", "--config", str(own), "--snapshot", str(path), "--json").json["verdict"] == "ok"
-
-
 def tunnelled() -> MemoryBackend:
     """A node on which a tunnel has a route to each half of all addresses."""
     kernel = plain_vm()

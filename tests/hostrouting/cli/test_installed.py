@@ -52,15 +52,6 @@ def test_what_is_installed_is_checked(written: Callable[..., str]) -> None:
     assert told.json["mode"] == "STRICT"
 
 
-def test_its_devices_count(tmp_path: Path) -> None:
-    """The devices that the installed check expects and allows are those by which it is judged."""
-    path = tmp_path / "config.json"
-    path.write_text('{"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "expectedDevs": ["ib0"], "mode": "STRICT"}}')
-    host = installed(str(path))
-    assert say("check", host=host).lines[0].startswith("OK: every address of 172.16.0.0/16 leaves by ib0")
-    assert say("check", CIDR, host=host).code == 1
-
-
 @pytest.mark.parametrize("text", [None, "#!/bin/sh\n", "configuration=(\n  'mode LOUD'\n)\n"])
 def test_nothing_is_installed(text: str | None) -> None:
     """Without an installed check of ours, there is nothing to check."""

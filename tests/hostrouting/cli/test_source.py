@@ -172,19 +172,6 @@ def test_told_to_stop_while_it_waits_for_a_pipe(number: signal.Signals, tmp_path
     assert run.returncode in {-number, 128 + number}
 
 
-@pytest.mark.linux
-def test_a_pipe_is_read(tmp_path: Path) -> None:
-    """A named pipe, such as bash makes of <(…), is read as a snapshot."""
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    text = say("snapshot", kernel=h200()).out
-    if (child := os.fork()) == 0:
-        path.write_text(text)
-        os._exit(0)
-    assert say("check", "--snapshot", str(path), "172.16.0.0/16").code == 1
-    os.waitpid(child, 0)
-
-
 @pytest.mark.parametrize("command", ["check", "repair", "plan", "apply", "status", "explain", "remove", "render"])
 def test_a_configuration_from_standard_input(command: str, repaired: str, tmp_path: Path) -> None:
     """Each command that takes a configuration takes it from standard input, too, and answers as it does of a file."""
@@ -253,7 +240,7 @@ def test_every_fault_of_a_configuration(tmp_path: Path) -> None:
 
 
 def test_hundreds_of_faults(tmp_path: Path) -> None:
-    """Of hundreds of faults twenty are said, and the rest is counted; the document has all of them."""
+    """Of hundreds of faults twenty are said, and the rest is counted; the document has all. Twenty are all said."""
     path = tmp_path / "file.json"
     routes = ", ".join('{"destination": "x"}' for _ in range(500))
     path.write_text(f'{{"staticRoutes": {{"enabled": true, "routes": [{routes}]}}}}')
@@ -264,15 +251,9 @@ def test_hundreds_of_faults(tmp_path: Path) -> None:
     assert others[19].startswith("  staticRoutes.routes[19].destination:")
     assert others[20:] == ["  … and 480 more; --json shows all"]
     assert len(say("plan", "--config", str(path), "--json").json["faults"]) == 500
-
-
-def test_twenty_faults_are_all_said(tmp_path: Path) -> None:
-    """The remark counts only the entries that are not shown."""
-    path = tmp_path / "file.json"
-    routes = ", ".join('{"destination": "x"}' for _ in range(20))
-    path.write_text(f'{{"staticRoutes": {{"enabled": true, "routes": [{routes}]}}}}')
-    said = say("plan", "--config", str(path)).err.splitlines()
-    assert (len(said), said[-1][:31]) == (21, "  staticRoutes.routes[19].desti")
+    path.write_text(path.read_text().replace('{"destination": "x"}, ' * 480, ""))
+    lines = say("plan", "--config", str(path)).err.splitlines()
+    assert (len(lines), lines[-1][:31]) == (21, "  staticRoutes.routes[19].desti")
 
 
 @pytest.mark.parametrize("typed", ["", " ", "nonsense", "10.0.0.0/33", "::1"])

@@ -69,10 +69,13 @@ NODES: dict[str, tuple[Callable[[], MemoryBackend], HostRoutingConfig]] = {
 
 @pytest.mark.parametrize("name", NODES)
 def test_the_same_judgement(name: str, tmp_path: Path) -> None:
-    """The document of a node is what the check of this snapshot alone prints, whatever the host."""
+    """The document of a node is what the check of this snapshot alone prints; result and question can be sent."""
     make, config = NODES[name]
     data = make().snapshot().to_json().encode()
-    result = judge(data, Question(config))
+    asked = Question(config)
+    result = judge(data, asked)
+    assert pickle.loads(pickle.dumps((result, asked))) == (result, asked)  # noqa: S301  our own bytes
+    assert len(pickle.dumps(result)) < 8192
     code, document = alone(data, config, tmp_path)
     assert json.loads(result.answer) == document
     assert "\n" not in result.answer
@@ -116,16 +119,6 @@ def test_a_device_that_a_node_does_not_have(tmp_path: Path) -> None:
     [result] = judge_each([data], Question(config, devs=("eth7",)))
     _, document = alone(data, config_of(), tmp_path, "--dev", "eth7")
     assert str(result.error) == document["message"]
-
-
-@pytest.mark.parametrize("name", NODES)
-def test_results_can_be_sent(name: str) -> None:
-    """A result is the same after a journey, and so is the question; a result is small."""
-    make, config = NODES[name]
-    [result] = judge_each([make().snapshot().to_json().encode()], Question(config))
-    assert pickle.loads(pickle.dumps(result)) == result  # noqa: S301  our own bytes
-    assert pickle.loads(pickle.dumps(Question(config))) == Question(config)  # noqa: S301  as above
-    assert len(pickle.dumps(result)) < 8192
 
 
 def test_a_repair_for_many_nodes() -> None:

@@ -177,11 +177,6 @@ CASES: dict[str, tuple[Callable[[], Host], HostRoutingConfig, tuple[str, str, st
         WHOLE,
         ("tool", "error", "sort"),
     ),
-    "a folder in the place of a script": (
-        lambda: FakeHost(kernel=h200(), files=FakeFiles(strange={LAYOUT.routes_script_path: "a directory"})),
-        WHOLE,
-        ("file", "error", LAYOUT.routes_script_path),
-    ),
     "no nft": (
         lambda: FakeHost(find_program=lambda name: None if name == "nft" else name),
         PROBES,
@@ -265,11 +260,6 @@ CASES: dict[str, tuple[Callable[[], Host], HostRoutingConfig, tuple[str, str, st
         lambda: FakeHost(kernel=h200(), files=FakeFiles({LAYOUT.routes_script_path: "#!/bin/sh\nip route add x\n"})),
         WHOLE,
         ("file", "note", LAYOUT.routes_script_path),
-    ),
-    "a read-only file system": (
-        lambda: FakeHost(kernel=h200(), files=FakeFiles(frozen=True)),
-        WHOLE,
-        ("file", "error", LAYOUT.config_directory),
     ),
     "a file in the place of a folder": (
         lambda: FakeHost(kernel=h200(), files=FakeFiles({LAYOUT.state_directory: ""})),
