@@ -79,7 +79,6 @@ __all__ = [
     "replacement_findings",
     "rights_findings",
     "systemd_findings",
-    "task_findings",
     "tool_findings",
     "unit_findings",
     "unread",
@@ -185,15 +184,6 @@ def _is_covered(escape: Escape, prefixes: Iterable[Prefix]) -> bool:
         if prefix.first <= rest <= prefix.last:
             rest = prefix.last + 1
     return rest > escape.last
-
-
-def task_findings(
-    name: str, *, conflicts: Iterable[str] = (), hindrances: Iterable[str] = (), notes: Iterable[str] = ()
-) -> Iterator[Finding]:
-    """What a task says would stop it, what would keep its work from having an effect, and its remarks."""
-    yield from (Finding(name, "error", text) for text in conflicts)
-    yield from (Finding(name, "warning", text) for text in hindrances)
-    yield from (Finding(name, "note", text) for text in notes)
 
 
 def tool_findings(needed: Mapping[str, Sequence[str]], installed: Iterable[str]) -> Iterator[Finding]:
