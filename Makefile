@@ -84,7 +84,7 @@ mutants: $(VENV)/ready ## list the changes that no test notices: ARGS=PATH of a 
 fuzz: $(VENV)/fuzz ## look for bytes of others that a reader does not refuse as it should: ARGS='READER --runs 1000000'
 	$(BIN)/python -m tests.support.fuzz $(ARGS)
 
-bench: $(VENV)/ready ## measure the speed next to other tools; ARGS=--write updates docs/benchmarks.md
+bench: $(VENV)/ready ## measure the speed next to other tools; ARGS=--write updates docs/benchmarks.md, ARGS='--against COMMIT' compares
 	$(BIN)/python -m tests.benchmarks.run $(ARGS)
 
 docs: $(VENV)/docs ## build the site in .cache/site, and check every link

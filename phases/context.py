@@ -21,15 +21,37 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Protocol
 
 from phases.errors import Cancelled, DeadlineExceeded
-from phases.logs import LogObserver, TaskLogger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 
     from phases.report import Event, Observer, Report
 
 __all__ = ["Clock", "Context", "Flag", "Node", "Run", "Scope", "SystemClock", "Thread"]
-__all__ += ["complain", "listed_observers", "valid_context"]
+__all__ += ["FIELDS", "TaskLogger", "complain", "joined", "listed_observers", "valid_context"]
+
+FIELDS = "phases"
+"""The one extra key of every record, with all fields of its line as one mapping."""
+
+
+if TYPE_CHECKING:
+    _LoggerAdapter = logging.LoggerAdapter[logging.Logger]
+else:
+    _LoggerAdapter = logging.LoggerAdapter  # generic since Python 3.11
+
+
+class TaskLogger(_LoggerAdapter):
+    """The type of `ctx.log`: a logger whose lines name their run and task; `extra` goes into the same mapping."""
+
+    def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
+        """Put the fields of this task and the caller's `extra` under the one key."""
+        kwargs["extra"] = {FIELDS: joined(self.extra or {}, kwargs.get("extra") or {}, prefix="extra")}
+        return msg, kwargs
+
+
+def joined(fields: Mapping[str, object], offered: Mapping[str, object], *, prefix: str) -> dict[str, object]:
+    """Both mappings as one; a key of `offered` that is already in use gets the prefix."""
+    return {**fields, **{key if key not in fields else f"{prefix}_{key}": value for key, value in offered.items()}}
 
 
 class Flag(Protocol):
@@ -267,9 +289,11 @@ class Context:
         self.before: Mapping[tuple[int, str], Report] = {}
         """What an earlier run reported of the tasks inside this one, by their position and name."""
         self._log: TaskLogger | None = None
-        self.observers: tuple[Observer, ...] = (LogObserver(logger),)
-        if observers is not None:
-            self.observers = tuple(listed_observers(observers))
+        if observers is None:
+            from phases.logs import LogObserver  # noqa: PLC0415  with the events, it takes as long to load as this module
+
+            observers = (LogObserver(logger),)
+        self.observers: tuple[Observer, ...] = tuple(listed_observers(observers))
 
     def __repr__(self) -> str:
         state = f"cancelled: {self.reason}" if self.cancelled else "running"

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import logging
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from phases.context import FIELDS, joined
 from phases.errors import TaskFailed
 from phases.report import Event, Finished, Retrying, Skipped, Started, Status
 from phases.text import as_data, describe_error, escaped, moment_as_text, printable, seconds_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, MutableMapping
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["FIELDS", "JsonFormatter", "LogObserver", "LogfmtFormatter", "TaskLogger"]
-
-FIELDS = "phases"
+__all__ = ["FIELDS", "JsonFormatter", "LogObserver", "LogfmtFormatter"]
 
 _WORD = {Status.OK: "completed", Status.FAILED: "failed", Status.CANCELLED: "cancelled", Status.SKIPPED: "skipped"}
 _LEVEL = {Status.FAILED: logging.ERROR, Status.CANCELLED: logging.WARNING}
@@ -82,7 +81,7 @@ def _words(event: Event, *, errors: bool) -> tuple[str, dict[str, object]]:
                 fields["at"] = at
         fields |= {"reason": event.reason} if event.reason else {}
         fields |= {"attempts": event.attempts} if event.attempts > 1 else {}
-        fields = _joined(fields, event.fields, prefix="result")
+        fields = joined(fields, event.fields, prefix="result")
     if event.action != "do":
         fields["action"], words = event.action, f"({event.action}) {words}"
     return f"{task} {words}", fields
@@ -99,11 +98,6 @@ def _why(event: Finished) -> str:
     return event.reason
 
 
-def _joined(fields: Mapping[str, object], offered: Mapping[str, object], *, prefix: str) -> dict[str, object]:
-    """Both mappings as one; a key of `offered` that is already in use gets the prefix."""
-    return {**fields, **{key if key not in fields else f"{prefix}_{key}": value for key, value in offered.items()}}
-
-
 def _where(error: BaseException) -> str:
     """The place that raised the error, as `file.py:12`."""
     place, trace = "", error.__traceback__
@@ -115,21 +109,6 @@ def _where(error: BaseException) -> str:
 
 def _iso(moment: datetime) -> str:
     return moment_as_text(moment, digits="milliseconds")
-
-
-if TYPE_CHECKING:
-    _LoggerAdapter = logging.LoggerAdapter[logging.Logger]
-else:
-    _LoggerAdapter = logging.LoggerAdapter  # generic since Python 3.11
-
-
-class TaskLogger(_LoggerAdapter):
-    """The type of `ctx.log`: a logger whose lines name their run and task; `extra` goes into the same mapping."""
-
-    def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
-        """Put the fields of this task and the caller's `extra` under the one key."""
-        kwargs["extra"] = {FIELDS: _joined(self.extra or {}, kwargs.get("extra") or {}, prefix="extra")}
-        return msg, kwargs
 
 
 class LogfmtFormatter(logging.Formatter):

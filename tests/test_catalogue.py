@@ -145,3 +145,25 @@ def test_nothing_is_loaded_for_a_rewrite_that_nobody_wants() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.splitlines() == ["", "True", ""]
+
+
+@pytest.mark.linux
+def test_a_check_of_a_host_without_our_files_loads_nothing_that_reads_them() -> None:
+    """Neither the gate nor a task is loaded to find out that none is installed, nor a clean-up to find it unwanted."""
+    code = (
+        "import sys\n"
+        "from hostrouting import Host, HostRoutingConfig\n"
+        "from hostrouting.cli.commands.check import Standings, gate_findings, installed_config\n"
+        "host = Host.offline('/nowhere')\n"
+        "print(installed_config(host), gate_findings(host), Standings.on(host, HostRoutingConfig()))\n"
+        "names = 'hostrouting.boot', 'hostrouting.tasks', 'hostrouting.kernel.marking', 'phases.report'\n"
+        "print(*[name for name in sys.modules if name.startswith(names)])\n"
+        "import hostrouting.tasks.configure\n"
+        "print(*[name for name in sys.modules if name.startswith('hostrouting.tasks.cleanup.')])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == [
+        "None () Standings(found=(), troubles=())",
+        "",
+        "hostrouting.tasks.cleanup.keep",
+    ]

@@ -21,10 +21,11 @@ from hostrouting.boot.opening import opening_findings
 from hostrouting.errors import FileError
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host.layout import DROP_IN, HostLayout
+from hostrouting.host.systemd import find_ungated
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hostrouting.host import Manager
     from hostrouting.host.fileset import File
@@ -51,9 +52,6 @@ UNIT_FOLDERS = (
     "/usr/lib/systemd/system",
 )
 """The folders in which systemd looks for units and drop-ins, without those of generators; the first wins."""
-
-# The units in which kubelet runs, other than machines: of kubeadm and others, of k3s, and of RKE2.
-_KUBELETS = ("kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service")
 
 # Settings that can make a unit run other files than those that are installed.
 _PLACES = ("BindPaths", "BindReadOnlyPaths")
@@ -135,7 +133,7 @@ def find_gate_state(host: Host) -> GateState:
     units = gate.units_after(())
     nothing = GateState(units=units, hold=_hold(host, units))
     if not gate.present():
-        return attrs.evolve(nothing, findings=find_ungated(host, ()))
+        return attrs.evolve(nothing, findings=find_ungated(gate.manager, ()))
     is_up = any(files.is_there(layout.at(layout.gate_drop_in(unit))) for unit in units)
     states = gate.manager.show((*_OF_THE_UNIT, *_BARS_OF_THE_UNIT), layout.gate_unit) if gate.manager else ()
     openings: list[str] = []
@@ -159,28 +157,11 @@ def find_gate_state(host: Host) -> GateState:
     openings += _absent(gate, units)
     findings += [Finding("gate-shut", "error", text) for text in bars]
     findings += [
-        *find_ungated(host, units),
+        *find_ungated(gate.manager, units),
         *find_edits(gate),
         *(Finding("gate-open", "warning", text) for text in openings),
     ]
     return attrs.evolve(nothing, is_up=is_up, findings=worst_first(findings), gated=tuple(gated))
-
-
-def find_ungated(host: Host, units: Collection[str]) -> tuple[Finding, ...]:
-    """The kubelets that run on this host and are not gated; only reads."""
-    manager = Gate(host).manager
-    found = () if manager is None else manager.show(("Id", "ActiveState"), *_KUBELETS)
-    active = [one["Id"] for one in found if one["ActiveState"] == "active" and one["Id"] not in units]
-    return tuple(
-        Finding(
-            "not-gated",
-            "note",
-            f"{unit} runs here and is not gated, so it starts whatever the routes are",
-            unit,
-            f'to hold it back while the routing is wrong, add it to the configuration: "gate": {{"units": ["{unit}"]}}',
-        )
-        for unit in active
-    )
 
 
 def find_edits(gate: Gate) -> tuple[Finding, ...]:

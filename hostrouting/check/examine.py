@@ -32,7 +32,6 @@ from hostrouting.fib.arrival import find_drop
 from hostrouting.finding import Finding
 from hostrouting.kernel.concern import Concern
 from hostrouting.model import IPV4, Prefix, Route, Snapshot, ip_at, protocol_name
-from hostrouting.routes.plan import RoutePlan, plan_routes, plan_static_routes, wanted_routes
 from hostrouting.routes.uplink import missing_default, resolve_route, seen_instead
 
 if TYPE_CHECKING:
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
     from hostrouting.kernel.base import Answer, RouteBackend
     from hostrouting.model import IP
+    from hostrouting.routes.plan import RoutePlan
     from hostrouting.routes.uplink import DesiredRoute
 
 __all__ = [
@@ -408,6 +408,8 @@ class Correction:
 
 def find_correction(found: Examination, config: HostRoutingConfig, *, gateway: IP | None = None) -> Correction:
     """What this configuration lacks to repair what was found; `gateway` is the router that was given for the repair."""
+    from hostrouting.routes.plan import plan_static_routes  # noqa: PLC0415  a verdict needs no plan
+
     plan = plan_static_routes(config, found.fib.snapshot)
     if plan.changes:
         found = examine_snapshot(plan.apply_to(found.fib.snapshot), config, gateway=gateway)
@@ -416,6 +418,8 @@ def find_correction(found: Examination, config: HostRoutingConfig, *, gateway: I
 
 def correction_of(after: Examination, config: HostRoutingConfig, plan: RoutePlan) -> Correction:
     """The correction, if the host after the plan of this configuration has been examined already."""
+    from hostrouting.routes.plan import wanted_routes  # noqa: PLC0415  as above
+
     added, lost = {route.key for route in after.routes}, {step.route.key for step in plan.conflicts}
     wanted = wanted_routes(config)
     return Correction(
@@ -476,6 +480,7 @@ def await_plan(
     wait: float,
 ) -> tuple[RoutePlan, Snapshot]:
     """The plan, once everything it needs is there. Raises NotReady, which names what was missing last."""
+    from hostrouting.routes.plan import plan_routes  # noqa: PLC0415  as above
 
     def attempt() -> tuple[tuple[RoutePlan, Snapshot] | None, str]:
         # A slightly stale read is fine: every change is exact and verified.

@@ -10,19 +10,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from hostrouting.kernel.marking import ALL_BITS, Effect, IpsecPolicy, Marking, MarkSetter
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from hostrouting.check.examine import Examination
     from hostrouting.fib import Cases
-    from hostrouting.kernel.marking import MarkingOf
+    from hostrouting.kernel.marking import Effect, IpsecPolicy, MarkingOf, MarkSetter
     from hostrouting.model import Prefix, Rule
 
-__all__ = ["NOT_IN_A_SNAPSHOT", "Marks", "SoughtMark", "SourcesOfMarks", "look_for_marks", "marks_of", "rules_in"]
-
-NOT_IN_A_SNAPSHOT = Marking(unseen=("packet filters and IPsec policies (a snapshot does not contain them)",))
+__all__ = ["Marks", "SoughtMark", "SourcesOfMarks", "look_for_marks", "marks_of", "rules_in"]
 
 
 class SourcesOfMarks(Protocol):
@@ -136,6 +132,8 @@ def look_for_marks(
             by_mark.setdefault((rule.fwmark, rule.fwmask), {})[rule.priority] = None
     if not by_mark:
         return Marks()
+    from hostrouting.kernel.marking import ALL_BITS, NOT_IN_A_SNAPSHOT  # noqa: PLC0415  few hosts have such rules
+
     marking = NOT_IN_A_SNAPSHOT if host is None else host().marking_of(family)
     near = list(destinations)
     return Marks(

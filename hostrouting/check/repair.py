@@ -628,15 +628,21 @@ def _with_carriers(snapshot: Snapshot) -> Snapshot:
     A lost carrier makes no difference, though Linux may list the next hop as dead.
     """
     up = {link.name for link in snapshot.links if link.up}
-    links = tuple(
+    links = [
         attrs.evolve(link, ignore_routes_with_linkdown=False, ipv6_ignore_routes_with_linkdown=False)
+        if link.ignore_routes_with_linkdown or link.ipv6_ignore_routes_with_linkdown
+        else link
         for link in snapshot.links
-    )
+    ]
     routes = [
-        attrs.evolve(route, legs=tuple(attrs.evolve(leg, dead=leg.dead and leg.dev not in up) for leg in route.legs))
+        attrs.evolve(
+            route, legs=tuple(attrs.evolve(leg, dead=leg.dev not in up) if leg.dead else leg for leg in route.legs)
+        )
+        if any(leg.dead for leg in route.legs)
+        else route
         for route in snapshot.routes
     ]
-    return attrs.evolve(snapshot, links=links, routes=routes)
+    return attrs.evolve(snapshot, links=tuple(links), routes=routes)
 
 
 def _is_beside(decision: Decision, dev: str) -> bool:

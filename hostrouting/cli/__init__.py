@@ -13,7 +13,8 @@ check        the result of a check, and its lines
 remedy       the lines for its repair
 fleet        the check of many snapshots
 words        what can be typed, for completion, manual page and documentation
-changes      a run of our tasks, and the state of tasks and gate
+changes      what a command changes, and a run of our tasks
+standings    the state of what is installed: tasks and gate
 """
 
 from __future__ import annotations

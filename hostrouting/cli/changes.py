@@ -1,7 +1,7 @@
-"""What a command changes or would change: the work, a run of our tasks, and the state of tasks and gate after it.
+"""What a command changes or would change: the work, and a run of our tasks.
 
-Shared by `plan`, `apply`, `remove`, `render`, `check` and `status`. Here: the values, and their lines and documents.
-Not here: which task it is, what the task does and how it finds its state (`hostrouting.tasks`).
+Shared by `plan`, `apply`, `remove`, `render` and `guard`. Here: the values, and their lines and documents. Not here:
+which task it is and what the task does (`hostrouting.tasks`), and the state of what is installed (`standings`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import phases
-from hostrouting.boot.gate_state import GateState, find_gate_state
 from hostrouting.cli.check import Check
-from hostrouting.cli.command import FAILED, FINE, UNDECIDED
+from hostrouting.cli.command import FINE
 from hostrouting.cli.failure import code_of, errors_in
 from hostrouting.cli.output import SHOWN, Painted, capped, counted, finding_lines, line
 from hostrouting.cli.remedy import route_lines
-from hostrouting.errors import FileError, HostRoutingError, ManagerError
-from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import Effects, Operation, effects_of
 from hostrouting.routes.plan import Step, plan_static_routes
 from hostrouting.routes.uplink import bare_leg
@@ -30,104 +27,21 @@ from phases.errors import BaseExceptionGroup
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from typing_extensions import Self
-
     from hostrouting.cli.output import Line, Tone
     from hostrouting.config import HostRoutingConfig
+    from hostrouting.finding import Finding
     from hostrouting.host.host import Host
     from hostrouting.model import Route, Snapshot
-    from hostrouting.tasks.results import Standing
 
 __all__ = [
     "Run",
-    "Standings",
     "Work",
     "foreseen_lines",
-    "gate_lines",
-    "looked_at_gate",
     "operation_lines",
     "refusal",
     "run_task",
 ]
 
-
-# The state of tasks on a host, other than static routes and the check.
-
-
-@attrs.frozen
-class Standings:
-    """The state of each task that reports one, and what could not be determined."""
-
-    found: tuple[Standing, ...] = ()
-    troubles: tuple[Finding, ...] = ()
-
-    @classmethod
-    def on(cls, host: Host, config: HostRoutingConfig) -> Self:
-        """The present state on a host, by this configuration."""
-        layout = host.layout
-        directories = map(layout.at, (layout.config_directory, layout.state_directory, layout.runtime_directory))
-        wanted = config.probe_rewrite.enabled or config.guard.enabled or config.azure_vnet_cleanup or config.extensions
-        if not (wanted or any(map(host.files.names, directories))):
-            return cls()  # nothing of ours is here or wanted; to load the tasks takes longer than a check
-        from hostrouting.tasks.configure import installed_tasks, made, unknown_parts  # noqa: PLC0415  as above
-
-        tasks = made(installed_tasks(), config, host)
-        found: list[Standing] = []
-        troubles: list[Finding] = []
-        try:
-            troubles += unknown_parts(host, tasks)
-        except HostRoutingError as error:
-            troubles.append(Finding("not-known", "warning", str(error)))
-        for task in tasks:
-            try:
-                if (standing := task.standing()) is not None:
-                    found.append(standing)
-            except HostRoutingError as error:
-                troubles.append(Finding("not-known", "warning", f"{task.name}: {error}", task.name))
-        return cls(tuple(found), tuple(troubles))
-
-    @property
-    def are_right(self) -> bool:
-        """Whether everything is in force and works."""
-        return all(standing.is_right for standing in self.found)
-
-    @property
-    def faults(self) -> tuple[Finding, ...]:
-        """What is not in force."""
-        return tuple(fault for standing in self.found for fault in of_severity(standing.findings, "error"))
-
-    @property
-    def code(self) -> int:
-        """The exit code."""
-        if not self.are_right:
-            return FAILED
-        return UNDECIDED if self.troubles else FINE
-
-    def documents(self) -> list[dict[str, Any]]:
-        """The state as plain values."""
-        return [standing.to_mapping() for standing in self.found]
-
-    def lines(self) -> Iterator[Line]:
-        """One line for each that says whether it works, and below it what prevents that; then what is not known."""
-        for standing in self.found:
-            yield line()
-            if not standing.is_in_force:
-                yield line(Painted("NOT IN FORCE:", "bad"), f" {standing.subject}")
-            elif not standing.is_right:
-                yield line(Painted("NOT WORKING:", "bad"), f" {standing.subject}, because:")
-            elif standing.is_on:
-                yield line(Painted("IN FORCE:", "good"), f" {standing.subject}")
-            else:
-                yield line(Painted("OFF:", "soft"), f" {standing.subject}")
-            yield from finding_lines(standing.findings)
-            yield from (line("  ", Painted(text, "soft")) for text in standing.facts)
-        if self.troubles:
-            yield line()
-            yield line("Not known:")
-            yield from finding_lines(self.troubles)
-
-
-# The work and the run.
 
 _TONES: dict[str, Tone] = {"conflict": "bad", "add": "good", "replace": "warn", "delete": "warn", "keep": "soft"}
 _DONE = {"add": "added", "replace": "replaced", "delete": "deleted", "keep": "kept", "create": "created"}
@@ -297,32 +211,6 @@ def foreseen_lines(foreseen: Sequence[Finding], *, config: str) -> Iterator[Line
     if lacking := [route for finding in foreseen[:SHOWN] for route in finding.facts["instead"]]:
         yield line(f"In their place, put this into staticRoutes.routes of {config}:")
         yield from route_lines(lacking)
-
-
-# The gate: whether gated units can start without a check, or cannot start.
-
-
-def looked_at_gate(host: Host) -> GateState:
-    """The state of the gate. If it cannot be determined, that counts as an opening, because there may be one."""
-    try:
-        return find_gate_state(host)
-    except (FileError, ManagerError) as error:
-        told = f"whether gated units are checked before they start is not known: {error}"
-        return GateState(findings=(Finding("gate-open", "warning", told),))
-
-
-def gate_lines(gate: GateState) -> Iterator[Line]:
-    """What lets gated units start without a check, what keeps them from starting, and what else was edited."""
-    for title, name in (
-        ("Gated units start unchecked:", "gate-open"),
-        ("No gated unit starts:", "gate-shut"),
-        ("Edited:", "edited-file"),
-        ("Not gated:", "not-gated"),
-    ):
-        if found := [finding for finding in gate.findings if finding.name == name]:
-            yield line()
-            yield line(title)
-            yield from finding_lines(found)
 
 
 def refusal(installed: HostRoutingConfig, snapshot: Snapshot, required: Collection[str]) -> str:

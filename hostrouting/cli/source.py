@@ -13,15 +13,6 @@ import attrs
 
 import phases
 from hostrouting.arguments import HOST_OF_A_SNAPSHOT, require_devices
-from hostrouting.boot import (
-    DEFAULT_WAIT,
-    parse_check_script,
-    parse_extension,
-    parse_guard_unit,
-    parse_probe_script,
-    parse_static_routes_script,
-)
-from hostrouting.boot.gate import Gate
 from hostrouting.cli.output import SHOWN, spoken
 from hostrouting.config import (
     AzureVnetCleanupConfig,
@@ -34,8 +25,6 @@ from hostrouting.config import (
 from hostrouting.config.json import SIZE_LIMIT, InvalidValue, Spot
 from hostrouting.config.values import gateway
 from hostrouting.errors import BackendError, ConfigError, Fault
-from hostrouting.host.fileset import OURS as WRITTEN
-from hostrouting.host.saved import SavedBackend, read_snapshot
 from hostrouting.inputs import STANDARD_INPUT, Unreadable, is_piped, name_of, read_bytes
 from hostrouting.model import IPV4, IPV6, OURS
 
@@ -136,6 +125,18 @@ def kept_config(host: Host) -> HostRoutingConfig:
 
 def installed_config(host: Host) -> HostRoutingConfig | None:
     """The configuration in the boot scripts of this host; None if it has none of our scripts."""
+    if not host.may_have_ours:
+        return None
+    # What reads our files is loaded for a host that may have some.
+    from hostrouting.boot import (  # noqa: PLC0415
+        parse_check_script,
+        parse_guard_unit,
+        parse_probe_script,
+        parse_static_routes_script,
+    )
+    from hostrouting.boot.gate import Gate  # noqa: PLC0415
+    from hostrouting.host.fileset import OURS as WRITTEN  # noqa: PLC0415
+
     routes = _script(host, host.layout.routes_script_path, parse_static_routes_script)
     check = _script(host, host.layout.check_script_path, parse_check_script)
     probe = _script(host, host.layout.probe_script_path, parse_probe_script)
@@ -168,11 +169,15 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
 
 def _parse_cleanup(text: str) -> AzureVnetCleanupConfig | None:
     """The section that was kept; ValueError for another text, and for settings that this version does not take."""
+    from hostrouting.boot import parse_extension  # noqa: PLC0415  as in installed_config
+
     return HostRoutingConfig.from_mapping({"azureVnetCleanup": parse_extension(text)}).azure_vnet_cleanup
 
 
 def _installed_extensions(host: Host) -> Iterator[tuple[str, Any]]:
     """The settings of other projects' tasks that are kept on this host, by name."""
+    from hostrouting.boot import parse_extension  # noqa: PLC0415  as in installed_config
+
     for file in host.files.names(host.layout.at(host.layout.extensions)):
         name = file.removesuffix(".json")
         settings = _script(host, host.layout.extension_file(name), parse_extension)
@@ -187,6 +192,13 @@ def wait_of(arguments: argparse.Namespace, host: Host) -> float:
 
 def installed_wait(host: Host) -> float:
     """The seconds that the boot scripts of this host wait, else the default."""
+    from hostrouting.boot import (  # noqa: PLC0415  as in installed_config
+        DEFAULT_WAIT,
+        parse_check_script,
+        parse_probe_script,
+        parse_static_routes_script,
+    )
+
     routes = _script(host, host.layout.routes_script_path, parse_static_routes_script)
     check = _script(host, host.layout.check_script_path, parse_check_script)
     probe = _script(host, host.layout.probe_script_path, parse_probe_script)
@@ -274,6 +286,8 @@ def address_of(text: str, name: str) -> IP:
 def looked_at(arguments: argparse.Namespace, host: Callable[[], Host]) -> RouteBackend:
     """The kernel of this host, or the saved snapshot if one is named."""
     if getattr(arguments, "snapshot", None) is not None:
+        from hostrouting.host.saved import SavedBackend, read_snapshot  # noqa: PLC0415  for a snapshot only
+
         return SavedBackend(read_snapshot(arguments.snapshot))
     backend = host().backend
     if backend is None:

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 from hostrouting.errors import ManagerError, UnitFailed
+from hostrouting.finding import Finding
 from hostrouting.kernel.programs import run_program
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from hostrouting.kernel.programs import Run
 
-__all__ = ["Line", "Manager", "NoService", "Service", "SystemdManager", "SystemdService", "UnitState", "require_room"]
+__all__ = ["Line", "Manager", "NoService", "Service", "SystemdManager", "SystemdService", "UnitState"]
+__all__ += ["find_ungated", "require_room"]
 
 _DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
 # Otherwise a machine whose administrator made it require our unit would be stopped or restarted with the unit. And a
@@ -319,3 +321,23 @@ def _send(path: str, data: bytes) -> bool:
         sender.sendto(data, path)
         return True
     return False
+
+
+# The units in which kubelet runs, other than machines: of kubeadm and others, of k3s, and of RKE2.
+_KUBELETS = ("kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service")
+
+
+def find_ungated(manager: Manager | None, units: Collection[str]) -> tuple[Finding, ...]:
+    """The kubelets that this running manager runs and that are not among the gated units; only reads."""
+    found = () if manager is None else manager.show(("Id", "ActiveState"), *_KUBELETS)
+    active = [one["Id"] for one in found if one["ActiveState"] == "active" and one["Id"] not in units]
+    return tuple(
+        Finding(
+            "not-gated",
+            "note",
+            f"{unit} runs here and is not gated, so it starts whatever the routes are",
+            unit,
+            f'to hold it back while the routing is wrong, add it to the configuration: "gate": {{"units": ["{unit}"]}}',
+        )
+        for unit in active
+    )

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL_BITS",
+    "NOT_IN_A_SNAPSHOT",
     "Effect",
     "Hook",
     "IpsecPolicy",
@@ -149,6 +150,9 @@ class Marking:
         found = {hook.effect(self.hooks) for hook in setter.hooks}
         order: tuple[Effect, ...] = ("arriving", "own", "own-later")
         return tuple(effect for effect in order if effect in found) or ("none",)
+
+
+NOT_IN_A_SNAPSHOT = Marking(unseen=("packet filters and IPsec policies (a snapshot does not contain them)",))
 
 
 class MarkingOf(Protocol):

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.benchmarks.against import compare
 from tests.benchmarks.contest import Contest, LeftOut
 from tests.benchmarks.machine import this_machine
 from tests.benchmarks.plot import panels_of, render_plot
@@ -82,7 +83,15 @@ def main() -> None:
     parser.add_argument(
         "--write", action="store_true", help="put the table into docs/benchmarks.md, and the plot beside this"
     )
+    parser.add_argument(
+        "--against", metavar="COMMIT", help="measure each row there, too, in turns, and print the ratios"
+    )
     arguments = parser.parse_args()
+    if arguments.against:
+        for told in compare(arguments.against):
+            sys.stdout.write(f"{told}\n")
+            sys.stdout.flush()
+        return
     begun = time.monotonic()
     done: list[Contest] = []
     left_out: list[LeftOut] = []

@@ -6,6 +6,7 @@ The commands run in this process's private network namespace (see `private`), wh
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -105,7 +106,10 @@ def _runner(*words: str) -> Callable[[], object]:
 
 def _python(*words: str, errors: bool = False) -> str:
     # An exit code of 1 is a verdict here, too.
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, timeout=60)
+    # As where it is installed, modules are compiled once and not at each start.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
     if done.returncode > 1 or "Traceback" in done.stderr:
         raise RuntimeError(done.stderr)
     return done.stderr if errors else done.stdout

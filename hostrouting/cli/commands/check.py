@@ -5,8 +5,6 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.gate_state import GateState
-from hostrouting.cli.changes import Standings, gate_lines, looked_at_gate
 from hostrouting.cli.check import check_name, lasting_line, make_check, mark_lines
 from hostrouting.cli.command import (
     VERDICT_CODES,
@@ -22,17 +20,19 @@ from hostrouting.cli.output import Painted, line, spoken
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.schemas import CHECK, CORRECTION, MARKS, NODE, STANDINGS
 from hostrouting.cli.source import config_of, installed_config
+from hostrouting.cli.standings import Standings, gate_findings, gate_lines
 from hostrouting.config import HostRoutingConfig
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from hostrouting.check.marks import Marks
     from hostrouting.cli.check import Check
     from hostrouting.cli.output import Line, Style
     from hostrouting.config import RouteOverlapConfig
+    from hostrouting.finding import Finding
     from hostrouting.host.host import Host
 
 __all__ = ["COMMAND", "advice_line", "check_options"]
@@ -66,7 +66,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         if config.probe_rewrite.enabled and not config.route_overlap.expected_cidrs:
             return _without_cidrs(host(), config)
     check = make_check(arguments, host)
-    gate = GateState() if arguments.snapshot else looked_at_gate(host())
+    gate = () if arguments.snapshot else gate_findings(host())
 
     # CIDRs on the command line replace everything else that a configuration asks for.
     asks_all = not (arguments.snapshot or arguments.cidrs)
@@ -74,7 +74,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     marks = check.marks(None if arguments.snapshot else host)
 
     def document() -> dict[str, Any]:
-        found = check.document([*gate.findings, *standings.troubles])
+        found = check.document([*gate, *standings.troubles])
         return {**found, **marks.document(), "standings": standings.documents()}
 
     code = VERDICT_CODES[check.found.verdict] or standings.code
@@ -83,10 +83,10 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
     """The reply if there are no expected CIDRs, but other tasks are configured."""
-    standings, gate = Standings.on(host, config), looked_at_gate(host)
+    standings, gate = Standings.on(host, config), gate_findings(host)
 
     def document() -> dict[str, Any]:
-        findings = [finding.to_mapping() for finding in (*gate.findings, *standings.troubles)]
+        findings = [finding.to_mapping() for finding in (*gate, *standings.troubles)]
         head = {"schema": COMMAND.schema, "verdict": "ok", "verdicts": {}, "mode": config.route_overlap.mode}
         rest = {"expectedDevs": {}, "findings": findings, "repair": []}
         return {**head, **rest, "standings": standings.documents()}
@@ -99,7 +99,13 @@ def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
 
 
 def _page(
-    check: Check, gate: GateState, standings: Standings, arguments: argparse.Namespace, style: Style, *, marks: Marks
+    check: Check,
+    gate: Sequence[Finding],
+    standings: Standings,
+    arguments: argparse.Namespace,
+    style: Style,
+    *,
+    marks: Marks,
 ) -> Iterator[Line]:
 
     yield from check.answer_lines()

@@ -14,12 +14,12 @@ import attrs
 from hostrouting.check.cni import PodBlocks
 from hostrouting.check.marks import look_for_marks, rules_in
 from hostrouting.check.report import packets_line, unexplained_owner
-from hostrouting.cli.changes import Standings
 from hostrouting.cli.check import mark_lines
 from hostrouting.cli.command import FINE, Command, Reply, config_option, devs_option
 from hostrouting.cli.output import SHOWN, Painted, capped, line, spoken, table
 from hostrouting.cli.schemas import MARKS
 from hostrouting.cli.source import address_of, config_of, installed_config, known_devices, looked_at
+from hostrouting.cli.standings import Standings
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError, Fault
 from hostrouting.fib import PLAIN, Fib, Flow

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from hostrouting.boot.gate_state import GateState
-from hostrouting.cli.changes import Work, foreseen_lines, gate_lines, looked_at_gate, refusal
+from hostrouting.cli.changes import Work, foreseen_lines, refusal
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import (
     FAILED,
@@ -26,6 +26,7 @@ from hostrouting.cli.failure import code_of, document_of
 from hostrouting.cli.output import SHOWN, Painted, counted, finding_lines, line, plain, spoken
 from hostrouting.cli.schemas import FINDINGS, NODE, WORK
 from hostrouting.cli.source import config_of, installed_config, wait_of
+from hostrouting.cli.standings import gate_lines, looked_at_gate
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, of_severity, worst_first
@@ -257,7 +258,7 @@ def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> It
                 where = f" --snapshot {arguments.snapshot}" if prospect.saved else ""
                 again = f"hostrouting repair --config {arguments.config}{where}"
                 yield line(f"To print the routes that the configuration lacks: {again}")
-    yield from gate_lines(prospect.gate)
+    yield from gate_lines(prospect.gate.findings)
     is_refused = prospect.answer in {"refused", "conflict"}
     if prospect.changes and not is_refused and not prospect.is_stuck and arguments.snapshot is None:
         yield line()

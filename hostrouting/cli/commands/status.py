@@ -17,12 +17,12 @@ from hostrouting.boot.gate_state import GateState, find_gate_state
 from hostrouting.check.examine import examine
 from hostrouting.check.report import escapes_in, marked_verdict
 from hostrouting.check.rules import is_of_main
-from hostrouting.cli.changes import Standings
 from hostrouting.cli.check import Check, check_name
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option
 from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken, table
 from hostrouting.cli.schemas import CHECK, FINDINGS, STANDINGS
 from hostrouting.cli.source import config_of, installed_config, quiet_context, start_command
+from hostrouting.cli.standings import Standings
 from hostrouting.config import HostRoutingConfig, ProbeCondition
 from hostrouting.errors import BackendError, ConfigError, FileError, ManagerError
 from hostrouting.fib import Fib

@@ -217,10 +217,10 @@ class _Unread(_Row):
         pass
 
     def read(self, parts: _Parts) -> Any:
-        attributes = parts.attributes
-        found = [name for number, name in _UNREAD_METRICS.items() if any(parts.metrics.get(number, b""))]
-        found += [name for number, name in _UNREAD.items() if any(attributes.get(number, b""))]
-        return tuple(found)
+        both = ((parts.metrics, _UNREAD_METRICS), (parts.attributes, _UNREAD))
+        return tuple(
+            [names[number] for said, names in both for number in sorted(said.keys() & names) if any(said[number])]
+        )
 
 
 class _Sources(_Row):

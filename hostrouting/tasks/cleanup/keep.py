@@ -20,12 +20,13 @@ from hostrouting.errors import BackendError, ProgramError
 from hostrouting.finding import Finding
 from hostrouting.host.fileset import File, FileSet
 from hostrouting.tasks.base import HostTask
-from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
-from hostrouting.tasks.cleanup.plan import CleanupPlan
 from hostrouting.tasks.results import Change, CleanupResult, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
+    from hostrouting.tasks.cleanup.plan import CleanupPlan
 
 __all__ = ["KeepAzureVnetClean"]
 
@@ -74,6 +75,8 @@ class KeepAzureVnetClean(HostTask[CleanupResult]):
 
     def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> CleanupResult:  # noqa: ARG002  an empty change
         """Delete what the change names and is still stale."""
+        from hostrouting.tasks.cleanup.plan import CleanupPlan  # noqa: PLC0415  few hosts want a clean-up
+
         others = change.others
         result = CleanupResult(CleanupPlan())
         if change.operations:
@@ -103,6 +106,8 @@ class KeepAzureVnetClean(HostTask[CleanupResult]):
 
     @property
     def _cleanup(self) -> CleanStaleAzureVnet:
+        from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet  # noqa: PLC0415  as above
+
         return CleanStaleAzureVnet(self.config, host=self.host)
 
     def _told(self, plan: CleanupPlan) -> Iterator[Finding]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 import phases
@@ -11,6 +13,9 @@ from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeHost
 from phases.testing import FakeClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class TestLocked:
@@ -74,3 +79,37 @@ def test_offline() -> None:
     host = Host.offline("/mnt/image")
     assert (host.backend, host.manager) == (None, None)
     assert host.layout == HostLayout(root="/mnt/image")
+
+
+LAYOUT = HostLayout()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        LAYOUT.check_script_path,
+        LAYOUT.ok_path,
+        LAYOUT.guard_path,
+        LAYOUT.gate_unit_path,
+        LAYOUT.guard_unit_path,
+        LAYOUT.networkd_path,
+        LAYOUT.gate_drop_in("kubelet.service"),
+    ],
+)
+def test_one_file_is_enough_to_be_looked_at(path: str) -> None:
+    """What a removal that was interrupted leaves is found: a script, a result, a unit or a drop-in alone."""
+    host = FakeHost()
+    assert not host.may_have_ours
+    host.files.write(path, "text")
+    assert host.may_have_ours
+
+
+def test_a_folder_that_cannot_be_read_may_have_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the one who reads our files says why that is impossible."""
+    host = Host.offline(str(tmp_path))
+
+    def refuse(folder: str) -> tuple[str, ...]:
+        raise FileError(f"{folder} cannot be read", path=folder)
+
+    monkeypatch.setattr(host.files, "names", refuse)
+    assert host.may_have_ours

@@ -1,0 +1,141 @@
+"""What is installed on a host, next to the verdict on its routes: the state of the other tasks, and that of the gate.
+
+Shared by `check`, `explain`, `plan`, `apply` and `status`. Here: the values, and their lines and documents. Not here:
+how a task finds its state (`hostrouting.tasks`), and what is wrong with a gate (`boot.gate_state`). Both are loaded
+only for a host that may have something of ours: most checks are of one that has not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from hostrouting.cli.command import FAILED, FINE, UNDECIDED
+from hostrouting.cli.output import Painted, finding_lines, line
+from hostrouting.errors import FileError, HostRoutingError, ManagerError
+from hostrouting.finding import Finding, of_severity
+from hostrouting.host.systemd import find_ungated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from typing_extensions import Self
+
+    from hostrouting.boot.gate_state import GateState
+    from hostrouting.cli.output import Line
+    from hostrouting.config import HostRoutingConfig
+    from hostrouting.host.host import Host
+    from hostrouting.tasks.results import Standing
+
+__all__ = ["Standings", "gate_findings", "gate_lines", "looked_at_gate"]
+
+
+@attrs.frozen
+class Standings:
+    """The state of each task that reports one, and what could not be determined."""
+
+    found: tuple[Standing, ...] = ()
+    troubles: tuple[Finding, ...] = ()
+
+    @classmethod
+    def on(cls, host: Host, config: HostRoutingConfig) -> Self:
+        """The present state on a host, by this configuration."""
+        wanted = config.probe_rewrite.enabled or config.guard.enabled or config.azure_vnet_cleanup or config.extensions
+        if not (wanted or host.may_have_ours):
+            return cls()
+        from hostrouting.tasks.configure import installed_tasks, made, unknown_parts  # noqa: PLC0415  see above
+
+        tasks = made(installed_tasks(), config, host)
+        found: list[Standing] = []
+        troubles: list[Finding] = []
+        try:
+            troubles += unknown_parts(host, tasks)
+        except HostRoutingError as error:
+            troubles.append(Finding("not-known", "warning", str(error)))
+        for task in tasks:
+            try:
+                if (standing := task.standing()) is not None:
+                    found.append(standing)
+            except HostRoutingError as error:
+                troubles.append(Finding("not-known", "warning", f"{task.name}: {error}", task.name))
+        return cls(tuple(found), tuple(troubles))
+
+    @property
+    def are_right(self) -> bool:
+        """Whether everything is in force and works."""
+        return all(standing.is_right for standing in self.found)
+
+    @property
+    def faults(self) -> tuple[Finding, ...]:
+        """What is not in force."""
+        return tuple(fault for standing in self.found for fault in of_severity(standing.findings, "error"))
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        if not self.are_right:
+            return FAILED
+        return UNDECIDED if self.troubles else FINE
+
+    def documents(self) -> list[dict[str, Any]]:
+        """The state as plain values."""
+        return [standing.to_mapping() for standing in self.found]
+
+    def lines(self) -> Iterator[Line]:
+        """One line for each that says whether it works, and below it what prevents that; then what is not known."""
+        for standing in self.found:
+            yield line()
+            if not standing.is_in_force:
+                yield line(Painted("NOT IN FORCE:", "bad"), f" {standing.subject}")
+            elif not standing.is_right:
+                yield line(Painted("NOT WORKING:", "bad"), f" {standing.subject}, because:")
+            elif standing.is_on:
+                yield line(Painted("IN FORCE:", "good"), f" {standing.subject}")
+            else:
+                yield line(Painted("OFF:", "soft"), f" {standing.subject}")
+            yield from finding_lines(standing.findings)
+            yield from (line("  ", Painted(text, "soft")) for text in standing.facts)
+        if self.troubles:
+            yield line()
+            yield line("Not known:")
+            yield from finding_lines(self.troubles)
+
+
+def looked_at_gate(host: Host) -> GateState:
+    """The state of the gate. If it cannot be determined, that counts as an opening, because there may be one."""
+    from hostrouting.boot.gate_state import GateState, find_gate_state  # noqa: PLC0415  see above
+
+    try:
+        return find_gate_state(host)
+    except (FileError, ManagerError) as error:
+        return GateState(findings=(_not_known(error),))
+
+
+def gate_findings(host: Host) -> tuple[Finding, ...]:
+    """What is wrong with the gate; without a gate, the kubelets that run ungated."""
+    if host.may_have_ours:
+        return looked_at_gate(host).findings
+    try:
+        return find_ungated(host.manager if host.manager and host.manager.is_running() else None, ())
+    except ManagerError as error:
+        return (_not_known(error),)
+
+
+def _not_known(error: HostRoutingError) -> Finding:
+    told = f"whether gated units are checked before they start is not known: {error}"
+    return Finding("gate-open", "warning", told)
+
+
+def gate_lines(findings: Sequence[Finding]) -> Iterator[Line]:
+    """What lets gated units start without a check, what keeps them from starting, and what else was edited."""
+    for title, name in (
+        ("Gated units start unchecked:", "gate-open"),
+        ("No gated unit starts:", "gate-shut"),
+        ("Edited:", "edited-file"),
+        ("Not gated:", "not-gated"),
+    ):
+        if found := [finding for finding in findings if finding.name == name]:
+            yield line()
+            yield line(title)
+            yield from finding_lines(found)
