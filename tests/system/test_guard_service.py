@@ -168,6 +168,12 @@ def test_a_task_of_another_project() -> None:
         system.must("sysctl", "-q", f"{setting}=0")
         system.must("systemctl", "start", "valid-mark.service")
         assert system.must("sysctl", "-n", setting) == "1\n"
+        system.lay("/run/systemd/system/valid-mark.service.d/slow.conf", "[Service]\nExecStartPre=/bin/sleep 1\n")
+        system.must("systemctl", "daemon-reload")
+        system.must("sysctl", "-q", f"{setting}=0")
+        system.must("systemctl", "start", "--no-block", "valid-mark.service")
+        system.must("systemctl", "start", LAYOUT.gate_unit)  # which waits for the unit
+        assert system.must("sysctl", "-n", setting) == "1\n"
         system.must(program, "remove")
         assert system.must("sysctl", "-n", setting) == "0\n"
         assert system.run("systemctl", "cat", "valid-mark.service").returncode
