@@ -232,7 +232,7 @@ def concern_of(snapshot: Snapshot, config: HostRoutingConfig) -> Concern:
     """What the verdict on the host's own packets depends on, as long as there is a default route."""
     check = config.route_overlap
     names = {*check.expected_devs, *(route.dev for route in CNI_ROUTES)} - {"*"}
-    return Concern.of(snapshot, map(Prefix.of, check.expected_cidrs), names=names, protocol=config.protocol)
+    return Concern.of(snapshot, map(Prefix.of, check.expected_cidrs), names=names, protocols={config.protocol})
 
 
 def _lacks_default(found: FamilyExamination) -> bool:

@@ -4,13 +4,15 @@ An answer, such as the verdict on an expected CIDR, depends on little of what ch
 
 1. A route matters if it is ours, or if a rule looks up its table and its destination overlaps a network that the answer
    is about. A default route overlaps every network of its family.
-2. These networks are those that were asked about; the gateways and source addresses of the routes that overlap them;
-   the sources and destinations of rules; and the prefixes of those routes that refuse packets, because the routes
-   inside such a prefix tell why it is refused.
-3. Linux takes routes away without a report when their device goes down or loses an address. So a device counts if one
+2. These networks are those that were asked about; the gateways and source addresses of the routes that overlap them,
+   except gateways that every link has (fe80::/10); and the sources that rules and these routes select. If a packet can
+   be sent away before table local is looked up, they include the addresses of this host.
+3. An address matters if it is in these networks. In two cases, every address of the family does: if table local is not
+   looked up first, or if 0.0.0.0, the source of a packet that does not have one yet, is in a source that is selected.
+4. Linux takes routes away without a report when their device goes down or loses an address. So a device counts if one
    of these routes leaves by it, or if it has an address in these networks; if a rule names it, or its name is like one
    that was asked about; and if it is the master of such a device. Everything about it matters.
-4. Everything else matters: rules, next hop objects, and the settings of all devices together.
+5. Everything else matters: rules, next hop objects, and the settings of all devices together.
 
 A change that does not matter changes neither the answer nor this value. So the value holds until a change matters,
 however many others come before. It is made from what the answer was made from: a change after that reading is judged by
@@ -27,16 +29,19 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from hostrouting.model import IPV4, IPV6, REFUSING, Prefix, reached_tables, spans_of, width_of
+from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, Prefix, by_priority, reached_tables, spans_of, width_of
+from hostrouting.model.constants import LINK_LOCAL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from typing_extensions import Self
 
     from hostrouting.model import IP, Route, RouteTable, Snapshot
 
 __all__ = ["Concern"]
+
+_BOTH = (IPV4, IPV6)
 
 _Spans: TypeAlias = "Mapping[int, tuple[Sequence[int], Sequence[int]]]"
 """By family, the first and the last addresses of ranges, in order; no two ranges touch."""
@@ -48,7 +53,9 @@ class Concern:
 
     _spans: _Spans
     _tables: frozenset[int] | None
-    _protocol: int
+    _protocols: frozenset[int]
+    _families: frozenset[int]
+    """Those in which every address matters."""
     _devices: frozenset[int]
     _names: frozenset[str]
     _patterns: tuple[str, ...]
@@ -56,49 +63,66 @@ class Concern:
     """In how many seconds the first of the routes ends: Linux then ignores it, and reports that much later."""
 
     @classmethod
-    def of(cls, snapshot: Snapshot, networks: Iterable[Prefix], *, names: Iterable[str] = (), protocol: int) -> Self:
+    def of(
+        cls, snapshot: Snapshot, networks: Iterable[Prefix], *, names: Iterable[str] = (), protocols: Collection[int]
+    ) -> Self:
         """What an answer about these networks depends on, if it was made from this snapshot.
 
-        `names` are patterns of devices that it is about, whether they exist or not; `protocol` is ours.
+        `names` are patterns of devices that it is about, whether they exist or not; `protocols` are ours.
         """
-        told = (prefix for rule in snapshot.rules for prefix in (rule.src, rule.dst) if prefix is not None)
-        asked = [*networks, *(prefix for prefix in told if prefix.length)]
-        tables = reached_tables(snapshot.rules)
+        rules = {family: [rule for rule in by_priority(snapshot.rules) if rule.family == family] for family in _BOTH}
+        families = {family for family in _BOTH if rules[family] and not rules[family][0].looks_up(TABLE_LOCAL)}
+        told = [rule.src for rule in snapshot.rules if rule.src is not None and rule.src.length]
+        own = [_alone(address.ip) for address in snapshot.addresses if address.ip.version in families]
+        asked, tables = [*networks, *told, *own], reached_tables(snapshot.rules)
         near = _overlapping(snapshot.routes, _spans_of(asked), tables)
+        told += [route.source for route in near if route.source is not None]
+        families |= {prefix.family for prefix in told if not prefix.network}
+        asked += told
         for route in near:
-            asked += (_alone(end) for end in (route.prefsrc, *(leg.gateway for leg in route.legs)) if end is not None)
-            asked += [route.prefix] if route.type in REFUSING and route.prefix.length else []
+            ends = (route.prefsrc, *(leg.gateway for leg in route.legs))
+            asked += (_alone(end) for end in ends if end is not None and end not in LINK_LOCAL)
         spans, patterns = _spans_of(asked), tuple(names)
         counting = {"lo", *(dev for route in near for dev in route.devs)}
         counting |= {dev for rule in snapshot.rules for dev in (rule.iif, rule.oif) if dev}
         for address in snapshot.addresses:
-            if any(_overlaps(spans, one.family, one.first, one.last) for one in (address.network, _alone(address.ip))):
+            both = (address.network, _alone(address.ip))
+            if address.ip.version in families or any(_overlaps(spans, one.family, one.first, one.last) for one in both):
                 counting.add(address.dev)
         counting |= {link.name for link in snapshot.links if _is_like(link.name, patterns)}
         counting |= {link.master for link in snapshot.links if link.name in counting and link.master}
         return cls(
             spans,
             tables,
-            protocol,
+            frozenset(protocols),
+            frozenset(families),
             frozenset(link.index for link in snapshot.links if link.name in counting),
             frozenset(counting),
             patterns,
             min((route.expires for route in near if route.expires is not None and route.expires >= 0), default=None),
         )
 
-    def is_about(self, family: int) -> bool:
-        """Whether any route of this family can matter, except ours."""
-        return bool(self._spans[family][0])
+    def loses_place(self, prefix: Prefix) -> bool:
+        """Whether a list can miss a route that matters because one to this prefix changes while it is read.
+
+        IPv6 counts the routes of a table, and IPv4 those that begin at one address.
+        """
+        if prefix.family == IPV6:
+            return bool(self._spans[IPV6][0])
+        end = prefix.network | 1 << 32
+        return self._is_near(IPV4, prefix.network, 33 - (end & -end).bit_length())
 
     def has_route(self, family: int, table: int, protocol: int, network: int, length: int) -> bool:
         """Whether a change of a route like this matters."""
-        if protocol == self._protocol:
+        if protocol in self._protocols:
             return True
         return (self._tables is None or table in self._tables) and self._is_near(family, network, length)
 
     def has_address(self, device: int, prefix: Prefix) -> bool:
         """Whether a change of an address, which is in this prefix, on the device with this number matters."""
-        return device in self._devices or self._is_near(prefix.family, prefix.network, prefix.length)
+        if device in self._devices or prefix.family in self._families:
+            return True
+        return self._is_near(prefix.family, prefix.network, prefix.length)
 
     def has_device(self, number: int, name: str = "") -> bool:
         """Whether a change of the device matters; a negative number stands for all devices."""
@@ -113,7 +137,7 @@ def _spans_of(prefixes: Iterable[Prefix]) -> _Spans:
     spans = spans_of(prefixes)
     return {
         family: ([first for of, first, _ in spans if of == family], [last for of, _, last in spans if of == family])
-        for family in (IPV4, IPV6)
+        for family in _BOTH
     }
 
 
@@ -124,8 +148,8 @@ def _overlaps(spans: _Spans, family: int, first: int, last: int) -> bool:
 
 
 def _overlapping(routes: RouteTable, spans: _Spans, tables: frozenset[int] | None) -> list[Route]:
-    """A route of each shape that overlaps one of the ranges, and each of those that refuse packets."""
-    found: dict[object, Route] = {}
+    """A route of each shape that overlaps one of the ranges."""
+    found: dict[int, Route] = {}
     for column in routes.columns:
         if tables is not None and column.table not in tables:
             continue
@@ -135,8 +159,7 @@ def _overlapping(routes: RouteTable, spans: _Spans, tables: frozenset[int] | Non
         for at, network, length in zip(column.positions, column.networks, column.lengths, strict=True):
             place = bisect_right(firsts, network | hosts[length])
             if place and lasts[place - 1] >= network:
-                number = routes.shape_numbers[at]
-                found.setdefault((number, at) if routes.shapes[number].type in REFUSING else number, routes[at])
+                found.setdefault(routes.shape_numbers[at], routes[at])
     return [*found.values()]
 
 

@@ -249,7 +249,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         networks = [wish.destination for wish in wanted]
         networks += [Prefix(way.version, int(way), way.max_prefixlen) for wish in wanted if (way := wish.gateway)]
         names = {wish.dev for wish in wanted if wish.dev}
-        return Concern.of(snapshot, networks, names=names, protocol=self.config.protocol)
+        return Concern.of(snapshot, networks, names=names, protocols={self.config.protocol, *self._former})
 
     def _ask(
         self, ctx: phases.Context, plan: RoutePlan, before: Snapshot, backend: RouteBackend, *, alive: Alive

@@ -32,7 +32,7 @@ from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import HEADER, as_backend_error, attributes_of, why_not_opened
 from hostrouting.kernel.netlink.numbers import FAMILY_OF
 from hostrouting.kernel.netlink.route_message import read_route
-from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, TABLE_MAIN, Prefix
+from hostrouting.model import IPV4, TABLE_LOCAL, TABLE_MAIN, Prefix
 
 if TYPE_CHECKING:
     import socket
@@ -128,13 +128,13 @@ def _messages(data: bytes) -> Iterator[bytes]:
 
 
 def _disturbs(data: bytes, wanted: Wanted, concern: Concern | None) -> bool:
-    is_route = HEADER.unpack_from(data)[1] in _ROUTES
-    if concern is not None and _is_for_one(data, (concern,)):
-        return True
-    if concern is not None and not (is_route and FAMILY_OF.get(data[16]) == IPV6 and concern.is_about(IPV6)):
-        return False
-    # A change of a device or address also removes routes, without a report.
-    return not is_route or wanted.disturbed_by(read_route(data, {}, {}))
+    if HEADER.unpack_from(data)[1] not in _ROUTES:
+        # A change of a device or address also removes routes, without a report.
+        return concern is None or _is_for_one(data, (concern,))
+    route = read_route(data, {}, {})
+    if concern is None:
+        return wanted.disturbed_by(route)
+    return _is_for_one(data, (concern,)) or (wanted.disturbed_by(route) and concern.loses_place(route.prefix))
 
 
 def _matters(data: bytes, concerns: Collection[Concern] | None) -> bool:

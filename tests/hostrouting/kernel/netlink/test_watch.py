@@ -111,7 +111,7 @@ def setting_message(device: int) -> bytes:
     return struct.pack("=IHHIIB3xHHi", 28, 80, 0, 0, 0, 2, 8, 1, device)
 
 
-NEAR = Concern.of(Snapshot(), [Prefix.parse("172.16.0.0/16")], protocol=213)
+NEAR = Concern.of(Snapshot(), [Prefix.parse("172.16.0.0/16")], protocols={213})
 
 
 @pytest.mark.parametrize(
@@ -327,6 +327,8 @@ LINK = struct.pack("=IHHII", 32, 16, 0, 0, 0) + struct.pack("=BxHiII", 0, 1, 9, 
     [
         ("172.16.0.0/16", route_message("20.0.0.0/8"), False),
         ("172.16.0.0/16", route_message("172.0.0.0/8"), True),
+        # It begins where one that matters may begin, and the kernel counts the routes that begin there.
+        ("172.16.128.0/17", route_message("172.16.0.0/24"), True),
         ("172.16.0.0/16", LINK, False),
         ("172.16.0.0/16", IPV6_ROUTE, False),
         ("fd00::/16", route_message("20.0.0.0/8"), False),
@@ -340,7 +342,7 @@ def test_what_disturbs_an_answer(stack: ExitStack, network: str, message: bytes,
     stack.enter_context(ours)
     for wanted, expected in (
         (EVERYTHING, True),
-        (Wanted(about=partial(Concern.of, networks=[Prefix.parse(network)], protocol=213)), disturbs),
+        (Wanted(about=partial(Concern.of, networks=[Prefix.parse(network)], protocols={213})), disturbs),
     ):
         theirs.send(message)
         assert disturbed(ours, wanted, Snapshot()) == expected
