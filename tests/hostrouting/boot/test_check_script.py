@@ -176,46 +176,28 @@ class TestOneHost:
             later.wait()
         assert (checked.status, checked.answer) == (0, Answer("ok")), checked.said
 
-    @pytest.mark.parametrize(
-        ("selector", "told"),
-        [
-            ("fwmark 1/1", "fwmark 0x1/0x1"),
-            ("fwmark 1", "fwmark 0x1"),
-            ("uidrange 1000-2000", "uidrange 1000-2000"),
-            ("dport 53", "dport 53"),
-            ("sport 53", "sport 53"),
-            ("ipproto tcp", "ipproto ipproto-6"),
-            ("tos 0x10", "tos 0x10"),
-            ("iif eth0", "iif eth0"),
-            ("oif eth0", "oif eth0"),
-            ("from 10.0.0.9", "from 10.0.0.9"),
-            ("tun_id 5", "tun_id 5"),
-        ],
-    )
     @pytest.mark.parametrize("inverted", ["", "not "])
-    def test_what_is_not_judged(
-        self, namespace: Namespace, tmp_path: Path, selector: str, told: str, inverted: str
-    ) -> None:
-        """Packets that a rule selects by more than their destination are not judged; with them an ok is never bare."""
-        namespace.batch(
-            [f"rule add pref 100 {inverted}{selector} lookup 100", "route add 192.168.7.0/24 dev ib0 table 100"]
-        )
-        checked = Checked(namespace, check("192.168.0.0/16"), tmp_path)
-        note = f"not judged are packets that these select: rule 100 ({told}); for these run: hostrouting check"
+    def test_what_is_not_judged(self, namespace: Namespace, tmp_path: Path, inverted: str) -> None:
+        """Packets that rules select by more than their destination are not judged; with them an ok is never bare.
+
+        All of it is one line, in which each rule has its family.
+        """
+        selectors = ["fwmark 1/1", "fwmark 1", "uidrange 1000-2000", "ipproto udp dport 53", "sport 53", "ipproto tcp"]
+        selectors += ["tos 0x10", "iif eth0", "oif eth0", "from 10.0.0.9", "tun_id 5"]
+        rules = [f"rule add pref {at} {inverted}{selector} lookup 100" for at, selector in enumerate(selectors, 100)]
+        namespace.batch([*rules, "route add 192.168.7.0/24 dev ib0 table 100"])
+        namespace.batch(["rule add pref 100 fwmark 2 lookup 100", "route add default dev eth0"], family=IPV6)
+        checked = Checked(namespace, check("192.168.0.0/16", "fd16::/32"), tmp_path)
+        words = {"fwmark 1/1": "fwmark 0x1/0x1", "fwmark 1": "fwmark 0x1", "ipproto tcp": "ipproto ipproto-6"}
+        words["ipproto udp dport 53"] = "ipproto ipproto-17 dport 53"
+        told = [f"rule {at} ({words.get(selector, selector)})" for at, selector in enumerate(selectors, 100)]
+        all_of_it = "; ".join([*told, "rule 100 of IPv6 (fwmark 0x2)"])
+        note = f"not judged are packets that these select: {all_of_it}; for these run: hostrouting check"
         assert checked.said.count(f"<4>{note}\n") == 1
         if inverted:  # a plain packet is one of these
             assert checked.answer.verdict == "overlap"
         else:
             assert checked.left["route-overlap.ok"] == f"ok\n{note}\n"
-
-    def test_what_several_rules_select(self, namespace: Namespace, tmp_path: Path) -> None:
-        """All of it is one line, in which each rule has its family."""
-        namespace.batch(["rule add pref 100 fwmark 1 lookup 100", "rule add pref 101 ipproto udp dport 53 lookup 100"])
-        namespace.batch(["rule add pref 100 fwmark 2 lookup 100", "route add default dev eth0"], family=IPV6)
-        checked = Checked(namespace, check("192.168.0.0/16", "fd16::/32"), tmp_path)
-        rules = "rule 100 (fwmark 0x1); rule 101 (ipproto ipproto-17 dport 53); rule 100 of IPv6 (fwmark 0x2)"
-        note = f"not judged are packets that these select: {rules}; for these run: hostrouting check"
-        assert checked.said.splitlines()[0] == f"<4>{note}"
 
     def test_a_group_is_suppressed_in_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
         """With several next hops, such a rule treats each address on its own: one answer does not prove a range."""

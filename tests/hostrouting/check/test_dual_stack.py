@@ -72,7 +72,7 @@ def overlap_on(host: Host, wanted: HostRoutingConfig) -> Examination:
 
 def test_found_and_repaired(node: Namespace, tmp_path: Path) -> None:
     """Each family has its findings and its repair: in IPv6 one route with a lower metric, in IPv4 two halves."""
-    host = Host.sandbox(str(tmp_path), netns=node.path)
+    host, before = Host.sandbox(str(tmp_path), netns=node.path), node.routes(4)
     found = overlap_on(host, config())
     assert [(family.verdict, family.surprises) for family in found.families] == [("overlap", ()), ("overlap", ())]
     assert [str(route) for route in found.routes] == [
@@ -83,6 +83,7 @@ def test_found_and_repaired(node: Namespace, tmp_path: Path) -> None:
     repaired = config(routes=repair_document(found.routes))
     report = phases.run(Configure(repaired, host=host), observers=[])
     assert report.ok, str(report)
+    assert [route for route in node.routes(4) if route.protocol != OURS] == list(before)
     assert len([route for route in (*node.routes(4), *node.routes(6)) if route.protocol == OURS]) == 3
     for address in ("fd16::99", "fd16:0:0:7::1"):
         assert "dev eth0" in node.run("ip", "-6", "route", "get", address).stdout

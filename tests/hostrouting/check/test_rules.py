@@ -143,9 +143,18 @@ class TestDefaultRoutesThatCompete:
         assert examined(host).verdict == "ok"
         assert examined(host).families[0].report.expected_devs == ("eth0",)
 
-    def test_both_are_named(self, host: Namespace) -> None:
-        """Not an accident if the configuration names both devices."""
-        found = examined(host, DEFAULT, SECOND.replace("add", "append"), devs=("eth0", "eth1"))
+    @pytest.mark.parametrize(
+        ("lines", "devs"),
+        [
+            ((DEFAULT, SECOND.replace("add", "append")), ("eth0", "eth1")),
+            (("route add default nexthop via 10.0.0.1 dev eth0 nexthop via 10.9.0.1 dev eth1",), ()),
+            ((DEFAULT, SECOND.replace("100", "200")), ()),
+        ],
+        ids=["both are named", "two next hops", "two metrics"],
+    )
+    def test_a_decision(self, host: Namespace, lines: tuple[str, ...], devs: tuple[str, ...]) -> None:
+        """What the configuration, or whoever made the routes, has decided is no accident."""
+        found = examined(host, *lines, devs=devs)
         assert (found.verdict, notes(found)) == ("ok", [])
 
     def test_two_that_linux_joins(self, host: Namespace) -> None:
@@ -168,17 +177,6 @@ class TestDefaultRoutesThatCompete:
         found = examined(host, DEFAULT, SECOND.replace("add", "append"), devs=("eth0",))
         assert (found.verdict, [note for note in notes(found) if note.name == "default-routes"]) == ("overlap", [])
         found = examined(host, f"route add {CIDR} via 10.0.0.1 dev eth0", devs=("eth0",))
-        assert (found.verdict, notes(found)) == ("ok", [])
-
-    def test_one_route_with_two_next_hops(self, host: Namespace) -> None:
-        """A decision."""
-        hops = "nexthop via 10.0.0.1 dev eth0 nexthop via 10.9.0.1 dev eth1"
-        found = examined(host, f"route add default {hops}")
-        assert (found.verdict, notes(found)) == ("ok", [])
-
-    def test_two_metrics(self, host: Namespace) -> None:
-        """The lower one decides."""
-        found = examined(host, DEFAULT, SECOND.replace("100", "200"))
         assert (found.verdict, notes(found)) == ("ok", [])
 
     def test_two_of_one_rank_in_ipv6(self, host: Namespace) -> None:

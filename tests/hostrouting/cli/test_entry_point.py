@@ -105,9 +105,10 @@ def test_a_bug() -> None:
 
 
 def test_interrupted() -> None:
-    """Ctrl-C ends a question as a shell expects it."""
-    said = say("check", "10.0.0.0/8", host=failing(KeyboardInterrupt()))
+    """Ctrl-C ends a question as a shell expects it; to a program it is a document."""
+    said, told = (say("check", *more, "10.0.0.0/8", host=failing(KeyboardInterrupt())) for more in ((), ("--json",)))
     assert (said.code, said.out, said.err) == (130, "", "hostrouting: interrupted\n")
+    assert (told.code, told.json["error"]) == (130, "Interrupted")
 
 
 @pytest.mark.linux
@@ -158,12 +159,6 @@ def test_json_before_the_command() -> None:
 def test_seconds_that_are_none() -> None:
     """A value that is not a number of seconds is named, with an example."""
     assert "'abc' is not a number of seconds, such as 30" in say("check", "10.0.0.0/8", "--wait", "abc").err
-
-
-def test_interrupted_with_json() -> None:
-    """Ctrl-C is a document to a program."""
-    said = say("check", "--json", "10.0.0.0/8", host=failing(KeyboardInterrupt()))
-    assert (said.code, said.json["error"]) == (130, "Interrupted")
 
 
 def test_answers_and_logs_do_not_mix() -> None:

@@ -214,13 +214,6 @@ def test_no_iproute2(machine: Machine, repaired: str, tmp_path: Path) -> None:
     assert machine.hostrouting("apply", "--config", repaired, before=bare).returncode == 0
 
 
-def test_no_systemd(machine: Machine, repaired: str) -> None:
-    """Without systemd everything is done and written, and the log says when it takes effect."""
-    said = machine.hostrouting("apply", "--config", repaired)
-    assert said.returncode == 0
-    assert len([line for line in said.stderr.splitlines() if line.startswith("systemd is not running")]) == 1
-
-
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [

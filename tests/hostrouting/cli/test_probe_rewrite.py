@@ -163,13 +163,3 @@ def test_render(probes: str, tmp_path: Path) -> None:
     root.mkdir()
     assert "probe-rewrite.sh" in say("render", "--config", probes, "--root", str(root)).out
     assert (root / "etc/hostrouting/probe-rewrite.sh").is_file()
-
-
-def test_what_repair_prints_keeps_it(host: FakeHost, tmp_path: Path) -> None:
-    """A configuration that is printed to be pasted has the installed rewrite, too."""
-    path = tmp_path / "both.json"
-    rewrite = {"enabled": True, "interfaces": ["eth0"]}
-    check = {"expectedCidrs": ["172.16.0.0/16"], "mode": "WARN"}
-    path.write_text(json.dumps({"probeRewrite": rewrite, "routeOverlap": check}))
-    say("apply", "--config", str(path), host=host)
-    assert f'"probeRewrite": {json.dumps(rewrite)}' in say("check", host=host).out

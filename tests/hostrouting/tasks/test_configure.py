@@ -32,14 +32,14 @@ class TestNothing:
 
     @pytest.mark.parametrize("make", [ConfigureStaticRoutes, CheckRouteOverlap, Configure])
     def test_zero_impact(self, make: type[Configure]) -> None:
-        """Not one file is written or locked, no manager is asked, and nothing is written to the kernel."""
+        """Not one file is written or locked, systemd is not even asked, and nothing is written to the kernel."""
         host = FakeHost()
         host.kernel.faults.fail("change", ApplyError("touched", after=""))  # type: ignore[arg-type]  # never raised
         before = host.kernel.snapshot()
         run(make(HostRoutingConfig(), host=host))
         assert host.files.writes == []
         assert host.manager is not None
-        assert host.manager.calls == []
+        assert (host.manager.calls, host.manager.asked) == ([], [])
         assert host.kernel.reopen().snapshot() == before
 
     def test_says_so(self) -> None:

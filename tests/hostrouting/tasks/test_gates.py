@@ -558,19 +558,6 @@ class TestReadOnly:
             assert is_read(host)
 
 
-class TestNothing:
-    """Without a configuration, the kernel and systemd are not asked."""
-
-    @pytest.mark.parametrize("make", [ConfigureStaticRoutes, CheckRouteOverlap, Configure])
-    def test_not_even_systemd(self, make: type[Configure]) -> None:
-        """No file is written, no unit is stopped, and systemd is not asked either."""
-        host = FakeHost()
-        run(make(HostRoutingConfig(), host=host))
-        assert host.files.writes == []
-        assert host.manager is not None
-        assert (host.manager.calls, host.manager.asked) == ([], [])
-
-
 OWN = "[Service]\nExecStart=/opt/routes\n"
 ORIGINAL = "[Unit]\nBefore=systemd-nspawn@.service\n[Service]\nExecStart=/opt/routes\n"
 

@@ -10,7 +10,7 @@ import pytest
 
 import phases
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import RouteConflict, RouteOverlapError
+from hostrouting.errors import RouteConflict
 from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.tasks.configure import Configure, Remove
@@ -32,34 +32,6 @@ def host(namespace: Namespace) -> Host:
     """The namespace's kernel, with files and a manager in memory."""
     backend = lambda: NetlinkBackend(netns=namespace.path)  # noqa: E731  it is the edge, and has no name of its own
     return Host(backend=backend, files=FakeFiles(), manager=FakeManager())
-
-
-def test_the_h200_node() -> None:
-    """The check finds the overlap; its repair closes it and can be removed; no InfiniBand route is changed."""
-    with private_namespace() as namespace:
-        namespace.batch(H200)
-        before = namespace.routes(4)
-        wanted = HostRoutingConfig(None, {"expectedCidrs": [CIDR], "mode": "STRICT"})
-        ctx = phases.Context(observers=[])
-        with pytest.raises(phases.TaskFailed) as caught:
-            phases.execute(CheckRouteOverlap(wanted, host=host(namespace)), ctx)
-        error = caught.value.error
-        assert isinstance(error, RouteOverlapError)
-        assert "routes via ib0 [172.16.0.0/16 proto kernel], expected eth0" in str(error)
-
-        halves = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
-        mended = HostRoutingConfig({"enabled": True, "routes": halves}, wanted.route_overlap)
-        task = Configure(mended, host=host(namespace))
-        report = phases.run(task, observers=[])
-        assert report.ok, str(report)
-        assert report.find("check-route-overlap").fields["verdict"] == "ok"
-        [answer] = namespace.get(4, ["172.16.200.1"])
-        assert not isinstance(answer, str)
-        assert answer.devs == ("eth0",)
-        assert [route for route in namespace.routes(4) if route.protocol != mended.protocol] == list(before)
-
-        phases.undo(task, ctx)
-        assert namespace.routes(4) == before
 
 
 def test_another_protocol_number() -> None:

@@ -210,13 +210,6 @@ def test_a_file_that_cannot_be_written(repaired: str) -> None:
     assert "  wrote /etc/systemd/system/static-routes.service" in said.lines
 
 
-def test_without_systemd(repaired: str) -> None:
-    """Where no systemd runs all is done but starting units, and the log says when it takes effect."""
-    said = say("apply", "--config", repaired, host=FakeHost(kernel=h200(), manager=FakeManager(running=False)))
-    assert said.code == 0
-    assert said.err.count("systemd is not running") == 1
-
-
 class Busy(FakeFiles):
     """Files that another run has locked; something happens once this run knows which one."""
 

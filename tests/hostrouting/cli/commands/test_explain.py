@@ -45,6 +45,7 @@ def test_the_whole_page() -> None:
     ]
     document = say("explain", "172.16.5.9", "--json", kernel=h200()).json
     assert [document[key] for key in ("expected", "rule", "table", "protocol")] == [False, 32766, "main", "kernel"]
+    assert document["route"] == "172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10"
     assert document["legs"] == [{"dev": "ib0", "gateway": None, "weight": 1}]
     assert document["links"] == [{"dev": "ib0", "up": True, "carrier": True, "infiniband": True, "rpFilter": 0}]
     assert [it["reason"] for it in document["passed"]] == ["tie"] * 7 + ["shorter"]

@@ -10,7 +10,6 @@ import pytest
 
 import phases
 from hostrouting.config import HostRoutingConfig
-from hostrouting.errors import BackendError
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
@@ -20,8 +19,6 @@ from tests.support.tasks import LAYOUT
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from hostrouting.kernel.base import RouteBackend
 
 
 def locked() -> FakeHost:
@@ -72,18 +69,6 @@ def test_many(written: Callable[..., str]) -> None:
     path = written(*routes, cidrs=())
     assert "  … and 5 more; --json shows all" in say("preflight", "--config", path, kernel=h200()).lines
     assert len(say("preflight", "--config", path, "--json", kernel=h200()).json["findings"]) == 25
-
-
-def test_no_netlink(repaired: str) -> None:
-    """A host without netlink gives a finding: a bootstrap would fail."""
-
-    def backend() -> RouteBackend:
-        raise BackendError("there is no netlink here", kind="unavailable")
-
-    said = say("preflight", "--config", repaired, "--json", host=FakeHost(backend=backend))
-    assert said.code == 2
-    [found] = said.json["findings"]
-    assert (found["name"], found["severity"]) == ("kernel", "error")
 
 
 def test_a_configuration_that_cannot_be_used(tmp_path: Path) -> None:
