@@ -16,6 +16,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import hostrouting
+import phases
 from hostrouting import HostRoutingConfig
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.entry_point import make_parser
@@ -36,6 +37,7 @@ TESTS = {at: text for at, text in PYTHON.items() if re.search(r"^ *def test_|^cl
 PROGRAMS = {at: text for at, text in PYTHON.items() if at not in TESTS}
 SHOWN = re.findall(r"^```text\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 """The outputs in the README: of the demo, with … where something is left out, and of the agent."""
+SVG = "{http://www.w3.org/2000/svg}"
 every_page = pytest.mark.parametrize("name", PAGES)
 
 
@@ -139,17 +141,36 @@ def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 100
 
 
-def test_the_picture() -> None:
-    """The picture of the README is well-formed, without which browsers show nothing, and its description tells all that it shows."""
-    [name] = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)
-    space = "{http://www.w3.org/2000/svg}"
-    picture = ET.fromstring((ROOT / name).read_text(encoding="utf-8"))  # noqa: S314  our own file
-    assert picture.findtext(f"{space}title")
-    told = " ".join((picture.findtext(f"{space}desc") or "").split())
-    codes = [it for it in picture.iter() if "code" in it.get("class", "").split()]
-    assert len(codes) == 8
-    for code in codes:
-        assert (code.text or "") in told
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "docs").glob("*.svg")))
+def test_pictures(name: str) -> None:
+    """A picture is well-formed, without which browsers show nothing; a page has it, and its description tells all that it shows."""
+    assert any(re.search(rf"!\[[^\]]+\]\((docs/)?{name}\)", text) for text in PAGES.values())
+    picture = ET.fromstring((ROOT / "docs" / name).read_text(encoding="utf-8"))  # noqa: S314  our own file
+    assert picture.findtext(f"{SVG}title")
+    assert "prefers-color-scheme: dark" in (picture.findtext(f"{SVG}style") or "")
+    told = " ".join((picture.findtext(f"{SVG}desc") or "").split())
+    codes = [it.text or "" for it in picture.iter() if "code" in it.get("class", "").split()]
+    assert len(codes) >= 5
+    assert [code for code in codes if code not in told] == []
+
+
+def test_the_tree_of_a_run() -> None:
+    """A run ends as the picture on the page of phases shows it."""
+
+    def pull(_ctx: phases.Context) -> None:
+        raise RuntimeError
+
+    tasks = {name: phases.task(name)(lambda _ctx: None) for name in ("download", "start-machine")}
+    unpack, images = phases.task("unpack")(lambda ctx: ctx.sleep(60)), phases.task("pull-images")(pull)
+    prepare = phases.parallel(unpack, images, name="prepare")
+    report = phases.run(
+        phases.serial(tasks["download"], prepare, tasks["start-machine"], name="bootstrap"), observers=[]
+    )
+    picture = ET.fromstring((ROOT / "docs/tree.svg").read_text(encoding="utf-8"))  # noqa: S314  our own file
+    texts = [(it.get("class", "").split(), it.text) for it in picture.iter(f"{SVG}text")]
+    names = [text for kinds, text in texts if "code" in kinds]
+    statuses = [text for kinds, text in texts if "name" in kinds]
+    assert list(zip(names, statuses, strict=True)) == [(node.name, node.status.value) for node in report.walk()]
 
 
 @every_page

@@ -60,6 +60,8 @@ def test_the_site(tmp_path: Path) -> None:
         for number, page in enumerate(sorted(site.glob("*.html"))):
             for width in (390, 1280):
                 browser.open(page, width=width, dark=number % 2 > 0)
+                dark = browser.ask("document.body.dataset.mdColorScheme") == "slate"
+                assert dark == (number % 2 > 0), page
                 assert browser.ask("document.documentElement.scrollWidth") <= width, page
                 assert f"hostrouting {hostrouting.__version__}" in browser.ask("document.body.innerText"), page
                 broken = browser.ask("[...document.images].filter(it => !it.naturalWidth).map(it => it.src)")
