@@ -73,6 +73,13 @@ class StaticRoute:
         )
         self.__attrs_init__(**given)
 
+    @classmethod
+    def _of(cls, read: Mapping[str, Any]) -> Self:
+        """The route of values that were just read: checking them again takes a fifth of the time of a large file."""
+        made = cls.__new__(cls)
+        made.__attrs_init__(**{"gateway": None, "dev": None, **read})
+        return made
+
     def to_mapping(self) -> dict[str, Any]:
         """The JSON object of this route."""
         return _ROUTE.write(self)
@@ -315,7 +322,7 @@ def _route_and_key(item: object, spot: Spot) -> tuple[StaticRoute | None, tuple[
     except InvalidValue:
         return None, None
     key = _key(found["destination"], found["metric"]) if {"destination", "metric"} <= found.keys() else None
-    return (StaticRoute(**found) if len(spot.faults) == before else None), key
+    return (StaticRoute._of(found) if len(spot.faults) == before else None), key
 
 
 def _key(destination: Network, metric: int) -> tuple[Network, int]:

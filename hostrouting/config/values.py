@@ -194,9 +194,9 @@ def destination(raw: object, at: Spot) -> Network:
     if network.prefixlen == 0:
         remedy = "list the networks that need one"
         raise at.faulty(raw, "is the default route, which cannot be a static route here", remedy)
-    taken = reserved_for(network.network_address)
     # A wide prefix that begins in a reserved range may also contain ordinary networks.
-    if taken and is_reserved(network.version, int(network.network_address), int(network.broadcast_address)):
+    if is_reserved(network.version, int(network.network_address), int(network.broadcast_address)):
+        taken = reserved_for(network.network_address)
         raise at.faulty(raw, f"lies in {taken}, which cannot have a static route", "remove this route")
     return network
 
@@ -212,10 +212,9 @@ def gateway(raw: object, at: Spot) -> Address | None:
         return None
     remedy = 'write an address such as "10.0.0.1" or "fe80::1", or leave it out for the default gateway'
     address = address_in(raw, at, remedy)
-    taken = None if address in LINK_LOCAL else reserved_for(address)
-    if taken:
+    if is_reserved(address.version, int(address), int(address)) and address not in LINK_LOCAL:
         remedy = "write the address of a router next to this host, or leave it out for the default gateway"
-        raise at.faulty(raw, f"lies in {taken}, which has no routers", remedy)
+        raise at.faulty(raw, f"lies in {reserved_for(address)}, which has no routers", remedy)
     return address
 
 

@@ -628,7 +628,10 @@ class RouteReader:
             begin = offsets[at]
             size, _, _ = _OUTLINE.unpack_from(data, begin)
             count = _neighbours(offsets, at, size)
-            if count < _FEW or not self._take_all(data[begin : begin + size * count], size, count):
+            # One message of another layout among hundreds is approached by halves.
+            while count >= _FEW and not self._take_all(data[begin : begin + size * count], size, count):
+                count //= 2
+            if count < _FEW:
                 for offset in offsets[at : at + count]:
                     number, network, length = self._look(data, offset)
                     self._networks.append(network)
