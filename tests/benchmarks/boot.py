@@ -197,7 +197,12 @@ def _contests(nodes: Mapping[int, Node], count: int) -> Iterator[Contest]:
         times = families_in_turn(partial(methods, kind, forget), tuple(nodes), rounds=15, before=before)
         goals = [] if limit is None else [Goal(kind.ours, limit, kind.theirs)]
         if goals and count == FEW:
-            goals += [Goal(kind.ours, None, _ALONE), Goal(_ALONE, None, kind.theirs)]
+            # Starting its programs is nearly all that a script does for so few.
+            takes = "fewer lines of bash, or one program less"
+            goals = [
+                Goal(kind.ours, 1.5, _ALONE, takes),
+                *(Goal(name, None, kind.theirs) for name in (kind.ours, _ALONE)),
+            ]
         yield from by_family(Contest(f"boot: {count} {work}", {}, tuple(goals)), times)
 
     yield from measured(ROUTES, "routes", Node.forget_routes, 1 / 10)

@@ -33,14 +33,19 @@ __all__ = ["check_contests"]
 
 _IN_HAND, _WHOLE = "from a snapshot: Fib, check_overlap, propose_repair", "the same, and the snapshot"
 _NODE = 50  # routes of an ordinary node
+_LESS = "read devices and addresses of one family only, and decode routes in C"
 
 
 def check_contests(bench: Bench) -> Iterator[Contest]:
     """All of them."""
     yield from _h200(bench)
     yield _node(bench)
-    yield from _hundred(bench, 100, 1 / 100)
-    yield from _hundred(bench, 100_000, 1 / 3)
+    yield from _hundred(bench, 100, (Goal(_IN_HAND, 1 / 100, LOOP), Goal(_WHOLE, 1 / 100, LOOP, _LESS)))
+    # With the snapshot, what is sent to the kernel alone takes a third of the loop's time.
+    takes = "read only the tables' routes near the CIDRs, which Linux cannot select"
+    yield from _hundred(
+        bench, 100_000, (Goal(_IN_HAND, 1 / 3, LOOP), Goal(_WHOLE, None, LOOP), Goal(_WHOLE, 2, IN_C, takes))
+    )
 
 
 def _h200(bench: Bench) -> Iterator[Contest]:
@@ -58,7 +63,7 @@ def _h200(bench: Bench) -> Iterator[Contest]:
         return {ours: check, **bench.kernel_only(check), LOOP: loop}
 
     times = families_in_turn(methods, rounds=70)
-    yield from by_family(Contest("check one CIDR on an H200 node", {}, (Goal(ours, 0.002),)), times)
+    yield from by_family(Contest("check one CIDR on an H200 node", {}, (Goal(ours, 0.002, takes=_LESS),)), times)
 
 
 def _node(bench: Bench) -> Contest:
@@ -73,11 +78,9 @@ def _node(bench: Bench) -> Contest:
         return Contest(f"snapshot of a node with {_NODE} routes", in_turn(methods, rounds=30))
 
 
-def _hundred(bench: Bench, count: int, limit: float) -> Iterator[Contest]:
+def _hundred(bench: Bench, count: int, reached: tuple[Goal, ...]) -> Iterator[Contest]:
     """With CIDRs that are full of routes, and, where there are many, with some that are not."""
-    goals = bench.goals(
-        Goal(_IN_HAND, limit, LOOP), Goal(_WHOLE, limit, LOOP), Goal(_WHOLE, None, IN_C), Goal(IN_C, None, LOOP)
-    )
+    goals = bench.goals(*reached, Goal(_WHOLE, None, IN_C), Goal(IN_C, None, LOOP))
     inside, apart = mixed_cidrs(), [Prefix(IPV4, (100 << 24) + (number << 16), 16) for number in range(100)]
     with installed(bench, [route for family in BOTH for route in mixed_routes(count, family=family)]):
         for chosen in (inside, apart) if count > _NODE * 2 else (inside,):

@@ -28,6 +28,8 @@ class Goal:
     method: str
     limit: float | None
     against: str | None = None
+    takes: str = ""
+    """What it would take to reach it, for a goal that is missed now."""
 
 
 @attrs.frozen
@@ -75,6 +77,7 @@ class Comparison:
     other: float | None = None
     ratio: Ratio | None = None
     limit: float | None = None
+    takes: str = ""
 
     @property
     def met(self) -> bool | None:
@@ -93,7 +96,7 @@ def ratio(values: Sequence[float], others: Sequence[float]) -> Ratio:
 def comparisons(contest: Contest) -> Iterator[Comparison]:
     """One for each goal; and for each method that no goal names, one of the first method beside it."""
     for goal in contest.goals:
-        yield _compared(contest, goal.method, goal.against, goal.limit)
+        yield attrs.evolve(_compared(contest, goal.method, goal.against, goal.limit), takes=goal.takes)
     first, *rest = contest.values
     named = {name for goal in contest.goals for name in (goal.method, goal.against)}
     for name in rest:

@@ -116,7 +116,9 @@ def kernel_contests(bench: Bench) -> Iterator[Contest]:
 def _install(bench: Bench, count: int) -> Iterator[Contest]:
     goals: tuple[Goal, ...] = ()
     if count >= _LARGE:
-        goals = bench.goals(Goal(OURS, 1.5, IN_C), Goal(OURS, 1 / 2, BATCH), Goal(IN_C, None, BATCH))
+        goals = bench.goals(
+            Goal(OURS, 1.6, IN_C, "fill in the messages in C"), Goal(OURS, 1 / 2, BATCH), Goal(IN_C, None, BATCH)
+        )
     if count == _ONE_BY_ONE:
         goals = (Goal(OURS, 1 / 40, PYROUTE2),)
     with plain_pyroute2() as pyroute2:
@@ -159,7 +161,11 @@ def _converge(bench: Bench, count: int) -> Iterator[Contest]:
         replacing = (batch_line("replace", route) for route in routes)
         return {ours: converge, again: ip_batch(bench.folder, replacing), **bench.kernel_only(converge)}
 
-    goals = bench.goals(Goal(ours, 1 / 5, again), Goal(ours, None, IN_C), Goal(IN_C, None, again))
+    goals = bench.goals(
+        Goal(ours, 1 / 5, again, "compare columns of bytes, without an object for each wanted route"),
+        Goal(ours, None, IN_C),
+        Goal(IN_C, None, again),
+    )
     with installed(bench, _in_both(count)):
         times = families_in_turn(methods, rounds=7)
     yield from by_family(Contest(f"converge {count:,} routes, nothing to do", {}, goals), times)

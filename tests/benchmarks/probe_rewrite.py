@@ -79,7 +79,8 @@ def _forward(lab: Lab) -> Contest:
     rates = {name: _PACKETS / statistics.median(took) for name, took in times.items()}
     said = ", ".join(f"{rate:,.0f} {name}" for name, rate in rates.items())
     work = f"{_WORK}: forward {_PACKETS:,} small datagrams"
-    goals = (Goal(ours, round(1 / 0.97, 2), bare), Goal(empty, None, bare))
+    # No goal: the rounds of one method differ by more than the chains cost.
+    goals = (Goal(ours, None, bare), Goal(empty, None, bare))
     return Contest(work, times, goals, notes=(f"packets a second: {said}",))
 
 

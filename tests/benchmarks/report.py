@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 from tests.benchmarks.contest import Comparison, Contest, LeftOut, Ratio, Unit, comparisons
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tests.benchmarks.machine import Machine
 
-__all__ = ["goal_words", "markdown", "quantity", "ratio_words", "summary", "terminal"]
+__all__ = ["goal_words", "in_short", "markdown", "quantity", "ratio_words", "summary", "terminal"]
 
 _HEAD = ("work", "hostrouting", "beside it", "ratio (min … max)", "goal", "")
+# The work, our method, and the program that everybody has: to import their names would load what is to be measured.
+_IN_SHORT = ("install 10,000 routes", "NetlinkBackend", "ip -batch")
 _SECONDS = ((1.0, 1, "s"), (1e-3, 1e3, "ms"), (0.0, 1e6, "µs"))
 
 
@@ -80,12 +82,35 @@ def _rows(contests: Iterable[Contest]) -> list[tuple[str, ...]]:
 
 
 def markdown(contests: Sequence[Contest], left_out: Sequence[LeftOut], machine: Machine) -> str:
-    """The table for docs/benchmarks.md, with the machine that it was measured on; what only the plot is for is left to it."""
-    lines = [f"{machine}. {summary(contests)}.", "", _row(_HEAD), "|" + "---|" * len(_HEAD)]
+    """What follows the plot in docs/benchmarks.md: a sentence for everybody, then the table; the plot's rows are not in it."""
+    lines = [told, ""] if (told := in_short(contests)) else []
+    lines += [f"{machine}. {summary(contests)}.", "", _row(_HEAD), "|" + "---|" * len(_HEAD)]
     lines += map(_row, _rows(contest for contest in contests if contest.goals or not contest.panel))
-    said = [f"- {contest.work}: {note}" for contest in contests for note in contest.notes]
-    said += [f"- not measured: {it.work} ({it.reason})" for it in left_out]
+    said = [f"- {line}" for line in _remarks(contests, left_out)]
     return "\n".join([*lines, *([""] if said else []), *said])
+
+
+def in_short(contests: Iterable[Contest]) -> str:
+    """What a user gains, in one sentence; empty if that was not measured."""
+    found = {(one.work, one.method, one.against): one for contest in contests for one in comparisons(contest)}
+    one = found.get(_IN_SHORT)
+    if one is None or one.other is None:
+        return ""
+    return (
+        f"hostrouting installs 10,000 routes, and says of each whether it is there, in {quantity(one.median, one.unit)}; "
+        f"`{one.against}` takes {quantity(one.other, one.unit)}."
+    )
+
+
+def _remarks(contests: Iterable[Contest], left_out: Iterable[LeftOut]) -> Iterator[str]:
+    """What the table has no place for: what a missed goal would take, notes, and what was not measured."""
+    every = list(contests)
+    for found in (found for contest in every for found in comparisons(contest)):
+        if found.met is False and found.takes:
+            beside = "" if found.against is None else f" beside {found.against}"
+            yield f"{found.work}: to reach {goal_words(found)}{beside}, {found.method} would need this: {found.takes}"
+    yield from (f"{contest.work}: {note}" for contest in every for note in contest.notes)
+    yield from (f"not measured: {it.work} ({it.reason})" for it in left_out)
 
 
 def _row(cells: Iterable[str]) -> str:
@@ -97,9 +122,7 @@ def terminal(contests: Sequence[Contest], left_out: Sequence[LeftOut], machine: 
     rows = [_HEAD, *(tuple(cell.replace("**", "") for cell in row) for row in _rows(contests))]
     widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    said = [f"{contest.work}: {note}" for contest in contests for note in contest.notes]
-    said += [f"not measured: {it.work} ({it.reason})" for it in left_out]
-    return "\n".join([*lines, "", *said, f"{machine}. {summary(contests)}."])
+    return "\n".join([*lines, "", *_remarks(contests, left_out), f"{machine}. {summary(contests)}."])
 
 
 def summary(contests: Iterable[Contest]) -> str:
