@@ -57,9 +57,9 @@ def uncalled(value: object) -> str:
 
 
 def require_devices(named: Iterable[tuple[str, str]], snapshot: Snapshot, *, host: str) -> None:
-    """Raise ConfigError if a device does not exist. Each is given with the argument that names it.
+    """Raise ConfigError if a device does not exist. Each device is given with the argument that names it.
 
-    `host` is the host in words.
+    `host` is what the error calls the host.
     """
     names = [link.name for link in snapshot.links]
     there = spoken(names, most=_SHOWN) or "none"

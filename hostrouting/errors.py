@@ -170,7 +170,7 @@ class Fault:
     value: str
     """The value found there, as printable JSON, shortened; empty if the fault is that it is missing."""
     rule: str
-    """What is wrong with it."""
+    """What is wrong with the value."""
     remedy: str = ""
     """What to do about it; empty if this is not known."""
 

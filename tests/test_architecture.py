@@ -31,7 +31,7 @@ FILES: dict[str, set[str]] = {
 }
 OPEN_TO_ALL = set(list(FILES)[:7])
 
-# Third-party packages, and the only modules that may import them. A slow one is loaded when it is used, but for the test kit.
+# Third-party packages, and the only modules that may import them. A slow one is loaded when it is used, except by the test kit.
 FOREIGN = {
     "attrs": {"*"},
     "rich": {"phases.live"},

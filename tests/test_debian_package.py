@@ -100,7 +100,7 @@ def test_sums(tree: Path) -> None:
 
 @pytest.mark.needs("lintian")
 def test_lintian(package: Path) -> None:
-    """Lintian finds nothing, but for the few things that the package explains."""
+    """Lintian finds nothing except the few things that the package explains."""
     done = ran(["lintian", "--allow-root", "--display-info", "--fail-on", "error,warning,info", str(package)])
     assert (done.returncode, done.stdout) == (0, "")
 

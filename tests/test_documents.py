@@ -56,9 +56,9 @@ def python(*arguments: str, cwd: Path = ROOT, given: str = "") -> subprocess.Com
 
 @pytest.mark.linux
 def test_every_block_runs(tmp_path: Path) -> None:
-    """Each Python block of each page, but for the tests, runs as it is, away from the repository.
+    """Each Python block of each page, except for the tests, runs as it is, away from the repository.
 
-    The README's agent prints what is shown below it, but for the times, and has ten lines.
+    The README's agent has ten lines, and prints what is shown below it; only the times may differ.
     """
     done = python(str(ROOT / "tests/support/run_blocks.py"), cwd=tmp_path, given=json.dumps(PROGRAMS))
     assert done.returncode == 0, done.stderr
@@ -215,13 +215,13 @@ def test_locale_of_the_suite() -> None:
 
 
 def masked(text: str) -> list[str]:
-    """The lines of an output, but for the times."""
+    """The lines of an output, without the times."""
     return [re.sub(r" +(\d+ (ms|µs)|\d\.\d\d s)", "", line) for line in text.strip().splitlines()]
 
 
 @pytest.mark.linux
 def test_output_of_the_demo() -> None:
-    """What the README shows of the demo is what it prints, but for the times and for what it leaves out."""
+    """The demo prints what the README shows of it. The times may differ, and the README may leave lines out."""
     done = python("examples/demo.py")
     assert done.returncode == 0, done.stderr
     printed, at = masked(done.stdout), 0

@@ -44,7 +44,7 @@ def test_each_mutant_is_one_change() -> None:
 
 
 def test_lines_of_a_script() -> None:
-    """Each line is left out in turn, but for empty ones and comments."""
+    """Each line is left out in turn, except empty lines and comments."""
     script = "#!/bin/sh\n# a comment\n\nset -e\necho\n"
     assert [(it.line, it.text) for it in lines_of(script)] == [
         (4, "#!/bin/sh\n# a comment\n\necho\n"),

@@ -215,7 +215,7 @@ class Gate:
         return self.drop_ins(self._with_drop_in())
 
     def leaving(self, up: Collection[Part]) -> FileSet:
-        """The drop-ins that a change that installs these parts removes."""
+        """The drop-ins that would be removed if these parts were installed."""
         return self.drop_ins(sorted({*self.gated} - {*self.units_after(up)}))
 
     def _with_drop_in(self) -> Iterator[str]:

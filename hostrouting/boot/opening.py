@@ -3,9 +3,9 @@
 Here: the lines of the file, and which openings are in force. Not here: what a start does with the file, in
 host-routing-gate.sh; a test runs both on the same files.
 
-An opening has an absolute end, so it ends by itself, also over a reboot. The file is newer than a clock that was set
-back: then it opens nothing. A clock that is ahead ends an opening early. If the clock stands still while the host is
-off, the time that is left is counted from the boot.
+An opening has an absolute end, so it ends by itself, also over a reboot. If the clock was set back, the file is newer
+than the clock and does not open the gate. A clock that is ahead ends an opening early. If the clock stands still while
+the host is off, the time that is left is counted from the boot.
 """
 
 from __future__ import annotations
@@ -67,13 +67,16 @@ def parse_openings(text: str) -> tuple[Opening, ...]:
     for line in text.removesuffix("\n").split("\n") if text else ():
         until, unit, who, why = (*line.split(" ", 3), "", "", "", "")[:4]
         if not (until.isascii() and until.isdigit() and len(until) <= 11 and unit and who and why):
-            raise ValueError(f"the line {line!r} is not UNTIL UNIT WHO WHY")
+            raise ValueError(f"the line {line!r} does not have the form UNTIL UNIT WHO WHY")
         found.append(Opening(int(until), unit, who, why))
     return tuple(found)
 
 
 def openings_in_force(host: Host, now: datetime) -> tuple[Opening, ...]:
-    """The openings that have not ended. ValueError, or FileError if it cannot be read, if the file opens nothing."""
+    """The openings that have not ended.
+
+    FileError if the file cannot be read; ValueError if it does not open the gate for another reason.
+    """
     path, files = host.layout.opening_path, host.files
     if not files.is_there(path):
         return ()
@@ -87,12 +90,12 @@ def openings_in_force(host: Host, now: datetime) -> tuple[Opening, ...]:
 
 
 def opening_findings(host: Host, now: datetime) -> tuple[Finding, ...]:
-    """A finding for each opening that is in force, or one that says why the file opens nothing or cannot be read."""
+    """A finding for each opening in force, or one that says why the file does not open the gate or cannot be read."""
     path = host.layout.opening_path
     try:
         return tuple(opening.finding for opening in openings_in_force(host, now))
     except FileError as error:
         return (Finding("not-known", "warning", f"whether a unit may start unchecked: {error}", path),)
     except ValueError as error:
-        told = f"{path} opens nothing: {error}"
+        told = f"{path} does not open the gate: {error}"
         return (Finding("edited-file", "note", told, path, "write it again with: hostrouting gate, or remove it"),)

@@ -280,10 +280,10 @@ def _as_configuration(remedy: _Remedy, routes: Sequence[DesiredRoute]) -> Iterat
     forked = remedy.forked
     yield from capped((line(Painted(f"{route.prefix} {told}", "warn")) for route in forked[:SHOWN]), len(forked))
     if remedy.kept:
-        count = "1 route that is" if len(remedy.kept) == 1 else f"{len(remedy.kept):,} routes that are"
+        count = "the 1 route" if len(remedy.kept) == 1 else f"the {len(remedy.kept):,} routes"
         yield line(
-            f"It includes hostrouting's {count} already here. If you have this host's configuration, use --config FILE "
-            "to keep its CIDRs and mode."
+            f"It includes {count} of hostrouting that this host already has. If you have its configuration, "
+            "use --config FILE to keep its CIDRs and mode."
         )
 
 

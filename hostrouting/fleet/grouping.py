@@ -45,7 +45,7 @@ class NodeGroup:
     nodes: tuple[str, ...]
     """The names of the nodes, in order."""
     example: NodeResult
-    """The result of one of them."""
+    """The result of one of the nodes."""
     correction: Correction | None = None
     """What to change in a configuration so that it repairs every one of these nodes; None if no route repairs them."""
     is_repairable: bool = False

@@ -327,7 +327,7 @@ def _names(paths: Sequence[str]) -> Iterator[str]:
         for path in left:
             alike.setdefault("/".join(parts[path][-depth:]), []).append(path)
         names |= {same[0]: name for name, same in alike.items() if len(same) == 1}
-        # Files with one path but for the suffix keep all of it.
+        # Files whose paths differ only in the suffix keep the whole path.
         longest = {path: path for path in left if depth >= len(parts[path])}
         names |= {path: path for path in longest if path not in names}
         left = [path for path in left if path not in names]

@@ -1,7 +1,7 @@
 """From what a program printed on a node to what a tool for many nodes reports: the outcome of a run, and facts.
 
 Here: the meaning of what was printed. Not here: running a program on a node, and any conclusion about routing that the
-documents do not contain, but for the check of a snapshot.
+documents do not contain, except for the check of a snapshot.
 
 Such a tool asks four questions after each run: was anything changed, did it fail, what is the message, and what is
 different (a text before and a text after). The documents of the commands have the answers:

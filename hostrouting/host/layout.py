@@ -32,7 +32,7 @@ class _Name:
 
 
 class _Path(_Name):
-    """Such a name as a path for this process, below the root."""
+    """A name of this kind, as a path for this process: it is below the root."""
 
     def __get__(self, layout: "HostLayout", _: object = None) -> str:
         return layout.at(super().__get__(layout))

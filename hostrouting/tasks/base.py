@@ -275,7 +275,10 @@ class HostTask(Generic[ResultT]):
 
     @property
     def whole(self) -> Part:
-        """The part and, for a task of another project, its section of the configuration, for `status` and the guard."""
+        """The task's part, as `status` and the guard compare it.
+
+        For a task of another project, it includes the file with the task's section of the configuration.
+        """
         part = self.part
         if not self.extension:
             return part

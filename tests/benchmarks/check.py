@@ -37,7 +37,7 @@ _LESS = "read devices and addresses of one family only, and decode routes in C"
 
 
 def check_contests(bench: Bench) -> Iterator[Contest]:
-    """All of them."""
+    """All contests of the check."""
     yield from _h200(bench)
     yield _node(bench)
     yield from _hundred(bench, 100, (Goal(_IN_HAND, 1 / 100, LOOP), Goal(_WHOLE, 1 / 100, LOOP, _LESS)))

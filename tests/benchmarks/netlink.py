@@ -105,7 +105,7 @@ def installed(bench: Bench, routes: list[Route]) -> Iterator[None]:
 
 
 def kernel_contests(bench: Bench) -> Iterator[Contest]:
-    """All of them."""
+    """All contests of the kernel."""
     for count in (100, 1_000, 10_000, 100_000):
         yield from _install(bench, count)
     for count in (1_000, 10_000):

@@ -48,7 +48,7 @@ def furnish() -> None:
 
 
 def empty() -> None:
-    """Take away every route by eth0, at once, but for what the host is furnished with."""
+    """Take away every route by eth0 at once, except those that the host was furnished with."""
     ip("link set eth0 down", "link set eth0 up", *_DEFAULTS)
 
 

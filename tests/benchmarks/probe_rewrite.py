@@ -33,7 +33,7 @@ _EMPTY = "".join(line for line in _RULES.splitlines(keepends=True) if "comment" 
 
 
 def probe_rewrite_contests() -> Iterator[Contest | LeftOut]:
-    """All of them."""
+    """All contests of the probe rewrite."""
     if not shutil.which("nft"):
         yield LeftOut(_WORK, "there is no `nft` here")
         return

@@ -75,15 +75,15 @@ class Node:
         self.daemon.wait()
 
     def files(self) -> str:
-        """The files of hostrouting on it."""
+        """The files of hostrouting on the node."""
         return self.machine.shell("find /etc/hostrouting /etc/systemd /etc/iproute2 -type f 2>/dev/null | sort; true")
 
     def left(self) -> str:
-        """The files that Ansible, or the collection, has left on it."""
+        """The files that Ansible, or the collection, has left on the node."""
         return self.machine.shell("find /mnt -type f | sort")
 
     def routes(self) -> list[str]:
-        """The routes of hostrouting on it."""
+        """The routes of hostrouting on the node."""
         return self.machine.ip("route", "show", "proto", "213").stdout.splitlines()
 
 

@@ -136,7 +136,7 @@ def _short(node: ast.AST | None) -> str:
 
 
 def lines_of(source: str) -> list[Mutant]:
-    """A script without each of its lines in turn, but for those that are empty or comments."""
+    """A script without each of its lines in turn; empty lines and comments always stay."""
     lines = source.splitlines(keepends=True)
     return [
         Mutant(f"without: {line.strip()}", number, "".join(lines[: number - 1] + lines[number:]))

@@ -43,7 +43,7 @@ step 'the version has no tag yet' is_new
 step 'the address of the repository is known' has_address
 step 'every check and every test, with each Python and each Debian, and the packages' env CI=true make nightly
 step 'the speed: read docs/benchmarks.md before you go on' make bench ARGS=--write
-step 'the files are still those of the commit, but for the speed' git diff --quiet -- . ':!docs/benchmarks.md' ':!tests/benchmarks/speed.svg'
+step 'the files are still those of the commit, except for the speed' git diff --quiet -- . ':!docs/benchmarks.md' ':!tests/benchmarks/speed.svg'
 
 cat <<END
 All of it is fine. What is left is yours:

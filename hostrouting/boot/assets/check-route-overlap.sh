@@ -245,7 +245,7 @@ function decide(n,   i, type, devs, by, used, met, lost, words) {
     by = type == "no-route" ? "has no IPv" family " route" : "is refused by [" named() "]"
     what = type SUBSEP by "; expected via " expected[family] SUBSEP halved(); return
   }
-  # Of a hundred thousand answers, most are alike but for the prefix: those which are right are looked at once.
+  # Of a hundred thousand answers, most differ only in the prefix: those that are right are looked at once.
   words = family answer[n]; sub(/^.1 [^d][^ ]*/, "", words); if (words in is_right && place[n] != BROADCAST) return
   $0 = answer[n]; read_prefix($2)
   is_own = $1 == 2 || ($1 ~ /^[345]$/ && first == last) || place[n] == BROADCAST; if (is_own) return

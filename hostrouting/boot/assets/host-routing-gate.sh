@@ -83,19 +83,19 @@ refuse_start() {
 
 # Ends this script if an administrator has opened the gate for this unit. Lines are "UNTIL UNIT WHO WHY", with the time
 # in seconds since 1970, and `all` for every unit. A file that is not exactly that, that others than root can write, or
-# that is newer than the clock opens nothing: with a clock that was set back, the gate would stay open for too long.
+# that is newer than the clock does not open the gate: after a clock was set back, the gate would be open for too long.
 pass_if_opened() {
   local lines=() line mode='' since='' now until form='^([0-9]{1,11}) ([^ ]+) ([^ ]+) (.+)$'
   [[ -e $opening || -L $opening ]] || return 0
   printf -v now '%(%s)T' -1
   if [[ -L $opening || ! -f $opening || ! -O $opening ]] || ! read -r mode since < <(stat -c '%a %Y' "$opening") ||
     [[ ! $mode =~ ^[46][04][04]$ ]] || ! mapfile -t lines <"$opening"; then
-    warn "$opening opens nothing: it has to be a file that only root can write"
+    warn "$opening does not open the gate: it has to be a file that only root can write"
     return
   fi
   for line in "${lines[@]}"; do
     [[ $line =~ $form ]] && continue
-    warn "$opening opens nothing: the line '$line' is not UNTIL UNIT WHO WHY"
+    warn "$opening does not open the gate: the line '$line' does not have the form UNTIL UNIT WHO WHY"
     return
   done
   for line in "${lines[@]}"; do
@@ -107,7 +107,7 @@ pass_if_opened() {
       *) continue ;;
     esac
     if ((now < since)); then
-      warn "$opening opens nothing: it is newer than this host's clock, which may be wrong"
+      warn "$opening does not open the gate: it is newer than this host's clock, which may be wrong"
       return
     fi
     printf -v until '%(%F %T %Z)T' "$until"

@@ -78,7 +78,7 @@ def _reason(text: str | None) -> str:
 
 
 def _in_force(host: Host, now: datetime) -> tuple[Opening, ...]:
-    """The openings that have not ended; a file that opens nothing is written anew."""
+    """The openings that have not ended; a file that does not open the gate is written anew."""
     try:
         return openings_in_force(host, now)
     except ValueError:

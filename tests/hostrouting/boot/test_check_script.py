@@ -582,7 +582,7 @@ class TestBothFamilies:
     @each_awk
     @pytest.mark.parametrize("devs", [[], ["eth0"]])
     def test_a_kernel_without_ipv6(self, namespace: Namespace, tmp_path: Path, awk: str, devs: list[str]) -> None:
-        """Such a kernel is not asked for IPv6 rules and routes: the IPv4 findings remain, and IPv6 has no route."""
+        """A kernel without IPv6 is not asked for IPv6 rules and routes: the IPv4 findings remain; IPv6 has no route."""
         config = check("172.16.0.0/16", "fd16::/32", expected_devs=devs)
         refused = 'echo "RTNETLINK answers: Operation not supported"'
         tools = {

@@ -605,7 +605,7 @@ class TestOpened:
 
     @pytest.mark.parametrize(("text", "mode", "age", "opened"), OPENINGS)
     def test_as_python_reads_it(self, open_place: Place, text: str, mode: int, age: int, opened: bool) -> None:  # noqa: FBT001  a parameter of the test
-        """The script and `status` agree on what a file opens; what is broken, ended or from the future opens nothing.
+        """The script and `status` agree on what a file opens; what is broken, ended or from the future does not open the gate.
 
         Kills: each condition left out, of the script or of openings_in_force.
         """
@@ -635,7 +635,7 @@ class TestOpened:
         path.mkdir()
         done, *_ = ask(open_place, Answers((1,), failed()))
         assert done.returncode == 1
-        assert f"{path} opens nothing: it has to be a file that only root can write" in done.stderr
+        assert f"{path} does not open the gate: it has to be a file that only root can write" in done.stderr
 
     @pytest.mark.parametrize("shell", ["bash", "sh"])
     def test_the_line_in_the_refusal(self, open_place: Place, shell: str) -> None:

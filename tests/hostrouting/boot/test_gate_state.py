@@ -253,7 +253,7 @@ def test_an_edit_whose_digest_was_deleted(path: str) -> None:
 
 
 def test_every_installed_file() -> None:
-    """Each file that apply writes is compared; one that no start of a machine reads opens nothing, and is reported."""
+    """Each file that apply writes is compared. A changed file that no start reads is reported, but starts stay checked."""
     host = installed()
     guard = attrs.evolve(STRICT, guard=GuardConfig(enabled=True, program="/opt/hostrouting"))
     phases.execute(Configure(guard, host=host), phases.Context(observers=[]))
@@ -273,7 +273,7 @@ def test_every_installed_file() -> None:
 
 
 def test_an_unfinished_change_is_not_an_edit() -> None:
-    """While a run changes a step, or after it was killed, its files may be the old ones: {LAYOUT.machine_unit} cannot start, that is all."""
+    """While a run changes a step, or after it was killed, its files may be the old ones: machines cannot start, that is all."""
     host = installed()
     listed = host.files.texts[LAYOUT.gate_steps_path]
     phases.execute(Configure(STRICT, host=host, wait=7), phases.Context(observers=[]))
@@ -380,7 +380,7 @@ BARS = {
 
 @pytest.mark.parametrize(("breaks", "told"), BARS.values(), ids=BARS)
 def test_a_bar(breaks: Callable[[FakeHost], None], told: str) -> None:
-    """What keeps every machine from starting is one sentence with the remedy, and opens nothing."""
+    """What keeps every machine from starting is one sentence with the remedy; no unit starts unchecked."""
     host = installed()
     breaks(host)
     manager(host).reload()

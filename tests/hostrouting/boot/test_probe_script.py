@@ -104,7 +104,7 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    """Such a node, with an address on eth0."""
+    """A node with an address on eth0."""
     with private_namespace() as inside:
         inside.batch([*ports("eth0", "eth1"), "address add fd00:99::4/64 dev eth0 nodad"])
         yield Node(inside, tmp_path)
@@ -337,7 +337,7 @@ class TestNote:
     """The record of what may be in the kernel."""
 
     def test_what_is_noted_before(self, node: Node) -> None:
-        """A run that fails half its way has noted the former and the new, so that `apply` finds both."""
+        """A run that fails halfway has recorded the former table and the new one, so that `apply` finds both."""
         node.applied.parent.mkdir()
         node.applied.write_text(f"table former\ntable {TABLE}\n\nloaded")
         node.fails(tools={"nft": "exit 1"})

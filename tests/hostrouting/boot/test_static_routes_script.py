@@ -710,7 +710,10 @@ class TestBothFamilies:
         assert len(ours(namespace, IPV6)) == 2
 
     def test_a_kernel_without_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Such a kernel is not asked about IPv6; its IPv6 routes are waited for. On other hosts a failing `ip` is fatal."""
+        """A kernel without IPv6 is not asked about IPv6, and the script waits for an IPv6 default route.
+
+        On other hosts a failing `ip` is fatal.
+        """
         tools = {"ip": '[[ $1 == -6 ]] || exec ip "$@"; echo "RTNETLINK answers: Operation not supported" >&2; exit 2'}
         (line,) = Ran(namespace, HALVES, tmp_path, tools=tools).lines
         assert line.endswith("the routes cannot be read: ip failed: RTNETLINK answers: Operation not supported")

@@ -232,7 +232,7 @@ class TestReplies:
         assert found(ruled) == ["replies eth0 strict 1000"]
 
     def test_to_sockets_without_an_address(self) -> None:
-        """Such a socket gets its address when its packet is routed; a rule by source leads the reply's route elsewhere."""
+        """A socket without an address gets one when its packet is routed; a rule by source routes the reply elsewhere."""
         wanted = Route.to(CIDR, dev="eth1", gateway="10.1.0.1", table=100)
         rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.0.0.4/32"))
         snapshot = node(eth0={"rp_filter": 1}).with_routes([wanted])

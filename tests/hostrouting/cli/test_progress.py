@@ -63,7 +63,7 @@ def test_the_line(screen: Screen) -> None:
 
 @pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"TERM": ""}, {}])
 def test_a_terminal_that_cannot_write_a_line_again(screen: Screen, environment: dict[str, str]) -> None:
-    """Such a terminal gets nothing."""
+    """A terminal that cannot write a line again gets nothing."""
     run(Terminal(screen, environment), seconds=1)
     assert sent(screen) == ""
 

@@ -62,7 +62,7 @@ def test_a_whole_configuration_keeps_the_routes_of_ours(bare: FakeHost, tmp_path
     assert sorted(steps(bare, str(path))) == ["add", "keep", "keep"]
     assert say("apply", "--config", str(path), host=bare).code == 0
     assert say("check", CIDR, host=bare).code == 0
-    assert "It includes hostrouting's 2 routes that are already here." in said.out
+    assert "It includes the 2 routes of hostrouting that this host already has." in said.out
 
 
 def test_a_configuration_is_added_to(bare: FakeHost, written: Callable[..., str]) -> None:

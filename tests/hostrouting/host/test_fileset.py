@@ -76,7 +76,7 @@ def test_another_mode_is_a_difference(mode: int) -> None:
 
 
 def test_a_unit_of_others_that_is_not_utf_8(tmp_path: Path) -> None:
-    """Such a unit counts as another program's file and not as masked; nothing is written."""
+    """A unit that is not UTF-8 counts as another program's file and not as masked; nothing is written."""
     layout = HostLayout(root=str(tmp_path))
     unit = Path(layout.routes_unit_path)
     unit.parent.mkdir(parents=True)

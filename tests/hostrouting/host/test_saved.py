@@ -50,7 +50,7 @@ def rule_message(rule: Rule) -> bytes:
 
 
 def document(**parts: Any) -> dict[str, Any]:
-    """A document of a host with devices and nothing else, but for these parts."""
+    """A document of a host that has only devices and these parts."""
     empty = {f"{name}{family}": "" for name in ("addresses", "rules", "routes") for family in (4, 6)}
     return {
         "schema": SCHEMA,
@@ -66,7 +66,7 @@ def document(**parts: Any) -> dict[str, Any]:
 
 
 def read(said: object) -> Snapshot:
-    """The snapshot in it."""
+    """The snapshot in a document."""
     return read_ip_document(json.dumps(said).encode())
 
 

@@ -273,7 +273,7 @@ class TestIPv6:
     """IPv6 has other rules than IPv4."""
 
     def test_a_route_for_some_sources(self) -> None:
-        """Such a route does not hold the key; but it hides the route for any source, and longer prefixes are needed."""
+        """A route for some sources does not hold the key, but it hides the route for any source: longer prefixes are needed."""
         theirs = Route.to("2001:db8:77::/48", dev="ib0", protocol=4, metric=1024)
         theirs = attrs.evolve(theirs, source=Prefix.parse("2001:db8:2::/64"))
         host = ipv6_host(theirs)

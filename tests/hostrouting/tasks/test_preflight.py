@@ -482,7 +482,7 @@ class TestCleanup:
 
     @staticmethod
     def config(**settings: Any) -> HostRoutingConfig:
-        """A configuration with it."""
+        """A configuration with the clean-up."""
         return HostRoutingConfig.from_mapping({"azureVnetCleanup": {"managed": list(MANAGED), **settings}})
 
     def test_nothing_in_the_way(self) -> None:

@@ -92,7 +92,7 @@ def test_status_has_a_line_for_each(host: FakeHost) -> None:
 def test_a_file_that_cannot_be_read(host: FakeHost) -> None:
     """What cannot be read is not called shut: status says that it is not known.
 
-    Kills: an unreadable file that counts as one that opens nothing.
+    Kills: an unreadable file that counts as one that does not open the gate.
     """
     host.files.strange[FILE] = "a fifo"
     told = "NOT-KNOWN: whether a unit may start unchecked: cannot read /etc/hostrouting/gate.open: there is a fifo"

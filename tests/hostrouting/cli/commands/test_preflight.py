@@ -72,7 +72,7 @@ def test_many(written: Callable[..., str]) -> None:
 
 
 def test_a_configuration_that_cannot_be_used(tmp_path: Path) -> None:
-    """Such a configuration gives exit code 2, with the faults in another document: a bootstrap with it would fail."""
+    """A faulty configuration gives exit code 2, with the faults in another document: a bootstrap would fail."""
     path = tmp_path / "wrong.json"
     path.write_text(json.dumps({"protocol": 2}))
     said = say("preflight", "--config", str(path), "--json")

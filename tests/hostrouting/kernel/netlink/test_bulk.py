@@ -69,7 +69,7 @@ class TestUnknown:
             assert (route.prefix, route.table, route.protocol) == (Prefix.parse("1.0.0.0/8"), 70000, 213)
 
     def test_a_kernel_without_ipv6(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Such a kernel, asked for IPv6, lists the routes of every other family; none of them is used."""
+        """A kernel without IPv6, asked for IPv6, lists the routes of every other family; none of them is used."""
         route = Route.to("1.0.0.0/8", dev="eth0", protocol=213)
         mpls = encode("route", n.RTM_NEWROUTE, 2, fields={"family": 28, "dst_len": 20})
         own = encode_change("add", route, number_of)

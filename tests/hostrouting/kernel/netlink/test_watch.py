@@ -185,7 +185,7 @@ def test_a_socket_that_fails(stack: ExitStack) -> None:
 
 
 def test_a_socket_that_can_never_be_read(stack: ExitStack) -> None:
-    """Such a socket counts as a trouble and not as a change. The socket is opened again after a pause, not at once."""
+    """A socket that can never be read is a trouble, not a change. It is opened again after a pause, not at once."""
     opened = 0
 
     def make(source: Source) -> socket.socket:

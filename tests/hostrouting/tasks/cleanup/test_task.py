@@ -271,7 +271,7 @@ class TestRefused:
         assert kind_of(error) == "wrong-backend"
 
     def test_a_line_that_is_not_understood(self) -> None:
-        """Such a line stays and is reported; everything else is deleted."""
+        """A line that is not understood stays and is reported; everything else is deleted."""
         odd = f'-A {STALE} "'
         host = azure_host(bridge_rules=MemoryEbtables([STALE], others=odd))
         assert len(clean(host).deleted) == 4
@@ -694,7 +694,7 @@ class TestUndo:
         [(None, "there is no such file"), ("reboot", "line 1: it is not a command of an undo file: 'reboot'")],
     )
     def test_a_file_that_is_not_one(self, text: str | None, why: str) -> None:
-        """Such a file is refused before anything is changed."""
+        """A file that is not an undo file is refused before anything is changed."""
         host = azure_host(files=FakeFiles({} if text is None else {UNDO: text}))
         before = state_of(host)
         with pytest.raises(phases.TaskFailed) as caught:

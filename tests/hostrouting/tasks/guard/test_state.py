@@ -34,7 +34,7 @@ def test_counts() -> None:
 
 
 def test_an_attempt_that_could_not_look() -> None:
-    """Such an attempt is a failure and not a look: the time of the last look, and how long that took, stay."""
+    """An attempt that could not look is a failure: the time and the length of the last look stay as they are."""
     looked = after(Look(verdict="ok", seconds=0.5, repairs=(REPAIR,), repair_seconds=0.2))
     state = looked.after_attempt(Look(verdict="ok", failures={"guard": "busy"}), ())
     assert (state.looks, state.looked, state.look.seconds) == (1, looked.looked, 0.5)

@@ -127,7 +127,7 @@ class TestTime:
         assert lasting(kernel) == []
 
     def test_it_passes_as_on_the_clock_of_a_wait(self) -> None:
-        """The seconds that a wait takes also pass for routes; that one was collected is heard."""
+        """The seconds that a wait takes also pass for routes; the watch reports a route that expires meanwhile."""
         kernel, clock = plain_vm(), FakeClock()
         clock.advance(5)
         assert do(kernel, "append", brief(expires=5)) is None
