@@ -420,6 +420,77 @@ def test_a_handler_of_ones_own() -> None:
         signal.signal(signal.SIGINT, before)
 
 
+@phases.task("interrupted")
+def interrupted(ctx: Context) -> None:
+    """Get Ctrl-C, and wait for what follows."""
+    interrupt()
+    ctx.sleep(5)
+
+
+def test_a_watch_inside_a_watch(caplog: pytest.LogCaptureFixture) -> None:
+    """A run inside an execute that leaves SIGTERM alone: Ctrl-C is told once, and stops later runs inside it, too."""
+    late = StubTask("late")
+
+    @phases.task("outer")
+    def outer(_ctx: Context) -> None:
+        for task in (interrupted, late):
+            phases.run(task, observers=[])
+
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            phases.execute(outer, Context(observers=[]))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert late.calls == 0
+    assert "again" not in caplog.text
+
+
+def test_a_step_inside_a_step(caplog: pytest.LogCaptureFixture) -> None:
+    """What a task runs in its own context is part of the run: the signal is told once."""
+    outer = phases.task("outer")(lambda ctx: phases.execute(interrupted, ctx))
+    assert phases.run(outer, observers=[]).signal == signal.SIGINT
+    assert caplog.text.count("SIGINT: stopping") == 1
+
+
+def test_another_signal() -> None:
+    """A signal that the program handles, other than SIGINT and SIGTERM, does not stop the run."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: came.append(number))
+    try:
+        task = phases.task("a")(lambda _ctx: signal.raise_signal(signal.SIGUSR1))
+        report = phases.run(task, observers=[])
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert (report.status, report.signal, came) == (Status.OK, None, [signal.SIGUSR1])
+
+
+def test_a_signal_before_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal that comes when the handlers are set, and the pipe is not, stops the run."""
+    pipe, waiting = os.pipe, phases.task("waiting")(lambda ctx: ctx.sleep(5))
+
+    def late_pipe() -> tuple[int, int]:
+        interrupt()
+        return pipe()
+
+    monkeypatch.setattr("os.pipe", late_pipe)
+    report = phases.run(waiting, observers=[])
+    assert (report.status, report.signal) == (Status.CANCELLED, signal.SIGINT)
+
+
+def test_a_signal_after_the_last_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal that comes when the run no longer listens is not lost: it has its usual effect after the run."""
+    drain = stop._Watch.drain
+
+    def drain_early(watch: stop._Watch) -> None:
+        drain(watch)
+        interrupt()
+
+    monkeypatch.setattr(stop._Watch, "drain", drain_early)
+    with pytest.raises(KeyboardInterrupt):
+        phases.run(StubTask("a"), observers=[])
+
+
 def test_a_process_without_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     """If signals cannot be watched, nothing begins, the error is raised, and the handlers are as before."""
 
