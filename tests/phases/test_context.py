@@ -265,3 +265,15 @@ def test_arguments_of_another_kind(call: Callable[[], object], words: str) -> No
     """An argument of the wrong type is refused immediately, and the message says what to write instead."""
     with pytest.raises(TypeError, match=words):
         call()
+
+
+def test_a_part_that_has_ended_has_the_deadline_around_it() -> None:
+    """Its context, used after its block, is cancelled when the time of the run is over."""
+    clock = FakeClock()
+    ctx = Context(deadline=5, clock=clock, observers=[])
+    with ctx.within() as part:
+        pass
+    assert not part.cancelled
+    clock.advance(5)
+    with pytest.raises(phases.Cancelled, match="the 5 s of the run are over"):
+        part.check()
