@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 
@@ -24,7 +25,6 @@ from tests.support.cli import say
 
 if TYPE_CHECKING:
     from hostrouting.host.host import Host
-    from hostrouting.kernel.base import RouteBackend
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,7 @@ def test_a_failure_for_want_of_privilege() -> None:
 
 def failing(error: BaseException) -> Host:
     """A host whose kernel raises this when it is asked."""
-
-    def backend() -> RouteBackend:
-        raise error
-
-    return FakeHost(kernel=h200(), backend=backend)
+    return FakeHost(backend=mock.Mock(side_effect=error))
 
 
 def test_not_permitted() -> None:
@@ -164,5 +160,5 @@ def test_seconds_that_are_none() -> None:
 def test_answers_and_logs_do_not_mix() -> None:
     """Standard output has only the answer; that a check waits is on standard error."""
     assert say("check", "172.16.0.0/16", kernel=h200()).err == ""
-    said = say("check", "172.16.0.0/16", "--wait", "0.1", "--json", kernel=MemoryBackend())
+    said = say("check", "172.16.0.0/16", "--wait", "1", "--json", kernel=MemoryBackend())
     assert (said.json["verdict"], said.err.partition(" up to ")[0]) == ("no-default-route", "waiting for")

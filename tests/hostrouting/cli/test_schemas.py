@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from hostrouting.kernel.base import RouteBackend
 
 CIDR = "172.16.0.0/16"
 # Keys of some questions only.
@@ -61,11 +60,6 @@ def paths(value: Any, at: str = "") -> Iterator[str]:
             yield from paths(member, f"{at}[]")
     else:
         yield at
-
-
-def no_netlink() -> RouteBackend:
-    """A host without a way to its kernel."""
-    raise BackendError("there is no netlink here", kind="unavailable")
 
 
 def leftover() -> MemoryBackend:
@@ -201,6 +195,8 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         pinned = written({"destination": "172.16.0.0/17", "gateway": "10.9.9.9", "dev": "ib0"})
         nodes = [json.loads(line) for words in ((CIDR,), ("--config", pinned)) for line in say(*asked, *words).lines]
     nodes += [json.loads(line) for line in say("plan", *asked[1:], "--config", pinned).lines]
+
+    no_netlink = mock.Mock(side_effect=BackendError("there is no netlink here", kind="unavailable"))
 
     def told(*words: str, **where: Any) -> dict[str, Any]:
         document: dict[str, Any] = say(*words, "--json", **where).json

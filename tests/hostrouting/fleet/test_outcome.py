@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
@@ -20,7 +21,6 @@ from tests.support.cli import say
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hostrouting.kernel.base import RouteBackend
 
 CIDR = "172.16.0.0/16"
 HALVES = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
@@ -337,13 +337,12 @@ def test_every_operation_is_tried() -> None:
     assert set(DESCRIBED["operations[].verb"].partition(";")[0].replace(",", " ").split()) == {*OPERATIONS, "or"}
 
 
-def without_netlink() -> RouteBackend:
-    """A host without a way to its kernel."""
-    raise BackendError("there is no netlink here", kind="unavailable")
-
-
+NO_NETLINK = BackendError("there is no netlink here", kind="unavailable")
 FAULTS: dict[str, tuple[Callable[[], Ran], str]] = {
-    "an error": (lambda: ran("plan", FakeHost(backend=without_netlink), WARN), "there is no netlink here"),
+    "an error": (
+        lambda: ran("plan", FakeHost(backend=mock.Mock(side_effect=NO_NETLINK)), WARN),
+        "there is no netlink here",
+    ),
     "a wrong configuration": (lambda: ran("plan", FakeHost(), {"protocol": 2}), "standard input: protocol: 2 "),
     "an old Python": (
         lambda: Ran(3, "", "hostrouting: Python 3.10 or newer is needed, and this is Python 3.8 (/usr/bin/python3)\n"),

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import attrs
 import pytest
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hostrouting.finding import Finding
-    from hostrouting.kernel.base import RouteBackend
 
 WHOLE = config(*REPAIR, cidrs=(CIDR,))
 UNITS = LAYOUT.unit_directory
@@ -67,15 +67,6 @@ def foreign() -> MemoryBackend:
     kernel = h200()
     kernel.ip_route("add", Route.to(REPAIR[0], dev="ib0", protocol=186))
     return kernel
-
-
-def raising(error: Exception) -> Callable[[], RouteBackend]:
-    """A way to a kernel that ends with this error."""
-
-    def backend() -> RouteBackend:
-        raise error
-
-    return backend
 
 
 def test_nothing_in_the_way() -> None:
@@ -143,17 +134,19 @@ CASES: dict[str, tuple[Callable[[], Host], HostRoutingConfig, tuple[str, str, st
         ("no-default-route", "warning", "IPv4 default route"),
     ),
     "no netlink": (
-        lambda: FakeHost(backend=raising(BackendError("none", kind="unavailable"))),
+        lambda: FakeHost(backend=mock.Mock(side_effect=BackendError("none", kind="unavailable"))),
         WHOLE,
         ("kernel", "error", ""),
     ),
     "not permitted": (
-        lambda: FakeHost(backend=raising(BackendError("root", kind="not-permitted")), rights=lambda: ANYONE),
+        lambda: FakeHost(
+            backend=mock.Mock(side_effect=BackendError("root", kind="not-permitted")), rights=lambda: ANYONE
+        ),
         WHOLE,
         ("kernel", "warning", ""),
     ),
     "not permitted, as root": (
-        lambda: FakeHost(backend=raising(BackendError("root", kind="not-permitted"))),
+        lambda: FakeHost(backend=mock.Mock(side_effect=BackendError("root", kind="not-permitted"))),
         WHOLE,
         ("kernel", "error", ""),
     ),

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from unittest import mock
 
 from hostrouting.cli.commands.remove import COMMAND
 from hostrouting.errors import BackendError, FileError
 from hostrouting.model import OURS
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from tests.support.cli import say
-
-if TYPE_CHECKING:
-    from typing import NoReturn
 
 UNIT = "/etc/systemd/system/static-routes.service"
 
@@ -92,9 +89,7 @@ def test_remove_without_netlink(repaired: str) -> None:
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
 
-    def nowhere() -> NoReturn:
-        raise BackendError("there is no netlink here: a container", kind="unavailable")
-
+    nowhere = mock.Mock(side_effect=BackendError("there is no netlink here: a container", kind="unavailable"))
     sick = FakeHost(kernel=host.kernel, backend=nowhere, files=host.files)
     said = say("remove", host=sick)
     assert said.code == 3

@@ -343,10 +343,7 @@ def test_a_configuration_that_is_not_the_installed_one(
 
 def test_no_netlink() -> None:
     """Without netlink, everything else is still reported."""
-
-    def nowhere() -> RouteBackend:
-        raise BackendError("there is no netlink here: a container", kind="unavailable")
-
+    nowhere = mock.Mock(side_effect=BackendError("there is no netlink here: a container", kind="unavailable"))
     said = say("status", host=FakeHost(backend=nowhere))
     assert (said.code, said.lines[0]) == (3, "NOT-KNOWN: the route table: there is no netlink here: a container")
     assert "default route" not in said.out
