@@ -315,7 +315,7 @@ class Gate:
         return tuple(unit.get("Id", "") for unit in found if unit.get("SubState") in {"condition", "start-pre"})
 
     def changes(self, up: Sequence[Part] = (), down: Sequence[Part] = ()) -> Changes:
-        """What `change` would change; only reads."""
+        """What `change` would change; nothing is changed yet."""
         files, steps = self.files, self._steps_after(up, down)
         found = Changes() if steps else Changes(removes=self.present())
         if steps:

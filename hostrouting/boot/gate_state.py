@@ -128,7 +128,10 @@ class GateState:
 
 
 def find_gate_state(host: Host) -> GateState:
-    """The state of the gate; only reads. ManagerError if systemd does not answer, FileError if a file is unreadable."""
+    """The state of the gate; nothing is changed.
+
+    ManagerError if systemd does not answer, FileError if a file is unreadable.
+    """
     gate, files, layout = Gate(host), host.files, host.layout
     units = gate.units_after(())
     nothing = GateState(units=units, hold=_hold(host, units))
@@ -165,7 +168,7 @@ def find_gate_state(host: Host) -> GateState:
 
 
 def find_edits(gate: Gate) -> tuple[Finding, ...]:
-    """The edited files: first those that decide whether a gated unit starts; only reads."""
+    """The edited files; those that decide whether a gated unit starts come first. Nothing is changed."""
     folder = gate.layout.at(gate.layout.config_directory)
     deciding = {*gate.own_paths, *(f"{folder}/{step.name}.sh" for step in gate.steps)}
     edited = [path for path in gate.edited if path not in gate.own_paths or gate.files.read(path)]

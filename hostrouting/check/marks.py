@@ -1,4 +1,4 @@
-"""Who sets the marks that an answer depends on: looked up on the host, and as JSON.
+"""Who sets the marks that an answer depends on: the lookup on the host, and its result as JSON.
 
 Here: which marks matter for a check or an explanation, and what was found about them. Not here: the rules that set
 marks (`kernel.marking`), and the lines about it (`cli`).

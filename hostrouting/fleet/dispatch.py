@@ -340,7 +340,7 @@ def _processors() -> int:
 
 
 def _begin() -> None:
-    """The first call in a new process, which ends with the process that started it."""
+    """The first call in a new process: makes the process end when the one that started it ends."""
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()

@@ -103,7 +103,7 @@ _COMMANDS = {
 
 
 def discover(files: Files, layout: HostLayout) -> Discovery:
-    """Read whatever is there. What cannot be read or parsed is a remark, never an error."""
+    """Read whatever is there. For what cannot be read or parsed there is a remark, never an error."""
     found = _Search(files, layout)
     found.agent(f"{layout.agent_directory}/config.json")
     roots = ("", *(f"{_MACHINES}/{name}" for name in found.names(_MACHINES)))

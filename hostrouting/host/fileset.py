@@ -130,7 +130,7 @@ class FileSet:
         return tuple(file.path for file in self.files if file.is_foreign(files))
 
     def differences(self, files: Files) -> Changes:
-        """What `install` would change; only reads."""
+        """What `install` would change; nothing is changed yet."""
         stale = [file.path for file in self.files if not files.holds(file.path, file.text, mode=file.mode)]
         missing = [path for path, target in self.links_on(files) if not files.leads(path, target)]
         return Changes((*stale, *missing), [path for path in self.obsolete if files.is_there(path)])

@@ -328,7 +328,7 @@ _KUBELETS = ("kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server
 
 
 def find_ungated(manager: Manager | None, units: Collection[str]) -> tuple[Finding, ...]:
-    """The kubelets that this running manager runs and that are not among the gated units; only reads."""
+    """The kubelets that this running manager runs and that are not among the gated units. Nothing is changed."""
     found = () if manager is None else manager.show(("Id", "ActiveState"), *_KUBELETS)
     active = [one["Id"] for one in found if one["ActiveState"] == "active" and one["Id"] not in units]
     return tuple(

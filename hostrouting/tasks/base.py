@@ -193,9 +193,9 @@ class HostTask(Generic[ResultT]):
         return Change()
 
     def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> ResultT:
-        """Do what the change says; its `files` are those of the part, which were changed before.
+        """Do what the change says, except for its `files`: the files of the part were changed before this call.
 
-        If it fails, what was done is on the error (`hostrouting.host.effects`).
+        If it fails, the error has what was done (`hostrouting.host.effects`).
         """
         raise NotImplementedError
 

@@ -227,7 +227,7 @@ def test_a_broken_promise(task: type[HostTask[Effects]], told: str) -> None:
 
 
 def test_each_host_is_new() -> None:
-    """A host that two runs share is said to be the caller's mistake, and not one of the task."""
+    """If two runs share a host, the error blames the caller, not the task."""
     host = rail_host()
     with pytest.raises(AssertionError, match="host= does not make a new host each time"):
         check_task(RailRules, CONFIG, host=lambda: host)

@@ -70,7 +70,7 @@ def route_command(route: Route, onlink: str = " onlink") -> str:
 
 
 def ports(*names: str) -> list[str]:
-    """The commands for devices that are up, each one end of a veth, and without an address that Linux makes up."""
+    """The commands for devices that are up. Each is one end of a veth, and has no link-local address of Linux."""
     ends = [(name, f"peer-{name}"[:15]) for name in names]  # Linux takes no longer name
     return [
         *(f"link add {name} type veth peer name {peer}" for name, peer in ends),

@@ -93,7 +93,7 @@ class Machine(Namespace):
 
 @contextmanager
 def private_machine() -> Iterator[Machine]:
-    """Create a machine, which ends with the block, and at the latest with this process."""
+    """Create a machine. It is removed at the end of the block, or when this process ends."""
     holder = subprocess.Popen(
         ["unshare", "--net", "--mount", "sh", "-c", _SETUP],
         stdin=subprocess.PIPE,

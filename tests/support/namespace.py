@@ -40,7 +40,7 @@ _ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unre
 
 @contextmanager
 def private_namespace() -> "Iterator[Namespace]":
-    """Create a namespace, which ends with the block, and at the latest with this process."""
+    """Create a namespace. It is removed at the end of the block, or when this process ends."""
     # If this process is killed, its end of the pipe is closed, and cat ends.
     holder = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE)
     try:

@@ -83,7 +83,7 @@ class Said(NamedTuple):
 
 @contextmanager
 def raw_kernel(*, promote_secondaries: bool = False, ignore_linkdown: bool = False) -> "Iterator[RawKernel]":
-    """Create a namespace with these sysctls, which ends with the block."""
+    """Create a namespace with these sysctls. It is removed at the end of the block."""
     made: list[Any] = []
     sysctls = {
         "ipv4/conf/all/promote_secondaries": promote_secondaries,

@@ -54,7 +54,7 @@ _NAMESPACES = ("cgroup", "ipc", "uts", "net", "mnt", "pid")
 def enter(leader: int, program: Callable[[int], None], descriptor: int) -> None:
     """Call a function with this descriptor in a new process in the leader's namespaces.
 
-    The process ends with the function. The function must be in a module that the template has imported.
+    The process ends when the function returns. The function must be in a module that the template has imported.
     """
     request = {"leader": leader, "module": program.__module__, "name": program.__name__}
     socket.send_fds(_template(), [json.dumps(request).encode()], [descriptor])
@@ -62,7 +62,7 @@ def enter(leader: int, program: Callable[[int], None], descriptor: int) -> None:
 
 @functools.cache
 def _template() -> socket.socket:
-    """The connection to the template of this test run, which ends with the run."""
+    """The connection to the template of this test run. The template ends when the run does."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     program = [sys.executable, "-m", "tests.support.template", str(theirs.fileno())]
     process = subprocess.Popen(

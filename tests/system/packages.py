@@ -120,7 +120,7 @@ class Bare(Namespace):
 
 @contextmanager
 def bare(release: str, sources: Sources) -> Iterator[Bare]:
-    """A copy of the root of a release, which ends with the block, and at the latest with this process."""
+    """A copy of the root of a release. It is removed at the end of the block, or when this process ends."""
     with tempfile.TemporaryDirectory() as work:
         words = [work, str(sources.roots / release), str(sources.dist), str(sources.wheels)]
         holder = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The gate in a storm: a few rounds of `storm`, and that it would find violations."""
+"""The gate in a storm: a few rounds of `storm`, and a test that `storm` finds violations."""
 
 import os
 import random

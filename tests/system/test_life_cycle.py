@@ -1,4 +1,4 @@
-"""Starts as an agent makes them: what `life_cycle` finds in a few of them, and that it would find it."""
+"""Starts as an agent makes them: a few runs of `life_cycle`, and a test that `life_cycle` finds faults."""
 
 import os
 import time

@@ -146,7 +146,7 @@ class RewritePlan:
             yield _finding("waits", config.interfaces[0], f"{_of_lack(self.waits)}{added}", severity)
 
     def require_possible(self) -> None:
-        """Raise the first conflict, as its error."""
+        """Raise the error of the first conflict, if there is one."""
         if self.taken:
             raise self._taken_address
         if self.foreign:

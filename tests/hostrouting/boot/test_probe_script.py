@@ -301,7 +301,7 @@ class TestRoute:
         assert node.listing()
 
     def test_a_link_that_is_missing(self, node: Node) -> None:
-        """Without its link the route waits, which is a failure only if the rewrite is required; the table is loaded."""
+        """If the link is missing, the table is loaded without the route. If the rewrite is required, the script fails."""
         done = node.run(attrs.evolve(TOLD, config=attrs.evolve(CONFIG, interfaces=["eth7"])), "60")
         assert (done.returncode, bool(node.listing())) == (0, True)
         assert done.stderr == (

@@ -138,7 +138,7 @@ def test_a_bad_file(file: str, text: str, remark: str) -> None:
 
 
 def test_files_that_cannot_be_read() -> None:
-    """A fifo is a remark, and not two."""
+    """For a fifo there is one remark, not two."""
     fifo = f"{NET_D}/05.conf"
     files = FakeFiles({fifo: ""}, strange={AGENT: "a fifo", fifo: "a fifo"})
     found = discover(files, HostLayout())

@@ -102,7 +102,7 @@ def test_other_devices() -> None:
 
 
 def test_the_end_of_a_route() -> None:
-    """The first of the routes that matter to end counts, and not one that has ended."""
+    """Of the routes that matter, the one that expires first counts; routes that have expired do not."""
     assert CONCERN.expires == 40
     assert Concern.of(attrs.evolve(NODE, routes=()), [], protocols={213}).expires is None
 

@@ -68,7 +68,7 @@ def test_a_named_map_of_verdicts() -> None:
 
 
 def test_chains_that_others_lead_to() -> None:
-    """A chain counts for each base chain that leads to it, in a circle too; one that nothing leads to never runs."""
+    """A chain counts for each base chain from which it is reached, also if chains jump to each other; others never run."""
     its = listing(
         chain("pre", hook="prerouting"),
         chain("out", kind="route", hook="output"),

@@ -626,7 +626,7 @@ class TestOthers:
 
     @pytest.mark.parametrize("text", [ORIGINAL, f"[Service]\nExecStart={LAYOUT.routes_alias_path}\n"])
     def test_the_originals(self, text: str) -> None:
-        """A unit of the published original is recognised by what it runs or is ordered before, and is replaced."""
+        """A unit of the published original is replaced. Its ExecStart= or Before= identifies it."""
         host = FakeHost(kernel=h200())
         host.files.texts[LAYOUT.routes_unit_path] = text
         run(Configure(WANTED, host=host))

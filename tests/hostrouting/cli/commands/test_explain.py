@@ -323,9 +323,9 @@ def told_by_a_kernel(kind: Kind, *words: str) -> str:
     ],
 )
 def test_a_kernel_that_drops_it(kind: Kind, words: tuple[str, ...], told: str) -> None:
-    """What the kernel answers about the host's own packet is told, and that it drops an arriving one for no known reason.
+    """For the host's own packet, the kernel's answer is shown; for an arriving one, that it drops it for no known reason.
 
-    It is not asked about an arriving packet without a source: it would refuse the question.
+    The kernel is not asked about an arriving packet without a source: it would refuse the question.
     """
     line = told_by_a_kernel(kind, *words)
     assert (line.startswith(told), bool(line)) == (True, bool(told))
