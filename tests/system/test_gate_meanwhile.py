@@ -68,7 +68,7 @@ def halfway(system: System, before: HostRoutingConfig, after: HostRoutingConfig)
     system.lay("/usr/bin/systemctl", SLOW, mode=0o755)
     with agents(system) as crew:
         applying = crew.begin("Configure", after, wait=1)  # a wait that is another has another unit
-        wait_for("the apply to come half its way", lambda: system.outside("/run/waits").exists())
+        wait_for("the apply to be halfway through", lambda: system.outside("/run/waits").exists())
         yield
         applying.wait()
 
