@@ -103,7 +103,7 @@ class Step:
     held: Route | None = None
     place: Place = "only"
     remedy: str = ""
-    """Another way to resolve a conflict, not in the boot script."""
+    """How to resolve a conflict."""
     asked: Route | None = None
     """The next hops of an IPv6 route that are deleted if they are ours: Linux does not list their protocols."""
 
@@ -214,7 +214,8 @@ class RoutePlan:
             # A lifetime changes with each look.
             held = None if step.held is None else str(attrs.evolve(step.held, expires=None))
             facts = {"held": held, "metric": step.route.metric}
-            yield Finding("route-conflict", "error", f"{prefix} cannot be installed: {step.why}", prefix, facts=facts)
+            told = f"{prefix} cannot be installed: {step.reason}"
+            yield Finding("route-conflict", "error", told, prefix, step.remedy, facts)
 
     @property
     def asking(self) -> tuple[Step, ...]:
@@ -515,8 +516,10 @@ def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
         yield from _deletions(holders, behind, _BEHIND)
     elif standing:
         holder = standing[0]
-        remedy = _remedy(holder, fib.snapshot) if is_left_behind(holder, wanted) else ""
-        yield Step("conflict", wanted, _way_out(holder, fib, ours), holder, remedy=remedy)
+        remedies = [_way_round(holder.prefix, fib, ours)]
+        remedies += [_remedy(holder, fib.snapshot)] if is_left_behind(holder, wanted) else []
+        reason = f"another route has the same destination and metric: [{holder}], which is not ours"
+        yield Step("conflict", wanted, reason, holder, remedy="; ".join(remedies))
     else:
         yield Step("add", wanted, f"it does not exist{shadow}")
 
@@ -630,13 +633,8 @@ def _why_kept(route: Route, ours: Collection[int]) -> str:
     return f"it already exists (proto {protocol_name(route.protocol)}) and stays as it is"
 
 
-def _way_out(holder: Route, fib: Fib, ours: Collection[int]) -> str:
-    """A sentence: which route holds the key, and which routes win without touching it."""
-    remedy = _way_round(holder.prefix, fib, ours)
-    return f"another route has the same destination and metric: [{holder}], which is not ours; {remedy}"
-
-
 def _way_round(prefix: Prefix, fib: Fib, ours: Collection[int]) -> str:
+    """Which routes win without touching the one that has the key."""
     found = way_round(prefix, lambda candidate, metric: is_held(candidate, metric, fib, ours))
     if len(found) == 1:
         [(_, metric)] = found

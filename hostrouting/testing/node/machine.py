@@ -138,6 +138,8 @@ class Node:
         """The configuration that was applied last."""
         self.is_applied = False
         """Whether the last run of the pipeline has succeeded, and nothing of it was removed since."""
+        self.failure: HostRoutingError | None = None
+        """Why it has failed, if it was not killed."""
         self.may_hold: tuple[HostRoutingConfig | None, ...] = (None,)
         """The configurations one of which is in force; after a run that was killed, this is the former or the new."""
         self.is_full = False
@@ -281,7 +283,7 @@ class Node:
             return
         self.counts["applies"] += 1
         before, self.may_hold = self.may_hold, (*self.may_hold, config)
-        self.config, self.is_applied = config, False
+        self.config, self.is_applied, self.failure = config, False, None
         name = f"configuration {self.configs.index(config)}"
         with self._process(name):
             try:
@@ -293,6 +295,8 @@ class Node:
                 self.is_applied = isinstance(failed.error, RouteOverlapError)
                 if ConfigureStaticRoutes.name in failed.path and not _is_strict(config):
                     self.may_hold = before  # a step that takes protection away is changed after these
+                if isinstance(failed.error, HostRoutingError):
+                    self.failure = failed.error
                 raise (failed.error if isinstance(failed.error, HostRoutingError | BrokenLaw) else failed) from failed
             finally:
                 self.may_hold = (config,) if self.is_applied else self.may_hold
@@ -523,7 +527,10 @@ class Node:
         """The laws of a node that nobody has disturbed for the promised time."""
         config = self.config
         if config is None or not self.is_applied:
-            return  # the run of the pipeline said why
+            findings = () if self.failure is None else self.failure.findings
+            if self.failure is not None and not any(finding.remedy for finding in findings):
+                raise self.broken("what cannot be done is told with a remedy", str(self.failure))
+            return
         if self._is_guarded:
             self._require_told(config)
             self._require_marked(config)
@@ -582,11 +589,8 @@ def _is_strict(config: HostRoutingConfig) -> bool:
 
 
 def _is_allowed(dev: str, kind: str, allowed: Iterable[str]) -> bool:
-    for pattern in allowed:
-        name, _, only = pattern.partition(" ")
-        if fnmatch.fnmatchcase(dev, name) and only in {"", kind}:
-            return True
-    return False
+    words = (pattern.partition(" ") for pattern in allowed)
+    return any(fnmatch.fnmatchcase(dev, name) and only in {"", kind} for name, _, only in words)
 
 
 # The edges: each counts the moments of a node.

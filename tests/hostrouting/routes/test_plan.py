@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hostrouting.errors import RouteConflict
 from hostrouting.fib import Fib
 from hostrouting.model import OURS, Prefix, Route, Snapshot, as_ip, default_rules
 from hostrouting.routes.plan import RoutePlan, Step, plan_exactly, plan_routes
@@ -147,17 +148,21 @@ class TestWhatAnOperatorReads:
     def test_conflict_with_a_host_route(self, metric: int, remedy: str) -> None:
         """A host route has no halves: the way out is another metric."""
         theirs = Route.to("172.16.0.9/32", dev="ib0", protocol=3, metric=metric)
-        (step,) = plan_routes([want("172.16.0.9/32", metric=metric)], plain().with_routes([theirs])).conflicts
-        assert step.reason.endswith(remedy)
+        plan = plan_routes([want("172.16.0.9/32", metric=metric)], plain().with_routes([theirs]))
+        (step,) = plan.conflicts
+        assert step.remedy == remedy
+        with pytest.raises(RouteConflict) as caught:
+            plan.require_possible()
+        assert [finding.remedy for finding in caught.value.findings] == [remedy]
 
     def test_the_halves_are_held_too(self) -> None:
         """Halves whose keys are held are not proposed; with a better metric that is free, one route is enough."""
         theirs = Route.to("172.16.128.0/17", dev="ib0", protocol=3)
         (step,) = plan_routes([want("172.16.0.0/16")], h200().with_routes([theirs])).conflicts
-        assert step.reason.endswith("that are free (172.16.0.0/17 and 172.16.128.0/17 are not both free)")
+        assert step.remedy.endswith("that are free (172.16.0.0/17 and 172.16.128.0/17 are not both free)")
         behind = Route.to("10.1.0.0/16", dev="ib0", protocol=3, metric=100)
         (step,) = plan_routes([want("10.1.0.0/16", metric=100)], plain().with_routes([behind])).conflicts
-        assert step.reason.endswith("instead, configure one with metric 0, which takes precedence")
+        assert step.remedy.endswith("instead, configure one with metric 0, which takes precedence")
 
     def test_a_keep_that_never_wins(self) -> None:
         """One of our routes behind a better metric is kept, and the reason says that it is never used."""
