@@ -211,7 +211,7 @@ def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision],
     judge = Judge.of(report, fib)
     findings: list[Escape] = []
     for cidr in report.cidrs:
-        cells = [attrs.evolve(cell, decision=told.get(cell.first, cell.decision)) for cell in fib.cells(cidr, flow)]
+        cells = [cell._replace(decision=told.get(cell.first, cell.decision)) for cell in fib.cells(cidr, flow)]
         answers = {id(cell.decision) for cell in cells if cell.first in told}
         findings += [
             attrs.evolve(finding, surprise=True) if id(finding.decision) in answers else finding

@@ -539,7 +539,7 @@ def _at_borders(family: int, contest: Contest) -> Iterator[Contest]:
         yield contest
         return
     for first, following in zip([contest.first, *inside], [*inside, contest.last + 1], strict=True):
-        yield attrs.evolve(contest, first=first, last=following - 1)
+        yield contest._replace(first=first, last=following - 1)
 
 
 def _ways(route: Route) -> set[tuple[str | None, IP | None]]:

@@ -5,9 +5,7 @@ map is drawn (`cli.check` in characters, `fleet.page` as HTML).
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, TypeAlias
-
-import attrs
+from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.check.cni import PodBlocks
 from hostrouting.check.overlap import Judge
@@ -28,8 +26,7 @@ JUDGEMENTS: dict[Judgement, str] = {
 _RANK: dict[Judgement, int] = {"escape": 2, "allowed": 1}
 
 
-@attrs.frozen
-class Segment:
+class Segment(NamedTuple):
     """A range of addresses with one label and one judgement; both ends are included."""
 
     first: int
@@ -43,8 +40,7 @@ class Segment:
         return self.label, self.judgement
 
 
-@attrs.frozen
-class Strip:
+class Strip(NamedTuple):
     """A CIDR on a scale: runs of columns, each with the segment that it shows and its length, from left to right."""
 
     runs: tuple[tuple[Segment, int], ...]
@@ -63,7 +59,7 @@ def segments_of(
     for cell in fib.cells(cidr, PLAIN):
         look = _label(cell.decision, lenient), _judgement(cell.decision, strict, lenient)
         if found and found[-1].look == look:
-            found[-1] = attrs.evolve(found[-1], last=cell.last)
+            found[-1] = found[-1]._replace(last=cell.last)
         else:
             found.append(Segment(cell.first, cell.last, *look))
     return tuple(found)
@@ -76,13 +72,13 @@ def told_segments(segments: Sequence[Segment]) -> tuple[Segment, ...]:
     for segment in segments:
         if segment.judgement == "own" and segment.first == segment.last:
             if found:
-                found[-1] = attrs.evolve(found[-1], last=segment.last)
+                found[-1] = found[-1]._replace(last=segment.last)
             elif begin is None:
                 begin = segment.first
         elif found and found[-1].look == segment.look:
-            found[-1] = attrs.evolve(found[-1], last=segment.last)
+            found[-1] = found[-1]._replace(last=segment.last)
         else:
-            found.append(segment if begin is None else attrs.evolve(segment, first=begin))
+            found.append(segment if begin is None else segment._replace(first=begin))
             begin = None
     return tuple(found or segments)
 

@@ -5,7 +5,7 @@ Here: facts about a decision. Not here: how it is computed, and the messages abo
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import attrs
 
@@ -164,8 +164,7 @@ class Variant:
         return {CHOSEN} in names
 
 
-@attrs.frozen
-class Cell:
+class Cell(NamedTuple):
     """A maximal range of destinations with the same decision; as integers, both ends included."""
 
     first: int
@@ -181,8 +180,7 @@ def paired(some: Sequence[Cell], others: Sequence[Cell]) -> Iterator[tuple[int, 
             yield max(one.first, other.first), min(one.last, other.last), one.decision, other.decision
 
 
-@attrs.frozen
-class Contest:
+class Contest(NamedTuple):
     """A range of destinations, and the shortest prefix with which a new route would decide there.
 
     A new route that covers the range decides if its prefix is at least `length` long, and not skipped (`Fib.skips`);
