@@ -77,6 +77,7 @@ ask() {
 # Says how to start the unit all the same without Python; `hostrouting gate` does the same.
 refuse_start() {
   local line
+  # shellcheck disable=SC2016  # the line is typed later, and expands then
   printf -v line 'echo $(date -d 2hour +%%s) %q ${SUDO_USER:-root} WHY >%s' "$gated" "$opening"
   refuse "$1; to start it unchecked for 2 hours, type as root: $line"
 }
