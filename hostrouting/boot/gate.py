@@ -353,19 +353,25 @@ class Gate:
         found = () if self.manager is None else self.manager.show(("NeedDaemonReload",), *units)
         return any(unit.get("NeedDaemonReload") == "yes" for unit in found)
 
-    def deadlocks(self, up: Collection[Part]) -> tuple[Fault, ...]:
-        """The units that would come to be gated, and that the gate itself waits for: each would wait for the other."""
+    def ungateable(self, up: Collection[Part]) -> tuple[Fault, ...]:
+        """The units that would come to be gated and cannot be.
+
+        The gate waits for such a unit, so each would wait for the other; or the name is an alias: systemd and the
+        gate's messages use the other name, and an opening of the gate for the alias would open nothing.
+        """
         if self.manager is None:
             return ()
         faults, waited = [], {*_AWAITED, self.layout.gate_unit}
+        path = Spot().below("gate").below("units").path
         for unit in sorted({*self.units_after(up)} - {*self.gated}):
-            [found] = self.manager.show(("Before",), unseen(unit))
-            if before := sorted({*found["Before"].split()} & waited):
+            [found] = self.manager.show(("Id", "Before"), unseen(unit))
+            if found["Id"] != unseen(unit):
+                name = found["Id"].replace(unseen("@."), "@.")
+                faults.append(Fault(path, f'"{unit}"', f"is an alias of {name}", f'write "{name}"'))
+            elif before := sorted({*found["Before"].split()} & waited):
                 rule = f"starts before {before[0]}, which the gate waits for: each would wait for the other"
-                path = Spot().below("gate").below("units").path
-                faults.append(
-                    Fault(path, f'"{unit}"', rule, "name the unit that needs the network, such as kubelet.service")
-                )
+                remedy = "name the unit that needs the network, such as kubelet.service"
+                faults.append(Fault(path, f'"{unit}"', rule, remedy))
         return tuple(faults)
 
     def require_reload(self, changes: Changes, parts: Iterable[Part]) -> None:
@@ -388,7 +394,7 @@ class Gate:
             file_set.require_room(self.files)
         if up:
             self.require_reload(changes, parts)
-        if faults := self.deadlocks(up) if any(part.step for part in up) else ():
+        if faults := self.ungateable(up) if any(part.step for part in up) else ():
             raise ConfigError(faults)
         concerned = (*up, *(part for part in down if part.present(self.files)))
         if self.manager is None and not self._is_image and any(part.unit or part.step for part in concerned):

@@ -17,7 +17,7 @@ import attrs
 
 from hostrouting.boot import parse_gate_steps, render_gate_drop_in
 from hostrouting.boot.gate import Gate, pattern_of, unseen
-from hostrouting.boot.opening import opening_findings
+from hostrouting.boot.opening import ALL, opening_findings
 from hostrouting.errors import FileError
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host.layout import DROP_IN, HostLayout
@@ -155,7 +155,12 @@ def find_gate_state(host: Host) -> GateState:
     findings: list[Finding] = []
     if is_up:
         findings += opening_findings(host, datetime.now(timezone.utc))
-        openings += [text for state in states if state["LoadState"] == "loaded" for text in _unit(gate, state)]
+        unchecked = [text for state in states if state["LoadState"] == "loaded" for text in _unit(gate, state)]
+        openings += unchecked
+        opened = {finding.target for finding in findings if finding.name == "gate-open"}
+        if unchecked or ALL in opened:
+            opened |= {*units}
+        gated = [attrs.evolve(one, is_checked=one.is_checked and one.name not in opened) for one in gated]
         bars += [*_bars(gate, units), *(text for state in states for text in _unstartable(host, state, units))]
     openings += _absent(gate, units)
     findings += [Finding("gate-shut", "error", text) for text in bars]
@@ -324,10 +329,10 @@ def _of_start(host: Host, unit: str, found: Mapping[str, str], asks: str) -> Ite
         else:
             why = f"another ExecStartPre= is in force; {where}"
         yield f"starts unchecked: {why}"
-    elif not found["ExecStartPre"].partition("argv[]=")[2].startswith(asks.partition("argv[]=")[2]):
+    elif early := [path for path in others if _file_name(path) < DROP_IN and _runs_first(host, path)]:
         lost = "if its drop-in is changed while the command runs, systemd skips the gate"
         remedy = f"move it to a drop-in whose name sorts after {DROP_IN}"
-        yield f"runs another ExecStartPre= before the gate: {lost}; {remedy}; {where}"
+        yield f"runs another ExecStartPre= before the gate: {lost}; {remedy}; see {', '.join(early)}"
     statuses = found["SuccessExitStatus"].split()
     status = f"has SuccessExitStatus={' '.join(statuses)}, so it starts"
     if any(status.isdigit() and int(status) in _REFUSALS for status in statuses):
@@ -340,6 +345,13 @@ def _of_start(host: Host, unit: str, found: Mapping[str, str], asks: str) -> Ite
         value = found[name]
         if value and (name in _ROOTS or _covers(value, needed)):
             yield f"has {name}={value}, so {_HIDDEN}; {where}"
+
+
+def _runs_first(host: Host, path: str) -> bool:
+    """Whether this drop-in has a command of its own before the start."""
+    return any(
+        name == "ExecStartPre" and value for name, value in _settings(host.files.read(host.layout.at(path)) or "")
+    )
 
 
 def _covers(bound: str, needed: Iterable[str]) -> bool:

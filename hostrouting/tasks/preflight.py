@@ -523,7 +523,7 @@ class Preflight:
         yield from unit_findings(there, self._drop_ins(ours))
         if gate.manager is None:
             return
-        for fault in Gate(self.host, gated).deadlocks(up):
+        for fault in Gate(self.host, gated).ungateable(up):
             yield Finding("unit", "error", str(fault), fault.path)
         for unit in sorted({*gated} - {*gate.gated}):  # what already holds and lets through is asked of systemd
             [found] = gate.manager.show(("LoadState",), unseen(unit))

@@ -8,6 +8,7 @@ import pytest
 
 from hostrouting.config import GateConfig, HostRoutingConfig, Mode
 from tests.support.gate import HALVES, LAYOUT, config, configure, gate_tests, host, run_task
+from tests.support.inside import statuses, told_in
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
@@ -28,7 +29,7 @@ _AGAIN = "Restart=always\nRestartSec=1\n"
 _ALIVE = "#!/bin/sh\nsystemd-notify --ready\nwhile sleep 0.5; do systemd-notify WATCHDOG=1; done\n"
 _UNITS = {
     KUBELET: f"[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=/bin/sleep infinity\n{_AGAIN}",
-    K3S: f"[Unit]\nStartLimitIntervalSec=0\n[Service]\nType=notify\nNotifyAccess=all\nWatchdogSec=5\nTimeoutStartSec=0\nExecStart=/opt/alive\n{_AGAIN}",
+    K3S: f"[Unit]\nStartLimitIntervalSec=0\n[Service]\nType=notify\nNotifyAccess=all\nWatchdogSec=5\nTimeoutStartSec=0\nExecStartPre=-/sbin/modprobe overlay\nExecStart=/opt/alive\n{_AGAIN}",
     AGENT: "[Service]\nExecStart=/bin/sleep infinity\n",
     SHUT_IN: "[Service]\nDynamicUser=yes\nPrivateNetwork=yes\nRestrictAddressFamilies=AF_INET\nNoNewPrivileges=yes\n"
     "SystemCallFilter=~@network-io\nInaccessiblePaths=/run/systemd\nExecStart=/bin/sleep infinity\n",
@@ -109,6 +110,8 @@ def test_every_promise_for_each_unit() -> None:
             assert start(system, unit) == 0, unit
         assert system.read("/run/kubeadm") == "", "the commands of other drop-ins run"
 
+        with statuses(system) as status:
+            assert told_in(status(), "gate-open") == [], "the command in K3S's own file is no opening"
         running = {unit: run_of(system, unit) for unit in (*STARTED, LATER)}
         overlap(system, "add")
         assert run_task(system, "Configure", gating(*ALL)).returncode == 1
@@ -201,8 +204,8 @@ def test_break_glass() -> None:
         assert start(system, "agent@a.service") == 0
 
 
-def test_a_unit_that_the_gate_waits_for() -> None:
-    """A unit that starts before network-online.target is refused with the reason, and nothing is installed."""
+def test_what_cannot_be_gated() -> None:
+    """A unit before network-online.target, and an alias, are refused with the reason, and nothing is installed."""
     early = "[Unit]\nBefore=network-online.target\n[Service]\nExecStart=/bin/sleep infinity\n"
     with host(more={f"/usr/lib/systemd/system/{AGENT}": early}) as system:
         done = run_task(system, "Configure", gating(AGENT))
@@ -210,3 +213,12 @@ def test_a_unit_that_the_gate_waits_for() -> None:
         assert f'"{AGENT}" starts before network-online.target, which the gate waits for' in done.stdout
         assert system.read(LAYOUT.gate_drop_in(AGENT)) is None
         assert start(system, "agent@a.service") == 0
+        for alias, name in (("node.service", LATER), ("node@.service", "later@.service")):
+            system.lay(f"/usr/lib/systemd/system/{name}", _UNITS[AGENT])
+            system.must("ln", "-s", f"/usr/lib/systemd/system/{name}", f"/etc/systemd/system/{alias}")
+            system.must("systemctl", "daemon-reload")
+            assert (
+                f'"{alias}" is an alias of {name}; write "{name}"'
+                in run_task(system, "Configure", gating(alias)).stdout
+            )
+            assert system.read(LAYOUT.gate_drop_in(alias)) is None

@@ -23,7 +23,7 @@ from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken
 from hostrouting.cli.schemas import CHECK, FINDINGS, STANDINGS
 from hostrouting.cli.source import config_of, installed_config, quiet_context, start_command
 from hostrouting.cli.standings import Standings
-from hostrouting.config import HostRoutingConfig, ProbeCondition
+from hostrouting.config import HostRoutingConfig, Mode, ProbeCondition
 from hostrouting.errors import BackendError, ConfigError, FileError, ManagerError
 from hostrouting.fib import Fib
 from hostrouting.finding import Finding, of_severity, worst_first
@@ -500,15 +500,18 @@ def _escapes(status: HostStatus) -> Iterator[Line]:
         return
     yield from now.check.answer_lines()
     if now.verdict != "undecided":
-        yield line("  ", _follows(now, status.file, spoken(status.gate.units), heals=status.heals))
+        yield line("  ", _follows(now, status.file, status.gate, heals=status.heals))
     yield line("  ", _ways(now, status.file, heals=status.heals))
 
 
-def _follows(now: Now, config: str | None, units: str, *, heals: bool) -> str:
+def _follows(now: Now, config: str | None, gate: GateState, *, heals: bool) -> str:
+    units = spoken(gate.units)
     if heals:
         return f"The installed static routes repair it: they are added before {units} can start."
     if now.in_force:
         mode = now.check.config.route_overlap.mode
+        if gate.openings and mode is Mode.STRICT:
+            return "The mode is STRICT, but the gate is open, as said below."
         return f"The mode is {mode}: {_FOLLOWS[mode, now.verdict].format(units)}"
     if now.is_installed:
         restore = f"hostrouting apply --config {config or 'FILE'}"

@@ -534,6 +534,20 @@ class TestUnits:
         host.manager.properties = {"k3s.service": {"Before": "shutdown.target"}}
         change(host, FOR_KUBELET)
 
+    @pytest.mark.parametrize(("unit", "name"), [(KUBELET, "node.service"), ("kube@.service", "node@.service")])
+    def test_an_alias(self, unit: str, name: str) -> None:
+        """An alias is refused with the name that systemd uses, which `%n` and every message would have.
+
+        Kills: gating an alias, whose break glass would open nothing.
+        """
+        host, settings = FakeHost(), attrs.evolve(CONFIGS["strict"], gate=GateConfig([unit]))
+        assert host.manager is not None
+        asked, known = (text.replace("@.", "@hostrouting-probe.") for text in (unit, name))
+        host.manager.properties = {asked: {"Id": known}}
+        with pytest.raises(ConfigError, match=f'gate.units: "{unit}" is an alias of {name}; write "{name}"'):
+            change(host, settings)
+        assert host.files.writes == []
+
     def test_a_run_that_is_killed(self) -> None:
         """Wherever a run is killed, the next one finishes: the units of its list are gated, and systemd has read it.
 

@@ -121,6 +121,11 @@ HARMLESS = {
         "ExecStartPre=/bin/true",
     ),
     "a command after ours": (MACHINE_DROP_IN, "ExecStartPre=/bin/true"),
+    "a command in the unit's own file, as k3s has": (
+        f"/usr/lib/systemd/system/{LAYOUT.machine_unit}",
+        "ExecStartPre=-/sbin/modprobe overlay",
+    ),
+    "no command before ours": (f"/etc/{FIRST}", "ExecStartPre="),
     "another good status": (MACHINE_DROP_IN, "SuccessExitStatus=143"),
     "a file for the machine": (MACHINE_DROP_IN, "BindPaths=/srv/keys:/etc/keys:rbind"),
     "a command after the script": (UNIT_DROP_IN, "ExecStart=/bin/true"),
