@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -49,23 +50,26 @@ def _seconds(text: str) -> int:
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     here, unit, now = host(), arguments.unit, datetime.now(timezone.utc)
-    _require_gated(Gate(here).gated, unit)
-    openings = [opening for opening in _in_force(here, now) if unit not in {ALL, opening.unit}]
+    before = _in_force(here, now)
+    # What is open for a unit that is not gated any more can be closed.
+    closable = tuple(opening.unit for opening in before) if arguments.close else ()
+    _require_gated((*Gate(here).gated, *closable), unit)
+    openings = [opening for opening in before if unit not in {ALL, opening.unit}]
     if not arguments.close:
         who = (os.environ.get("SUDO_USER") or "root").replace(" ", "_")
         openings.append(Opening(int(now.timestamp()) + arguments.open_for, unit, who, _reason(arguments.reason)))
-    path = here.layout.opening_path
-    here.files.remove(path)  # also if it is a link; and the time of the file has to be that of the last opening
     if openings:
-        here.files.write(path, render_openings(openings))
+        here.files.write(here.layout.opening_path, render_openings(openings))
+    else:
+        here.files.remove(here.layout.opening_path)
     return Reply(FINE, lambda: _document(openings), lambda _style: _page(openings))
 
 
 def _require_gated(gated: tuple[str, ...], unit: str) -> None:
     if not gated:
         raise ConfigError([Fault("the gate", "", "is not installed on this host, so it holds nothing back")])
-    name, at, _ = unit.partition("@")
-    if unit != ALL and not {unit, f"{name}@.service" if at else unit} & {*gated}:
+    template = re.sub(r"@\S*\.service$", "@.service", unit)
+    if unit != ALL and not {unit, template} & {*gated}:
         raise ConfigError([Fault("--unit", repr(unit), "is not gated here", f"gated: {spoken(gated)}")])
 
 

@@ -17,6 +17,7 @@ from hostrouting.tasks.guard.look import Look
 from hostrouting.tasks.guard.state import State, figures
 from hostrouting.testing import FakeHost, FakeManager
 from tests.support.cli import say
+from tests.support.mishaps import fabric_vm, full, mishap_host
 from tests.support.tasks import CIDR, LAYOUT, config
 
 STRICT = attrs.evolve(config(cidrs=(CIDR,)), gate=GateConfig(["kubelet.service", "agent@.service"]))
@@ -61,6 +62,52 @@ def test_opened_and_closed(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> N
     assert say("gate", "--close", host=host).lines == ["CLOSED: each gated unit is checked before it starts"]
     assert FILE not in host.files.texts
     assert say("status", host=host).code == 0
+
+
+def test_status_says_that_a_unit_starts_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While an address escapes, status does not say of an opened unit that it cannot start or is checked.
+
+    Kills: a status that looks at the mode alone, and a line of a unit that knows no opening.
+    """
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    host = FakeHost(kernel=fabric_vm())
+    strict = attrs.evolve(config(cidrs=("172.16.0.0/16",)), gate=GateConfig(["kubelet.service", "agent@.service"]))
+    say("apply", "--config", "-", host=host, stdin=strict.to_json().encode())
+    shut = "The mode is STRICT: agent@.service and kubelet.service cannot start now"
+    assert shut in say("status", host=host).out
+    for unit, checked in (("kubelet.service", [True, False]), ("all", [False, False])):
+        say("gate", "--open-for", "2h", "--reason", "x", "--unit", unit, host=host)
+        said = say("status", host=host)
+        assert "cannot start now" not in said.out
+        assert "The mode is STRICT, but the gate is open, as said below." in said.out
+        assert [one["checked"] for one in say("status", "--json", host=host).json["gated"]] == checked
+
+
+def test_a_unit_that_has_left_the_list(host: FakeHost) -> None:
+    """What is open for a unit that is not gated any more can be closed, as status says, and not opened again."""
+    words = ("--unit", "kubelet.service")
+    say("gate", "--open-for", "2h", "--reason", "x", *words, host=host)
+    left = attrs.evolve(STRICT, gate=GateConfig(["agent@.service"]))
+    say("apply", "--allow-removal", "--config", "-", host=host, stdin=left.to_json().encode())
+    assert say("gate", "--open-for", "2h", "--reason", "x", *words, host=host).code == 2
+    assert say("gate", "--close", *words, host=host).code == 0
+    assert FILE not in host.files.texts
+
+
+def test_a_full_disk() -> None:
+    """An opening that cannot be written leaves the earlier one in force.
+
+    Kills: removing the file before the new one is written.
+    """
+    host, mishaps = mishap_host()
+    say("apply", "--config", "-", host=host, stdin=STRICT.to_json().encode())
+    say("gate", "--open-for", "2h", "--reason", "x", "--unit", "kubelet.service", host=host)
+    before = host.files.texts[FILE]
+    mishaps.arm(1, full)
+    said = say("gate", "--open-for", "3h", "--reason", "x", host=host)
+    assert said.code == 1
+    assert f"cannot write {FILE}: No space left on device" in said.out + said.err
+    assert host.files.texts[FILE] == before
 
 
 def test_status_has_a_line_for_each(host: FakeHost) -> None:
@@ -115,6 +162,8 @@ def test_remove_takes_it_away(host: FakeHost) -> None:
             ["--open-for", "2h", "--reason", "x", "--unit", "kublet.service"],
             "is not gated here; gated: agent@.service and",
         ),
+        (["--open-for", "2h", "--reason", "x", "--unit", "agent@a\nb.service"], "is not gated here"),
+        (["--open-for", "2h", "--reason", "x", "--unit", "agent@a.timer"], "is not gated here"),
         (["--open-for", "2", "--reason", "x"], "is not a time such as 30m, 2h or 1d"),
         (["--open-for", "8d", "--reason", "x"], "is not between 1m and 7d; for longer, change gate.units"),
         (["--open-for", "0h", "--reason", "x"], "is not between 1m and 7d"),
