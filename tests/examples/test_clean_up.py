@@ -80,7 +80,7 @@ def test_the_story(fleet: Controller) -> None:
 
 
 def test_what_stops_it(fleet: Controller) -> None:
-    """A node that does not answer is on the page; one whose clean-up fails is in the last batch; nothing is deleted unread."""
+    """A node that does not answer is on the page; one that fails or dies is in the last batch; nothing is deleted unread."""
     one, two, three = (fleet.nodes[name] for name in ("a-1", "a-2", "a-3"))
     unread = fleet.run(*shlex.split(SHOWN[1]))
     assert unread.code != 0
@@ -95,3 +95,18 @@ def test_what_stops_it(fleet: Controller) -> None:
     assert stopped.code != 0
     assert "azure-vnet manages this node's pods" in stopped.of("a-1", "Delete").result["stdout"]
     assert rules(one) == rules(two) == [FIRST, SECOND]
+    one.die()
+    assert fleet.run(*shlex.split(SHOWN[1])).code != 0
+    assert rules(two) == [FIRST, SECOND]
+
+
+def test_a_plan_that_nobody_has_read(fleet: Controller) -> None:
+    """A node that gave a plan once, and none the last time, is left alone: the page that was read does not have that plan."""
+    one, two = (fleet.nodes[name] for name in ("a-1", "a-2"))
+    assert fleet.run(*shlex.split(SHOWN[0])).code == 0
+    two.machine.shell(f"mv {PROGRAM} {PROGRAM}.away")
+    assert fleet.run(*shlex.split(SHOWN[0])).code != 0
+    assert "a-2: NO PLAN" in (fleet.folder / "plans/review.txt").read_text()
+    two.machine.shell(f"mv {PROGRAM}.away {PROGRAM}")
+    assert fleet.run(*shlex.split(SHOWN[1])).code == 0
+    assert (rules(one), rules(two)) == ([], [FIRST, SECOND])
