@@ -52,7 +52,7 @@ from hostrouting.boot import DEFAULT_WAIT, render_extension
 from hostrouting.boot.gate import Gate, paths_of
 from hostrouting.config import needs_config
 from hostrouting.config.json import Spot
-from hostrouting.errors import BackendError, FileError, HostRoutingError, UnitFailed
+from hostrouting.errors import BackendError, CleanupError, FileError, HostRoutingError, ProgramError, UnitFailed
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import effects_of, having_changed, tell_effects
 from hostrouting.host.fileset import Changes, File
@@ -238,12 +238,16 @@ class HostTask(Generic[ResultT]):
         change, begun = self.change(up=True), ctx.clock.now()
         needed = [(operation, Repair.of(operation)) for operation in change.operations if not change.conflicts]
         allowed = [(operation, repair) for operation, repair in needed if may_repair(repair)]
+        failures: dict[str, str] = {}
         if allowed:
             operations = tuple(operation for operation, _ in allowed)
-            self.carry_out(ctx, attrs.evolve(change, operations=operations), up=True)
-        repairs, found = tuple(repair for _, repair in allowed), of_severity(change.others, "error", "warning")
+            try:
+                self.carry_out(ctx, attrs.evolve(change, operations=operations), up=True)
+            except (CleanupError, FileError, ProgramError) as error:  # the host could be read: the answer is known
+                failures, allowed = {self.name: str(error)}, []
+        repairs, found = tuple(repair for _, repair in allowed), tuple(of_severity(change.others, "error", "warning"))
         seconds = ctx.clock.now() - begun if repairs else 0.0
-        return Look(repairs=repairs, findings=tuple(found), concerns=self.concerns, repair_seconds=seconds)
+        return Look(repairs=repairs, findings=found, failures=failures, concerns=self.concerns, repair_seconds=seconds)
 
     def standing(self) -> Standing | None:
         """The state of the task's work on the host now; None if the task reports it elsewhere or has done nothing."""

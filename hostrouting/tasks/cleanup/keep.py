@@ -16,7 +16,7 @@ import attrs
 import phases
 from hostrouting.boot import render_extension
 from hostrouting.boot.gate import Part
-from hostrouting.errors import BackendError, ProgramError
+from hostrouting.errors import BackendError, FileError, ProgramError
 from hostrouting.finding import Finding
 from hostrouting.host.fileset import File, FileSet
 from hostrouting.tasks.base import HostTask
@@ -65,7 +65,7 @@ class KeepAzureVnetClean(HostTask[CleanupResult]):
             return Change()
         try:
             plan = self._plan()
-        except (BackendError, ProgramError) as error:
+        except (BackendError, FileError, ProgramError) as error:
             told = f"what azure-vnet has left cannot be looked for: {error}"
             return Change(others=(Finding("azure-vnet", "warning", told, "azure-vnet"),))
         wanted = plan.deletions if self._repeats and not plan.hindrances else ()

@@ -105,6 +105,16 @@ class TestReported:
         assert found.severity == "warning"
         assert "cannot be looked for: both backends of ebtables have rules" in found.sentence
 
+    @pytest.mark.parametrize("path", ["/var/run/azure-vnet.json", "/etc/cni/net.d/10-azure.conflist"])
+    def test_a_file_that_cannot_be_read(self, host: FakeHost, path: str) -> None:
+        """So is a file of azure-vnet or of the CNI configuration that cannot be read, such as a folder."""
+        host.files.texts.setdefault(path, "{}")
+        host.files.strange[path] = "a folder"
+        run(Configure(REPEATED, host=host))
+        [found] = KeepAzureVnetClean(REPEATED, host=host).findings()
+        assert found.severity == "warning"
+        assert f"cannot be looked for: cannot read {path}" in found.sentence
+
 
 class TestRepeated:
     """With repeat, what is stale is deleted."""
@@ -150,6 +160,14 @@ class TestRepeated:
         """To repeat a clean-up that only reports is a contradiction."""
         with pytest.raises(ConfigError, match=r"azureVnetCleanup\.repeat: repeat deletes .* set dryRun to false"):
             HostRoutingConfig.from_mapping({"azureVnetCleanup": {"managed": ["10.0.0.0/8"], "repeat": True}})
+
+    def test_a_deletion_that_fails(self, host: FakeHost) -> None:
+        """The guard has looked at the host all the same: its answers about the routing stay valid."""
+        host.files.broken["/var/lib/hostrouting/azure-vnet-1.undo"] = "No space left on device"
+        before = list(host.bridge_rules.rules)
+        look = KeepAzureVnetClean(REPEATED, host=host).keep(phases.Context(observers=[]), lambda _repair: True)
+        assert "No space left on device" in look.failures["keep-azure-vnet-clean"]
+        assert (look.unknown, look.repairs, host.bridge_rules.rules) == ((), (), before)
 
     def test_undo_files_do_not_pile_up(self, host: FakeHost) -> None:
         """Each deletion has its undo file; of a hundred and more, the last hundred stay."""
