@@ -297,8 +297,12 @@ class HostTask(Generic[ResultT]):
 
     @property
     def has_files(self) -> bool:
-        """Whether the host has files of the task, or a gate without steps."""
-        return bool(self.paths()) or Gate(self.host).is_left
+        """Whether the host has files of the task, its step in the gate's list, or a gate without steps.
+
+        An installation that failed may have left the step and nothing else of the task.
+        """
+        gate, name = Gate(self.host), self.whole.name
+        return bool(self.paths()) or gate.is_left or any(step.name == name for step in gate.steps)
 
     def is_here(self) -> bool:
         """Whether the host has anything that the task has installed or done."""
