@@ -10,6 +10,7 @@ With --dual-stack, the same in IPv4 and IPv6: ib0…ib7 are also connected to fd
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import subprocess
 import sys
@@ -127,6 +128,7 @@ def demonstrate(host: Host) -> int:
 
 def run() -> int:
     """Create the node in a namespace, or as a fake host, and run the demonstration."""
+    logging.getLogger().addHandler(logging.NullHandler())  # the demonstration says itself what happens
     with tempfile.TemporaryDirectory(prefix="hostrouting-demo-") as root:
         print(
             "A node like an Azure ND H200: eth0 has the default route, ib0 to ib7 are all connected to 172.16.0.0/16."

@@ -80,7 +80,7 @@ COMMAND_LINES = {
     "completion": ("bash", 0),
     "manual": ("", 0),
 }
-ABOUT_THIS_HOST = {"apply", "clean", "discover", "guard", "preflight", "remove", "status"}
+ABOUT_THIS_HOST = {"apply", "clean", "discover", "gate", "guard", "preflight", "remove", "status"}
 """These ask or change this host, so they are not run."""
 
 

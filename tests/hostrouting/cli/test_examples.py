@@ -50,6 +50,7 @@ OUTCOMES: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     "hostrouting repair 172.16.0.0/16 --as-config | hostrouting apply --config -": (0, "DONE: 2 routes added"),
     "hostrouting plan --config agent.json": (1, "TO DO: add 2 routes"),
     "hostrouting plan --config agent.json --snapshot node.json": (1, "TO DO: add 2 routes"),
+    "hostrouting plan --config agent.json --snapshots nodes": (1, "1 node: TO DO: add 2 routes"),
     "hostrouting preflight --config agent.json": (1, "DOUBTFUL: 0 errors"),  # systemd does not run there
     "hostrouting status": (0, "", APPLY),
     "hostrouting status --config agent.json": (0, "", APPLY),
@@ -62,7 +63,7 @@ OUTCOMES: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     "hostrouting manual | man -l -": (0, "HOSTROUTING(1)"),
     APPLY: (0, "DONE: 2 routes added"),
     "hostrouting apply --config agent.json --wait 300 --json": (0, "{"),
-    "hostrouting remove --dry-run": (0, "TO DO: remove 2 routes", APPLY),
+    "hostrouting remove --dry-run": (0, "TO DO: delete 2 routes", APPLY),
     "hostrouting remove": (0, "DONE: 2 routes", APPLY),
     "hostrouting gate --open-for 2h --reason ticket-4711": (0, "OPEN: each gated unit", APPLY),
     "hostrouting gate --close": (0, "CLOSED: each gated unit", APPLY),
@@ -102,7 +103,9 @@ def test_example(machine: Machine, example: str, tmp_path: Path) -> None:
     """Each is understood and answered, with the files that it names, and writes those that it redirects to."""
     code, begins, *before = OUTCOMES[example]
     (tmp_path / "agent.json").write_text(json.dumps(CONFIG))
-    (tmp_path / "node.json").write_text(h200().snapshot().to_json())
+    (tmp_path / "nodes").mkdir()
+    for name in ("node.json", "nodes/gpu1.json"):
+        (tmp_path / name).write_text(h200().snapshot().to_json())
     done = run(machine, example, tmp_path, *before)
     assert done.returncode == code, done.stderr
     assert done.stdout.startswith(begins)

@@ -60,7 +60,7 @@ def test_settings_of_the_namespace(node: Namespace, tmp_path: Path) -> None:
     files = Host.sandbox(str(tmp_path), netns=node.path).files
     for value in (1, 0):
         node.sysctl("ipv6/conf/eth0/accept_ra", value)
-        assert files.read(f"{tmp_path}/proc/sys/net/ipv6/conf/eth0/accept_ra") == str(value)
+        assert files.read(f"{tmp_path}/proc/sys/net/ipv6/conf/eth0/accept_ra") == f"{value}\n"
     assert "20010db8000000000000000000000004" in (files.read(f"{tmp_path}/proc/self/net/if_inet6") or "")
     assert files.read(f"{tmp_path}/proc/sys/net/ipv6/conf/nowhere/accept_ra") is None
 
