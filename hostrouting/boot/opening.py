@@ -98,4 +98,5 @@ def opening_findings(host: Host, now: datetime) -> tuple[Finding, ...]:
         return (Finding("not-known", "warning", f"whether a unit may start unchecked: {error}", path),)
     except ValueError as error:
         told = f"{path} does not open the gate: {error}"
-        return (Finding("edited-file", "note", told, path, "write it again with: hostrouting gate, or remove it"),)
+        remedy = "remove it, or write it again with: hostrouting gate --close"
+        return (Finding("edited-file", "note", told, path, remedy),)

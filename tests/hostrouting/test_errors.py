@@ -193,7 +193,7 @@ def test_facts_that_are_not_plain() -> None:
         "kind": "",
         "canRetry": False,
         "check": {"verdict": "overlap"},
-        "effects": {"changes": [], "files": ["/etc/x"], "operations": []},
+        "effects": {"changes": [], "files": ["/etc/x"], "operations": [], "started": False},
     }
 
 

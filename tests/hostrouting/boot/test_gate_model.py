@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hostrouting.boot import gate, render_gate_script
+from tests.support.cases import some_at_night
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("spin", "gcc")]
 
@@ -45,7 +46,7 @@ def test_the_protocol(tmp_path: Path) -> None:
     assert "Search not completed" not in said
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("mistake", some_at_night(MISTAKES))
 def test_mistakes_are_found(mistake: str, tmp_path: Path) -> None:
     """The model is one that can fail."""
     right, wrong = MISTAKES[mistake]
