@@ -97,7 +97,7 @@ def test_metadata(metadata: Message) -> None:
         "exceptiongroup>=1.2; python_version < '3.11'",
         "pyroute2<0.10,>=0.9.7",
     ]
-    assert found.get_all("Provides-Extra") == ["docs", "release", "test", "testing", "tty"]
+    assert found.get_all("Provides-Extra") == ["docs", "fuzz", "release", "test", "testing", "tty"]
     kits = [line.partition(";")[0] for line in required if line.endswith("extra == 'testing'")]
     assert [re.split("[<>=]", line)[0] for line in kits] == ["hypothesis", "pytest"]
 
