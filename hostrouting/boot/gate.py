@@ -119,7 +119,7 @@ class Part:
 
         Scripts run by rank: kernel-rules 40, static-routes 50, check-route-overlap 60, probe-rewrite 70. `requires`: a
         gated unit starts only if the script succeeds; `wants`: it starts whatever the result. Without a rank, the
-        script is no step: no unit waits for it, and only its own unit runs it.
+        script is not a step: only its own unit runs it, and no gated unit waits for it.
 
         `does` is the description of the unit, whose sandbox is that of the gate: netlink only, no other network and no
         file that can be written. A script that needs more gets the text of another unit, and no rank. If the script

@@ -98,5 +98,5 @@ def opening_findings(host: Host, now: datetime) -> tuple[Finding, ...]:
         return (Finding("not-known", "warning", f"whether a unit may start unchecked: {error}", path),)
     except ValueError as error:
         told = f"{path} does not open the gate: {error}"
-        remedy = "remove it, or write it again with: hostrouting gate --close"
+        remedy = "remove it; to open the gate again, run: hostrouting gate --open-for 2h --reason TEXT"
         return (Finding("edited-file", "note", told, path, remedy),)

@@ -2,7 +2,7 @@
 
 Shared by `check`, `explain`, `plan`, `apply` and `status`. Here: the values, and their lines and documents. Not here:
 how a task finds its state (`hostrouting.tasks`), and what is wrong with a gate (`boot.gate_state`). Both are loaded
-only for a host that may have something of ours: most checks are of one that has not.
+only for a host that may have something of ours: most hosts that are checked have nothing.
 """
 
 from __future__ import annotations

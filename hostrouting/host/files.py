@@ -50,7 +50,7 @@ class Files(Protocol):
 
         Atomic, even if the host loses power. Missing folders are created. A link at the path is a FileError: it may be
         a unit that an administrator has masked, or an attack. A setting of the kernel, below /proc/sys, is written in
-        place, if it exists; `mode` says nothing then, and space around the text is no difference.
+        place, if it exists; `mode` and space around the text do not matter then.
         """
         ...
 

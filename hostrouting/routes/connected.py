@@ -64,7 +64,7 @@ def connected_routes(snapshot: Snapshot) -> dict[Address, Route]:
 
 
 def networks_of(addresses: Iterable[Address]) -> frozenset[tuple[str, Prefix]]:
-    """The devices with the prefixes of their addresses: those to which the kernel adds routes."""
+    """The devices, each with the prefixes of its addresses. The kernel adds routes to these prefixes."""
     return frozenset(
         (address.dev, network)
         for address in addresses
