@@ -32,6 +32,7 @@ from hostrouting.model import (
     command_adding,
     default_rules,
     missing_rules,
+    reached_tables,
     width_of,
 )
 from hostrouting.model.constants import LINK_LOCAL
@@ -163,13 +164,17 @@ def _rank(route: Route) -> tuple[int, int, str]:
 
 
 def seen_instead(fib: Fib, *, family: int = IPV4) -> str:
-    """The default routes that exist but cannot be used, in words: for the error after waiting for one."""
+    """The default routes that exist but cannot be used, in words: for the error after waiting for one.
+
+    Those of a table that no rule looks up do not count: a check of a host does not read them.
+    """
     for entry in fib.defaults(family):
         if entry.route.type != "unicast":
             return f"a default route that refuses packets ({entry.route.type})"
         return f"a default route by {', '.join(entry.route.devs)} (InfiniBand, which expectedDevs has to name)"
+    tables = reached_tables(rule for rule in fib.snapshot.rules if rule.family == family)
     of_all = (route for route in fib.snapshot.routes if route.prefix.length == 0 and route.prefix.family == family)
-    unused = (route for route in of_all if route.type == "unicast")
+    unused = (route for route in of_all if route.type == "unicast" and (tables is None or route.table in tables))
     devs = dict.fromkeys(dev for route in unused for dev in route.devs)
     return f"a default route by {', '.join(devs)} that is not in use" if devs else "no default route"
 

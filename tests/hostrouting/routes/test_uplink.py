@@ -111,9 +111,11 @@ class TestDefaultRoute:
         assert by(DEFAULT, attrs.evolve(away(254), tos=0x10)) == "eth0"
 
     def test_dead(self) -> None:
-        """A default route whose next hops are all dead does not count."""
+        """A default route whose next hops are all dead does not count; the error names it if a rule looks it up."""
         dead = Route(ANYWHERE, (NextHop("eth1", dead=True, linkdown=True),))
         assert by(dead, DEFAULT) == "eth0"
+        assert seen_instead(Fib(host([], [dead]))) == "a default route by eth1 that is not in use"
+        assert seen_instead(Fib(host([], [attrs.evolve(dead, table=100)]))) == "no default route"
 
     def test_ipv6(self) -> None:
         """Each family has its own default route."""
