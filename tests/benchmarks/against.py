@@ -5,8 +5,6 @@
 programs are measured in both, too: their ratios show how far the figures of this run can be trusted.
 """
 
-from __future__ import annotations
-
 import compileall
 import io
 import json
@@ -14,12 +12,10 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import TypeAlias
 
 __all__ = ["Fastest", "compare", "compared_lines"]
 

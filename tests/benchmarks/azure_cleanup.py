@@ -3,21 +3,14 @@
 On a node in private network namespaces, as azure-vnet leaves it (`tests.support.azure_node`).
 """
 
-from __future__ import annotations
-
 import shutil
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tests.benchmarks.contest import Contest, Goal, LeftOut
 from tests.benchmarks.turns import timed
-from tests.support.azure_node import azure_node, mac_of
+from tests.support.azure_node import AzureNode, azure_node, mac_of
 from tests.support.azure_rules import pod_rules
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.azure_node import AzureNode
 
 __all__ = ["azure_cleanup_contests"]
 

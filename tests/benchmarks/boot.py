@@ -8,31 +8,25 @@ for which the start of programs is nearly all, are also compared with mawk for b
 The least that a script needs which starts the same programs as ours: these programs, with nothing to do.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hostrouting.boot import render_check_script, render_static_routes_script
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.model import IPV4, Prefix
 from tests.benchmarks.contest import Contest, Goal
 from tests.benchmarks.families import BOTH, by_family, families_in_turn
+from tests.benchmarks.peers import Method
 from tests.benchmarks.private import FABRIC, GATEWAY
 from tests.benchmarks.workload import in_family
 from tests.support.awks import put_before
 from tests.support.commands import ports
-from tests.support.namespace import private_namespace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from tests.benchmarks.peers import Method
-    from tests.support.namespace import Namespace
+from tests.support.namespace import Namespace, private_namespace
 
 __all__ = ["boot_contests"]
 

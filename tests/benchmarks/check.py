@@ -3,10 +3,8 @@
 Everything here happens in this process's private network namespace (see `private`).
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import phases
 from hostrouting.check.examine import examine
@@ -17,17 +15,11 @@ from hostrouting.fib import Fib
 from hostrouting.model import IPV4, Prefix
 from tests.benchmarks.contest import Contest, Goal
 from tests.benchmarks.families import BOTH, by_family, families_in_turn
-from tests.benchmarks.netlink import OURS, installed
-from tests.benchmarks.peers import IN_C, JSON, LOOP, PYROUTE2, ip_json, loop_of_route_get, plain_pyroute2
+from tests.benchmarks.netlink import OURS, Bench, installed
+from tests.benchmarks.peers import IN_C, JSON, LOOP, PYROUTE2, Method, ip_json, loop_of_route_get, plain_pyroute2
 from tests.benchmarks.private import FABRIC
 from tests.benchmarks.turns import in_turn
 from tests.benchmarks.workload import equal_routes, in_family, mixed_cidrs, mixed_routes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tests.benchmarks.netlink import Bench
-    from tests.benchmarks.peers import Method
 
 __all__ = ["check_contests"]
 

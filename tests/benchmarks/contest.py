@@ -3,15 +3,11 @@
 Here: values and the arithmetic on them. Not here: how they are measured (`turns`) and told (`report`, `plot`).
 """
 
-from __future__ import annotations
-
 import statistics
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["Comparison", "Contest", "Goal", "LeftOut", "Ratio", "Unit", "comparisons", "ratio"]
 

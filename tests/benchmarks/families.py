@@ -3,20 +3,15 @@
 The work of a host is the same in both families, and so is what it should take.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 
 from hostrouting.model import IPV4, IPV6
 from tests.benchmarks.contest import Contest, Goal
+from tests.benchmarks.peers import Method
 from tests.benchmarks.turns import in_turn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from tests.benchmarks.peers import Method
 
 __all__ = ["BOTH", "by_family", "families_in_turn"]
 

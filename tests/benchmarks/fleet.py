@@ -3,21 +3,16 @@
 Every node has addresses of its own, so that no snapshot is like another. Nothing here asks a kernel.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from tests.benchmarks.contest import Contest, Goal
 from tests.benchmarks.turns import in_turn
 from tests.support.fleets import CIDR, distinct_nodes, save
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 __all__ = ["fleet_contests"]
 

@@ -3,12 +3,10 @@
 The machine is a program that does nothing, so that all that is measured of a start is what comes before the machine.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from hostrouting.config import Mode
 from tests.benchmarks.boot import OBVIOUS_CHECK, OBVIOUS_ROUTES
@@ -16,9 +14,6 @@ from tests.benchmarks.contest import Contest, Goal, LeftOut
 from tests.support.gate import CIDR, HALVES, config, host
 from tests.support.needs import absent
 from tests.support.systemd import NEEDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["gate_contests"]
 

@@ -4,12 +4,10 @@ The routes are in this process's private network namespace (see `private`) and b
 have many of is in a snapshot: there, the time of the whole check and its repair grows as n to the 1.2 at most.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -28,25 +26,19 @@ from hostrouting.model import (
     Prefix,
     Route,
     Rule,
+    Snapshot,
     by_priority,
     default_rules,
     ip_at,
 )
 from tests.benchmarks.contest import Contest, Goal, Unit
 from tests.benchmarks.families import BOTH, by_family, families_in_turn
-from tests.benchmarks.netlink import OURS
-from tests.benchmarks.peers import IN_C, JSON, LOOP, PYROUTE2, ip_json, loop_of_route_get, plain_pyroute2
+from tests.benchmarks.netlink import OURS, Bench
+from tests.benchmarks.peers import IN_C, JSON, LOOP, PYROUTE2, Method, ip_json, loop_of_route_get, plain_pyroute2
 from tests.benchmarks.private import empty
 from tests.benchmarks.turns import in_turn
 from tests.benchmarks.workload import cidrs_among, equal_routes
 from tests.support.topologies import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from hostrouting.model import Snapshot
-    from tests.benchmarks.netlink import Bench
-    from tests.benchmarks.peers import Method
 
 __all__ = ["growth_contests", "per_route"]
 

@@ -1,7 +1,5 @@
 """The machine that was measured: what figures depend on, and nothing that tells whose it is."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

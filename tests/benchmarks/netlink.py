@@ -3,19 +3,19 @@
 Everything here happens in this process's private network namespace (see `private`); no packet is sent.
 """
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 from unittest import mock
 
 from hostrouting.fib import ANY
 from hostrouting.kernel.base import RouteRequest
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.channel import Channel
 from hostrouting.kernel.netlink.lookup import lookup_template
 from hostrouting.kernel.netlink.route_message import ChangeEncoder
-from hostrouting.model import IPV4, as_ip, ip_at
+from hostrouting.model import IPV4, Route, as_ip, ip_at
 from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_routes
 from hostrouting.routes.uplink import DesiredRoute
@@ -25,20 +25,13 @@ from tests.benchmarks.peers import (
     BATCH,
     IN_C,
     PYROUTE2,
+    Method,
     ip_batch,
     plain_pyroute2,
     run_baseline,
 )
 from tests.benchmarks.private import GATEWAY, empty
 from tests.benchmarks.workload import batch_line, equal_routes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from hostrouting.kernel.netlink import NetlinkBackend
-    from hostrouting.model import Route
-    from tests.benchmarks.peers import Method
 
 __all__ = ["OURS", "Bench", "installed", "kernel_contests"]
 

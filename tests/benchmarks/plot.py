@@ -4,17 +4,13 @@ Here: SVG from values. It brings its own background, dark where the reader's sys
 it is shown.
 """
 
-from __future__ import annotations
-
 import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from math import ceil, floor, log10
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from tests.benchmarks.contest import Contest
+from tests.benchmarks.contest import Contest
 
 __all__ = ["Panel", "Point", "panels_of", "render_plot", "spread"]
 

@@ -3,8 +3,6 @@
 Here: going there, and the host that is furnished there. As root, or in a user namespace where those are allowed.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import subprocess

@@ -3,23 +3,16 @@
 Everything here happens between three private network namespaces (`tests.support.balancer`).
 """
 
-from __future__ import annotations
-
 import shutil
 import socket
 import statistics
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from tests.benchmarks.contest import Contest, Goal, LeftOut
 from tests.benchmarks.turns import in_turn, timed
-from tests.support.balancer import GLOBAL, OWN_GLOBAL, POD, laboratory, nft, open_socket, ping
+from tests.support.balancer import GLOBAL, OWN_GLOBAL, POD, Lab, laboratory, nft, open_socket, ping
 from tests.support.rewriting import Rewriting, rules, settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.support.balancer import Lab
 
 __all__ = ["probe_rewrite_contests"]
 

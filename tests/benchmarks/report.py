@@ -3,16 +3,10 @@
 Here: text of values. Not here: where it goes (`run`).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 from tests.benchmarks.contest import Comparison, Contest, LeftOut, Ratio, Unit, comparisons
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from tests.benchmarks.machine import Machine
+from tests.benchmarks.machine import Machine
 
 __all__ = ["goal_words", "in_short", "markdown", "quantity", "ratio_words", "summary", "terminal"]
 

@@ -3,15 +3,13 @@
 Whatever needs a kernel runs in a private network namespace, and is left out, with the reason, where there can be none.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.benchmarks.against import compare
 from tests.benchmarks.contest import Contest, LeftOut
@@ -19,9 +17,6 @@ from tests.benchmarks.machine import this_machine
 from tests.benchmarks.plot import panels_of, render_plot
 from tests.benchmarks.private import enter_private_network, furnish
 from tests.benchmarks.report import markdown, terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/benchmarks.md"
 PLOT = Path(__file__).with_name("speed.svg")

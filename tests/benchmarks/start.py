@@ -3,22 +3,17 @@
 The commands run in this process's private network namespace (see `private`), where there is one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from tests.benchmarks.contest import Contest, Goal
 from tests.benchmarks.private import FABRIC
 from tests.benchmarks.turns import in_turn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 __all__ = ["command_contests", "import_contest", "shares"]
 

@@ -1,7 +1,5 @@
 """Tasks: what `phases` adds to running something in threads."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import phases

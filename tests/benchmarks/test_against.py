@@ -1,7 +1,5 @@
 """tests.benchmarks.against: the rows of two commits, compared."""
 
-from __future__ import annotations
-
 from tests.benchmarks.against import compared_lines
 
 

@@ -1,7 +1,5 @@
 """tests.benchmarks.contest: the arithmetic of contests."""
 
-from __future__ import annotations
-
 import statistics
 
 from hypothesis import given

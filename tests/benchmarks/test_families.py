@@ -1,17 +1,12 @@
 """tests.benchmarks.families: the same work in both families, and one beside the other."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING
 
 from hostrouting.model import IPV4, IPV6, Prefix
 from tests.benchmarks.contest import Contest, Goal, comparisons
 from tests.benchmarks.families import by_family, families_in_turn
+from tests.benchmarks.peers import Method
 from tests.benchmarks.workload import cidrs_among, equal_routes, in_family, mixed_routes
-
-if TYPE_CHECKING:
-    from tests.benchmarks.peers import Method
 
 WORK = Contest("read", {}, (Goal("ours", 2.5, "C"),), panel="read", size=10)
 TIMES = {IPV4: {"ours": [2.0, 4.0], "C": [1.0, 2.0]}, IPV6: {"ours": [3.0, 4.0], "C": [1.0, 3.0]}}

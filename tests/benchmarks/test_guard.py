@@ -1,7 +1,5 @@
 """tests.benchmarks.guard: how times are read and told."""
 
-from __future__ import annotations
-
 from tests.benchmarks.guard.networkd import repairs
 from tests.benchmarks.guard.times import times_in_words
 

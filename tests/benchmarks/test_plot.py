@@ -1,7 +1,5 @@
 """tests.benchmarks.plot: SVG from values."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree as ET
 

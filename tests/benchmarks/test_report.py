@@ -1,7 +1,5 @@
 """tests.benchmarks.report: what a run found, in words."""
 
-from __future__ import annotations
-
 from tests.benchmarks.contest import Contest, Goal, LeftOut
 from tests.benchmarks.machine import Machine
 from tests.benchmarks.report import markdown

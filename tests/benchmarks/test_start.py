@@ -1,7 +1,5 @@
 """tests.benchmarks.start: where the milliseconds of a start go."""
 
-from __future__ import annotations
-
 from tests.benchmarks.start import modules, others, shares
 
 REPORT = """\

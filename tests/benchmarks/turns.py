@@ -3,14 +3,10 @@
 They take turns (A B A B …), so that a machine that slows down slows all of them down.
 """
 
-from __future__ import annotations
-
 import gc
 import time
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from typing import TypeVar
 
 __all__ = ["in_turn", "timed"]
 

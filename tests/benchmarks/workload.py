@@ -1,7 +1,5 @@
 """What is worked on: routes, and expected CIDRs around them, the same ones in every run and in both families."""
 
-from __future__ import annotations
-
 import random
 
 from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, NextHop, Prefix, Route, as_ip

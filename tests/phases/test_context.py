@@ -1,11 +1,9 @@
 """Context: cancellation, waiting, and shielding."""
 
-from __future__ import annotations
-
 import logging
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
@@ -13,9 +11,6 @@ import pytest
 import phases
 from phases import Context
 from phases.testing import FakeClock, StubTask
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def test_remaining() -> None:

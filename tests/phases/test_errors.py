@@ -1,7 +1,5 @@
 """Groups of exceptions and notes: the same on every version of Python."""
 
-from __future__ import annotations
-
 import builtins
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The states of a task, in text and in JSON."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

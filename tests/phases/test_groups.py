@@ -1,11 +1,9 @@
 """Tasks made of tasks: what the oracle of test_laws.py does not say about groups, retry, deadline and when."""
 
-from __future__ import annotations
-
 import contextvars
 import threading
 import traceback
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -14,9 +12,6 @@ from phases import Context, Status
 from phases.errors import BaseExceptionGroup
 from phases.testing import FakeClock, RecordingObserver, StubTask
 from tests.support.notes import notes_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def recorded(*, deadline: float | None = None) -> tuple[Context, RecordingObserver]:

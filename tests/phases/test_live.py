@@ -1,7 +1,5 @@
 """The live tree: when it is shown, its content, and the state afterwards."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os

@@ -1,7 +1,5 @@
 """Log lines: one wide line for each start and each end, and the two formatters."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shlex

@@ -1,7 +1,5 @@
 """plan: what would be done, without doing it."""
 
-from __future__ import annotations
-
 import json
 
 import attrs

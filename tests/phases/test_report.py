@@ -1,7 +1,5 @@
 """Report: what happened, as text and as JSON."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import PurePosixPath

@@ -1,7 +1,5 @@
 """execute and run: every possible end of a task, and what is around the tasks of a program."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
@@ -10,8 +8,9 @@ import subprocess
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,9 +19,6 @@ from phases import Context, Status
 from phases.errors import BaseExceptionGroup
 from phases.running import default_observers
 from phases.testing import FakeClock, RecordingObserver, StubTask
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def recorded() -> tuple[Context, RecordingObserver]:

@@ -1,7 +1,5 @@
 """run(only=…, skip=…): which tasks are left out, and names that do not exist."""
 
-from __future__ import annotations
-
 import pytest
 
 import phases

@@ -1,28 +1,22 @@
 """Signals stop runs: real signals, most of them to a real process."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 import pytest
+from typing_extensions import Self
 
 import phases
 from phases import Context, Finished, Started, Status, stop
 from phases.testing import RecordingObserver, StubTask
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
-
-    from typing_extensions import Self
-
 
 PROGRAM = """
 import logging, sys, phases

@@ -1,19 +1,13 @@
 """phases.testing: the fake clock, the stub and the recording observer."""
 
-from __future__ import annotations
-
 import threading
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 import pytest
 
 import phases
-from phases import Context
+from phases import Clock, Context
 from phases.testing import FakeClock, RecordingObserver, StubTask
-
-if TYPE_CHECKING:
-    from phases import Clock
 
 
 def test_hours_pass_at_once() -> None:

@@ -1,7 +1,5 @@
 """Durations and trees as text."""
 
-from __future__ import annotations
-
 from datetime import datetime, timezone
 
 import pytest

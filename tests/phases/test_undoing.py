@@ -1,7 +1,5 @@
 """undo: last task first, continuing after failures, and only tasks that began."""
 
-from __future__ import annotations
-
 import attrs
 import pytest
 

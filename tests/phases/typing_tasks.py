@@ -3,8 +3,6 @@
 A line with a type: ignore is one that must be refused; mypy --strict complains when it is not.
 """
 
-from __future__ import annotations
-
 import attrs
 from typing_extensions import assert_type
 

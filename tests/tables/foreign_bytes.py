@@ -3,9 +3,7 @@
 `make fuzz` searches for an input that makes one fail otherwise; a test gives each its inputs and what is cut off from them.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -22,9 +20,6 @@ from hostrouting.tasks.cleanup.saved_rules import read_saved
 from hostrouting.tasks.cleanup.undo import UndoLog
 from hostrouting.tasks.probe_rewrite.rules import Record
 from hostrouting.testing.topologies import h200
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 __all__ = ["READERS", "Reader"]
 

@@ -13,21 +13,16 @@ compared after each round, and all routes at the end of a node. Not part of `mak
 take half an hour.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 from tests.benchmarks.guard.keepers import OTHERS
 from tests.benchmarks.guard.kinds import KINDS, SPARING
 from tests.benchmarks.guard.life import Round, in_a_node
 from tests.benchmarks.guard.times import times_in_words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _ALONE = ("nft", "killed")
 """Kinds that need nodes of their own: another configuration, or a guard that is killed all the time."""

@@ -3,8 +3,6 @@
 Here: the wanted routes, and the command of each keeper. Not here: what happens to the routes (`kinds`).
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

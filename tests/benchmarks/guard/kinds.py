@@ -3,26 +3,22 @@
 Here: changes and conditions. Not here: how often and how fast they follow each other (`life`).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import IPV4, TABLE_MAIN
 from tests.benchmarks.guard.keepers import GATEWAY, HALVES, MANY, METRICS, command
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["KINDS", "LOG", "SPARING", "Kind", "Node", "ip"]
 

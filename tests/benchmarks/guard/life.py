@@ -3,8 +3,6 @@
 Here: what happens in one node, and the figures of it. Not here: how many nodes there are (`__main__`).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -12,9 +10,10 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -23,9 +22,6 @@ from hostrouting.model import Route
 from tests.benchmarks.guard.keepers import HALVES, MANY, OTHERS, install
 from tests.benchmarks.guard.kinds import KINDS, LOG, Node, ip
 from tests.support.machine import H200, ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["Round", "in_a_node", "rounds", "strain"]
 

@@ -8,8 +8,6 @@ from it. It ends when both static routes are there again. Both moments are from 
 because after ten repairs of the same route the guard repairs it once a minute.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -1,13 +1,8 @@
 """Many times in a few words: the median, the time within which 99 % are, and the longest."""
 
-from __future__ import annotations
-
 import math
 import statistics
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 __all__ = ["times_in_words"]
 

@@ -1,8 +1,7 @@
 """What a host drops when it arrives, on snapshots; `test_drops_against_kernel` has the same with real packets."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -10,14 +9,10 @@ import pytest
 from hostrouting.check.examine import examine_snapshot
 from hostrouting.check.report import check_findings
 from hostrouting.config import HostRoutingConfig
+from hostrouting.finding import Finding
 from hostrouting.model import Link, Prefix, Route, Rule, Snapshot
 from hostrouting.testing import MemoryBackend, plain_vm
 from tests.support.cli import say
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hostrouting.finding import Finding
 
 CIDR = "172.16.0.0/16"
 

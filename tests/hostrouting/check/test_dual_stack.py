@@ -1,11 +1,11 @@
 """The story of an H200 node in both families, on a real kernel: the overlap is found, repaired and gone."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,13 +16,7 @@ from hostrouting.check.report import repair_document
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.model import OURS
 from tests.support.commands import ports
-from tests.support.namespace import private_namespace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.namespace import Namespace
+from tests.support.namespace import Namespace, private_namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

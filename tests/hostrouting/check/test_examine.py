@@ -1,8 +1,6 @@
 """hostrouting.check.examine: waiting for a kernel that is not ready yet, and whether it agrees with the engine."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 from unittest import mock
 
 import pytest
@@ -15,7 +13,7 @@ from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendError, NotReady
 from hostrouting.fib import PLAIN, Fib
 from hostrouting.host.saved import SavedBackend
-from hostrouting.kernel.base import Answer, RouteRequest, Watch
+from hostrouting.kernel.base import Answer, RouteBackend, RouteRequest, Watch
 from hostrouting.model import OURS, Link, Prefix, Route, as_ip, ip_at
 from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import MemoryBackend, h200, plain_vm
@@ -23,11 +21,6 @@ from hostrouting.testing.strategies import blocks, snapshots
 from phases.testing import FakeClock
 from tests.support.kinds import raises
 from tests.support.tasks import CIDR, config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hostrouting.kernel.base import RouteBackend
 
 WANTED = [DesiredRoute(Prefix.parse("10.77.0.0/16"))]
 

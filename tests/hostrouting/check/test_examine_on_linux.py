@@ -1,9 +1,7 @@
 """hostrouting.check.examine on Linux: what the kernel answers is what its tables say, where it only says it otherwise."""
 
-from __future__ import annotations
-
+import socket
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,9 +20,6 @@ from tests.support.commands import LINKS, commands_of, furnish
 from tests.support.namespace import private_namespace
 from tests.support.tasks import config
 from tests.tables.topologies import TOPOLOGIES, escapes_of, repair_of
-
-if TYPE_CHECKING:
-    import socket
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

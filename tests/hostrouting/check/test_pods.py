@@ -1,9 +1,8 @@
 """hostrouting.check.packets and hostrouting.check.pods: what pods send is checked as well, in classes of packets."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -22,9 +21,6 @@ from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm
 from tests.support.cli import say
 from tests.support.tasks import run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CIDR, PODS = Prefix.parse("172.16.0.0/16"), Prefix.parse("10.244.3.0/24")
 UPPER = Prefix.parse("10.244.3.128/25")

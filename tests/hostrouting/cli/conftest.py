@@ -1,15 +1,10 @@
 """Configurations that a command is given."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 HALVES = ({"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"})
 

@@ -1,8 +1,7 @@
 """What `plan` and `apply` say of a route whose place belongs to an address, and what `remove` says of what stays."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,9 +9,6 @@ from hostrouting.model import Route
 from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm
 from tests.support.cli import say
 from tests.support.mishaps import fabric_vm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CIDR = "172.16.0.0/16"
 WHOLE = {"destination": CIDR}

@@ -1,7 +1,5 @@
 """A CIDR as a map."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

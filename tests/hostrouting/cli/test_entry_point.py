@@ -1,10 +1,7 @@
 """From arguments to an exit code: what is printed on which stream, and what errors give."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
@@ -19,12 +16,10 @@ from hostrouting.errors import (
     RouteOverlapError,
 )
 from hostrouting.finding import Finding
+from hostrouting.host.host import Host
 from hostrouting.testing import FakeHost, MemoryBackend, h200
 from phases.errors import ExceptionGroup
 from tests.support.cli import say
-
-if TYPE_CHECKING:
-    from hostrouting.host.host import Host
 
 
 @pytest.mark.parametrize(

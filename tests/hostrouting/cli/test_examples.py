@@ -1,27 +1,20 @@
 """The examples in the help of each command, run by a shell, each on an H200 node of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from hostrouting.cli.commands import every_command
 from hostrouting.testing import h200
 from tests.support.cases import some_at_night
-from tests.support.machine import H200, private_machine
+from tests.support.machine import H200, Machine, private_machine
 from tests.support.needs import require
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.machine import Machine
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

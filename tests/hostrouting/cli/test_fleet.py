@@ -1,13 +1,12 @@
 """`check --snapshots`: the table, the lines of JSON, the exit code, and what may be typed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from unittest import mock
 
 import attrs
@@ -20,18 +19,12 @@ from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.dispatch import GivenExecutor
 from hostrouting.host import LocalFiles
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import Link, Route
+from hostrouting.model import Link, Route, Snapshot
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm
 from tests.support.cli import Said, say
 from tests.support.fleets import CIDR, Inline, config_of, distinct_nodes, escape, node, save
 from tests.support.pages import BLOCK, page
 from tests.support.topologies import marked_vm, refusing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from hostrouting.model import Snapshot
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,6 @@
 """What the commands say of the gate: what opens it, what bars it, and after a failure whether a machine starts now."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +12,6 @@ from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
 from tests.tables.gate_openings import OPENINGS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LAYOUT = HostLayout()
 STRICT = HostRoutingConfig(None, RouteOverlapConfig(["10.78.0.0/16"], Mode.STRICT))

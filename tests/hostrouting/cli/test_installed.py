@@ -1,9 +1,8 @@
 """`check` and `repair` on a host that has boot our files: what is installed is asked, and none of it is lost."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import attrs
 import pytest
@@ -14,14 +13,8 @@ from hostrouting.errors import ConfigError
 from hostrouting.model import Route
 from hostrouting.testing import FakeHost, h200
 from tests.hostrouting.cli.conftest import HALVES
-from tests.support.cli import say
+from tests.support.cli import Said, say
 from tests.support.tasks import LAYOUT, REPAIR, config, lose_routes, run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.cli import Said
 
 CIDR, OTHER = "172.16.0.0/16", "10.99.0.0/16"
 APART = {"destination": "10.98.0.0/16"}

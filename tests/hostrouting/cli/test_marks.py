@@ -1,9 +1,7 @@
 """Who sets a mark, as `check` and `explain` tell it."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import attrs
 import pytest
@@ -12,9 +10,6 @@ from hostrouting.kernel.marking import Hook, IpsecPolicy, Marking, MarkSetter
 from hostrouting.model import Link, Prefix, Route, Rule
 from hostrouting.testing import FakeHost, plain_vm
 from tests.support.cli import say
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CIDR = "172.16.0.0/16"
 ROUTE, NAT, PRE = Hook("route", "output", -150), Hook("nat", "output", -100), Hook("filter", "prerouting", -150)

@@ -1,7 +1,5 @@
 """The command line as a process on a machine with the real kernel: one answer everywhere, and the bad days."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty
@@ -9,7 +7,8 @@ import select
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,10 +18,6 @@ from tests.support.children import running
 from tests.support.examples import LONG
 from tests.support.machine import H200, Machine, private_machine
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 # Without buffers Python has nothing left to write at its end, where it may fail.
 BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}

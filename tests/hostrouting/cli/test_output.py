@@ -1,7 +1,5 @@
 """Lines and tables as values."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

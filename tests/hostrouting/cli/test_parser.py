@@ -1,18 +1,13 @@
 """Arguments that the parser accepts, and how little a usage error loads."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
+from hostrouting.cli.command import Command
 from hostrouting.cli.commands import every_command
 from tests.support.cli import say
-
-if TYPE_CHECKING:
-    from hostrouting.cli.command import Command
 
 
 @pytest.mark.linux

@@ -1,9 +1,7 @@
 """What the commands say of the probe rewrite."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +9,6 @@ from hostrouting.kernel.nftables import missing
 from hostrouting.model import Route
 from hostrouting.testing import FakeFiles, FakeHost, h200
 from tests.support.cli import say
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROBE, KNOWN = "fe80::1234:5678:9abc", "2603:1062:0:1:fe80:1234:5678:9abc"
 SUBJECT = f"probes from {PROBE} by eth0"

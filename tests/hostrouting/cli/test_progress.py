@@ -1,7 +1,5 @@
 """How far a run is: one line on a terminal, and nothing anywhere else."""
 
-from __future__ import annotations
-
 import io
 import re
 

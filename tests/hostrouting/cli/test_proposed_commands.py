@@ -1,7 +1,5 @@
 """The commands that messages propose: each can be typed as it is, with a file in the place of FILE."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shlex

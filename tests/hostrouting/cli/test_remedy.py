@@ -1,23 +1,17 @@
 """What is printed as a remedy: pasted and applied it closes the escapes, and takes nothing away."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import NextHop, Prefix, Route, Rule, as_ip
 from hostrouting.testing import FakeHost, MemoryBackend, ecmp_node, h200
-from tests.support.cli import say
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.cli import Said
+from tests.support.cli import Said, say
 
 CIDR, GATEWAY = "172.16.0.0/16", as_ip("10.0.0.1")
 HALF, OTHER = {"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}

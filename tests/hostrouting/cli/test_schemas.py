@@ -1,10 +1,10 @@
 """The JSON of every command is what its record says, no more and no less."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import attrs
@@ -36,11 +36,6 @@ from tests.support.azure_leftovers import DEAD, MANAGED, OWN, R2, azure_host
 from tests.support.cli import say
 from tests.support.fleets import Inline, save
 from tests.support.topologies import refusing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 
 CIDR = "172.16.0.0/16"
 # Keys of some questions only.

@@ -1,7 +1,5 @@
 """Configurations and snapshots that cannot be read: each has its sentence, and exit code 2."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -10,9 +8,9 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -26,9 +24,6 @@ from tests.support.cli import say
 from tests.support.config_keys import with_value
 from tests.support.waiting import wait_for
 from tests.tables.refused_values import REFUSED, RIGHT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BAD_FILES = {
     "missing": (None, "does not exist", "this cannot be read: No such file or directory"),

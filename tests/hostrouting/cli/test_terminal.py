@@ -1,21 +1,16 @@
 """What a terminal can show, and a closed pipe."""
 
-from __future__ import annotations
-
 import errno
 import io
 import logging
 import os
 import pty
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from hostrouting.cli.output import Painted, line
 from hostrouting.cli.terminal import Terminal, log_to_stderr
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LINES = [line(Painted("OVERLAP:", "bad"), " 172.16.0.0–172.16.255.255 → ib0 │ ü")]  # noqa: RUF001  the dash is meant
 

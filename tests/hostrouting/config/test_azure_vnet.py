@@ -1,7 +1,5 @@
 """The section `azureVnetCleanup`: the allowed values, and the message for each fault."""
 
-from __future__ import annotations
-
 from ipaddress import IPv4Network, IPv6Network
 
 import pytest

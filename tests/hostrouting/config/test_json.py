@@ -1,19 +1,14 @@
 """Text, bytes and files: every way to fail to be JSON."""
 
-from __future__ import annotations
-
 import os
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from hostrouting.config import HostRoutingConfig
 from hostrouting.config import json as jsontext
 from hostrouting.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(

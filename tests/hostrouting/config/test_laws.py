@@ -1,9 +1,8 @@
 """Laws of the configuration, each under the sentence of the specification that it checks."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import attrs
 from hypothesis import given, settings
@@ -13,9 +12,6 @@ import hostrouting.config
 from hostrouting.config import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.errors import ConfigError
 from hostrouting.testing.config_strategies import configs, json_values, near_routes, scalars
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def faults_of(read: Callable[[], object]) -> tuple[tuple[str, str, str, str], ...]:

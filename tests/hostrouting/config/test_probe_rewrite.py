@@ -1,7 +1,5 @@
 """The section `probeRewrite`: the allowed values, rules about several values, and the message for each fault."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

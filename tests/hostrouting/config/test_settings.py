@@ -1,7 +1,5 @@
 """The whole configuration: keys, paths, rules about several values, and writing JSON."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

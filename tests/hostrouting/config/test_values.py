@@ -1,7 +1,5 @@
 """Single values: the allowed values, and the exact message for each fault."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

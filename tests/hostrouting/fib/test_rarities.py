@@ -1,9 +1,7 @@
 """hostrouting.fib: rare rules and next hops, each on the smallest host that shows the case; Linux is the oracle."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import attrs
 import pytest
@@ -12,13 +10,8 @@ from hostrouting.fib import PLAIN, Fib
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import Address, Link, Rule, as_ip
 from tests.support.commands import LINKS, furnish, lose_carriers
-from tests.support.namespace import private_namespace
+from tests.support.namespace import Namespace, private_namespace
 from tests.support.rawkernel import raw_kernel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.support.namespace import Namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

@@ -1,7 +1,5 @@
 """hostrouting.fib.trace: the way of one packet, rule by rule."""
 
-from __future__ import annotations
-
 import attrs
 import pytest
 from hypothesis import given

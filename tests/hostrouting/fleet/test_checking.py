@@ -1,7 +1,5 @@
 """`fleet.check_snapshots`: the call of a program, with processes of its own or on a cluster."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,11 +1,11 @@
 """Many snapshots, judged by others: each has one result, whatever happens to the workers."""
 
-from __future__ import annotations
-
 import gc
 import os
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -15,17 +15,11 @@ from hypothesis import strategies as st
 from hostrouting.errors import FleetError, InputError
 from hostrouting.fleet import Source, dispatch, find_snapshots
 from hostrouting.fleet.dispatch import judge_snapshots
-from hostrouting.fleet.judge import NodeResult, judge
+from hostrouting.fleet.judge import NodeResult, Question, judge
 from hostrouting.host.saved import snapshot_bytes
 from hostrouting.testing import plain_vm
 from tests.support.fleets import ASKED, DEADLY, ONCE, Inline, Slow, deadly_judge, distinct_nodes, echo, save
 from tests.support.kinds import kind_of, raises
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from hostrouting.fleet.judge import Question
 
 
 def answers(results: Iterator[NodeResult]) -> dict[str, str]:

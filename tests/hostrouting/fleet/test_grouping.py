@@ -1,9 +1,5 @@
 """Nodes with the same problem are grouped, with the repair that works for all of them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import attrs
 import pytest
 from hypothesis import given
@@ -15,12 +11,9 @@ from hostrouting.fib import Fib
 from hostrouting.fleet import NodeEscape, NodeResult, common_correction, group_nodes
 from hostrouting.fleet.judge import Question, judge
 from hostrouting.model import Prefix, Snapshot
-from hostrouting.routes.uplink import default_route
+from hostrouting.routes.uplink import DesiredRoute, default_route
 from hostrouting.testing import MemoryBackend, h200
 from tests.support.fleets import ASKED, CIDR, HALVES, config_of, distinct_nodes, escape, node
-
-if TYPE_CHECKING:
-    from hostrouting.routes.uplink import DesiredRoute
 
 
 def test_the_fabric_of_a_fleet() -> None:

@@ -1,12 +1,12 @@
 """The judgement of one snapshot among many is that of `hostrouting check --snapshot`, and can be sent; snapshots that are there more than once."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -15,24 +15,18 @@ from hypothesis import strategies as st
 
 from hostrouting.check.overlap import check_overlap
 from hostrouting.check.report import repair_document
+from hostrouting.config import HostRoutingConfig
 from hostrouting.fib import Fib
 from hostrouting.fleet import judge as repeats
 from hostrouting.fleet.judge import Question, count_repeated, digest_of, judge, judge_each
 from hostrouting.host.saved import snapshot_bytes
-from hostrouting.model import Link, Prefix, Route, Rule
+from hostrouting.model import Link, Prefix, Route, Rule, Snapshot
 from hostrouting.routes.uplink import resolve_route
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from hostrouting.testing.strategies import blocks, snapshots
 from tests.support.cli import say
 from tests.support.fleets import ASKED, CIDR, HALVES, config_of
 from tests.support.topologies import refusing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from hostrouting.config import HostRoutingConfig
-    from hostrouting.model import Snapshot
 
 
 def alone(data: bytes, config: HostRoutingConfig, folder: Path, *words: str) -> tuple[int, Any]:

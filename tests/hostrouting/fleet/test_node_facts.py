@@ -1,9 +1,8 @@
 """What the snapshot script reads on a node, judged elsewhere: the answer is that of `hostrouting check`."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +11,6 @@ from hostrouting.boot import render_snapshot_script
 from hostrouting.fleet import Ran, routing_facts
 from tests.support.cli import say
 from tests.support.machine import H200, private_machine
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CIDR = "172.16.0.0/16"
 NODES = {

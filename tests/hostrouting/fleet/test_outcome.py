@@ -1,9 +1,8 @@
 """From the documents of plan, apply and remove to the result that a tool such as Ansible reports."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -17,10 +16,6 @@ from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import Link, Prefix, Route, Rule
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.cli import say
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 CIDR = "172.16.0.0/16"
 HALVES = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]

@@ -1,13 +1,11 @@
 """The page about many nodes: what is on it, and that nothing of a snapshot can be more than text."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re
 from datetime import datetime, timezone
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import attrs
 import pytest
@@ -28,10 +26,6 @@ from phases.text import escaped
 from tests.support.fleets import ASKED, HALVES, config_of, escape, node, save
 from tests.support.html_texts import TEXTS, Reader
 from tests.support.topologies import marked_vm
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 NOW = datetime(2026, 11, 22, 8, 34, tzinfo=timezone.utc)
 FABRIC = h200().snapshot().to_json()

@@ -1,9 +1,9 @@
 """The page about many nodes in a real browser: it fits, can be read, searched and used with the keyboard, without network."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -16,10 +16,6 @@ from hostrouting.model import Link, Route, Snapshot
 from hostrouting.testing import cni_node, h200, plain_vm, vpn_node
 from tests.support.browser import Browser
 from tests.support.fleets import config_of, distinct_nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.linux, pytest.mark.nightly, pytest.mark.needs("root", "chromium")]
 

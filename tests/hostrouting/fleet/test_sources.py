@@ -1,7 +1,5 @@
 """Which snapshots there are, and what their nodes are called."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,10 +1,9 @@
 """NetlinkBackend on Linux and the fake kernel agree: the same batches give the same outcomes, texts and tables."""
 
-from __future__ import annotations
-
 import errno
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import attrs
 import pytest
@@ -18,9 +17,6 @@ from hostrouting.testing.kernel import MemoryBackend
 from tests.support.commands import ports
 from tests.support.examples import LONG
 from tests.support.namespace import private_namespace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

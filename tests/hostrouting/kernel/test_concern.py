@@ -1,7 +1,5 @@
 """Concern: which changes matter to an answer. That nothing else does is tried on Linux: tests/hostrouting/tasks/guard."""
 
-from __future__ import annotations
-
 import attrs
 import pytest
 

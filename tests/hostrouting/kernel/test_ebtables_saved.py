@@ -1,7 +1,5 @@
 """The text of ebtables-save: which lines are rules of nat, and which text is not a rule."""
 
-from __future__ import annotations
-
 import pytest
 
 from hostrouting.errors import ProgramError

@@ -1,7 +1,5 @@
 """Looking for what can mark packets: which programs are run, and the report if one of them fails."""
 
-from __future__ import annotations
-
 import pytest
 
 from hostrouting.kernel.marking import IpsecPolicy, ipsec_policies, marking_of

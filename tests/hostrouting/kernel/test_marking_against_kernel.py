@@ -1,20 +1,14 @@
 """What can mark packets, with real packets: a rule leads marked ones out by eth1, all others by eth0."""
 
-from __future__ import annotations
-
 import socket
-from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.kernel.marking import marking_of
+from hostrouting.kernel.marking import Effect, marking_of
 from tests.support.commands import ports
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.needs import require
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from hostrouting.kernel.marking import Effect
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

@@ -1,7 +1,5 @@
 """Rules of nftables that set marks, read from JSON; `test_marking_against_kernel` has them with real packets."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,9 +1,8 @@
 """The program nft: the commands, and how its output is handled; the contract of Nftables on Linux."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,9 +11,6 @@ from hostrouting.kernel.nftables import NftProgram
 from hostrouting.kernel.programs import Ended
 from hostrouting.testing.filter_contracts import NftablesContract, contract_table
 from tests.support.namespace import private_namespace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 DENIED = "internal:0:0-0: Error: Could not process rule: Operation not permitted\n\n"
 

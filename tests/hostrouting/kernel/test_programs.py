@@ -1,7 +1,5 @@
 """Programs that are run: what comes back, what is left of one that is not waited for, and what this process may do."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

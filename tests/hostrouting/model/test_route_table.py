@@ -1,9 +1,7 @@
 """Many routes as columns, against the plain list of the same routes."""
 
-from __future__ import annotations
-
 import pickle
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import attrs
 import pytest
@@ -13,9 +11,6 @@ from hypothesis import strategies as st
 from hostrouting.model import Prefix, Route, RouteEdits, RouteTable, Snapshot
 from hostrouting.testing.strategies import blocks
 from hostrouting.testing.strategies import routes as any_routes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ROUTES = [
     Route.to(prefix, dev=dev, protocol=protocol)

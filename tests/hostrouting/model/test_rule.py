@@ -1,7 +1,5 @@
 """hostrouting.model.rule.SELECTORS: one entry for each selector, and one row here for each entry."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

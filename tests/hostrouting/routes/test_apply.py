@@ -1,11 +1,9 @@
 """apply: a plan is carried out whole or not at all, whatever goes wrong and at whichever step."""
 
-from __future__ import annotations
-
 import errno
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import attrs
 import pytest
@@ -20,12 +18,8 @@ from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_routes
 from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import Faults, MemoryBackend, plain_vm
+from hostrouting.testing.kernel import Moment
 from tests.support.notes import notes_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hostrouting.testing.kernel import Moment
 
 FOREIGN = 4
 DESTINATIONS = [Prefix.parse(text) for text in ("10.1.0.0/16", "10.1.0.0/17", "10.1.0.0/24", "10.2.0.0/16")]

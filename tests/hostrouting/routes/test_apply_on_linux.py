@@ -1,9 +1,8 @@
 """apply on the kernel itself: broken off anywhere, and on a host that never rests."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -25,9 +24,6 @@ from tests.support.kinds import raises
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.notes import notes_of
 from tests.tables.next_hops import NextHopCase, by_wanted, found, put
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

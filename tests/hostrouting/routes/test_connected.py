@@ -1,7 +1,5 @@
 """hostrouting.routes.connected: the kernel's routes for addresses, computed from the addresses alone."""
 
-from __future__ import annotations
-
 import attrs
 import pytest
 

@@ -1,7 +1,5 @@
 """hostrouting.routes.connected: the routes that will not last, and what lasts instead."""
 
-from __future__ import annotations
-
 from ipaddress import IPv4Network
 from typing import Any
 

@@ -1,7 +1,5 @@
 """hostrouting.routes.plan: the command that deletes one route, and no other."""
 
-from __future__ import annotations
-
 import attrs
 import pytest
 

@@ -1,9 +1,8 @@
 """Plans of many routes, most of them kept: comparing shapes gives the same as comparing each route."""
 
-from __future__ import annotations
-
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 from unittest.mock import patch
 
 import attrs
@@ -18,9 +17,6 @@ from hostrouting.routes.uplink import DesiredRoute
 from tests.support.examples import scaled
 from tests.support.growth import grows_evenly
 from tests.support.topologies import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 BLOCKS = [Prefix(4, (30 << 24) + (number << 16), 16) for number in range(6)]
 BLOCKS += [half for block in BLOCKS[:2] for half in block.halves()]

@@ -1,9 +1,8 @@
 """A command is one module: another one is its own, which is this one, and one line in the table of commands."""
 
-from __future__ import annotations
-
+import argparse
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -11,14 +10,9 @@ from hostrouting.cli.command import FINE, Command, Reply
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.output import line
 from hostrouting.errors import BackendError
+from hostrouting.host.host import Host
 from hostrouting.testing import h200
 from tests.support.cli import say
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
-
-    from hostrouting.host.host import Host
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:

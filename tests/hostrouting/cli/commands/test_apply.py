@@ -1,13 +1,12 @@
 """`apply`: what was changed, and how it ended."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
 import attrs
 import pytest
@@ -16,10 +15,6 @@ from hostrouting.errors import FileError
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.cli import say
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import NoReturn
 
 HALF = {"destination": "172.16.0.0/17"}
 SCRIPT = "/etc/hostrouting/static-routes.sh"

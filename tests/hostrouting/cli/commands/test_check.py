@@ -1,9 +1,8 @@
 """`check`: the answer, the evidence, the remedy and what it holds for."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +13,6 @@ from tests.support.cases import for_each
 from tests.support.cli import say
 from tests.support.topologies import marked_vm
 from tests.tables.topologies import TOPOLOGIES, devs_of, escapes_of, repair_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 CIDR = "172.16.0.0/16"
 

@@ -1,21 +1,15 @@
 """`clean azure-vnet`: what it says, and what it does when told so."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hostrouting.kernel.neighbours import EthernetLink, PeerMac
-from hostrouting.testing import FakeFiles, MemoryEbtables, plain_vm
+from hostrouting.testing import FakeFiles, FakeHost, MemoryEbtables, plain_vm
 from tests.support.azure_leftovers import DEAD, LIVE, MANAGED, OWN, R2, azure_host, named, pod_rules
 from tests.support.cli import say
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hostrouting.testing import FakeHost
 
 UNDO = "/var/lib/hostrouting/azure-vnet-1.undo"
 ACTIVE = {"/etc/cni/net.d/10-azure.conflist": '{"plugins": [{"type": "azure-vnet"}]}'}

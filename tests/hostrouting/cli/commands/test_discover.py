@@ -1,17 +1,12 @@
 """`discover`, and what `check` proposes where nothing is installed."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from hostrouting import Host
 from hostrouting.model import NextHop, Prefix, Route, as_ip
 from hostrouting.testing import FakeFiles, FakeHost, h200
 from tests.support.cli import say
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 AGENT = {
     "networking": {"dnsServiceIP": "10.0.0.10"},

@@ -1,23 +1,17 @@
 """`explain`: the page about the way of a packet."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import attrs
 import pytest
 
 from hostrouting.cli.commands.explain import explain
 from hostrouting.fib import ANY, Flow
+from hostrouting.fib.decision import Kind
 from hostrouting.kernel.base import Answer, RouteRequest
 from hostrouting.model import Link, NextHop, Prefix, Route, Rule, as_ip
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hostrouting.fib.decision import Kind
 
 
 def test_the_whole_page() -> None:

@@ -1,7 +1,5 @@
 """`hostrouting gate`: who may start unchecked, until when, and how that is told."""
 
-from __future__ import annotations
-
 import re
 import time
 from datetime import datetime, timedelta, timezone

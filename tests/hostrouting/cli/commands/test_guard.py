@@ -1,22 +1,17 @@
 """`guard` as a process on a real kernel: what another program undoes comes back, and its end changes nothing."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from hostrouting import HostRoutingConfig
 from tests.support.machine import H200, Machine, private_machine
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

@@ -1,19 +1,14 @@
 """`plan`: what apply would do, and an exit code for automation."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from hostrouting.model import Route, default_rules
 from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm, vpn_node
 from tests.support.cli import say
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 HALF = {"destination": "172.16.0.0/17"}
 

@@ -1,9 +1,8 @@
 """`preflight`: its answer, its list, and an exit code for the worst of it."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import attrs
 import pytest
@@ -15,10 +14,6 @@ from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.cli import say
 from tests.support.tasks import LAYOUT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def locked() -> FakeHost:

@@ -1,7 +1,5 @@
 """`remove`: what was removed, and what could not be."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 from hostrouting.cli.commands.remove import COMMAND

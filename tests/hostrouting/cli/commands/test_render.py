@@ -1,10 +1,8 @@
 """`render`: what was written into an image."""
 
-from __future__ import annotations
-
 import base64
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,9 +10,6 @@ import yaml
 from hostrouting.testing import FakeHost, FakeManager
 from tests.support.cli import say
 from tests.support.ignition import carry_out_ignition
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 UNIT = "/etc/systemd/system/static-routes.service"
 

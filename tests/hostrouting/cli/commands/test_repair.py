@@ -1,7 +1,5 @@
 """`repair`: the routes to paste, what they cost, and what they cannot close."""
 
-from __future__ import annotations
-
 import attrs
 import pytest
 

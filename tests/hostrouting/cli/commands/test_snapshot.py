@@ -1,9 +1,7 @@
 """`snapshot` on one host, and the answer on another."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +10,6 @@ from hostrouting.boot import render_snapshot_script
 from hostrouting.kernel.marking import NOT_IN_A_SNAPSHOT
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOSTS = {"h200": h200, "vpn": vpn_node, "cni": cni_node, "ecmp": ecmp_node, "plain": plain_vm, "bare": MemoryBackend}
 

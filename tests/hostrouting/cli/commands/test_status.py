@@ -1,9 +1,9 @@
 """`status`: what of ours is on this host, whether it is in force, what escapes now, and what the last check found."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import attrs
@@ -12,18 +12,12 @@ import pytest
 from hostrouting.errors import BackendError
 from hostrouting.host import UnitState
 from hostrouting.host.layout import HostLayout
+from hostrouting.kernel.base import RouteBackend
 from hostrouting.model import OURS, Link, Prefix, Route, Rule, default_rules
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200, plain_vm
-from tests.support.cli import say
+from tests.support.cli import Said, say
 from tests.support.mishaps import full, mishap_host
 from tests.support.tasks import REPAIR, lose_routes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from hostrouting.kernel.base import RouteBackend
-    from tests.support.cli import Said
 
 CIDR, OTHER = "172.16.0.0/16", "10.99.0.0/16"
 LAYOUT = HostLayout()

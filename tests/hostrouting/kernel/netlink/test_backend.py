@@ -1,11 +1,8 @@
 """NetlinkBackend against `ip`, in private network namespaces: the same kernel, changed by another program."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import attrs
 import pytest
@@ -23,10 +20,6 @@ from tests.support.commands import furnish, lose_carriers, ports, query, route_c
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.rawkernel import raw_kernel
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

@@ -1,7 +1,5 @@
 """Where one message ends and the next begins, in parts of every kind."""
 
-from __future__ import annotations
-
 import struct
 from array import array
 

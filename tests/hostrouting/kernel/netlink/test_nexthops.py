@@ -1,11 +1,10 @@
 """Next hop objects: how they are read, and the error if pyroute2 cannot be loaded."""
 
-from __future__ import annotations
-
 import struct
 import sys
+from collections.abc import Iterator
 from importlib.metadata import requires
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -18,10 +17,6 @@ from hostrouting.model import Link, NextHop, Prefix, Route, as_ip
 from tests.support.commands import furnish
 from tests.support.namespace import private_namespace
 from tests.support.rawmessages import pack_attribute
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 NAMES = {3: "eth0"}
 

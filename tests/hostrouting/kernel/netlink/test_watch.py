@@ -1,31 +1,25 @@
 """NetlinkWatch: sockets that cannot be opened or fail, events of nftables, which changes disturb a reading, and no descriptor that stays open."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket
 import struct
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from hostrouting.errors import BackendError
+from hostrouting.kernel.base import Source
 from hostrouting.kernel.concern import Concern
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.watch import EVERYTHING, NetlinkWatch, Wanted, disturbed
 from hostrouting.model import TABLE_LOCAL, TABLE_MAIN, Prefix, Route, Snapshot
 from tests.support.namespace import private_namespace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hostrouting.kernel.base import Source
 
 
 @pytest.fixture
