@@ -189,9 +189,9 @@ class ConfigError(HostRoutingError, ValueError):
         super().__init__(self.faults, source)
 
     def __str__(self) -> str:
-        return self.told(len(self.faults))
+        return self.summary(len(self.faults))
 
-    def told(self, most: int) -> str:
+    def summary(self, most: int) -> str:
         """The message with at most this many of the faults, and the number of all of them."""
         if len(self.faults) == 1:
             (fault,) = self.faults

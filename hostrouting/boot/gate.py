@@ -214,7 +214,7 @@ class Gate:
         """The drop-ins that are there."""
         return self.drop_ins(self._with_drop_in())
 
-    def leaving(self, up: Collection[Part]) -> FileSet:
+    def leaving_drop_ins(self, up: Collection[Part]) -> FileSet:
         """The drop-ins that would be removed if these parts were installed."""
         return self.drop_ins(sorted({*self.gated} - {*self.units_after(up)}))
 
@@ -320,7 +320,7 @@ class Gate:
         found = Changes() if steps else Changes(removes=self.present())
         if steps:
             found += self.drop_ins(self.units_after(up)).differences(files)
-            found += Changes(removes=self.leaving(up).present(files))
+            found += Changes(removes=self.leaving_drop_ins(up).present(files))
             text = render_gate_steps(steps, self.digests_after(up, down))
             is_listed = files.holds(self.layout.gate_steps_path, text)
             found += Changes(() if is_listed else (self.layout.gate_steps_path,)) + self.rest.differences(files)
@@ -428,7 +428,7 @@ class Gate:
     def digests_after(self, up: Sequence[Part], down: Iterable[Part]) -> dict[str, str]:
         """The digests of the files after the change, by their paths on the host."""
         root = self.layout.root.rstrip("/")
-        leaving = (*(part.all_files for part in down), self.leaving(up))
+        leaving = (*(part.all_files for part in down), self.leaving_drop_ins(up))
         gone = {file.path.removeprefix(root) for file_set in leaving for file in file_set.files}
         kept = {path: digest for path, digest in gate_digests(self._listed).items() if path not in gone}
         return kept | self.digests_of(self._sets(up))
@@ -465,7 +465,7 @@ class _Change:
         names = {part.name for part in stale}
         digests = self._gate.digests_after(up, down)
         failure: FileError | None = None
-        units, drop_ins = self._gate.units_after(up), self._gate.leaving(up)
+        units, drop_ins = self._gate.units_after(up), self._gate.leaving_drop_ins(up)
         try:
             marked = [attrs.evolve(step, kind="changing") if step.name in names else step for step in steps]
             # With those that leave: if this run is killed before the daemon-reload, the next one knows of them.

@@ -143,7 +143,7 @@ def find_gate_state(host: Host) -> GateState:
     bars: list[str] = []
     gated: list[GatedUnit] = []
     for unit in units:
-        found = () if gate.manager is None else _shown(host, gate.manager, unit)
+        found = () if gate.manager is None else _unit_properties(host, gate.manager, unit)
         before, load = len(openings), found[0]["LoadState"] if found else ""
         if found and all(one["LoadState"] == "masked" for one in found):
             bars.append(f"{unit} is masked; allow its start with: {_unmask(unit, found[0]['FragmentPath'])}")
@@ -195,7 +195,7 @@ def find_coming_openings(host: Host, unit: str) -> tuple[str, ...]:
     manager = Gate(host).manager
     if manager is None:
         return ()
-    found = _shown(host, manager, unit)
+    found = _unit_properties(host, manager, unit)
     coming = ({**one, "ExecStartPre": _coming_commands(host, unit, one), "NeedDaemonReload": "no"} for one in found)
     asks = _command_in(render_gate_drop_in(host.layout), "ExecStartPre")
     return tuple(dict.fromkeys(_of_gated(host, unit, coming, asks)))
@@ -286,7 +286,7 @@ def _missing(host: Host, unit: str) -> Iterator[str]:
         yield f"{path} is empty or a link to /dev/null, so {unit} starts unchecked; remove it"
 
 
-def _shown(host: Host, manager: Manager, unit: str) -> Sequence[Mapping[str, str]]:
+def _unit_properties(host: Host, manager: Manager, unit: str) -> Sequence[Mapping[str, str]]:
     """The properties of the unit as systemd would use them; for a template, those of its instances, loaded or not.
 
     Among them are the instances with a unit or drop-ins of their own, which systemd may not have loaded.

@@ -348,7 +348,7 @@ def _words_of(error: BaseException) -> Iterator[str]:
     from hostrouting.errors import BackendError, ConfigError, is_denied  # noqa: PLC0415  imported only for an error
 
     if isinstance(error, ConfigError):
-        yield from error.told(SHOWN).splitlines()
+        yield from error.summary(SHOWN).splitlines()
         yield from map(plain, capped((), len(error.faults)))
     else:
         yield str(error) or type(error).__name__

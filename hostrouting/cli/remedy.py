@@ -68,7 +68,7 @@ class _Remedy:
         return self.correction.add
 
     @property
-    def whole(self) -> tuple[DesiredRoute, ...]:
+    def all_routes(self) -> tuple[DesiredRoute, ...]:
         """All static routes of a complete configuration: our present routes, and those that close the escapes.
 
         Our present routes are the installed ones that can be added, as they were configured; if the installed
@@ -82,7 +82,7 @@ class _Remedy:
     def configuration(self, named: HostRoutingConfig | None) -> HostRoutingConfig:
         """A complete configuration with all routes; or the `named` one, with the routes that it lacks added."""
         if named is None:
-            routes, overlap, base = self.whole, self.lasting, self.installed or HostRoutingConfig()
+            routes, overlap, base = self.all_routes, self.lasting, self.installed or HostRoutingConfig()
         else:
             base, asked = named, self.config.route_overlap
             taken = {wish.key for wish in (*self.lacking, *self.contested)}
@@ -178,7 +178,7 @@ def remedy_lines(
 
 
 def _way_out(remedy: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence[str], again: str) -> Iterator[Line]:
-    routes = remedy.lacking if config else remedy.whole
+    routes = remedy.lacking if config else remedy.all_routes
     if remedy.installed is not None and not remedy.lacking and not remedy.contested:
         start = f"; add them, as root, with: {remedy.start}"
         yield line(Painted("The installed configuration has the routes that repair it", "strong"), start)

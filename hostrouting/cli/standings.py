@@ -44,9 +44,9 @@ class Standings:
         wanted = config.probe_rewrite.enabled or config.guard.enabled or config.azure_vnet_cleanup or config.extensions
         if not (wanted or host.may_have_ours):
             return cls()
-        from hostrouting.tasks.configure import installed_tasks, made, unknown_parts  # noqa: PLC0415  see above
+        from hostrouting.tasks.configure import installed_tasks, make_tasks, unknown_parts  # noqa: PLC0415  see above
 
-        tasks = made(installed_tasks(), config, host)
+        tasks = make_tasks(installed_tasks(), config, host)
         found: list[Standing] = []
         troubles: list[Finding] = []
         try:

@@ -131,7 +131,7 @@ class Grouping:
 
     def groups(self) -> tuple[NodeGroup, ...]:
         """The groups: the worst first, and of those the one with most nodes."""
-        found = [group.made() for group in self._found.values()]
+        found = [group.as_value() for group in self._found.values()]
         return tuple(sorted(found, key=_order))
 
 
@@ -149,7 +149,7 @@ class _Group:
         for escape in result.escapes:
             self._devs.setdefault(_place(escape), {}).update(dict.fromkeys(escape.devs))
 
-    def made(self) -> NodeGroup:
+    def as_value(self) -> NodeGroup:
         is_repairable = self._first.is_repairable
         return NodeGroup(
             self._first.verdict,

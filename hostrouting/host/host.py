@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hostrouting.kernel.netlink import NetlinkBackend
     from hostrouting.kernel.nftables import Nftables, NftProgram
 
-__all__ = ["Host", "made", "makes_edge", "needs_host"]
+__all__ = ["Host", "makes_edge", "needs_host"]
 
 _A_KERNEL = (
     "a kernel is only part of a host: FakeHost(kernel=…) in a test, attrs.evolve(Host.local(), backend=…) elsewhere"
@@ -63,7 +63,7 @@ def makes_edge(_instance: object, attribute: attrs.Attribute[Any], value: Any) -
         raise TypeError(f"a host's {name} is a function that makes one, not a {given}; write {name}=lambda: …")
 
 
-def made(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+def not_callable(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     """An attrs validator: raises TypeError for a class or a function instead of its result."""
     if name := uncalled(value):
         raise TypeError(f"a host's {attribute.name}: {name} is a {type(value).__name__}; call it: {name}()")
@@ -118,8 +118,8 @@ class Host:
 
     backend: Callable[[], RouteBackend] | None = attrs.field(validator=makes_edge)
     """Opens the kernel's routing; None for an image, which has no kernel."""
-    files: Files = attrs.field(validator=made)
-    manager: Manager | None = attrs.field(validator=made)
+    files: Files = attrs.field(validator=not_callable)
+    manager: Manager | None = attrs.field(validator=not_callable)
     """None for an image, where enabled units start at its next boot, and for a sandbox, which never boots."""
     layout: HostLayout = attrs.field(factory=HostLayout, validator=_is_layout)
     nftables: Callable[[], Nftables] | None = attrs.field(default=None, validator=makes_edge)

@@ -249,17 +249,17 @@ def _decode_plain(kind: Any, value: Any, _skipped: set[str]) -> Any:
 
 
 def _not_allowed(value: Any) -> InputError:
-    return InputError("snapshot", path="", problem=f"{_shown(value)} is not allowed here")
+    return InputError("snapshot", path="", problem=f"{_excerpt(value)} is not allowed here")
 
 
 def _text_problem(text: str) -> str:
     """What is wrong with a name; empty if it is valid."""
     # The kernel allows nearly any character in a device name; code that prints a name escapes it for the terminal.
     if len(text) > _LONGEST:
-        return f"{_shown(text)} has more than {_LONGEST} characters"
+        return f"{_excerpt(text)} has more than {_LONGEST} characters"
     # Names that the kernel's edges decode never contain a surrogate, and text with one cannot be encoded again.
     if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-        return f"{_shown(text)} has half of a surrogate pair, which is not a character"
+        return f"{_excerpt(text)} has half of a surrogate pair, which is not a character"
     return ""
 
 
@@ -272,7 +272,7 @@ def _problems_of(rule: Rule) -> Iterator[tuple[str, str]]:
         yield "target", "missing: a goto needs the priority to jump to"
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     """A value as shown in a message: printable and short."""
     text = ascii(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
@@ -280,12 +280,12 @@ def _shown(value: Any) -> str:
 
 def _decode_text(parse: Callable[[str], Any], value: Any, _skipped: set[str]) -> Any:
     if not isinstance(value, str):
-        raise InputError("snapshot", path="", problem=f"{_shown(value)} is not a string")
+        raise InputError("snapshot", path="", problem=f"{_excerpt(value)} is not a string")
     try:
         return parse(value)
     except ValueError as error:
         problem = (
-            str(error) if str(error).isprintable() and len(value) <= SHOWN else f"{_shown(value)} is not valid here"
+            str(error) if str(error).isprintable() and len(value) <= SHOWN else f"{_excerpt(value)} is not valid here"
         )
         raise InputError("snapshot", path="", problem=problem) from error
 

@@ -221,7 +221,7 @@ class HostTask(Generic[ResultT]):
 
     def removals(self) -> tuple[Finding, ...]:
         """What the host loses by this configuration, because that does not ask for it; the gate is not included."""
-        part, files = self.whole, self.host.files
+        part, files = self.full_part, self.host.files
         # What a run has left, such as the figures of a guard that was started by hand, is not a loss.
         if self.is_wanted or not (part.files.present(files) or part.left(files)):
             return ()
@@ -278,7 +278,7 @@ class HostTask(Generic[ResultT]):
         return Spot().below("extensions").below(self.extension).path
 
     @property
-    def whole(self) -> Part:
+    def full_part(self) -> Part:
         """The task's part, as `status` and the guard compare it.
 
         For a task of another project, it includes the file with the task's section of the configuration.
@@ -292,7 +292,7 @@ class HostTask(Generic[ResultT]):
 
     def paths(self) -> tuple[str, ...]:
         """The paths of the task's files that exist on the host."""
-        part, files = self.whole, self.host.files
+        part, files = self.full_part, self.host.files
         return (*part.present(files), *part.left(files))
 
     @property
@@ -301,7 +301,7 @@ class HostTask(Generic[ResultT]):
 
         An installation that failed may have left the step and nothing else of the task.
         """
-        gate, name = Gate(self.host), self.whole.name
+        gate, name = Gate(self.host), self.full_part.name
         return bool(self.paths()) or gate.is_left or any(step.name == name for step in gate.steps)
 
     def is_here(self) -> bool:
@@ -327,7 +327,7 @@ class HostTask(Generic[ResultT]):
         if not self.is_wanted and not self.is_here():
             return phases.Skip(self.nothing)
         task = self.settled(ctx)
-        with locked(self.host, ctx, (task.whole,) if task.is_wanted else (), self.config.gate.units) as host:
+        with locked(self.host, ctx, (task.full_part,) if task.is_wanted else (), self.config.gate.units) as host:
             task = attrs.evolve(task, host=host)
             return task._behind_its_gate(ctx, up=task.is_wanted, removals=removals_of(host, (task,)))
 
@@ -348,7 +348,7 @@ class HostTask(Generic[ResultT]):
         return found
 
     def _behind_its_gate(self, ctx: phases.Context, *, up: bool, removals: Sequence[Finding] = ()) -> ResultT:
-        part = self.whole
+        part = self.full_part
         self.require_rights(up=up)
         fallback = self.prepare(ctx) if up else None
         for gone in removals:
@@ -364,7 +364,7 @@ def work(
 
     If it fails and has changed nothing, its part is put back, and its paths are no longer `changed`.
     """
-    written = changed.get(task.whole.name, ())
+    written = changed.get(task.full_part.name, ())
     try:
         return (_work if up else _undo)(ctx, task, written)
     except BaseException as error:
@@ -385,7 +385,7 @@ def work(
 
 def _work(ctx: phases.Context, task: HostTask[ResultT], written: Sequence[str]) -> ResultT:
     """Do the work, run the unit that the next boot depends on, and write the record."""
-    part, host = task.whole, task.host
+    part, host = task.full_part, task.host
     is_new = bool(written) or bool(part.record.differences(host.files))
     result = task.carry_out(ctx, attrs.evolve(task.planned(up=True), files=Changes(written)), up=True)
     done = effects_of(result)
@@ -401,7 +401,7 @@ def _work(ctx: phases.Context, task: HostTask[ResultT], written: Sequence[str]) 
 
 def _undo(ctx: phases.Context, task: HostTask[ResultT], written: Sequence[str]) -> ResultT:
     """Undo the work, then remove the files that say what is to be undone."""
-    part, files = task.whole, task.host.files
+    part, files = task.full_part, task.host.files
     result = task.carry_out(ctx, attrs.evolve(task.planned(up=False), files=Changes(removes=written)), up=False)
     done = effects_of(result)
     with having_changed(done.changes, done.files, done.operations):
@@ -424,9 +424,9 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> C
     gate = Gate(host, _units_of(tasks))
     looks = [(task, task.planned(up=up and task.is_wanted)) for task in tasks]
     would_fail = up and any(look.routes and (look.routes.conflicts or look.routes.pending) for _, look in looks)
-    weakened = [task.whole for task in tasks if would_fail and task.takes_protection_away]
-    rising = tuple(task.whole for task, look in looks if up and task.is_wanted and not look.keeps_script)
-    falling = tuple(task.whole for task in tasks if not (up and task.is_wanted))
+    weakened = [task.full_part for task in tasks if would_fail and task.takes_protection_away]
+    rising = tuple(task.full_part for task, look in looks if up and task.is_wanted and not look.keeps_script)
+    falling = tuple(task.full_part for task in tasks if not (up and task.is_wanted))
     rising, falling = (tuple(part for part in parts if part not in weakened) for parts in (rising, falling))
     if rising:
         gate.require_installable(rising)
@@ -435,9 +435,9 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> C
         found += look
         is_stuck = look.routes is not None and bool(look.routes.conflicts or look.routes.pending)
         if up and task.is_wanted and not is_stuck:
-            found += Change(files=task.whole.record.differences(host.files))
+            found += Change(files=task.full_part.record.differences(host.files))
         elif not (up and task.is_wanted):
-            found += Change(files=Changes(removes=task.whole.left(host.files)))
+            found += Change(files=Changes(removes=task.full_part.left(host.files)))
     if up:
         found += Change(removals=removals_of(host, tasks))
     if not found.files and (rising or gate.present()):
@@ -448,7 +448,7 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> C
 def removals_of(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, ...]:
     """The removals that these tasks make together without being asked to remove; the gate first."""
     found = tuple(gone for task in tasks for gone in task.removals())
-    gate, falling = Gate(host), {task.whole.name for task in tasks if not task.is_wanted}
+    gate, falling = Gate(host), {task.full_part.name for task in tasks if not task.is_wanted}
     rising = any(task.is_wanted and task.part.step for task in tasks)
     if rising:
         leaving = [unit for unit in gate.gated if unit not in _units_of(tasks)]

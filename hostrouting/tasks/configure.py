@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
     from hostrouting.tasks.base import Fallback
 
-__all__ = ["TASKS", "Configure", "Remove", "TaskClasses", "classes", "installed_tasks", "made", "unknown_parts"]
+__all__ = ["TASKS", "Configure", "Remove", "TaskClasses", "classes", "installed_tasks", "make_tasks", "unknown_parts"]
 
 
 TaskClasses: TypeAlias = "tuple[type[HostTask[Any]], ...]"
@@ -112,14 +112,14 @@ def classes(tasks: Iterable[type[HostTask[Any]]]) -> TaskClasses:
     return found
 
 
-def made(
+def make_tasks(
     tasks: TaskClasses, config: HostRoutingConfig, host: Host, *, wait: float = DEFAULT_WAIT
 ) -> tuple[HostTask[Any], ...]:
     """A task of each class. What a hook of another project's task raises by mistake is a TaskError."""
     found: list[HostTask[Any]] = []
     for task in tasks:
         is_ours = task.__module__.startswith("hostrouting.")
-        make = task if is_ours else _blamed(task)  # type: ignore[arg-type]  # mypy: a class of tasks is not hashable
+        make = task if is_ours else _with_checked_hooks(task)  # type: ignore[arg-type]  # mypy: a class of tasks is not hashable
         found.append(make(config, host=host, wait=wait, _before=tuple(found)))
     return tuple(found)
 
@@ -131,13 +131,13 @@ _ASKED = ("is_wanted", "carry_out", "findings", "prepare", "removals", "standing
 
 
 @cache
-def _blamed(task: type[HostTask[Any]]) -> type[HostTask[Any]]:
+def _with_checked_hooks(task: type[HostTask[Any]]) -> type[HostTask[Any]]:
     """The class with hooks that say whose mistake it is if one of them fails."""
 
     def hook(name: str) -> Any:
         def call(self: HostTask[Any], *given: Any, **named: Any) -> Any:
             try:
-                found = getattr(super(made_of, self), name)
+                found = getattr(super(checked, self), name)
                 found = found(*given, **named) if is_method else found
             except (HostRoutingError, phases.PhasesError, ExceptionGroup):
                 raise
@@ -155,8 +155,8 @@ def _blamed(task: type[HostTask[Any]]) -> type[HostTask[Any]]:
         return call if is_method else property(call)
 
     names = (*_RETURNED, *_ASKED)
-    made_of = type(task.__name__, (task,), {"__module__": task.__module__, **{name: hook(name) for name in names}})
-    return made_of
+    checked = type(task.__name__, (task,), {"__module__": task.__module__, **{name: hook(name) for name in names}})
+    return checked
 
 
 def _mistake(task: type[HostTask[Any]], hook: str, told: str) -> TaskError:
@@ -177,7 +177,7 @@ def _last_line(error: Exception) -> str:
 
 def unknown_parts(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, ...]:
     """A finding for each installed part of a task that is not among these; the part stays."""
-    layout, names, extensions = host.layout, {task.whole.name for task in tasks}, {task.extension for task in tasks}
+    layout, names, extensions = host.layout, {task.full_part.name for task in tasks}, {task.extension for task in tasks}
     remedy = "install its package where hostrouting runs, then run: hostrouting remove, or apply"
     steps = [step.name for step in Gate(host).steps if step.name not in names]
     kept = [name.removesuffix(".json") for name in host.files.names(layout.at(layout.extensions))]
@@ -223,7 +223,7 @@ class Configure:
     @property
     def subtasks(self) -> tuple[HostTask[Any], ...]:
         """The tasks, as they appear in plans and reports."""
-        return made(self.tasks, self.config, self.host, wait=self.wait)
+        return make_tasks(self.tasks, self.config, self.host, wait=self.wait)
 
     def do(self, ctx: phases.Context) -> tuple[object, ...]:
         """See the class."""
@@ -232,8 +232,8 @@ class Configure:
         if not any(task.is_wanted or task.has_files for task in settled):
             return phases.serial(*self.subtasks, name=self.name).do(ctx)
         chosen = [task for task in settled if task.name not in left_out]
-        up = [task.whole for task in chosen if task.is_wanted]
-        down = [task.whole for task in chosen if not task.is_wanted]
+        up = [task.full_part for task in chosen if task.is_wanted]
+        down = [task.full_part for task in chosen if not task.is_wanted]
         self._require_allowed(self.host, chosen)  # before the wait for the lock
         units = self.config.gate.units
         with locked(self.host, ctx, up, units) as host:
@@ -246,7 +246,7 @@ class Configure:
             for told in (*(gone.sentence for gone in removals_of(host, left)), *unknown_parts(host, tasks)):
                 ctx.log.warning("%s", told)
             weakened = {task.name for task in chosen if task.takes_protection_away}
-            kept = {task.whole.name for task in chosen if task.name in weakened or task.name in failures}
+            kept = {task.full_part.name for task in chosen if task.name in weakened or task.name in failures}
             up, down = ([part for part in parts if part.name not in kept] for parts in (up, down))
             changed = Gate(host, units).change(ctx, up, down) if up or down else {}
             begun = set(left_out)
@@ -260,7 +260,7 @@ class Configure:
                     has_part_to_change=task.name in weakened,
                 )
                 for task in tasks
-                if task.name in failures or changed.get(task.whole.name) or _is_concerned(task)
+                if task.name in failures or changed.get(task.full_part.name) or _is_concerned(task)
             ]
             try:
                 return phases.serial(*behind, name=self.name).do(ctx)
@@ -343,7 +343,7 @@ class _BehindGate:
     @property
     def paths(self) -> tuple[str, ...]:
         """The paths that were changed for the task."""
-        return self.changed.get(self.task.whole.name, ())
+        return self.changed.get(self.task.full_part.name, ())
 
     def do_all_the_same(self, ctx: phases.Context) -> None:
         """Carry the task out although another has failed, if it is one of these and has not begun."""
@@ -357,7 +357,7 @@ class _BehindGate:
         if self.failure is not None:
             raise self.failure
         if self.has_part_to_change:
-            parts = (self.task.whole,), ()
+            parts = (self.task.full_part,), ()
             gate = Gate(self.task.host, self.task.config.gate.units)
             self.changed.update(gate.change(ctx, *(parts if self.task.is_wanted else parts[::-1])))
         if self.task.is_wanted or self.paths or self.task.is_here():
@@ -389,10 +389,10 @@ class Remove:
                 ctx.log.warning("%s", unknown)
             changed: Changed = {}
             with _collected(failures):
-                changed = Gate(host).change(ctx, down=[task.whole for task in tasks])
+                changed = Gate(host).change(ctx, down=[task.full_part for task in tasks])
             for task in tasks:
                 # Routes stay if a file of the task remains that could install them again.
-                if not task.whole.present(host.files):
+                if not task.full_part.present(host.files):
                     with _collected(failures):
                         gone += work(ctx, task, changed, up=False).files
             for folder in host.layout.own_folders:
@@ -411,9 +411,9 @@ class Remove:
     def _usable(self, host: Host, failures: list[Exception]) -> tuple[HostTask[Any], ...]:
         """The tasks, last first, without those that cannot say what they have installed."""
         found: list[HostTask[Any]] = []
-        for task in made(self.tasks, self.config, host)[::-1]:
+        for task in make_tasks(self.tasks, self.config, host)[::-1]:
             with _collected(failures):
-                _ = task.whole
+                _ = task.full_part
                 found.append(task)
         return tuple(found)
 

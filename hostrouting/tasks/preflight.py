@@ -46,7 +46,7 @@ from hostrouting.host.fileset import OURS, Changes
 from hostrouting.host.host import Host, needs_host
 from hostrouting.routes.plan import RoutePlan
 from hostrouting.tasks.base import HostTask, removals_of, valid_wait
-from hostrouting.tasks.configure import TASKS, Configure, TaskClasses, classes, made, unknown_parts
+from hostrouting.tasks.configure import TASKS, Configure, TaskClasses, classes, make_tasks, unknown_parts
 from hostrouting.tasks.keeping import NETWORKD
 from hostrouting.tasks.results import Change, PreflightResult
 from hostrouting.text import counted, spoken
@@ -370,7 +370,7 @@ class Preflight:
 
     def _is_gated(self) -> bool:
         """Whether gated units wait for a gate now, or would not wait for one after Configure either."""
-        tasks = made(self.tasks, self.config, self.host)
+        tasks = make_tasks(self.tasks, self.config, self.host)
         if not any(task.is_wanted and task.part.step is not None for task in tasks):
             return True
         with suppress(FileError):
@@ -380,52 +380,60 @@ class Preflight:
     def _findings(self, ctx: phases.Context) -> Iterator[Finding]:
         tasks: list[HostTask[Any]] = []
         for task in Configure(self.config, host=self.host, wait=self.wait, tasks=self.tasks).subtasks:
-            settled, unknown = self._answer(task.about, "", partial(task.settled, ctx), task)
+            settled, unknown = self._answer_or_unknown(task.about, "", partial(task.settled, ctx), task)
             tasks += [] if unknown and task.extension else [settled]
             yield from unknown
-        up = [task.whole for task in tasks if task.is_wanted]
-        down = [task.whole for task in tasks if not task.is_wanted]
+        up = [task.full_part for task in tasks if task.is_wanted]
+        down = [task.full_part for task in tasks if not task.is_wanted]
         look = Change()
         for task in tasks:
-            seen, unknown = self._answer(task.about, "", partial(task.planned, up=task.is_wanted), Change())
+            seen, unknown = self._answer_or_unknown(task.about, "", partial(task.planned, up=task.is_wanted), Change())
             look += seen
             # A task that cannot look at the host, and says so in its change, does not fail because of that.
             nothing: tuple[Finding, ...] = ()
-            told, untold = self._answer(task.about, "", partial(_of_standing, task), nothing)
+            told, untold = self._answer_or_unknown(task.about, "", partial(_of_standing, task), nothing)
             yield from (*unknown, *told, *(nothing if unknown or seen.others else untold))
         if not self.allow_removal:
-            yield from self._asked("removal", "", lambda: of_severity(removals_of(self.host, tasks), "error"))
+            yield from self._findings_or_unknown(
+                "removal", "", lambda: of_severity(removals_of(self.host, tasks), "error")
+            )
         yield from look.others
-        yield from self._asked("task", "", partial(unknown_parts, self.host, tasks))
+        yield from self._findings_or_unknown("task", "", partial(unknown_parts, self.host, tasks))
         yield from self._of_routes(look)
         if look.changes_kernel:
             yield from rights_findings(self._rights)
         yield from self._of_files(up, down)
         yield from self._of_tools(up)
-        yield from self._asked("systemd", "systemd", lambda: self._of_systemd(up))
-        yield from self._asked("networkd", NETWORKD, self._of_networkd)
-        yield from self._asked("unit", "", lambda: self._of_units(up))
-        for finding in self._asked("gate-open", "", lambda: find_gate_state(self.host).findings):
+        yield from self._findings_or_unknown("systemd", "systemd", lambda: self._of_systemd(up))
+        yield from self._findings_or_unknown("networkd", NETWORKD, self._of_networkd)
+        yield from self._findings_or_unknown("unit", "", lambda: self._of_units(up))
+        for finding in self._findings_or_unknown("gate-open", "", lambda: find_gate_state(self.host).findings):
             if finding.name != "not-gated" or finding.target not in self.config.gate.units:
                 yield finding
         lock = self.host.layout.lock_path
-        yield from self._asked("lock", lock, lambda: lock_findings(self.host.files.holders(lock), path=lock))
+        yield from self._findings_or_unknown(
+            "lock", lock, lambda: lock_findings(self.host.files.holders(lock), path=lock)
+        )
 
     @property
     def _rights(self) -> Rights:
         return self.host.rights()
 
-    def _answer(self, name: str, target: str, question: Callable[[], T], otherwise: T) -> tuple[T, tuple[Finding, ...]]:
+    def _answer_or_unknown(
+        self, name: str, target: str, question: Callable[[], T], otherwise: T
+    ) -> tuple[T, tuple[Finding, ...]]:
         """The answer of the host; if it gives none, that is a finding."""
         try:
             return question(), ()
         except HostRoutingError as error:
             return otherwise, (unread(name, target, error, is_root=self._rights.is_root),)
 
-    def _asked(self, name: str, target: str, question: Callable[[], Iterable[Finding]]) -> tuple[Finding, ...]:
+    def _findings_or_unknown(
+        self, name: str, target: str, question: Callable[[], Iterable[Finding]]
+    ) -> tuple[Finding, ...]:
         """The findings that the question returns; one finding that says why, if it cannot be answered."""
         nothing: tuple[Finding, ...] = ()
-        found, unknown = self._answer(name, target, lambda: tuple(question()), nothing)
+        found, unknown = self._answer_or_unknown(name, target, lambda: tuple(question()), nothing)
         return found + unknown
 
     def _of_routes(self, look: Change) -> Iterator[Finding]:
@@ -453,11 +461,15 @@ class Preflight:
         folders = {runtime} if self.config.probe_rewrite.enabled else set()
         if cleanup is not None and cleanup.repeat:
             folders |= {runtime, layout.at(layout.lasting_directory)}
-        changes, unknown = self._answer("file", "", partial(gate.changes, up, down), Changes())
+        changes, unknown = self._answer_or_unknown("file", "", partial(gate.changes, up, down), Changes())
         writes = changes.writes
         yield from unknown
-        yield from self._answer("systemd", "systemd", partial(gate.require_reload, changes, up), None)[1] if up else ()
-        yield from self._asked(
+        yield from (
+            self._answer_or_unknown("systemd", "systemd", partial(gate.require_reload, changes, up), None)[1]
+            if up
+            else ()
+        )
+        yield from self._findings_or_unknown(
             "file", "", lambda: self._of_replaced(up, [write for write in writes if write not in in_the_way])
         )
         folders |= {path.rpartition("/")[0] for path in writes}

@@ -265,7 +265,7 @@ class CleanupResult:
         fields: dict[str, object] = {
             "stale": len(self.plan.deletions),
             "deleted": len(self.deleted),
-            "conflicts": len(self.plan.of("conflict")),
+            "conflicts": len(self.plan.with_fate("conflict")),
             "unapproved": len(self.unapproved),
             "kept": len(self.kept),
         }

@@ -20,7 +20,7 @@ from hostrouting.errors import BackendError, FileError, MetadataError, UnitFaile
 from hostrouting.fib import PLAIN, Flow
 from hostrouting.host import Rights, UnitState
 from hostrouting.host.files import SETTINGS
-from hostrouting.host.host import Host, made, makes_edge
+from hostrouting.host.host import Host, makes_edge, not_callable
 from hostrouting.host.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
 from hostrouting.host.systemd import require_room
 from hostrouting.kernel.marking import Marking, MarkingOf
@@ -391,8 +391,8 @@ class FakeHost(Host):
         default=attrs.Factory(lambda self: lambda: Visit(self.kernel.reopen()), takes_self=True),
         validator=makes_edge,
     )
-    files: FakeFiles = attrs.field(factory=FakeFiles, validator=made)
-    manager: FakeManager | None = attrs.field(factory=FakeManager, validator=made)
+    files: FakeFiles = attrs.field(factory=FakeFiles, validator=not_callable)
+    manager: FakeManager | None = attrs.field(factory=FakeManager, validator=not_callable)
     tables: MemoryNftables = attrs.field(factory=MemoryNftables)
     nftables: Callable[[], Nftables] | None = attrs.field(
         default=attrs.Factory(lambda self: lambda: self.tables, takes_self=True), validator=makes_edge

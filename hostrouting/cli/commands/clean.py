@@ -191,9 +191,9 @@ def _undo_page(run: Run) -> Iterator[Line]:
 
 
 def _rest(plan: CleanupPlan) -> Iterator[Line]:
-    yield from _part("In conflict, and kept (two CNIs may use one address):", plan.of("conflict"), "bad")
-    yield from _part("Without effect, and kept:", plan.of("inert"), "soft")
-    yield from _part("Kept:", plan.of("keep"), "soft")
+    yield from _part("In conflict, and kept (two CNIs may use one address):", plan.with_fate("conflict"), "bad")
+    yield from _part("Without effect, and kept:", plan.with_fate("inert"), "soft")
+    yield from _part("Kept:", plan.with_fate("keep"), "soft")
     if plan.findings:
         yield line()
         yield from finding_lines(plan.findings)

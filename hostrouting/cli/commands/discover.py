@@ -56,11 +56,11 @@ def _answer(_: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     return Reply(FINE if found.networks else FAILED, document, lambda _: _page(found, lost, why))
 
 
-def _lost(found: Discovery, made: Callable[[], RouteBackend]) -> Iterator[dict[str, str]]:
+def _lost(found: Discovery, open_backend: Callable[[], RouteBackend]) -> Iterator[dict[str, str]]:
     """The servers for names, and the gateways, that are in these networks and escape."""
     if not found.cidrs:
         return
-    with made() as backend:
+    with open_backend() as backend:
         snapshot = backend.snapshot()
     config = HostRoutingConfig(route_overlap=RouteOverlapConfig(found.cidrs))
     if not (escapes := examine_snapshot(snapshot, config).escapes):

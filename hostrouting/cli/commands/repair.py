@@ -85,30 +85,32 @@ def _document(check: Check) -> dict[str, Any]:
     }
 
 
-def _page(made: Check, arguments: argparse.Namespace) -> Iterator[Line]:
+def _page(proposed: Check, arguments: argparse.Namespace) -> Iterator[Line]:
 
-    count = len(made.found.routes)
-    if made.found.verdict != "overlap":
-        yield from made.answer_lines()
-        yield line("There is nothing to repair." if made.found.verdict == "ok" else "No static route can be proposed.")
-        if made.found.verdict == "no-default-route":
-            yield from made.limit_lines(advice=check.advice_line(arguments))
-        yield from made.flaw_lines()
+    count = len(proposed.found.routes)
+    if proposed.found.verdict != "overlap":
+        yield from proposed.answer_lines()
+        yield line(
+            "There is nothing to repair." if proposed.found.verdict == "ok" else "No static route can be proposed."
+        )
+        if proposed.found.verdict == "no-default-route":
+            yield from proposed.limit_lines(advice=check.advice_line(arguments))
+        yield from proposed.flaw_lines()
         return
     routes, s = counted(count, "static route"), "s" if count == 1 else ""
     if not count:
         yield line(Painted("NO REPAIR:", "bad"), " no static route can repair the escapes")
-    elif made.found.unsafe:
+    elif proposed.found.unsafe:
         yield line(Painted("PARTLY:", "warn"), f" {routes} repair{s} what can be repaired; the rest is listed first")
     else:
-        still = {verdict for verdict, _ in made.open_verdicts}
+        still = {verdict for verdict, _ in proposed.open_verdicts}
         which = "every" + " known" * ("no-default-route" in still)
         which += " escape" + " of plain packets" * ("undecided" in still)
         yield line(Painted("REPAIR:", "good"), f" {routes} repair{s} {which}; this was proved on the present tables")
-    yield from (told for _, told in made.open_verdicts)
-    yield from made.flaw_lines()
+    yield from (told for _, told in proposed.open_verdicts)
+    yield from proposed.flaw_lines()
     yield from remedy_lines(
-        made, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, mode=arguments.mode
+        proposed, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, mode=arguments.mode
     )
 
 

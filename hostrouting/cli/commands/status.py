@@ -30,7 +30,7 @@ from hostrouting.finding import Finding, of_severity, worst_first
 from hostrouting.model import IPV4, IPV6
 from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.routes.uplink import default_route
-from hostrouting.tasks.configure import installed_tasks, made
+from hostrouting.tasks.configure import installed_tasks, make_tasks
 from phases.text import moment_as_text
 
 if TYPE_CHECKING:
@@ -379,7 +379,7 @@ def _units_of(host: Host) -> tuple[tuple[str, UnitState], ...]:
     manager, layout = host.manager, host.layout
     if manager is None or not manager.is_running():
         return ()
-    tasks = made(installed_tasks(), HostRoutingConfig(), host)
+    tasks = make_tasks(installed_tasks(), HostRoutingConfig(), host)
     first, *others = (unit for task in tasks if (unit := task.part.unit))
     states = [(unit, manager.state(unit)) for unit in (first, layout.gate_unit, *others)]
     return tuple((unit, state) for unit, state in states if state.load != "not-found")
@@ -388,7 +388,7 @@ def _units_of(host: Host) -> tuple[tuple[str, UnitState], ...]:
 def _files_of(host: Host, config: HostRoutingConfig, troubles: list[Finding]) -> tuple[str, ...]:
     """Our files, without those under /run."""
     found: set[str] = set()
-    for look in (Gate(host).present, *(task.paths for task in made(installed_tasks(), config, host))):
+    for look in (Gate(host).present, *(task.paths for task in make_tasks(installed_tasks(), config, host))):
         found.update(_asked(troubles, "the files", look) or ())
     passing = host.layout.at("/run/")
     return tuple(sorted(path for path in found if not path.startswith(passing)))

@@ -71,7 +71,7 @@ class KeepAzureVnetClean(HostTask[CleanupResult]):
         wanted = plan.deletions if self._repeats and not plan.hindrances else ()
         # Each operation has the plan, which names host and boot, with its own entry only.
         things = tuple(entry.deletion(attrs.evolve(plan, entries=(entry,))) for entry in wanted)
-        return Change(operations=things, others=tuple(self._told(plan)))
+        return Change(operations=things, others=tuple(self._findings_in(plan)))
 
     def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> CleanupResult:  # noqa: ARG002  an empty change
         """Delete what the change names and is still stale."""
@@ -84,14 +84,14 @@ class KeepAzureVnetClean(HostTask[CleanupResult]):
             approved = attrs.evolve(plans[0], entries=tuple(entry for plan in plans for entry in plan.entries))
             done = attrs.evolve(self._cleanup, approved=approved).do(ctx)
             if isinstance(done, CleanupResult):
-                result, others = done, tuple(self._told(done.after or done.plan))
+                result, others = done, tuple(self._findings_in(done.after or done.plan))
         return attrs.evolve(result, standing=self._standing(others))
 
     def standing(self) -> Standing | None:
         """What is stale now; None if nothing is, and nothing will be deleted."""
         if not self.is_wanted or self.host.backend is None:
             return None
-        return self._standing(tuple(self._told(self._plan())))
+        return self._standing(tuple(self._findings_in(self._plan())))
 
     def _plan(self) -> CleanupPlan:
         return self._cleanup.plan(phases.Context(observers=[]))
@@ -110,7 +110,7 @@ class KeepAzureVnetClean(HostTask[CleanupResult]):
 
         return CleanStaleAzureVnet(self.config, host=self.host)
 
-    def _told(self, plan: CleanupPlan) -> Iterator[Finding]:
+    def _findings_in(self, plan: CleanupPlan) -> Iterator[Finding]:
         for finding in plan.findings:
             yield attrs.evolve(finding, severity="warning") if finding.severity == "error" else finding
         stale = plan.deletions

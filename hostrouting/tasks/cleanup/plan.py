@@ -96,14 +96,14 @@ class CleanupPlan:
     is_dry_run: bool = attrs.field(default=False, eq=False)
     """Whether the task that made the plan only reports."""
 
-    def of(self, fate: Fate) -> tuple[CleanupEntry, ...]:
+    def with_fate(self, fate: Fate) -> tuple[CleanupEntry, ...]:
         """The entries with this fate."""
         return tuple(entry for entry in self.entries if entry.fate == fate)
 
     @property
     def deletions(self) -> tuple[CleanupEntry, ...]:
         """What is stale."""
-        return self.of("delete")
+        return self.with_fate("delete")
 
     @property
     def hindrances(self) -> tuple[str, ...]:
@@ -150,7 +150,11 @@ class CleanupPlan:
 
     def __str__(self) -> str:
         shown = "stale (dryRun)" if self.is_dry_run else "delete"
-        lines = [f"{shown if fate == 'delete' else fate} {entry}" for fate in get_args(Fate) for entry in self.of(fate)]
+        lines = [
+            f"{shown if fate == 'delete' else fate} {entry}"
+            for fate in get_args(Fate)
+            for entry in self.with_fate(fate)
+        ]
         return "\n".join([*(lines or ["nothing to delete"]), *map(str, self.findings)])
 
 

@@ -159,7 +159,7 @@ class Cleanup:
         edges = _Edges.of(self.host, self.ebtables)
         if edges is None:
             return phases.Skip(_NO_KERNEL)
-        shown, unapproved = self._shown(edges)
+        shown, unapproved = self._deletable(edges)
         for finding in of_severity(shown.findings, "warning", "note"):
             ctx.log.log(finding.level, "%s", finding)
         if self.is_dry_run:
@@ -185,7 +185,7 @@ class Cleanup:
             return phases.Skip("nothing was deleted on this host")
         return UndoCleanup(self.host.layout.undo_file(self.cni, last), host=self.host).do(ctx)
 
-    def _shown(self, edges: _Edges) -> tuple[CleanupPlan, tuple[CleanupEntry, ...]]:
+    def _deletable(self, edges: _Edges) -> tuple[CleanupPlan, tuple[CleanupEntry, ...]]:
         """What may be deleted, as far as is known without the lock; and what is stale but not approved."""
         approved = self.approved
         if approved is None:

@@ -24,7 +24,7 @@ from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.host import Host, needs_host
 from hostrouting.host.systemd import Line, NoService, Service
 from hostrouting.release import __version__
-from hostrouting.tasks.configure import TASKS, TaskClasses, classes, made, unknown_parts
+from hostrouting.tasks.configure import TASKS, TaskClasses, classes, make_tasks, unknown_parts
 from hostrouting.tasks.guard.look import Look
 from hostrouting.tasks.guard.pace import Fights, Pace
 from hostrouting.tasks.guard.state import State, figures
@@ -204,7 +204,7 @@ class _Watching:
             self._unknown = unknown_parts(self._host, self._tasks())
 
     def _tasks(self, host: Host | None = None) -> tuple[HostTask[Any], ...]:
-        return made(self._guard.tasks, self._config, host or self._host, wait=0)
+        return make_tasks(self._guard.tasks, self._config, host or self._host, wait=0)
 
     def _may_hold(self, task: HostTask[Any]) -> bool:
         """Whether the task has answered, and is still wanted."""
@@ -237,10 +237,10 @@ class _Watching:
         if self._pace.event is not None:
             self._ctx.sleep(min(seconds, _SETTLING))  # an event was heard: what comes with it is not counted
         elif self._watch.wait(seconds, clock=self._clock):
-            self._pace = self._pace.heard(self._clock.now())
+            self._pace = self._pace.with_event(self._clock.now())
         passed = self._clock.now() - begun
         if abs((self._clock.utc() - at).total_seconds() - passed) > _JUMP:
-            self._pace = self._pace.heard(self._clock.now())  # the machine was suspended, or its time was set
+            self._pace = self._pace.with_event(self._clock.now())  # the machine was suspended, or its time was set
 
     def _look(self) -> None:
         """Look and repair, or say why that is not possible; then decide when to look again."""
@@ -324,7 +324,7 @@ class _Watching:
     def _report(self, look: Look) -> Look:
         """Write and tell what this look has found."""
         now = self._clock.now()
-        self._fights = self._fights.later(now).without(look.waiting).made((*look.repairs, *look.lost), now)
+        self._fights = self._fights.later(now).without(look.waiting).repaired((*look.repairs, *look.lost), now)
         self._publish(self._state.after(look, self._fights.named(now), self._clock.utc()))
         return look
 

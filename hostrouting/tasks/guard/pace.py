@@ -96,7 +96,7 @@ class Pace:
         """The first look is due now."""
         return cls(due=now, time=Bucket(RESERVE, SHARE, at=now))
 
-    def heard(self, now: float) -> Pace:
+    def with_event(self, now: float) -> Pace:
         """The pace after an event."""
         return self if self.event is not None else attrs.evolve(self, event=now)
 
@@ -181,7 +181,7 @@ class Fights:
         """The keys after this repair was needed, but had to wait, because earlier ones were undone too fast."""
         return Fights({**self._known, repair.key: attrs.evolve(self._known[repair.key], last=repair, needed=now)})
 
-    def made(self, repairs: Iterable[Repair], now: float) -> Fights:
+    def repaired(self, repairs: Iterable[Repair], now: float) -> Fights:
         """The keys after these repairs, also those that were undone at once. A refused repair does not count."""
         known = dict(self._known)
         for repair in repairs:

@@ -72,7 +72,7 @@ def guarded() -> dict[str, Any]:
         datetime.now(timezone.utc),
     )
     for _ in range(4):
-        fights = fights.made([repair], 0)
+        fights = fights.repaired([repair], 0)
     look = Look(findings=(Finding("guard", "warning", "it is gone"),), verdict="ok", unknown=("check",))
     return State(since=begun).after(look, fights.named(0), begun).to_mapping()
 

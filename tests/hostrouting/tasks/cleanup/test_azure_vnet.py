@@ -80,7 +80,7 @@ def why_kept(*rules: str, **host: Any) -> str:
     """The reason why the only entry of such a host is kept."""
     plan = planned(*rules, **host)
     assert plan.is_empty
-    (it,) = plan.of("keep")
+    (it,) = plan.with_fate("keep")
     return it.reason
 
 
@@ -118,7 +118,7 @@ class TestRules:
 
     def test_another_table(self) -> None:
         """The same rule in another table is kept, and printed with its table."""
-        (it,) = planned(others=f"*filter\n-A {STALE}").of("keep")
+        (it,) = planned(others=f"*filter\n-A {STALE}").with_fate("keep")
         assert it.spec == f"-t filter {STALE}"
 
     def test_a_device_that_is_not_an_uplink(self) -> None:
@@ -130,7 +130,7 @@ class TestRules:
         links = [attrs.evolve(link, master=None) if link.name == "eth0" else link for link in LINKS]
         plan = planned(R1.format("10.240.0.5", DEAD), STALE, STALE.replace("eth0", "eth7"), links=links)
         assert [deletion.spec for deletion in plan.deletions] == [R1.format("10.240.0.5", DEAD)]
-        assert [it.reason for it in plan.of("inert")] == [
+        assert [it.reason for it in plan.with_fate("inert")] == [
             f"{name} is not a port of a bridge, so this rule matches no frame" for name in ("eth0", "eth7")
         ]
 
@@ -145,7 +145,7 @@ class TestRules:
 
     def test_without_a_bridge(self) -> None:
         """On a host without bridges, no frame passes the rules."""
-        (it,) = planned(R1.format("10.240.0.5", DEAD), links=LINKS[:2]).of("inert")
+        (it,) = planned(R1.format("10.240.0.5", DEAD), links=LINKS[:2]).with_fate("inert")
         assert it.reason == "this host has no bridge, so this rule matches no frame"
 
     def test_an_uplink_that_is_configured(self) -> None:
@@ -207,23 +207,23 @@ class TestPods:
         """A managed address with a live MAC address is a conflict and is kept."""
         plan = planned(R2.format("10.240.0.5", LIVE))
         assert plan.is_empty
-        (it,) = plan.of("conflict")
+        (it,) = plan.with_fate("conflict")
         told = f"10.240.0.5 is managed by another CNI, but its MAC address {LIVE} belongs to a pod behind azv1"
         assert it.reason == told
 
     def test_the_mac_of_a_device(self) -> None:
         """A MAC address of the host itself is alive."""
-        (it,) = planned(R2.format("10.240.0.5", "0:d:3a:0:0:1")).of("conflict")
+        (it,) = planned(R2.format("10.240.0.5", "0:d:3a:0:0:1")).with_fate("conflict")
         assert it.reason.endswith("its MAC address 00:0d:3a:00:00:01 belongs to the device azure0")
 
     def test_a_pod_of_any_veth(self) -> None:
         """A pod behind a veth outside the bridge is alive."""
         lxc = EthernetLink(name="lxc1", index=8, kind="veth", mac="aa:00:00:00:00:08", peer=PeerMac(DEAD))
-        assert planned(STALE, links=[*LINKS, lxc]).of("conflict")
+        assert planned(STALE, links=[*LINKS, lxc]).with_fate("conflict")
 
     def test_what_a_bridge_has_learned(self) -> None:
         """The MAC address of a virtual machine in a pod is alive; one behind an uplink is that of another node."""
-        (it,) = planned(STALE, learned=[(DEAD, "azv1")]).of("conflict")
+        (it,) = planned(STALE, learned=[(DEAD, "azv1")]).with_fate("conflict")
         assert it.reason.endswith(f"its MAC address {DEAD} belongs to a device behind azv1")
         assert planned(STALE, learned=[(DEAD, "eth0")]).deletions
 
@@ -244,7 +244,9 @@ class TestPods:
             routes=[Route.to("10.240.0.5/32", dev="azure0")],
             links=[*LINKS, tap],
         )
-        assert [(it.kind, it.reason) for it in plan.of("keep")] == [(it, told) for it in ("rule", "neighbour", "route")]
+        assert [(it.kind, it.reason) for it in plan.with_fate("keep")] == [
+            (it, told) for it in ("rule", "neighbour", "route")
+        ]
         assert plan.is_empty
         assert why_kept(STALE.replace("eth0", "tap0"), links=[*LINKS, tap]) == (
             "tap0 is not an uplink: it is a port for a pod"
@@ -329,7 +331,7 @@ class TestNeighbours:
 
     def test_a_live_one(self) -> None:
         """The neighbour of a live pod is a conflict."""
-        assert planned(neighbours=[Neighbour("10.240.0.5", LIVE, "azure0")]).of("conflict")
+        assert planned(neighbours=[Neighbour("10.240.0.5", LIVE, "azure0")]).with_fate("conflict")
 
 
 class TestRoutes:
@@ -353,7 +355,7 @@ class TestRoutes:
     def test_by_the_bridge_to_a_live_pod(self) -> None:
         """If a neighbour, in any state, has a live MAC address, the route is a conflict."""
         entry = Neighbour("10.240.0.5", LIVE, "azure0", "reachable")
-        assert planned(neighbours=[entry], routes=[Route.to("10.240.0.5/32", dev="azure0")]).of("conflict")
+        assert planned(neighbours=[entry], routes=[Route.to("10.240.0.5/32", dev="azure0")]).with_fate("conflict")
 
     def test_by_a_pods_device(self) -> None:
         """A route by azv* is deleted without a pod behind the device, and is a conflict with one."""
@@ -361,7 +363,7 @@ class TestRoutes:
         assert [deletion.reason for deletion in plan.deletions] == [
             "10.240.0.5 is managed by another CNI, and there is no pod behind azv2"
         ]
-        assert [it.reason for it in plan.of("conflict")] == [
+        assert [it.reason for it in plan.with_fate("conflict")] == [
             "10.240.0.6 is managed by another CNI, but there is a pod behind azv1"
         ]
 
@@ -409,7 +411,7 @@ class TestRoutes:
         """A route that is not a plain route to a single address by such a device is ignored."""
         plan = planned(routes=[route], links=LINKS[:3])
         assert not plan.deletions
-        assert not plan.of("keep")
+        assert not plan.with_fate("keep")
 
 
 class TestPlan:

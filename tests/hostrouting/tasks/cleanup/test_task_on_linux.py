@@ -86,7 +86,7 @@ class TestBridgeMode:
         """What is a live pod's stays as a conflict; when the pod has ended, it is stale."""
         alive = lab.plan()
         assert alive.is_empty
-        assert {it.spec for it in alive.of("conflict") if it.kind == "rule"} == {
+        assert {it.spec for it in alive.with_fate("conflict") if it.kind == "rule"} == {
             *pod_rules("10.1.0.5", LIVE),
             *pod_rules("fd00::5", LIVE),
         }
@@ -217,7 +217,7 @@ def test_the_bridge_of_another_cni() -> None:
         before = lab.rules()
         result = lab.clean()
         assert gone(before, lab.rules()) == [arp] == specs(result.plan)
-        assert [it.spec for it in result.plan.of("inert")] == [ipv4]
+        assert [it.spec for it in result.plan.with_fate("inert")] == [ipv4]
         assert NEW in resolved()
 
 
@@ -244,7 +244,9 @@ def test_a_machine_in_a_pod() -> None:
         wait_for("the bridge learns the address", lambda: LIVE in lab.node.run("bridge", "fdb", "show").stdout)
         plan = lab.plan()
         assert plan.is_empty
-        assert {it.reason.rpartition(" belongs to ")[2] for it in plan.of("conflict")} == {"a device behind azvvm"}
+        assert {it.reason.rpartition(" belongs to ")[2] for it in plan.with_fate("conflict")} == {
+            "a device behind azvvm"
+        }
 
 
 def test_transparent_mode() -> None:

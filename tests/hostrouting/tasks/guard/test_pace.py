@@ -20,7 +20,9 @@ def repair(key: str, found: str = "no route") -> Repair:
 
 def needed(fights: Fights, key: str, now: float) -> Fights:
     """The fights after a repair was needed: it is carried out if it is allowed."""
-    return fights.made([repair(key)], now) if fights.may_repair(repair(key), now) else fights.denied(repair(key), now)
+    return (
+        fights.repaired([repair(key)], now) if fights.may_repair(repair(key), now) else fights.denied(repair(key), now)
+    )
 
 
 @given(NEEDS)
@@ -56,7 +58,7 @@ def test_named() -> None:
     for at in (1, 2, 3):
         fights = needed(needed(fights, "b", at), "a", at)
     assert fights.named(3) == ()
-    fights = needed(fights, "b", 4).made([repair("a", "theirs")], 4)
+    fights = needed(fights, "b", 4).repaired([repair("a", "theirs")], 4)
     assert [(it.last.key, it.last.found, it.rounds) for it in fights.named(4)] == [
         ("a", "theirs", 4),
         ("b", "no route", 4),
@@ -70,8 +72,8 @@ def test_a_slow_fight() -> None:
     fights, rare = Fights(), Fights()
     for number in range(6):
         assert fights.may_repair(repair("a"), number * 590)
-        fights = fights.later(number * 590).made([repair("a")], number * 590)
-        rare = rare.later(number * 1800).made([repair("a")], number * 1800)
+        fights = fights.later(number * 590).repaired([repair("a")], number * 590)
+        rare = rare.later(number * 1800).repaired([repair("a")], number * 1800)
     assert [it.rounds for it in fights.named(5 * 590)] == [6]
     assert rare.named(5 * 1800) == ()
 
@@ -92,11 +94,11 @@ def test_what_belongs_there_changes() -> None:
     for number in range(40):
         one = repair("a") if number % 2 else back
         assert fights.may_repair(one, number)
-        fights = fights.made([one], number)
+        fights = fights.repaired([one], number)
     assert [(it.last, it.rounds) for it in fights.named(40)] == [(repair("a"), 40)]
     for number in range(9):
         assert fights.may_repair(repair("a"), 41 + number)
-        fights = fights.made([repair("a")], 41 + number)
+        fights = fights.repaired([repair("a")], 41 + number)
     assert not fights.may_repair(repair("a"), 50)
 
 
@@ -144,9 +146,9 @@ CHANCES = st.floats(0, 1)
 
 def test_an_event() -> None:
     """The look comes 150 ms after the first event; further events do not postpone it."""
-    pace = Pace.begin(0).looked(0, spent=0.01, failed=False, chance=0.5).heard(10)
+    pace = Pace.begin(0).looked(0, spent=0.01, failed=False, chance=0.5).with_event(10)
     assert pace.wait(10) == pytest.approx(0.15)
-    assert pace.heard(10.1).wait(10.1) == pytest.approx(0.05)
+    assert pace.with_event(10.1).wait(10.1) == pytest.approx(0.05)
 
 
 @given(CHANCES)
@@ -174,7 +176,7 @@ def test_the_share_of_the_time(looks: list[tuple[float, float, bool]], chance: f
     """Looks after events or failures use at most a tenth of the time; a regular look is never delayed."""
     pace, now, spent, last = Pace.begin(0), 0.0, 0.0, 0.0
     for gap, seconds, failed in looks:
-        pace = pace.heard(now)
+        pace = pace.with_event(now)
         now += max(gap, pace.wait(now))
         assert spent <= 0.1 * now + 2 + 1e-6 or now >= last + 54
         assert pace.wait(last + 66) == 0
@@ -187,12 +189,12 @@ def test_long_looks() -> None:
     pace = Pace.begin(0)
     for _ in range(20):
         pace = pace.looked(0, spent=30, failed=False, chance=1)
-    assert pace.heard(0).wait(0) <= 66
+    assert pace.with_event(0).wait(0) <= 66
 
 
 def test_postponed_and_sooner() -> None:
     """A look that was not possible comes at the named moment; one that is wanted sooner comes sooner."""
-    pace = Pace.begin(0).looked(0, spent=0, failed=False, chance=0.5).heard(1).postponed(5)
+    pace = Pace.begin(0).looked(0, spent=0, failed=False, chance=0.5).with_event(1).postponed(5)
     assert pace.wait(1) == pytest.approx(4)
     assert pace.sooner(3).wait(1) == pytest.approx(2)
     assert pace.sooner(9).wait(1) == pytest.approx(4)
