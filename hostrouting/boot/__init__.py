@@ -48,9 +48,10 @@ from hostrouting.boot.scripts import (
 )
 from hostrouting.boot.units import (
     SHELL,
+    add_protocol_numbers,
     parse_extension,
     parse_guard_unit,
-    parse_protocol_name,
+    parse_protocol_numbers,
     render_check_unit,
     render_extension,
     render_guard_unit,
@@ -102,7 +103,8 @@ __all__ = [
     # the settings of tasks of other projects
     "render_extension",
     "parse_extension",
-    # the name of our route protocol
+    # the name of our route protocol, and its numbers
     "render_protocol_name",
-    "parse_protocol_name",
+    "add_protocol_numbers",
+    "parse_protocol_numbers",
 ]

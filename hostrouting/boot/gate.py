@@ -11,7 +11,8 @@ units are gated: a unit that comes or leaves gets or loses its drop-in, with one
 A change is atomic for a unit that starts: it is checked either by the old steps or by the new ones.
 1. A program that changes anything holds the lock on the host. The gate waits for that lock before it reads the list.
 2. The list is written first. It marks each step whose files will change as `changing`, and the gate does not let a unit
-   start while a step is marked. If this run is killed, the mark stays until another run has finished the work.
+   start while a step is marked. If this run is killed, the mark stays until another run has finished the work. Before
+   the list comes only what would be lost with a file that changes (`Part.before`): if that fails, nothing changes.
 3. Then the service is stopped. This ends a run that has read the old list, and the gated unit starts the service again.
    A run that begins later reads the new list, even if it could not take the lock. Only now are the scripts changed.
 4. Last, the list is written again, with the new steps.
@@ -45,7 +46,7 @@ from hostrouting.host.fileset import OURS, Changes, File, FileSet, unit_file
 from phases.errors import ExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     import phases
     from hostrouting.boot import StepKind
@@ -96,6 +97,8 @@ class Part:
     """The programs that the step's script runs."""
     record: FileSet = attrs.field(factory=FileSet)
     """Files that say what was done. They are written after the task's work, and removed last."""
+    before: Callable[[Files], FileSet] = attrs.field(default=lambda _: FileSet(), eq=False)
+    """Files that are written before the others change, because what they say is only in these."""
     is_run_now: bool = False
     """Whether the unit is run once after the task's work, if it is new or its last run failed."""
 
@@ -325,7 +328,7 @@ class Gate:
             is_listed = files.holds(self.layout.gate_steps_path, text)
             found += Changes(() if is_listed else (self.layout.gate_steps_path,)) + self.rest.differences(files)
         for part in up:
-            found += part.all_files.differences(files)
+            found += part.before(files).differences(files) + part.all_files.differences(files)
         for part in down:
             found += Changes(removes=part.present(files))
         return found + Changes(removes=self.earlier())
@@ -468,6 +471,8 @@ class _Change:
         units, drop_ins = self._gate.units_after(up), self._gate.leaving_drop_ins(up)
         try:
             marked = [attrs.evolve(step, kind="changing") if step.name in names else step for step in steps]
+            for part in stale:
+                self._note(part.name, part.before(self._files).install(self._files))
             # With those that leave: if this run is killed before the daemon-reload, the next one knows of them.
             self._list(marked, digests | self._gate.digests_of((drop_ins,)))
             self._stop_gate()

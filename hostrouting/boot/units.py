@@ -18,6 +18,8 @@ from hostrouting.model import OURS, protocol_name
 from hostrouting.release import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hostrouting.config import HostRoutingConfig
 
 __all__ = [
@@ -26,9 +28,10 @@ __all__ = [
     "HEADER",
     "SANDBOX",
     "SHELL",
+    "add_protocol_numbers",
     "parse_extension",
     "parse_guard_unit",
-    "parse_protocol_name",
+    "parse_protocol_numbers",
     "render_check_unit",
     "render_extension",
     "render_guard_unit",
@@ -209,13 +212,18 @@ def parse_extension(text: str) -> Any:
         raise ValueError("the text does not have the settings of a task") from error
 
 
-def parse_protocol_name(text: str) -> int:
-    """The protocol number that was rendered; ValueError if the text has none."""
+def add_protocol_numbers(text: str | None, numbers: Iterable[int]) -> str:
+    """The same file, or a new one, which also names these numbers."""
+    return (text or HEADER) + "".join(f"{number} {protocol_name(OURS)}\n" for number in sorted(numbers))
+
+
+def parse_protocol_numbers(text: str) -> frozenset[int]:
+    """The protocol numbers that the file names; ValueError if there are none."""
     name = f" {protocol_name(OURS)}"
     found = [line.removesuffix(name) for line in text.splitlines() if line.endswith(name) and not line.startswith("#")]
-    if len(found) != 1:
+    if not found:
         raise ValueError("the text does not name our route protocol")
-    return int(found[0])
+    return frozenset(map(int, found))
 
 
 _EXEC = "ExecStart="

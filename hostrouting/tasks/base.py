@@ -396,7 +396,9 @@ def _work(ctx: phases.Context, task: HostTask[ResultT], written: Sequence[str]) 
             task.carry_out(ctx, task.planned(up=True), up=True)
         # Last: until then, no run of the script is known to have succeeded.
         more = {"started": True} if started and hasattr(result, "started") else {}
-        return _with(result, files=(*written, *done.files, *part.record.install(host.files)), **more)
+        # The record may have been written once before.
+        files = tuple(dict.fromkeys((*written, *done.files, *part.record.install(host.files))))
+        return _with(result, files=files, **more)
 
 
 def _undo(ctx: phases.Context, task: HostTask[ResultT], written: Sequence[str]) -> ResultT:

@@ -12,8 +12,9 @@ import attrs
 from hostrouting.boot import (
     MOST_WAIT,
     GateStep,
+    add_protocol_numbers,
     digest_of,
-    parse_protocol_name,
+    parse_protocol_numbers,
     parse_static_routes_script,
     render_preset,
     render_protocol_name,
@@ -107,8 +108,19 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             FileSet((script,), aliases=((layout.routes_alias_path, layout.routes_script),)),
             tools=("ip", "awk"),
             record=FileSet((File(layout.protocol_name_path, name),)),
+            before=self._number_that_goes,
             is_run_now=True,
         )
+
+    def _number_that_goes(self, files: Files) -> FileSet:
+        """The record with the number that only the installed script names, if the script gets another one.
+
+        Routes with that number may be there until a run succeeds, which is when the record names the new number only.
+        """
+        path = self.host.layout.protocol_name_path
+        noted = files.read(path)
+        missing = former_protocols(files, self.host.layout, now=self.config.protocol) - _numbers_in(noted)
+        return FileSet((File(path, add_protocol_numbers(noted, missing)),) if missing else ())
 
     @property
     def is_wanted(self) -> bool:
@@ -389,14 +401,17 @@ def former_protocols(files: Files, layout: HostLayout, *, now: int) -> frozenset
     Such routes exist after the number was changed in the configuration. A file that we did not write is ignored, and so
     is a number that cannot be configured: it would make other programs' routes ours.
     """
-    found = set()
+    found = {*_numbers_in(files.read(layout.protocol_name_path))}
     if (script := files.read(layout.routes_script_path)) is not None:
         with suppress(ValueError):
             found.add(parse_static_routes_script(script).protocol)
-    if (name := files.read(layout.protocol_name_path)) is not None:
-        with suppress(ValueError):
-            found.add(parse_protocol_name(name))
     return frozenset(number for number in found if number != now and _can_be_ours(number))
+
+
+def _numbers_in(record: str | None) -> frozenset[int]:
+    with suppress(ValueError):
+        return frozenset() if record is None else parse_protocol_numbers(record)
+    return frozenset()
 
 
 def _can_be_ours(protocol: int) -> bool:

@@ -21,11 +21,12 @@ from hostrouting.boot import (
     ProbeScript,
     RoutesScript,
     StepKind,
+    add_protocol_numbers,
     parse_check_script,
     parse_gate_steps,
     parse_guard_unit,
     parse_probe_script,
-    parse_protocol_name,
+    parse_protocol_numbers,
     parse_static_routes_script,
     render_check_script,
     render_check_unit,
@@ -171,10 +172,12 @@ class TestWhatIsRenderedIsReadBack:
         assert parse_probe_script(text) == told
         assert block_of(text)[1] == block_of(SCRIPTS["probe-rewrite"])[1]
 
-    @given(st.integers(0, 255))
-    def test_protocol_name(self, protocol: int) -> None:
-        """The number comes back from the file that names it."""
-        assert parse_protocol_name(render_protocol_name(protocol)) == protocol
+    @given(st.integers(0, 255), st.sets(st.integers(0, 255)))
+    def test_protocol_name(self, protocol: int, others: set[int]) -> None:
+        """The numbers come back from the file that names them; the digest stays in it."""
+        text = add_protocol_numbers(render_protocol_name(protocol, digest="ab12"), others)
+        assert parse_protocol_numbers(text) == {protocol, *others}
+        assert "ab12" in text
 
     @given(st.lists(gate_steps()))
     def test_gate_steps(self, steps: list[GateStep]) -> None:
@@ -211,7 +214,7 @@ class TestWhatIsRenderedIsReadBack:
 
     @pytest.mark.parametrize(
         "parse",
-        [parse_static_routes_script, parse_check_script, parse_probe_script, parse_protocol_name, parse_guard_unit],
+        [parse_static_routes_script, parse_check_script, parse_probe_script, parse_protocol_numbers, parse_guard_unit],
     )
     @pytest.mark.parametrize("text", ["", "configuration=(\n", "configuration=(\n  nonsense\n)\n", "# 7 hostrouting\n"])
     def test_anything_else_is_refused(self, parse: Callable[[str], object], text: str) -> None:

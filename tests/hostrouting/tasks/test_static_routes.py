@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,6 +36,20 @@ SHUT = {
     LAYOUT.routes_script_path,
 }
 STOP = f"stop {LAYOUT.gate_unit}"
+
+
+class FullAfter(dict[str, str]):
+    """Every path cannot be written, once so many more were."""
+
+    def __init__(self, writes: list[str], count: int) -> None:
+        """Count from now on, in the list of what was written."""
+        self._writes, self._end = writes, len(writes) + count
+
+    def __contains__(self, path: object) -> bool:
+        return len(self._writes) >= self._end
+
+    def __missing__(self, path: str) -> str:
+        return "No space left on device"
 
 
 class TestConfigureStaticRoutes:
@@ -316,6 +331,22 @@ class TestAnotherProtocolNumber:
         with pytest.raises(phases.TaskFailed, match="the route table is as it was before"):
             run(ConfigureStaticRoutes(wanted, host=host))
         assert host.kernel.reopen().snapshot() == before
+
+    @pytest.mark.parametrize("path", [LAYOUT.protocol_name_path, LAYOUT.lock_path])
+    @pytest.mark.parametrize("writes", range(6))
+    def test_no_number_is_lost(self, writes: int, path: str) -> None:
+        """Wherever runs with other numbers fail because a disk is full, no route of any number is left in the end.
+
+        The first cannot write which number its routes have, and the second the same, or the lock.
+        """
+        host, full = FakeHost(kernel=h200()), "No space left on device"
+        for protocol, broken in enumerate(({LAYOUT.protocol_name_path: full}, {path: full}, None, None), 213):
+            host.files.broken = FullAfter(host.files.writes, writes) if broken is None else broken
+            with suppress(phases.TaskFailed):
+                run(ConfigureStaticRoutes(config(*REPAIR, protocol=protocol), host=host))
+        host.files.broken = {}
+        run(ConfigureStaticRoutes(config(*REPAIR, protocol=217), host=host))
+        assert [len(ours(host, protocol)) for protocol in range(213, 218)] == [0, 0, 0, 0, 2]
 
     @pytest.mark.parametrize("number", [2, 4, 16, 186])
     def test_not_whatever_a_file_says(self, number: int) -> None:

@@ -53,7 +53,8 @@ PROGRAMS = (
     *("flannel-vxlan", "aws-vpc-cni", "kube-ovn", "tailscale-accepts-routes", "wg-quick-full-tunnel"),
     *("wg-quick-split-tunnel", "docker", "unbounded-net-ebpf", "kube-router"),
 )
-LIVES, DAYS = (500, 20) if LONG else (4, 5)
+# None is a new seed in each run. In life 1025, our protocol number could not be written, and changed again.
+LIVES = [(None, 20)] * 500 if LONG else [(0, 5), (2, 5), (3, 5), (1025, 9)]
 
 
 def config(
@@ -98,11 +99,11 @@ def life(seed: int) -> Life:
     )
 
 
-@pytest.mark.parametrize("number", range(LIVES))
-def test_days_of_a_node(number: int) -> None:
+@pytest.mark.parametrize(("seed", "days"), LIVES)
+def test_days_of_a_node(seed: int | None, days: int) -> None:
     """No law is broken, and there is something to see; in the long profile, each life is a new one."""
-    node = life(time.time_ns() % 1_000_000_000 if LONG else number).live(DAYS)
-    assert node.counts["starts"] > DAYS
+    node = life(time.time_ns() % 1_000_000_000 if seed is None else seed).live(days)
+    assert node.counts["starts"] > days
     assert node.counts["applies"] > 1
 
 
