@@ -268,6 +268,26 @@ class Gate:
                 found += [path] if text is not None and digest_of(text) != digest else []
         return tuple(found)
 
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """The paths that were written for the parts and are missing or masked, and missing links of their units.
+
+        Not the scripts and the gate's own files: without those, the gate refuses every start or says what it lacks.
+        """
+        layout, files = self.layout, self.files
+        if any(step.kind == "changing" for step in self.steps):
+            return ()
+        found: list[str] = []
+        for path in map(layout.at, gate_digests(self._listed)):
+            if path in self.own_paths or path.endswith(".sh"):
+                continue
+            text, (folder, _, unit) = files.read(path), path.rpartition("/")
+            found += [] if text else [path]
+            link = f"{folder}/{_WANTED_BY}.wants/{unit}"
+            if f"WantedBy={_WANTED_BY}" in (text or "").splitlines() and not files.is_there(link):
+                found.append(link)
+        return tuple(found)
+
     def is_whole(self, part: Part) -> bool:
         """Whether the step of an installed part is listed and not `changing`, and its files are as they were written.
 

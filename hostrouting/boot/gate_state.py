@@ -167,6 +167,7 @@ def find_gate_state(host: Host) -> GateState:
     findings += [
         *find_ungated(gate.manager, units),
         *find_edits(gate),
+        *_losses(gate),
         *(Finding("gate-open", "warning", text) for text in openings),
     ]
     return attrs.evolve(nothing, is_up=is_up, findings=worst_first(findings), gated=tuple(gated))
@@ -176,7 +177,8 @@ def find_edits(gate: Gate) -> tuple[Finding, ...]:
     """The edited files; those that decide whether a gated unit starts come first. Nothing is changed."""
     folder = gate.layout.at(gate.layout.config_directory)
     deciding = {*gate.own_paths, *(f"{folder}/{step.name}.sh" for step in gate.steps)}
-    edited = [path for path in gate.edited if path not in gate.own_paths or gate.files.read(path)]
+    masked = {*gate.own_paths, *gate.lost}
+    edited = [path for path in gate.edited if path not in masked or gate.files.read(path)]
     told, whose = "is not as hostrouting wrote it", spoken(gate.units_after(()))
     again = "save a copy if the edit is wanted, then write it again with: hostrouting apply --config FILE"
     return worst_first(
@@ -185,6 +187,21 @@ def find_edits(gate: Gate) -> tuple[Finding, ...]:
         else Finding("edited-file", "note", f"{path} {told}", path, again)
         for path in edited
     )
+
+
+def _losses(gate: Gate) -> Iterator[Finding]:
+    """The files and links without which a unit of ours does not run at boot; a preset is only a note."""
+    again = "write it again with: hostrouting apply --config FILE"
+    for path in gate.lost:
+        unit = _file_name(path)
+        if not unit.endswith(".service"):
+            yield Finding("edited-file", "note", f"{path} is missing", path, again)
+        elif gate.files.read(path) == "" and not path.endswith(f".wants/{unit}"):
+            yield Finding(
+                "unit", "error", f"{path} is masked, so {unit} does not run", unit, f"as root: systemctl unmask {unit}"
+            )
+        else:
+            yield Finding("unit", "error", f"{path} is missing, so {unit} does not run", unit, again)
 
 
 def find_coming_openings(host: Host, unit: str) -> tuple[str, ...]:

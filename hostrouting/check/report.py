@@ -88,15 +88,16 @@ def _no_default_route(found: FamilyExamination, severity: Severity, *, wait: flo
 
 
 def candidates_clause(found: FamilyExamination) -> str:
-    """A clause for a host without a default route: the devices that are up and have an address. Otherwise empty.
+    """A clause for a host without a default route: the devices that may be the expected one. Otherwise empty.
 
-    One of them may be the expected device. Devices that carry a part of the CIDRs rarely are, and come last.
+    These are up and have an address, and are neither InfiniBand nor in a network of the CIDRs: the check looks for such
+    devices because they capture packets.
     """
     report, snapshot = found.report, found.fib.snapshot
     if report.verdict != "no-default-route":
         return ""
-    first: list[str] = []
-    last: list[str] = []
+    likely: list[str] = []
+    unlikely: list[str] = []
     for link in snapshot.links:
         own = [
             address
@@ -109,10 +110,11 @@ def candidates_clause(found: FamilyExamination) -> str:
         inside = any(address.ip in cidr for address in own for cidr in report.cidrs)
         facts = [f"{own[0].ip}/{own[0].length}", *(["InfiniBand"] if link.infiniband else [])]
         facts += [f"in {spoken([str(cidr) for cidr in report.cidrs])}"] if inside else []
-        (last if inside or link.infiniband else first).append(f"{link.name} ({', '.join(facts)})")
-    if devs := [*first, *last]:
-        return f"the device may be {spoken(devs, most=_CANDIDATES, last='or')}"
-    return f"no device is up and has an IPv{report.family} address"
+        (unlikely if inside or link.infiniband else likely).append(f"{link.name} ({', '.join(facts)})")
+    if likely:
+        return f"the device may be {spoken(likely, most=_CANDIDATES, last='or')}"
+    other = f" other than {spoken(unlikely, most=_CANDIDATES)}" if unlikely else ""
+    return f"no device{other} is up and has an IPv{report.family} address"
 
 
 def escape_finding(escape: Escape, expected_devs: Iterable[str], severity: Severity) -> Finding:

@@ -500,14 +500,14 @@ def _escapes(status: HostStatus) -> Iterator[Line]:
         return
     yield from now.check.answer_lines()
     if now.verdict != "undecided":
-        yield line("  ", _follows(now, status.file, status.gate, heals=status.heals))
+        yield line("  ", _follows(now, status.file, status.gate, start=status.start, heals=status.heals))
     yield line("  ", _ways(now, status.file, heals=status.heals))
 
 
-def _follows(now: Now, config: str | None, gate: GateState, *, heals: bool) -> str:
+def _follows(now: Now, config: str | None, gate: GateState, *, start: str, heals: bool) -> str:
     units = spoken(gate.units)
     if heals:
-        return f"The installed static routes repair it: they are added before {units} can start."
+        return f"To add the installed routes that repair it now, as root: {start}; {units} cannot start without them."
     if now.in_force:
         mode = now.check.config.route_overlap.mode
         if gate.openings and mode is Mode.STRICT:
@@ -545,7 +545,8 @@ def _well(status: HostStatus) -> Line:
     ours += [counted(len(status.files), "file")] if status.files else []
     here = f"{' and '.join(ours)} of hostrouting {'are' if len(status.routes) + len(status.files) > 1 else 'is'} here"
     if not status.installed:
-        return line(Painted("NOTHING:", "soft"), " hostrouting has nothing installed on this host")
+        told = " hostrouting has nothing installed on this host; to look for an overlap: hostrouting check CIDR"
+        return line(Painted("NOTHING:", "soft"), told)
     passed = ""
     if status.now is not None:
         passed = f", and {'' if status.now.is_installed else f'by {status.file} '}nothing escapes now"

@@ -277,9 +277,7 @@ def test_no_default_route_yet(tmp_path: Path) -> None:
     said = say("check", CIDR, kernel=kernel)
     assert said.code == 3
     candidates, *known = said.lines[2:]
-    inside = ", InfiniBand, in 172.16.0.0/16)"
-    assert candidates.startswith(f"The device may be eth0 (10.0.0.4/24), ib0 (172.16.1.10/16{inside}, ib1 (172.16.2.11")
-    assert candidates.endswith(f" or ib7 (172.16.8.17/16{inside}.")
+    assert candidates == "The device may be eth0 (10.0.0.4/24)."
     [found] = say("check", CIDR, "--json", kernel=kernel).json["findings"]
     assert found["name"] == "no-default-route"
     assert found["remedy"].endswith(f"expectedDevs: t{candidates[1:-1]}")

@@ -92,7 +92,7 @@ def test_a_host_without_us() -> None:
     said = say("status", kernel=h200())
     assert said.code == 0
     assert said.lines == [
-        "NOTHING: hostrouting has nothing installed on this host",
+        "NOTHING: hostrouting has nothing installed on this host; to look for an overlap: hostrouting check CIDR",
         "",
         "  default route  default via 10.0.0.1 dev eth0 proto dhcp metric 100",
         "  last check     none since this host booted",
@@ -266,6 +266,24 @@ def test_routes_that_nothing_brings_back() -> None:
     said = say("status", kernel=kernel)
     told = "ROUTE-WILL-NOT-LAST: no script adds the routes of hostrouting at the next boot"
     assert (said.code, said.lines[0]) == (1, f"{told}; as root: hostrouting apply --config FILE")
+
+
+def test_a_lost_file(written: Callable[..., str]) -> None:
+    """No file or link that takes part in a boot can be deleted or masked without a word."""
+    host = checked(written(*HALVES, mode="WARN"), h200())
+    texts, links = dict(host.files.texts), dict(host.files.links)
+    lasting = [path for path in [*texts, *links] if not path.startswith("/run/")]
+    assert (len(lasting), len(links)) == (11, 1)
+    quiet = {LAYOUT.routes_preset_path, LAYOUT.protocol_name_path}  # nothing reads them at boot
+    for path in lasting:
+        for text in [None] if path in links or path in quiet else [None, ""]:
+            host.files.remove(path)
+            host.files.texts.update({} if text is None else {path: text})
+            said = say("status", host=host)
+            host.files.texts.update(texts)
+            host.files.links.update(links)
+            assert said.code == (0 if path in quiet else 1), (path, text)
+            assert (path in said.out.partition("files of hostrouting")[0]) is (path not in quiet), (path, text)
 
 
 @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
@@ -569,14 +587,9 @@ def test_what_is_installed_closes_it(repaired: str) -> None:
     host = checked(repaired, h200())
     lose_routes(host)
     said = say("status", host=host)
-    assert (said.code, said.lines[:3]) == (
-        1,
-        [
-            OVERLAP,
-            "  The installed static routes repair it: they are added before systemd-nspawn@.service can start.",
-            "  See: hostrouting check",
-        ],
-    )
+    add = "To add the installed routes that repair it now, as root: systemctl start static-routes.service"
+    heals = f"  {add}; systemd-nspawn@.service cannot start without them."
+    assert (said.code, said.lines[:3]) == (1, [OVERLAP, heals, "  See: hostrouting check"])
     assert [name for name, _ in found(host)] == ["route-missing"]
     # A unit that has failed brings nothing.
     assert isinstance(host.manager, FakeManager)
