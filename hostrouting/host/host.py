@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hostrouting.kernel.netlink import NetlinkBackend
     from hostrouting.kernel.nftables import Nftables, NftProgram
 
-__all__ = ["Host", "makes_edge", "needs_host"]
+__all__ = ["Host", "makes_edge", "needs_host", "not_callable"]
 
 _A_KERNEL = (
     "a kernel is only part of a host: FakeHost(kernel=…) in a test, attrs.evolve(Host.local(), backend=…) elsewhere"
