@@ -123,6 +123,8 @@ def _beaten_by(taken: Route, route: Route) -> Reason:
         return "shorter"
     if route.prefix.length > taken.prefix.length or route.source != taken.source:
         return "source"
-    if (route.tos, route.metric) == (taken.tos, taken.metric) or route.metric < taken.metric:
+    if route.tos != taken.tos:
+        return "tos"
+    if route.metric <= taken.metric:
         return "tie" if route.preference == taken.preference else "preference"
     return "metric"

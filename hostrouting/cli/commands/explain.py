@@ -208,7 +208,7 @@ _PASSED = {
     "metric": "its metric is higher",
     "preference": "its router has a lower preference",
     "tie": "same prefix and metric, but listed later",
-    "tos": "it is for another type of service",
+    "tos": "it is for another type of service, or for every one",
     "oif": "it leaves by another device than the socket is bound to",
     "source": "it, or another route to its prefix, is only for other sources",
     "down": "none of its devices can be used",

@@ -1,13 +1,15 @@
 """hostrouting.fib.trace: the way of one packet, rule by rule."""
 
+from typing import Any
+
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hostrouting.fib import Fib, Flow
-from hostrouting.fib.trace import Tried, trace_route
-from hostrouting.model import PREFERENCES, Link, Prefix, Route, Rule, Snapshot, default_rules, ip_at
+from hostrouting.fib.trace import Passed, Reason, Tried, trace_route
+from hostrouting.model import PREFERENCES, Link, NextHop, Prefix, Route, Rule, Snapshot, default_rules, ip_at
 from hostrouting.testing import h200
 from hostrouting.testing.strategies import blocks, snapshots
 
@@ -60,7 +62,7 @@ def test_every_other_route_has_its_reason(host: tuple[Prefix, Snapshot]) -> None
                 assert route.prefix.length < taken.prefix.length
             case "metric":
                 assert route.prefix == taken.prefix
-                assert (-route.tos, route.metric) > (-taken.tos, taken.metric) or route.table != taken.table
+                assert route.metric > taken.metric or route.table != taken.table
             case "tie":
                 # Linux lists the routes of the tables local and main together, those of local first.
                 same = (route.prefix, route.metric, route.tos) == (taken.prefix, taken.metric, taken.tos)
@@ -75,9 +77,53 @@ def test_every_other_route_has_its_reason(host: tuple[Prefix, Snapshot]) -> None
             case "down":
                 assert all(leg.dead or leg.linkdown for leg in route.legs)
             case "tos":
-                assert route.tos
+                assert route.tos != taken.tos
             case "oif":
                 pytest.fail("a plain packet is bound to no device")
+
+
+SUB, AFTER = Prefix.parse("fd02::/64"), ip_at(6, Prefix.parse("fd02::/64").last + 1)
+
+
+def a_route(prefix: str, dev: str = "eth0", metric: int = 0, **more: Any) -> Route:
+    """A route by this device, with more of its attributes."""
+    return attrs.evolve(Route.to(prefix, dev=dev, metric=metric), **more)
+
+
+@pytest.mark.parametrize(
+    ("flow", "taken", "passed", "reason"),
+    [
+        ({}, a_route("fd00::/16"), a_route("::/0", source=SUB), "source"),
+        ({"source": AFTER}, a_route("fd00::/16"), a_route("::/0", source=SUB), "source"),
+        (
+            {"source": ip_at(6, SUB.last)},
+            a_route("fd00::/16", metric=1, source=SUB),
+            a_route("fd00::/16", metric=2, source=SUB),
+            "metric",
+        ),
+        ({}, a_route("10.0.0.0/8"), a_route("0.0.0.0/0", legs=(NextHop(dev="eth1", dead=True),)), "down"),
+        ({}, a_route("10.0.0.0/8"), a_route("0.0.0.0/0", tos=0x10), "tos"),
+        ({"tos": 0x10}, a_route("10.0.0.0/8", tos=0x10), a_route("10.0.0.0/8", metric=5), "tos"),
+        ({"tos": 0x10}, a_route("10.0.0.0/8", tos=0x10), a_route("10.0.0.0/8", tos=0x10, metric=5), "metric"),
+        ({"oif": "eth0"}, a_route("10.0.0.0/8"), a_route("0.0.0.0/0", "eth1"), "oif"),
+        ({"oif": "eth0"}, a_route("10.0.0.0/8"), a_route("0.0.0.0/0"), "shorter"),
+    ],
+)
+def test_why_a_route_was_not_used(flow: dict[str, Any], taken: Route, passed: Route, reason: Reason) -> None:
+    """What is against the route alone comes before what the route that was taken has more."""
+    routes, family = (taken, passed), taken.prefix.family
+    links = (Link(name="eth0", index=2), Link(name="eth1", index=3))
+    host = Snapshot(links=links, rules=default_rules(family), routes=routes)
+    trace = trace_route(host, "10.1.2.3" if family == 4 else "fd00::1", Flow(**flow))
+    assert (trace.route, trace.passed) == (taken, (Passed(passed, reason),))
+
+
+def test_past_a_longer_prefix() -> None:
+    """In IPv6, a prefix whose routes have sources that do not match is left, with its route for every source."""
+    taken, others = a_route("::/0"), (a_route("fd00::/16", source=SUB), a_route("fd00::/16"))
+    host = Snapshot(links=(Link(name="eth0", index=2),), rules=default_rules(6), routes=(taken, *others))
+    trace = trace_route(host, "fd00::1")
+    assert (trace.route, trace.passed) == (taken, tuple(Passed(other, "source") for other in others))
 
 
 def test_the_h200_node() -> None:
