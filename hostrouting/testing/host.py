@@ -65,6 +65,8 @@ class FakeFiles:
     _locks: dict[str, _FakeLock] = attrs.field(factory=dict, init=False)
     times: dict[str, float] = attrs.field(factory=dict)
     """When files were written, in seconds, by path; other files have no known time."""
+    on_change: Callable[[str, str], object] = attrs.field(default=lambda _verb, _path: None, kw_only=True, repr=False)
+    """Called just before a write, a link or a removal that changes something; it may raise."""
 
     def read(self, path: str) -> str | None:
         """See Files."""
@@ -88,6 +90,7 @@ class FakeFiles:
             raise FileError(f"{path} is a link to {self.links[path]}, and nothing is written through a link", path=path)
         if self.holds(path, text, mode=mode):
             return False
+        self.on_change("write", path)
         if path.startswith(SETTINGS):
             if path not in self.texts:
                 raise FileError(f"cannot write {path}: {os.strerror(errno.ENOENT)}", path=path, errno=errno.ENOENT)
@@ -108,6 +111,7 @@ class FakeFiles:
             raise FileError(f"cannot link {path}: {self.broken[path]}", path=path)
         if self.leads(path, target):
             return False
+        self.on_change("link", path)
         self.links[path] = target
         self.texts.pop(path, None)
         self.writes.append(path)
@@ -120,6 +124,8 @@ class FakeFiles:
             self._require_file("remove", path)
         if there and path in self.broken:
             raise FileError(f"cannot remove {path}: {self.broken[path]}", path=path)
+        if there:
+            self.on_change("remove", path)
         self.texts.pop(path, None)
         self.links.pop(path, None)
         self.strange.pop(path, None)

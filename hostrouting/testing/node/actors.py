@@ -1,352 +1,309 @@
-"""The actors of a node's life: who changes the host while hostrouting works on it.
+"""The actors of a node's life, as tables: what each of them does in one step, and how often.
 
-Here: what each does in one step, and what it brings back when all is to be calm. Each names the test that compares
-that with the real thing. Not here: when a step is taken (`life`), and what systemd and hostrouting do (`machine`).
+Here: what others do to the host while hostrouting works on it. Not here: when a step is taken (`life`), and what
+systemd and hostrouting do (`machine`).
 
-For an actor of your own, subclass `Actor`. In `step` it changes `node.kernel`, and returns in a few words what it did;
-"" means nothing. All chance comes from `chance`, so that a seed always makes the same life.
+An actor is a tuple of acts. An act returns what it adds and deletes, or changes the node itself and returns None. All
+chance comes from `chance`, so that a seed always makes the same life. What Linux does with routes, rules and addresses
+that come and go: tests/hostrouting/testing/kernel/test_backend_equals_linux.py.
 """
 
 from __future__ import annotations
 
 import errno
-from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
-from hostrouting.errors import BackendError, FileError, ManagerError
-from hostrouting.kernel.base import RouteRequest
+from hostrouting.errors import FileError, ManagerError
 from hostrouting.model import ARPHRD_INFINIBAND, PROTOCOL_KERNEL, TABLE_MAIN, Address, Link, Prefix, Route, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from random import Random
 
-    from hostrouting.kernel.base import Verb
     from hostrouting.testing.node.machine import Kind, Node
 
-__all__ = ["Actor", "Administrator", "Agent", "Fabric", "Mishaps", "Network", "Program"]
+__all__ = [
+    "ADMINISTRATOR",
+    "AGENT",
+    "FABRIC",
+    "MISHAPS",
+    "Act",
+    "Thing",
+    "Verb",
+    "network_manager",
+    "networkd",
+    "program",
+]
 
 _STATIC, _RA, _DHCP = 4, 9, 16
 _RULES = {0, 32766, 32767}
+_GATEWAYS = ("10.0.0.1", "10.0.0.2")
+
+Thing: TypeAlias = "Link | Address | Route | Rule"
+Verb: TypeAlias = Literal["add", "delete", "up", "down"]
+Does: TypeAlias = "Callable[[Node, Random], Iterable[tuple[Verb, Thing]] | None]"
 
 
-class Actor:
-    """Somebody who changes the host."""
+@attrs.frozen
+class Act:
+    """What somebody does in a step, at each boot, or at each rest, to bring back what the node needs."""
 
-    name: str
-    weight: ClassVar[int] = 4
-    """How often it acts, compared with the others."""
-    disturbs: ClassVar[bool] = True
+    who: str
+    what: str
+    do: Does
+    weight: int = 3
+    """How often a step is this one, compared with the others."""
+    passes: bool = False
+    """Whether it is undone after a while."""
+    at: Literal["step", "boot", "rest"] = "step"
+    disturbs: bool = True
     """Whether it changes the host itself, and not only by what it has hostrouting or systemd do."""
 
-    def step(self, node: Node, chance: Random) -> str:
-        """Do something; return what, in a few words."""
-        raise NotImplementedError
 
-    def boot(self, node: Node) -> None:
-        """What it does at each boot."""
-
-    def calm(self, node: Node) -> None:
-        """Bring back what the node needs."""
+def _all(verb: Verb, things: Iterable[Thing]) -> list[tuple[Verb, Thing]]:
+    return [(verb, thing) for thing in things]
 
 
-@attrs.define
-class Network(Actor):
-    """systemd-networkd on the uplink, with DHCP and router advertisements; `version` is that of systemd.
+# The uplink: a lease and an advertised route, and what network managers do to the routes of others.
+
+
+def _leased(node: Node, dev: str) -> list[Route]:
+    return [route for route in node.kernel.snapshot().routes if route.protocol in {_DHCP, _RA} and route.devs == (dev,)]
+
+
+def _foreign(node: Node, dev: str) -> list[Route]:
+    known = {PROTOCOL_KERNEL, _DHCP, _RA}
+    return [
+        route
+        for route in node.kernel.snapshot(table=TABLE_MAIN).routes
+        if route.protocol not in known and dev in route.devs
+    ]
+
+
+def _uplink(who: str, dev: str, gateways: Sequence[str]) -> tuple[Act, ...]:
+    link = Link(name=dev, index=0)
+
+    def renew(node: Node, chance: Random) -> Iterable[tuple[Verb, Thing]]:
+        gateway = ip_address(chance.choice(gateways))
+        for route in _leased(node, dev):
+            if route.protocol == _DHCP:
+                yield "delete", route
+                yield "add", attrs.evolve(route, legs=(attrs.evolve(route.legs[0], gateway=gateway),))
+
+    def expire(node: Node, _: Random) -> list[tuple[Verb, Thing]]:
+        routes = _leased(node, dev)
+        return _all("delete", routes) + _all("add", [attrs.evolve(route, expires=5) for route in routes])
+
+    def rest(node: Node, _: Random) -> list[tuple[Verb, Thing]]:
+        born = [route for route in node.born.routes if route.protocol in {_DHCP, _RA} and route.devs == (dev,)]
+        return [("up", link), *_all("add", born)]
+
+    return (
+        Act(who, "renews the lease", renew, 2),
+        Act(who, "loses the lease", lambda node, _: _all("delete", _leased(node, dev)), 2, passes=True),
+        Act(who, "hears nothing of the router", expire, 2, passes=True),
+        Act(
+            who, "has no carrier", lambda node, _: [*_all("delete", _leased(node, dev)), ("down", link)], 2, passes=True
+        ),
+        Act(who, "brings the uplink back", rest, at="rest"),
+    )
+
+
+def networkd(version: int = 257, *, dev: str = "eth0", gateways: Sequence[str] = _GATEWAYS) -> tuple[Act, ...]:
+    """systemd-networkd of this version, on the uplink; a renewed lease names one of the gateways.
 
     As the real one in 247, 252 and 257: tests/system/test_networkd_restart.py and test_guard_networkd.py.
     """
+    who = "systemd-networkd"
+    keeps = False
 
-    name = "systemd-networkd"
-    dev: str = "eth0"
-    version: int = 257
-    gateways: tuple[str, str] = ("10.0.0.1", "10.0.0.2")
-    """Two routers of the uplink's subnet; a renewed lease names one of them."""
-    _lease: tuple[Route, ...] = attrs.field(default=(), init=False)
-    _keeps: bool = attrs.field(default=False, init=False)
+    def begin(node: Node, _: Random) -> None:
+        nonlocal keeps
+        keeps = "ManageForeignRoutes=no" in node.files.texts.get(node.host.layout.networkd_path, "")
 
-    def boot(self, node: Node) -> None:
-        """Take the lease, and the advertised route, of the fresh kernel; read the configuration."""
-        self._lease, self._keeps = self._leased(node), self._is_told(node)
+    def reconfigure(node: Node, _: Random) -> list[tuple[Verb, Thing]]:
+        return [] if keeps else _all("delete", _foreign(node, dev))
 
-    def step(self, node: Node, chance: Random) -> str:
-        """Get another gateway, lose the lease or the carrier for a while, start again, or configure the link again."""
-        seconds = chance.choice((0.05, 1.0, 40.0))
-        what = chance.choice(("renew", "lose", "flap", "restart", "reconfigure", "expire"))
-        if what == "renew":
-            gateway = chance.choice(self.gateways)
-            self._lease = tuple(
-                attrs.evolve(route, legs=(attrs.evolve(route.legs[0], gateway=ip_address(gateway)),))
-                if route.protocol == _DHCP
-                else route
-                for route in self._lease
-            )
-            told = f"renews the lease; the gateway is {gateway}"
-        elif what == "lose":
-            for route in self._leased(node):
-                _delete(node, route)
-            told = f"loses the lease for {seconds:g} s"
-        elif what == "flap":
-            node.kernel.set_down(self.dev)
-            told = f"{self.dev} is down for {seconds:g} s"
-        elif what == "expire":
-            for route in self._leased(node):
-                _try(node, "replace", attrs.evolve(route, expires=5))
-            told, seconds = "the router falls silent for 60 s", 60.0
-        else:
-            told = self._restart(node) if what == "restart" else self._reconfigure(node)
-        node.after(seconds if what in {"lose", "flap", "expire"} else 0.0, partial(self.calm, node))
-        return told
+    def restart(node: Node, chance: Random) -> list[tuple[Verb, Thing]]:
+        begin(node, chance)
+        rules = () if keeps or version < 249 else node.kernel.snapshot().rules
+        foreign = [rule for rule in rules if rule.protocol != PROTOCOL_KERNEL or rule.priority not in _RULES]
+        return _all("delete", foreign) + (reconfigure(node, chance) if version >= 257 else [])
 
-    def _restart(self, node: Node) -> str:
-        self._keeps = self._is_told(node)
-        if self.version >= 249 and not self._keeps:
-            for rule in node.kernel.snapshot().rules:
-                if rule.protocol != PROTOCOL_KERNEL or rule.priority not in _RULES:
-                    _try_rule(node, "delete", rule)
-        if self.version >= 257:
-            self._reconfigure(node)
-        return "is restarted" + (", and keeps what is foreign" if self._keeps else "")
-
-    def _reconfigure(self, node: Node) -> str:
-        for route in () if self._keeps else node.kernel.snapshot(table=TABLE_MAIN).routes:
-            if route.protocol not in {PROTOCOL_KERNEL, _DHCP, _RA} and self.dev in route.devs:
-                _delete(node, route)
-        return f"configures {self.dev} again"
-
-    def _leased(self, node: Node) -> tuple[Route, ...]:
-        found = node.kernel.snapshot().routes
-        return tuple(route for route in found if route.protocol in {_DHCP, _RA} and route.devs == (self.dev,))
-
-    def _is_told(self, node: Node) -> bool:
-        return "ManageForeignRoutes=no" in node.files.texts.get(node.host.layout.networkd_path, "")
-
-    def calm(self, node: Node) -> None:
-        """Set the uplink up, and bring the routes back."""
-        with suppress(BackendError):
-            node.kernel.set_up(self.dev)
-        for route in self._lease:
-            _try(node, "replace", route)
+    return (
+        *_uplink(who, dev, gateways),
+        Act(who, "begins", begin, at="boot"),
+        Act(who, "is restarted", restart, 2),
+        Act(who, f"configures {dev} again", reconfigure, 2),
+    )
 
 
-@attrs.define
-class Fabric(Actor):
-    """InfiniBand, whose addresses come late: the guest agent of Azure adds them up to a minute after boot.
+def network_manager(*, dev: str = "eth0", gateways: Sequence[str] = _GATEWAYS) -> tuple[Act, ...]:
+    """NetworkManager on the uplink, which drops foreign routes when a connection is applied again, or is activated.
 
-    What comes and goes with an address: tests/hostrouting/testing/kernel/test_backend_equals_linux.py.
+    A restart changes nothing, and foreign rules stay. So its source says (NML3CfgCommitType); no test compares it with
+    the real one.
     """
 
-    name = "the fabric"
-    weight = 2
-    _late: tuple[Address, ...] = attrs.field(default=(), init=False)
+    def activate(node: Node, _: Random) -> list[tuple[Verb, Thing]]:
+        for route in _foreign(node, dev):
+            node.put("delete", route)
+        return _all("delete", _leased(node, dev))
 
-    def boot(self, node: Node) -> None:
-        """Take the addresses of the fresh kernel away, and add them one by one."""
-        snapshot = node.kernel.snapshot()
-        links = {link.name for link in snapshot.links if link.type == ARPHRD_INFINIBAND}
-        self._late = tuple(address for address in snapshot.addresses if address.dev in links)
-        for place, address in enumerate(self._late, 1):
-            node.kernel.delete_address(address.dev, address)
-            node.after(60.0 * place / len(self._late), partial(self._come, node, address))
-
-    def _come(self, node: Node, address: Address) -> None:
-        with suppress(BackendError):
-            node.kernel.add_address(address.dev, address)
-            node.disturb()
-
-    def step(self, node: Node, chance: Random) -> str:
-        """Take an address away, or add it again."""
-        if not self._late:
-            return ""
-        address = chance.choice(self._late)
-        if address not in node.kernel.snapshot().addresses:
-            self._come(node, address)
-            return f"{address.dev} has {address.ip} again"
-        node.kernel.delete_address(address.dev, address)
-        return f"{address.dev} loses {address.ip}"
+    who = "NetworkManager"
+    return (
+        *_uplink(who, dev, gateways),
+        Act(who, f"applies {dev} again", lambda node, _: _all("delete", _foreign(node, dev)), 2),
+        Act(who, f"activates {dev}, without the lease", activate, 2, passes=True),
+    )
 
 
-Thing: TypeAlias = "Link | Address | Route | Rule"
+# InfiniBand. The guest agent of Azure adds its addresses up to a minute after boot.
 
 
-@attrs.define
-class Program(Actor):
-    """A CNI, a VPN or another program: it adds links, addresses, routes and rules, and takes them away again.
+def _of_the_fabric(node: Node) -> list[Address]:
+    links = {link.name for link in node.born.links if link.type == ARPHRD_INFINIBAND}
+    return [address for address in node.born.addresses if address.dev in links]
 
-    What Linux does with them: test_backend_equals_linux.py. What stands on real nodes: tests/tables/fields.
+
+def _come_late(node: Node, _: Random) -> list[tuple[Verb, Thing]]:
+    addresses = _of_the_fabric(node)
+    for place, address in enumerate(addresses, 1):
+        node.after(60.0 * place / len(addresses), partial(node.put, "add", address))
+    return _all("delete", addresses)
+
+
+def _change_address(node: Node, chance: Random) -> list[tuple[Verb, Thing]]:
+    some, there = _of_the_fabric(node), node.kernel.snapshot().addresses
+    return [("delete" if address in there else "add", address) for address in chance.sample(some, min(1, len(some)))]
+
+
+FABRIC = (
+    Act("the fabric", "has no addresses yet", _come_late, at="boot"),
+    Act("the fabric", "changes an address", _change_address, 6),
+)
+"""InfiniBand, whose addresses come late, and go and come again."""
+
+
+def program(name: str, things: Sequence[Thing]) -> tuple[Act, ...]:
+    """A CNI, a VPN or another program, which adds and deletes these links, addresses, routes and rules, all or one.
+
+    What stands on real nodes: tests/tables/fields.
     """
-
-    name: str
-    things: Sequence[Thing]
-    """What it adds, in this order."""
-    _is_up: bool = attrs.field(default=False, init=False)
-
-    def boot(self, _: Node) -> None:
-        """It is not up yet."""
-        self._is_up = False
-
-    def step(self, node: Node, chance: Random) -> str:
-        """Come up, go down, or add or delete a route or a rule, as when a pod comes or goes."""
-        some = [thing for thing in self.things if isinstance(thing, Route | Rule)]
-        if self._is_up and some and chance.random() < 0.7:
-            verb, one = chance.choice(("add", "delete")), chance.choice(some)
-            _put(node, verb, one)
-            return f"{verb} {one}"
-        self._is_up = not self._is_up
-        for thing in self.things if self._is_up else self.things[::-1]:
-            _put(node, "add" if self._is_up else "delete", thing)
-        return "comes up" if self._is_up else "goes down"
+    some = [thing for thing in things if isinstance(thing, Route | Rule)]
+    verbs: tuple[Verb, Verb] = ("add", "delete")
+    return (
+        Act(name, "comes up", lambda _, __: _all("add", things)),
+        Act(name, "goes down", lambda _, __: _all("delete", things[::-1])),
+        Act(name, "", lambda _, chance: [(chance.choice(verbs), chance.choice(some))] if some else [], 6),
+    )
 
 
-@attrs.define
-class Administrator(Actor):
-    """Somebody with `ip`, who deletes our routes, takes their keys, and adds routes and rules for a while.
-
-    test_backend_equals_linux.py compares each of these with Linux.
-    """
-
-    name = "an administrator"
-
-    def step(self, node: Node, chance: Random) -> str:
-        """Do one of these."""
-        numbers = {config.protocol for config in node.configs}
-        cidrs = [cidr for config in node.configs for cidr in config.route_overlap.expected_cidrs]
-        ours = [route for route in node.kernel.snapshot().routes if route.protocol in numbers]
-        what, seconds = chance.randrange(4), chance.choice((0.3, 30.0, 3000.0))
-        if what == 3:
-            rules = [rule for rule in node.kernel.snapshot().rules if rule.priority == 0]
-            moved = [attrs.evolve(rule, priority=100) for rule in rules]
-            for verb, some in (("add", moved), ("delete", rules)):
-                for rule in some:
-                    _put(node, verb, rule)
-            for rule in rules:
-                node.after(seconds, partial(_put, node, "add", rule))
-            return f"moves the rules for table local, for {seconds:g} s"
-        if what == 2 and cidrs:
-            cidr, links = Prefix.of(chance.choice(cidrs)), [link.name for link in node.kernel.snapshot().links]
-            part = Prefix.around(cidr.family, cidr.first, cidr.length + chance.randint(0, 8))
-            theirs = Route.to(part, dev=chance.choice(links), metric=chance.choice((0, 50)), protocol=_STATIC)
-        elif ours:
-            route = chance.choice(ours)
-            theirs = attrs.evolve(route, protocol=_STATIC)
-            for other in ours if what == 0 else [route]:
-                _delete(node, other)
-        else:
-            return ""
-        if what == 0:
-            return "deletes all of our routes"
-        _try(node, "add", theirs)
-        node.after(seconds, partial(_delete, node, theirs))
-        return f"ip route add {theirs}, for {seconds:g} s"
+# An administrator with `ip`.
 
 
-@attrs.define
-class Agent(Actor):
-    """The node's agent: it applies a configuration, starts the machine, resets the node, and reboots it.
-
-    A repave writes the machine's drop-in and starts it. A reset removes the agent's folder, too, and the bootstrap
-    after it applies again. Under a real systemd: tests/system/life_cycle.py.
-    """
-
-    name = "the agent"
-    weight = 12
-    disturbs = False
-    wanted: int = 0
-    """Which of the node's configurations it applies; a step may choose another one."""
-
-    def step(self, node: Node, chance: Random) -> str:
-        """Do one of these; mostly start the machine."""
-        what = chance.choices(("start", "apply", "another", "repave", "reset", "reboot"), (10, 4, 3, 2, 1, 1))[0]
-        if what == "reboot":
-            node.kill(is_reboot=True)
-        if what == "another":
-            self.wanted = chance.randrange(len(node.configs))
-        if what in {"repave", "reset"}:
-            node.lay(f"/etc/systemd/system/{node.unit}.d/override.conf", f"# {chance.random()}\n")
-        if what == "reset":
-            node.remove(node.host.layout.agent_directory)
-        if what in {"apply", "another", "reset"}:
-            node.apply(node.configs[self.wanted])
-        if what in {"start", "repave", "reset"}:
-            node.start()
-        return f"this was a {what}" if what in {"repave", "reset"} else ""
-
-    def calm(self, node: Node) -> None:
-        """Apply again what has not succeeded."""
-        if not node.is_applied:
-            node.apply(node.configs[self.wanted])
+def _ours(node: Node) -> list[Route]:
+    numbers = {config.protocol for config in node.configs}
+    return [route for route in node.kernel.snapshot().routes if route.protocol in numbers]
 
 
-_KERNEL: tuple[Kind, ...] = ("snapshot", "lookup", "change")
+def _take_key(node: Node, chance: Random) -> list[tuple[Verb, Thing]]:
+    if not (ours := _ours(node)):
+        return []
+    node.put("delete", route := chance.choice(ours))
+    return [("add", attrs.evolve(route, protocol=_STATIC))]
 
 
-@attrs.define
-class Mishaps(Actor):
-    """Faults: each strikes at one of the next moments at which hostrouting reads or changes something.
-
-    A kill, a kernel that lacks memory or does not answer in time, a disk that fails or is full, a systemd that does not
-    answer. Or the next step of the life is taken just then, between two actions of hostrouting.
-    """
-
-    name = "a mishap"
-    weight = 10
-    disturbs = False
-
-    def step(self, node: Node, chance: Random) -> str:
-        """Arm one of them."""
-        is_done, nth = chance.random() < 0.5, chance.choice((chance.randint(1, 6), chance.randint(1, 60)))
-        faults: dict[str, tuple[Callable[[Any], object], tuple[Kind, ...]]] = {
-            "the next step": (lambda _: node.next_step(), ()),
-            "a kill": (lambda _: node.kill(), ()),
-            "ENOBUFS": (lambda kind: node.kernel.faults.fail(kind, errno.ENOBUFS), _KERNEL),
-            "a timeout": (lambda kind: node.kernel.faults.hang(kind, done=is_done), _KERNEL),
-            "a failing disk": (_raiser(FileError("cannot write: Input/output error", path="/", errno=5)), ("file",)),
-            "a silent systemd": (_raiser(ManagerError("systemctl did not answer in time")), ("manager",)),
-            "a full disk": (node.fill_disk, ("file",)),
-        }
-        what = chance.choices(tuple(faults), (3, 1, 1, 1, 1, 1, 1))[0]
-        strike, kinds = faults[what]
-        node.arm(strike, nth=nth, kinds=kinds)
-        return f"{what}, {nth} moments from now"
+def _add_route(node: Node, chance: Random) -> list[tuple[Verb, Thing]]:
+    if not (cidrs := [cidr for config in node.configs for cidr in config.route_overlap.expected_cidrs]):
+        return []
+    cidr, link = Prefix.of(chance.choice(cidrs)), chance.choice(node.kernel.snapshot().links)
+    part = Prefix.around(cidr.family, cidr.first, cidr.length + chance.randint(0, 8))
+    return [("add", Route.to(part, dev=link.name, metric=chance.choice((0, 50)), protocol=_STATIC))]
 
 
-def _raiser(error: Exception) -> Callable[[Kind], object]:
-    def strike(_: Kind) -> None:
+def _move_local(node: Node, _: Random) -> list[tuple[Verb, Thing]]:
+    rules = [rule for rule in node.kernel.snapshot().rules if rule.priority == 0]
+    return _all("add", [attrs.evolve(rule, priority=100) for rule in rules]) + _all("delete", rules)
+
+
+ADMINISTRATOR = (
+    Act("an administrator", "deletes our routes", lambda node, _: _all("delete", _ours(node))),
+    Act("an administrator", "takes a route of ours", _take_key, passes=True),
+    Act("an administrator", "adds a route", _add_route, passes=True),
+    Act("an administrator", "moves the rules for table local, as Cilium does", _move_local, passes=True),
+)
+"""Somebody with `ip`."""
+
+
+# The node's agent. Under a real systemd: tests/system/life_cycle.py.
+
+
+def _repave(node: Node, chance: Random) -> None:
+    node.lay(f"/etc/systemd/system/{node.unit}.d/override.conf", f"# {chance.random()}\n")
+    node.start()
+
+
+def _reset(node: Node, chance: Random) -> None:
+    node.remove(node.host.layout.agent_directory)
+    node.apply(node.wanted)
+    _repave(node, chance)
+
+
+def _again(node: Node, _: Random) -> None:
+    if not node.is_applied:
+        node.apply(node.wanted)
+
+
+def _agent(what: str, do: Does, weight: int, at: Literal["step", "rest"] = "step") -> Act:
+    return Act("the agent", what, do, weight, at=at, disturbs=False)
+
+
+AGENT = (
+    _agent("starts", lambda node, _: node.start(), 17),
+    _agent("applies", lambda node, _: node.apply(node.wanted), 7),
+    _agent("applies another", lambda node, chance: node.apply(chance.choice(node.configs)), 5),
+    _agent("repaves: writes the machine's drop-in and starts it", _repave, 3),
+    _agent("resets: removes its folder, applies and repaves", _reset, 2),
+    _agent("reboots", lambda node, _: node.kill(is_reboot=True), 2),
+    _agent("applies what has failed", _again, 0, "rest"),
+)
+"""The node's agent."""
+
+
+# Faults: each strikes at one of the next moments at which hostrouting reads or changes something.
+
+
+def _mishap(what: str, weight: int, strike: Callable[[Node, Any], object], *kinds: Kind) -> Act:
+    def do(node: Node, chance: Random) -> None:
+        nth = chance.choice((chance.randint(1, 6), chance.randint(1, 60)))
+        node.arm(partial(strike, node), nth=nth, kinds=kinds)
+
+    return Act("a mishap", what, do, weight, disturbs=False)
+
+
+def _fail(error: Exception) -> Callable[[Node, Kind], object]:
+    def strike(_: Node, __: Kind) -> None:
         raise error
 
     return strike
 
 
-# What an actor wants may be gone, or there, or refused: then nothing happens.
+_KERNEL: tuple[Kind, ...] = ("snapshot", "lookup", "change")
 
-
-def _try(node: Node, verb: Verb, route: Route) -> None:
-    with suppress(BackendError):
-        node.kernel.ip_route(verb, route)
-
-
-def _try_rule(node: Node, verb: str, rule: Rule) -> None:
-    with suppress(BackendError):
-        (node.kernel.add_rule if verb == "add" else node.kernel.delete_rule)(rule)
-
-
-def _delete(node: Node, route: Route) -> None:
-    node.kernel.reopen().change([RouteRequest("delete", route)])
-
-
-def _put(node: Node, verb: str, thing: Thing) -> None:
-    kernel, is_new = node.kernel, verb == "add"
-    with suppress(BackendError):
-        match thing:
-            case Route():
-                _try(node, "add", thing) if is_new else _delete(node, thing)
-            case Rule():
-                _try_rule(node, verb, thing)
-            case Address():
-                (kernel.add_address if is_new else kernel.delete_address)(thing.dev, thing)
-            case Link():
-                kernel.add_link(thing) if is_new else kernel.delete_link(thing.name)
+MISHAPS = (
+    _mishap("soon: the next step comes in between", 9, lambda node, _: node.next_step()),
+    _mishap("soon: a slow answer", 4, lambda node, _: node.delay(20.0)),
+    _mishap("soon: a kill", 3, lambda node, _: node.kill()),
+    _mishap("soon: ENOBUFS", 3, lambda node, kind: node.kernel.faults.fail(kind, errno.ENOBUFS), *_KERNEL),
+    _mishap("soon: a timeout", 2, lambda node, kind: node.kernel.faults.hang(kind), *_KERNEL),
+    _mishap("soon: done, but a timeout", 2, lambda node, kind: node.kernel.faults.hang(kind, done=True), *_KERNEL),
+    _mishap("soon: a disk error", 3, _fail(FileError("cannot write: Input/output error", path="/", errno=5)), "file"),
+    _mishap("soon: a silent systemd", 3, _fail(ManagerError("systemctl did not answer in time")), "manager"),
+    _mishap("soon: a full disk", 3, lambda node, _: node.fill_disk(), "file"),
+)
+"""Faults, and steps of others in the middle of what hostrouting does."""

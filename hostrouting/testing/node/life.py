@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.testing.node.actors import Administrator, Agent, Fabric, Mishaps, Network
+from hostrouting.testing.node.actors import ADMINISTRATOR, AGENT, FABRIC, MISHAPS, networkd
 from hostrouting.testing.node.machine import PROMISED, BrokenLaw, Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hostrouting.testing.node.actors import Actor
+    from hostrouting.testing.node.actors import Act
 
 __all__ = ["Life", "Step"]
 
@@ -34,10 +34,10 @@ _TRIALS = 300  # lives that are tried to shrink one
 
 @attrs.frozen
 class Step:
-    """One step: when, by which of the actors, and the seed of all chance in it."""
+    """One step: when, which of the acts, and the seed of all chance in it."""
 
     at: float
-    actor: int
+    act: int
     seed: int
 
 
@@ -47,10 +47,10 @@ class Life:
 
     make: Callable[[], Node]
     """Makes the node, with its configurations and its pipeline."""
-    actors: Callable[[], Sequence[Actor]] = attrs.field(
-        default=lambda: (Network(), Fabric(), Administrator(), Agent(), Mishaps())
+    acts: Callable[[], Sequence[Act]] = attrs.field(
+        default=lambda: (*networkd(), *FABRIC, *ADMINISTRATOR, *AGENT, *MISHAPS)
     )
-    """Makes the actors, one of which has to be an Agent."""
+    """Makes the acts of all actors."""
     seed: int = attrs.field(default=0, kw_only=True)
     steps_a_day: float = attrs.field(default=12.0, kw_only=True)
 
@@ -66,13 +66,12 @@ class Life:
 
     def play(self, steps: Sequence[Step]) -> Node:
         """Live through these steps."""
-        node, actors = self.make(), tuple(self.actors())
-        node.on_boot = tuple(partial(actor.boot, node) for actor in actors)
-        agent = next(actor for actor in actors if isinstance(actor, Agent))
+        node = self.make()
+        node.acts = tuple(self.acts())
         node.boot()
-        node.after(1.0, lambda: node.apply(node.configs[agent.wanted]))
+        node.after(1.0, lambda: node.apply(node.wanted))
         for step in steps:
-            node.after(step.at, partial(_take, node, actors, step))
+            node.after(step.at, partial(_take, node, step))
         try:
             node.live((steps[-1].at if steps else 0.0) + 2 * PROMISED)
         except BrokenLaw:
@@ -83,16 +82,15 @@ class Life:
 
     def _draw(self, days: float) -> list[Step]:
         chance = Random(self.seed)  # noqa: S311  not a secret
-        weights = [actor.weight for actor in self.actors()]
+        weights = [act.weight if act.at == "step" else 0 for act in self.acts()]
         pause = 2 * _DAY / self.steps_a_day
         steps, at = list[Step](), 60.0
         while (
             at := at + (chance.expovariate(0.5) if chance.random() < 0.5 else chance.expovariate(1 / pause))
         ) < days * _DAY:
             is_rest = chance.random() < 0.05
-            steps.append(
-                Step(at, _REST if is_rest else chance.choices(range(len(weights)), weights)[0], chance.getrandbits(32))
-            )
+            act = _REST if is_rest else chance.choices(range(len(weights)), weights)[0]
+            steps.append(Step(at, act, chance.getrandbits(32)))
             at += 2 * PROMISED if is_rest else 0.0
         return [*steps, Step(at, _REST, 0)]
 
@@ -114,18 +112,8 @@ class Life:
         return steps, broken
 
 
-def _take(node: Node, actors: Sequence[Actor], step: Step) -> None:
-    if step.actor == _REST:
-        node.disarm()
-        node.tell("all", f"rest for {PROMISED:g} s")
-        for actor in actors:
-            actor.calm(node)
-        node.disturb()
-        node.after(PROMISED, node.require_rest)
-        return
-    actor = actors[step.actor]
-    if actor.disturbs:
-        node.disturb()
-    did = actor.step(node, Random(step.seed))  # noqa: S311  not a secret
-    if did:
-        node.tell(actor.name, did)
+def _take(node: Node, step: Step) -> None:
+    if step.act == _REST:
+        node.rest()
+    else:
+        node.act(node.acts[step.act], Random(step.seed))  # noqa: S311  not a secret

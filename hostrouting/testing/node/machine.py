@@ -1,7 +1,7 @@
 """Node: a host in memory that lives. Time passes, and systemd, the gate, the boot scripts and the guard do their work.
 
-Here: the edges, through which hostrouting reaches the host; what systemd does; the laws. Not here: what others do to
-the host (`actors`), and when (`life`).
+Here: whose turn it is, what systemd does, and the laws. Not here: what others do to the host (`actors`), and when
+(`life`); the host itself is a FakeHost.
 
 All of it happens in one thread. The guard waits on the node's clock, and whatever is due then is done inside that wait.
 A pipeline runs at one moment, on a clock of its own. So that others can still come between any two of its actions, each
@@ -16,52 +16,59 @@ check-route-overlap.sh examines the kernel. That the scripts decide like the tas
 from __future__ import annotations
 
 import errno
-import fnmatch
 import heapq
 import itertools
 import json
 import math
 from collections import Counter, deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
+from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
 import phases
 from hostrouting.boot import parse_check_script, parse_gate_steps, parse_static_routes_script
+from hostrouting.check.cni import is_like
 from hostrouting.check.examine import examine
 from hostrouting.config import HostRoutingConfig, Mode, Upkeep
-from hostrouting.errors import FileError, HostRoutingError, RouteOverlapError, UnitFailed
-from hostrouting.fib import PLAIN
+from hostrouting.errors import BackendError, FileError, HostRoutingError, RouteOverlapError, UnitFailed
 from hostrouting.host import UnitState
-from hostrouting.model import IPV4, IPV6, TABLE_MAIN, Prefix, Snapshot, ip_at, missing_rules
+from hostrouting.host.systemd import NoService
+from hostrouting.kernel.neighbours import Neighbour
+from hostrouting.model import IPV4, IPV6, TABLE_MAIN, Address, Link, Prefix, Route, Rule, ip_at, missing_rules
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.guard.loop import Guard
 from hostrouting.tasks.keeping import KeepKernelRules
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager, Visit, shown
+from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager, shown
+from hostrouting.testing.kernel.faults import Faults
+from hostrouting.testing.kernel.neighbours import MemoryLinkLayer
 from hostrouting.testing.topologies import h200
 from phases.testing import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from hostrouting.fib import Flow
     from hostrouting.host.systemd import Line
-    from hostrouting.kernel.base import Answer, Outcome, RouteRequest, Watch
-    from hostrouting.model import IP, Route, Rule
     from hostrouting.testing.kernel import MemoryBackend
+    from hostrouting.testing.kernel.faults import Due, Moment, Strike
+    from hostrouting.testing.node.actors import Act, Thing, Verb
     from phases.context import Thread
 
 __all__ = ["PROMISED", "BrokenLaw", "Event", "Kind", "Node", "Pipeline"]
 
-Kind: TypeAlias = Literal["snapshot", "lookup", "change", "watch", "file", "manager"]
+Kind: TypeAlias = Literal["snapshot", "lookup", "change", "watch", "wait", "listen", "file", "manager"]
 """What hostrouting does at a moment."""
 Pipeline: TypeAlias = "Callable[[FakeHost, HostRoutingConfig], phases.Task[Any]]"
 
 PROMISED = 200.0
 """The seconds after the last disturbance within which the guard has repaired what it can, and named the rest."""
+_PAUSES = (0.05, 1.0, 40.0, 3000.0)  # seconds after which what passes is undone
+_BACK: dict[Verb, Verb] = {"add": "delete", "delete": "add", "down": "up", "up": "down"}
+_LINKS: dict[Verb, str] = {"add": "add_link", "delete": "delete_link", "up": "set_up", "down": "set_down"}
 _SETTLED = 240.0  # seconds without a step or a fault after which the clock jumps
 _PASSING = "/run"
 _BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -80,6 +87,10 @@ class Killed(BaseException):
 
 class _Over(BaseException):
     """The life is over."""
+
+
+class _Refused(Exception):  # noqa: N818  reads as what happened
+    """Why the gate does not let a unit start."""
 
 
 class BrokenLaw(AssertionError):  # noqa: N818  reads as what happened
@@ -104,13 +115,6 @@ class Event:
         return f"day {days:g} {_BEGIN + timedelta(seconds=seconds):%H:%M:%S.%f} {self.who}: {self.what}"
 
 
-@attrs.define
-class _Fault:
-    left: int
-    kinds: tuple[Kind, ...]
-    strike: Callable[[Kind], object]
-
-
 class Node:
     """A node of a cluster: its kernel, files, systemd, and everything of hostrouting that runs there."""
 
@@ -125,17 +129,16 @@ class Node:
 
         `kernel` makes the host as it is after each boot.
         """
-        self.configs, self.pipeline, self.unit = configs, pipeline, unit
-        self._make_kernel = kernel
-        self.on_boot: Sequence[Callable[[], object]] = ()
-        """What the actors do at each boot."""
+        self.configs, self.pipeline, self.unit, self._make_kernel = configs, pipeline, unit, kernel
+        self.acts: Sequence[Act] = ()
+        """What actors do; the node itself takes only those at each boot and rest."""
         self.is_running = False
         """Whether the gated unit runs."""
         self.clock, self._agenda, self._count = _Clock(self), list[Any](), itertools.count()
         self.story: deque[Event] = deque(maxlen=_STORY)
-        self.files = _Files(node=self)
-        self.config: HostRoutingConfig | None = None
-        """The configuration that was applied last."""
+        self.files = FakeFiles(on_change=self._on_change)
+        self.wanted = configs[0]
+        """The configuration that was applied last, or is to be applied first."""
         self.is_applied = False
         """Whether the last run of the pipeline has succeeded, and nothing of it was removed since."""
         self.failure: HostRoutingError | None = None
@@ -148,12 +151,22 @@ class Node:
         """Files of others, with their texts, which no run may change."""
         self.counts: Counter[str] = Counter()
         """How many starts, refusals, applies, failed applies, kills and boots there were."""
-        self._faults: list[_Fault] = []
+        self._faults: list[list[Any]] = []
         self._active_at = 0.0
         self._disturbances = 0
-        self._is_guarded = self._guard_ends = self._gate_was_stopped = False
+        self.is_guarded = self.guard_ends = self.gate_was_stopped = self._is_ours = False
         self._dying: Killed | None = None
-        self.kernel, self.manager = kernel(), _Systemd(node=self, files=self.files)
+        self._run_clock = FakeClock()
+        self._before: list[str] | None = None
+        self._boot()
+
+    def _boot(self) -> None:
+        """Take a fresh kernel and a fresh systemd."""
+        self.kernel, self.manager = self._make_kernel(), _Systemd(node=self, files=self.files)
+        self.kernel.faults = _Moments(self)
+        self.born = self.kernel.snapshot()
+        """The kernel as it was after the last boot."""
+        self.neighbours = _LinkLayer(self)
 
     # Time.
 
@@ -171,10 +184,10 @@ class Node:
         self.after(seconds, self._end)
         while True:
             try:
-                if self._is_guarded:
+                if self.is_guarded:
                     self._guard()
                 else:
-                    self.pass_time(seconds, lambda: self._is_guarded)
+                    self.pass_time(seconds, lambda: self.is_guarded)
             except _Over:
                 return
             except Killed:
@@ -182,66 +195,142 @@ class Node:
 
     def pass_time(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> None:
         """Let time pass until it is over, and do what is due; longer, if nothing has happened for a while."""
-        end = max(self.now + seconds, math.nextafter(self.now, math.inf))
-        if self.now - self._active_at > _SETTLED and self._agenda:
-            lifetimes = [route.expires for route in self.kernel.reopen().snapshot(family=IPV6).routes if route.expires]
-            end = max(end, min(self._agenda[0][0], self.now + min(lifetimes, default=math.inf)))
-        while not is_over() and self._agenda and self._agenda[0][0] <= end:
-            self.next_step()
-        if not is_over():
-            self.clock.seconds = max(self.now, end)
+        with self._turn(is_ours=False):
+            end = max(self.now + seconds, math.nextafter(self.now, math.inf))
+            if self.now - self._active_at > _SETTLED and self._agenda:
+                lifetimes = [route.expires for route in self.kernel.snapshot(family=IPV6).routes if route.expires]
+                end = max(end, min(self._agenda[0][0], self.now + min(lifetimes, default=math.inf)))
+            while not is_over() and self._agenda and self._agenda[0][0] <= end:
+                self.next_step()
+            if not is_over():
+                self.clock.seconds = max(self.now, end)
 
     def next_step(self) -> None:
         """Do what is due next, now; others do so in the middle of what hostrouting does."""
         if self._agenda:
             at, _, happening = heapq.heappop(self._agenda)
-            self.clock.seconds = self._active_at = max(self.now, at)
+            self.clock.seconds = max(self.now, at)
+            self._active_at = self.now
             happening()
+
+    def delay(self, seconds: float) -> None:
+        """Let time pass in the middle of what hostrouting does, also on the clock of a pipeline."""
+        self._run_clock.advance(seconds)
+        self.pass_time(seconds)
+
+    def act(self, act: Act, chance: Random) -> None:
+        """Let somebody act."""
+        self._disturbances += act.disturbs
+        done = act.do(self, chance)
+        changes = None if done is None else [*done]
+        seconds = f", for {(pause := chance.choice(_PAUSES)):g} s" if act.passes else ""
+        if changes != [] and act.at == "step":
+            which = " ".join(map(str, changes[0])) if changes and len(changes) == 1 else ""
+            self.tell(act.who, f"{act.what}{': ' * bool(act.what and which)}{which}{seconds}")
+        for verb, thing in changes or ():
+            self.put(verb, thing)
+        if act.passes:
+            for verb, thing in reversed(changes or ()):
+                self.after(pause, partial(self.put, _BACK[verb], thing))
+
+    def put(self, verb: Verb, thing: Thing) -> None:
+        """Add, delete, set up or down; if the kernel refuses, nothing happens."""
+        self._disturbances += 1
+        kernel, is_new = self.kernel, verb == "add"
+        with suppress(BackendError):
+            match thing:
+                case Route():
+                    kernel.ip_route("add" if is_new else "delete", thing)
+                case Rule():
+                    (kernel.add_rule if is_new else kernel.delete_rule)(thing)
+                case Address():
+                    (kernel.add_address if is_new else kernel.delete_address)(thing.dev, thing)
+                case Link():
+                    getattr(kernel, _LINKS[verb])(thing if is_new else thing.name)
+
+    def rest(self) -> None:
+        """End all faults, let the actors bring back what the node needs, and later assert the laws."""
+        self._faults.clear()
+        self.is_full = False
+        self.tell("all", f"rest for {PROMISED:g} s")
+        self._act_at("rest")
+        self.after(PROMISED, self.require_rest)
+
+    def _act_at(self, at: str) -> None:
+        for act in self.acts:
+            if act.at == at:
+                self.act(act, Random(0))  # noqa: S311  not a secret
 
     def tell(self, who: str, what: str) -> None:
         """Add to the story."""
-        self.story.append(Event(self.now, who, what))
-
-    def disturb(self) -> None:
-        """Note that somebody changes the host now, who is not hostrouting."""
-        self._disturbances += 1
+        self.story.append(Event(self.now, who, what[:_LINE]))
 
     def _end(self) -> None:
         raise _Over
 
-    # The edges.
+    # Whose turn it is.
 
     @property
     def host(self) -> FakeHost:
         """The host as a pipeline sees it."""
-        return FakeHost(
-            kernel=self.kernel, backend=lambda: _Backend(self.kernel, node=self), files=self.files, manager=self.manager
-        )
+        return FakeHost(kernel=self.kernel, files=self.files, manager=self.manager, neighbours=self.neighbours)
 
     def arm(self, strike: Callable[[Kind], object], *, nth: int, kinds: tuple[Kind, ...] = ()) -> None:
         """Let a fault strike at the nth moment from now, or at the next one after it that is of such a kind."""
-        self._faults.append(_Fault(nth, kinds, strike))
-
-    def disarm(self) -> None:
-        """No fault strikes any more, and the disk has room."""
-        self._faults.clear()
-        self.is_full = False
+        self._faults.append([nth, kinds, strike])
 
     def moment(self, kind: Kind) -> None:
         """Count what hostrouting is about to do. At most one fault strikes; who is dying does nothing more."""
+        if not self._is_ours:
+            return
+        self._require_untouched()
         if self._dying is not None:
             raise self._dying
-        for fault in tuple(self._faults):
-            fault.left -= 1
-            if fault.left <= 0 and (not fault.kinds or kind in fault.kinds) and fault in self._faults:
-                self._faults.remove(fault)
-                self._active_at = self.now
-                fault.strike(kind)
-                return
+        for fault in self._faults:
+            fault[0] -= 1
+        if due := next((fault for fault in self._faults if fault[0] <= 0 and kind in (fault[1] or (kind,))), None):
+            self._faults.remove(due)
+            self._active_at = self.now
+            with self._turn(is_ours=False):
+                due[2](kind)
+        if kind == "change":
+            self._before = self._others()
 
-    def fill_disk(self, _: Kind) -> None:
-        """Let the disk be full, until the faults end."""
+    @contextmanager
+    def _turn(self, *, is_ours: bool) -> Iterator[None]:
+        """Hostrouting's turn, or that of the others; meanwhile it is no moment of hostrouting."""
+        self._require_untouched()
+        before, self._is_ours = self._is_ours, is_ours
+        try:
+            yield
+        finally:
+            self._require_untouched()
+            self._is_ours = before
+
+    def _require_untouched(self) -> None:
+        """After a change by hostrouting: the routes, rules and neighbours of others are as before it."""
+        before, self._before = self._before, None
+        if before is not None and before != (now := self._others()):
+            raise self.broken("nothing of others changes", ", ".join({*before} ^ {*now}) or "their order")
+
+    def _others(self) -> list[str]:
+        """The routes of others in every table, the rules, and the neighbours; Linux's own rules may be added."""
+        is_ours, self._is_ours = self._is_ours, False
+        snapshot, self._is_ours = self.kernel.snapshot(), is_ours
+        numbers = {config.protocol for config in self.configs}
+        own = [rule for family in (IPV4, IPV6) for rule in missing_rules((), family)]
+        routes = [str(route) for route in snapshot.routes if route.protocol not in numbers]
+        return [*routes, *(repr(rule) for rule in snapshot.rules if rule not in own), str(self.neighbours)]
+
+    def fill_disk(self) -> None:
+        """Let the disk be full, until the next rest."""
         self.is_full = True
+
+    def _on_change(self, verb: str, path: str) -> None:
+        self.moment("file")
+        if self._is_ours and self.is_full and verb != "remove" and not path.startswith(f"{_PASSING}/"):
+            reason = f"cannot {verb} {path}: No space left on device; free some space"
+            raise FileError(reason, path=path, errno=errno.ENOSPC)
 
     def kill(self, *, is_reboot: bool = False) -> None:
         """End the process that runs now, or, in a reboot, all."""
@@ -249,26 +338,6 @@ class Node:
         self._dying = Killed()
         self._dying.is_reboot = is_reboot
         raise self._dying
-
-    @contextmanager
-    def others_untouched(self) -> Iterator[None]:
-        """A change by hostrouting, which leaves the routes and rules of others alone."""
-        self.moment("change")
-        before = self._others(self.kernel.snapshot())
-        try:
-            yield
-        finally:
-            now = self._others(self.kernel.snapshot())
-            if before != now:
-                changed = [*({*before} ^ {*now})] or ["their order"]
-                raise self.broken("no route or rule of others changes", ", ".join(changed))
-
-    def _others(self, snapshot: Snapshot) -> list[str]:
-        """The routes of others and the rules; to add a rule of Linux itself is allowed."""
-        numbers = {config.protocol for config in self.configs}
-        own = [rule for family in (IPV4, IPV6) for rule in missing_rules((), family)]
-        routes = [str(route) for route in snapshot.routes if route.protocol not in numbers]
-        return [*routes, *(repr(rule) for rule in snapshot.rules if rule not in own)]
 
     def broken(self, law: str, told: str) -> BrokenLaw:
         """The error for a law that does not hold, with the story."""
@@ -283,7 +352,7 @@ class Node:
             return
         self.counts["applies"] += 1
         before, self.may_hold = self.may_hold, (*self.may_hold, config)
-        self.config, self.is_applied, self.failure = config, False, None
+        self.wanted, self.is_applied, self.failure = config, False, None
         name = f"configuration {self.configs.index(config)}"
         with self._process(name):
             try:
@@ -306,7 +375,8 @@ class Node:
 
     def _context(self) -> phases.Context:
         """A run at this moment, on a clock of its own."""
-        return phases.Context(clock=FakeClock(start=self.clock.utc()), observers=[])
+        self._run_clock = FakeClock(start=self.clock.utc())
+        return phases.Context(clock=self._run_clock, observers=[])
 
     @property
     def _is_locked(self) -> bool:
@@ -326,49 +396,30 @@ class Node:
     def boot(self) -> None:
         """Boot: what was in memory is lost."""
         self.counts["boots"] += 1
-        files = self.files
-        files.locked.clear()
+        self.files.locked.clear()
         self.remove(_PASSING)
-        self.kernel, self.manager = self._make_kernel(), _Systemd(node=self, files=files)
+        self._boot()
         self._dying, self._active_at = None, self.now
-        self._is_guarded = self._guard_ends = False
+        self.is_guarded = self.guard_ends = False
         self.tell("systemd", "boots")
-        for happening in self.on_boot:
-            happening()
-        wants = f"{self.host.layout.unit_directory}/multi-user.target.wants"
-        for unit in sorted(files.names(wants)):
+        self._act_at("boot")
+        for unit in sorted(self.files.names(f"{self.host.layout.unit_directory}/multi-user.target.wants")):
             with self._process(unit):
                 self.manager.start(unit, timeout=60)
 
     @contextmanager
     def _process(self, name: str) -> Iterator[None]:
-        """A process, which may fail or be killed; a reboot ends what has started it, too."""
+        """A process of hostrouting, which may fail or be killed; a reboot ends what has started it, too."""
         try:
-            yield
+            with self._turn(is_ours=True):
+                yield
         except HostRoutingError as error:
-            self.tell(name, f"failed: {error}"[:_LINE])
+            self.tell(name, f"failed: {error}")
         except Killed as killed:
             if killed.is_reboot:
                 raise
             self._dying = None
             self.tell(name, "was killed")
-
-    def run_unit(self, unit: str) -> None:
-        """What happens when systemd starts a unit of ours; UnitFailed if it fails."""
-        layout = self.host.layout
-        if unit == layout.guard_unit:
-            self._is_guarded, self._guard_ends = True, False
-        elif not self._run_script(f"{layout.config_directory}/{unit.removesuffix('.service')}.sh"):
-            self.manager.states[unit] = UnitState("loaded", "failed", "exit-code", 1)
-            raise UnitFailed(unit, result="exit-code", status=1, words=("a simulated script failed",))
-
-    def stop_unit(self, unit: str) -> None:
-        """What happens when systemd stops one."""
-        layout = self.host.layout
-        if unit == layout.guard_unit:
-            self._guard_ends, self._is_guarded = self._is_guarded, False
-        elif unit == layout.gate_unit:
-            self._gate_was_stopped = True
 
     def _guard(self) -> None:
         """Run the guard until something ends it; systemd starts it again."""
@@ -377,21 +428,26 @@ class Node:
             host=self.host,
             again=self._installed,
             follows=True,
-            service=_Journal(self),
+            service=_Journal(node=self),
             chance=lambda: 0.5137,
             spent=lambda: 0.0,
         )
         with self._process("the guard"):
             guard.do(phases.Context(clock=self.clock, observers=[]))
-        self._guard_ends = False
+        self.guard_ends = False
         self.pass_time(1.0)  # systemd starts it again
+
+    def wait(self, timeout: float | None, is_over: Callable[[], bool]) -> None:
+        """What the guard's waits do: time passes, with all that is due."""
+        if not is_over():
+            self.pass_time(math.inf if timeout is None else timeout, is_over)
+        if self.guard_ends:
+            raise Killed
 
     def _installed(self) -> HostRoutingConfig:
         """The configuration that the guard finds in the files of the host."""
         layout, texts = self.host.layout, self.files.texts
-        found = HostRoutingConfig(
-            kernel_rules=Upkeep.KEEP if layout.rules_script_path in texts else Upkeep.LEAVE,
-        )
+        found = HostRoutingConfig(kernel_rules=Upkeep.KEEP if layout.rules_script_path in texts else Upkeep.LEAVE)
         if text := texts.get(layout.check_script_path):
             found = attrs.evolve(found, route_overlap=parse_check_script(text).config)
         if text := texts.get(layout.routes_script_path):
@@ -410,10 +466,13 @@ class Node:
             return
         self.counts["starts"] += 1
         disturbances, escaped = self._disturbances, self._must_hold()
-        if drop_in and (reason := self._ask_gate()):
+        try:
+            if drop_in:
+                self._ask_gate()
+        except _Refused as refused:
             self.counts["refusals"] += 1
             self.is_running = False
-            self.tell("systemd", f"does not start {self.unit}: {reason}")
+            self.tell("systemd", f"does not start {self.unit}: {refused}")
             return
         self.is_running = True
         self.tell("systemd", f"starts {self.unit}")
@@ -425,62 +484,59 @@ class Node:
         found = [self.escapes(config) if config and _is_strict(config) else "" for config in self.may_hold]
         return found[0] if all(found) else ""
 
-    def _ask_gate(self) -> str:
-        """Run the gate's service, again if a run of hostrouting has stopped it; the reason of a refusal, or nothing."""
-        refused = "the gate has not finished"
+    def _ask_gate(self) -> None:
+        """Run the gate's service, again if a run of hostrouting has stopped it, or if it was killed."""
         for _ in range(_ASKS):
-            self._gate_was_stopped = False
+            self.gate_was_stopped = has_finished = False
             with self._process(self.host.layout.gate_unit):
-                refused = self._take_steps()
-            if not self._gate_was_stopped:
-                break
-        return refused
+                has_finished = self._take_steps()
+            if has_finished:
+                return
+        raise _Refused("the gate has not finished")
 
-    def _take_steps(self) -> str:
-        layout, files = self.host.layout, self.files
-        gated = any(files.is_there(layout.gate_drop_in(unit)) for unit in (layout.machine_unit, self.unit))
-        if not files.is_there(layout.gate_script_path):
-            return f"{layout.gate_script} is missing" if gated else ""
-        listed = files.texts.get(layout.gate_steps_path)
-        if listed is None:
-            return f"{layout.gate_steps} is missing" if gated else ""
+    def _take_steps(self) -> bool:
+        """Run the scripts in the list, as host-routing-gate.sh does; whether that has finished."""
+        layout, texts = self.host.layout, self.files.texts
+        if layout.gate_script_path not in texts or layout.gate_steps_path not in texts:
+            if any(self.files.is_there(layout.gate_drop_in(unit)) for unit in (layout.machine_unit, self.unit)):
+                raise _Refused("its script or its list of steps is missing")
+            return True
         try:
-            steps = parse_gate_steps(listed)
+            steps = parse_gate_steps(texts[layout.gate_steps_path])
         except ValueError as error:
-            return str(error)
+            raise _Refused(str(error)) from error
         for step in steps:
             if step.kind == "changing":
-                return f"{step.name} is being changed"
-            if not self._run_script(f"{layout.config_directory}/{step.name}.sh") and step.kind == "requires":
-                return f"{step.name} failed"
-            if self._gate_was_stopped:
-                return ""
-        return ""
+                raise _Refused(f"{step.name} is being changed")
+            if not self.run_script(step.name) and step.kind == "requires":
+                raise _Refused(f"{step.name} failed")
+            if self.gate_was_stopped:
+                return False
+        return True
 
-    def _run_script(self, path: str) -> bool:
+    def run_script(self, name: str) -> bool:
         """Have the effect of a boot script; whether it succeeds. A script that this module does not know succeeds."""
-        layout = self.host.layout
+        layout, config = self.host.layout, self._installed()
+        path = f"{layout.config_directory}/{name}.sh"
         if not self.files.is_there(path):
             return False
-        ctx = self._context()
         try:
             if path == layout.routes_script_path:
-                routes = ConfigureStaticRoutes(self._installed(), host=self.host, wait=0)
-                routes.carry_out(ctx, routes.change(up=True), up=True)
+                routes = ConfigureStaticRoutes(config, host=self.host, wait=0)
+                routes.carry_out(self._context(), routes.change(up=True), up=True)
             elif path == layout.rules_script_path:
-                rules = KeepKernelRules(self._installed(), host=self.host)
-                rules.carry_out(ctx, rules.change(up=True), up=True)
+                rules = KeepKernelRules(config, host=self.host)
+                rules.carry_out(self._context(), rules.change(up=True), up=True)
             elif path == layout.check_script_path:
-                return self._run_check(ctx, self._installed())
+                return self._run_check(config)
         except HostRoutingError as error:
-            self.tell(path, f"failed: {error}"[:_LINE])
+            self.tell(path, f"failed: {error}")
             return False
         return True
 
-    def _run_check(self, ctx: phases.Context, config: HostRoutingConfig) -> bool:
-        layout = self.host.layout
-        found = examine(ctx, _Backend(self.kernel, node=self), config, wait=0)
-        is_bad = found.verdict in {"overlap", "no-default-route"}
+    def _run_check(self, config: HostRoutingConfig) -> bool:
+        found = examine(self._context(), self.kernel, config, wait=0)
+        layout, is_bad = self.host.layout, found.verdict in {"overlap", "no-default-route"}
         for path in (layout.ok_path, layout.detected_path, layout.report_path):
             self.files.texts.pop(path, None)
         self.files.texts[layout.detected_path if is_bad else layout.ok_path] = f"{found.verdict}\n"
@@ -493,25 +549,25 @@ class Node:
 
         The kernel is asked at each address at which the prefix of a route or a rule begins, or has just ended.
         """
-        snapshot, check = self.kernel.reopen().snapshot(), config.route_overlap
+        snapshot, check = self.kernel.snapshot(), config.route_overlap
+        kinds = {link.name: link.kind for link in snapshot.links}
         for cidr in map(Prefix.of, check.expected_cidrs):
             expected = check.expected_devs or self._uplinks(cidr.family)
             if not expected:
                 return f"{cidr}: there is no default route"
-            prefixes = {
-                prefix
-                for prefix in (*(route.prefix for route in snapshot.routes), *(rule.dst for rule in snapshot.rules))
+            prefixes = {*(route.prefix for route in snapshot.routes), *(rule.dst for rule in snapshot.rules)}
+            ends = {cidr.first} | {
+                end
+                for prefix in prefixes
                 if prefix is not None and prefix.family == cidr.family
+                for end in (prefix.first, prefix.last + 1)
+                if cidr.first <= end <= cidr.last
             }
-            ends = {end for prefix in prefixes for end in (prefix.first, prefix.last + 1)}
-            places = [
-                ip_at(cidr.family, place) for place in sorted({cidr.first, *ends}) if cidr.first <= place <= cidr.last
-            ]
-            kinds = {link.name: link.kind for link in snapshot.links}
+            places = [ip_at(cidr.family, end) for end in sorted(ends)]
             for place, answer in zip(places, self.kernel.lookup(places), strict=True):
                 devs = () if answer.route is None else answer.route.devs
                 fine = answer.kind == "unicast" and all(
-                    dev in expected or _is_allowed(dev, kinds.get(dev, ""), check.allowed_devs) for dev in devs
+                    dev in expected or is_like(dev, check.allowed_devs, kinds.get(dev, "")) for dev in devs
                 )
                 if not (fine or answer.kind in _HERE):
                     return f"{place} of {cidr} is {answer.kind}, by {' and '.join(devs) or 'no device'}, not {expected}"
@@ -525,55 +581,46 @@ class Node:
 
     def require_rest(self) -> None:
         """The laws of a node that nobody has disturbed for the promised time."""
-        config = self.config
-        if config is None or not self.is_applied:
-            findings = () if self.failure is None else self.failure.findings
-            if self.failure is not None and not any(finding.remedy for finding in findings):
+        config, layout = self.wanted, self.host.layout
+        if not self.is_applied:
+            if self.failure is not None and not any(finding.remedy for finding in self.failure.findings):
                 raise self.broken("what cannot be done is told with a remedy", str(self.failure))
             return
-        if self._is_guarded:
-            self._require_told(config)
-            self._require_marked(config)
         lost, escaped = self._lost(config), self.escapes(config)
+        if self.is_guarded:
+            self._require_told(config, lost, escaped)
         if left := self._left_over(config):
             raise self.broken("no route of ours is left over", ", ".join(left))
         self.is_running = False
         self.start()
         if not lost and not (escaped and _is_strict(config)) and not self.is_running:
             raise self.broken("what is right starts", f"{self.unit} does not start")
-        if self.is_running:
-            self._require_marked(config)
-
-    def _require_marked(self, config: HostRoutingConfig) -> None:
-        layout, escaped = self.host.layout, self.escapes(config)
         marked = [path for path in (layout.detected_path, layout.ok_path) if self.files.is_there(path)]
-        if config.route_overlap.expected_cidrs and marked != [layout.detected_path if escaped else layout.ok_path]:
+        right = [layout.detected_path if (escaped := self.escapes(config)) else layout.ok_path]
+        if config.route_overlap.expected_cidrs and marked != right and (self.is_guarded or self.is_running):
             raise self.broken("the markers say what is so", f"{marked}, but: {escaped or 'no escape'}")
 
-    def _require_told(self, config: HostRoutingConfig) -> None:
+    def _require_told(self, config: HostRoutingConfig, lost: Sequence[Prefix], escaped: str) -> None:
         """What the guard has written is so, and whatever is not as configured is named there."""
         text = self.files.texts.get(self.host.layout.guard_path, "{}")
         said = json.loads(text)
-        for prefix in self._lost(config):
+        for prefix in lost:
             if str(prefix) not in text and not said.get("failure"):
                 raise self.broken("what the guard cannot repair is named", f"there is no route to {prefix}: {text}")
-        if config.route_overlap.expected_cidrs:
-            escaped, verdict = self.escapes(config), said.get("verdict")
-            if verdict != "undecided" and bool(escaped) is not (verdict in {"overlap", "no-default-route"}):
-                raise self.broken("the guard's verdict is so", f"{verdict}, but: {escaped or 'no escape'}")
+        verdict = said.get("verdict")
+        is_right = verdict == "undecided" or bool(escaped) is (verdict in {"overlap", "no-default-route"})
+        if config.route_overlap.expected_cidrs and not is_right:
+            raise self.broken("the guard's verdict is so", f"{verdict}, but: {escaped or 'no escape'}")
 
     def _lost(self, config: HostRoutingConfig) -> list[Prefix]:
         """The configured destinations for which there is no route, neither of ours nor by an uplink."""
-        snapshot = self.kernel.reopen().snapshot(table=TABLE_MAIN)
-        wanted = [Prefix.of(route.destination) for route in config.static_routes.routes]
         uplinks = {family: {*self._uplinks(family)} for family in (IPV4, IPV6)}
-
-        def leads(route: Route) -> bool:
-            return route.protocol == config.protocol or (
-                bool(route.devs) and {*route.devs} <= uplinks[route.prefix.family]
-            )
-
-        there = {route.prefix for route in snapshot.routes if leads(route)}
+        there = {
+            route.prefix
+            for route in self.kernel.snapshot(table=TABLE_MAIN).routes
+            if route.protocol == config.protocol or (route.devs and {*route.devs} <= uplinks[route.prefix.family])
+        }
+        wanted = [Prefix.of(route.destination) for route in config.static_routes.routes]
         return [prefix for prefix in wanted if prefix not in there]
 
     def _left_over(self, config: HostRoutingConfig) -> list[str]:
@@ -588,68 +635,29 @@ def _is_strict(config: HostRoutingConfig) -> bool:
     return config.route_overlap.mode is Mode.STRICT and bool(config.route_overlap.expected_cidrs)
 
 
-def _is_allowed(dev: str, kind: str, allowed: Iterable[str]) -> bool:
-    words = (pattern.partition(" ") for pattern in allowed)
-    return any(fnmatch.fnmatchcase(dev, name) and only in {"", kind} for name, _, only in words)
-
-
 # The edges: each counts the moments of a node.
 
 
-@attrs.define
-class _Backend(Visit):
-    """The node's kernel as hostrouting sees it."""
+class _Moments(Faults):
+    """The faults of the fake kernel, which it asks at each of its moments."""
 
-    node: Node = attrs.field(kw_only=True)
+    def __init__(self, node: Node) -> None:
+        super().__init__()
+        self._node = node
 
-    def snapshot(self, **only: Any) -> Snapshot:
-        self.node.moment("snapshot")
-        return super().snapshot(**only)
-
-    def lookup(self, destinations: Sequence[IP | str], flow: Flow = PLAIN) -> tuple[Answer, ...]:
-        self.node.moment("lookup")
-        return super().lookup(destinations, flow)
-
-    def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        return tuple(outcome for change in changes for outcome in self._change(change))
-
-    def _change(self, change: RouteRequest) -> tuple[Outcome, ...]:
-        with self.node.others_untouched():
-            return super().change([change])
-
-    def change_rule(self, verb: Literal["add", "delete"], rule: Rule) -> bool:
-        with self.node.others_untouched():
-            return super().change_rule(verb, rule)
-
-    def watch(self) -> Watch:
-        self.node.moment("watch")
-        return super().watch()
+    def strike(self, moment: Moment) -> Strike:
+        self._node.moment(moment)
+        return super().strike(moment)
 
 
-@attrs.define(kw_only=True)
-class _Files(FakeFiles):
-    node: Node
+class _LinkLayer(MemoryLinkLayer):
+    def __init__(self, node: Node) -> None:
+        super().__init__(neighbours=[Neighbour("10.0.0.1", "02:00:00:00:00:01", "eth0")])
+        self._node = node
 
-    def _count(self, verb: str, path: str) -> None:
-        self.node.moment("file")
-        if self.node.is_full and verb != "remove" and not path.startswith(f"{_PASSING}/"):
-            reason = f"cannot {verb} {path}: No space left on device; free some space"
-            raise FileError(reason, path=path, errno=errno.ENOSPC)
-
-    def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
-        if not self.holds(path, text, mode=mode):
-            self._count("write", path)
-        return super().write(path, text, mode=mode)
-
-    def link(self, path: str, target: str) -> bool:
-        if not self.leads(path, target):
-            self._count("link", path)
-        return super().link(path, target)
-
-    def remove(self, path: str) -> bool:
-        if self.is_there(path):
-            self._count("remove", path)
-        return super().remove(path)
+    def meet(self) -> Due[BackendError]:
+        self._node.moment("change")
+        return super().meet()
 
 
 @attrs.define(kw_only=True)
@@ -663,26 +671,29 @@ class _Systemd(FakeManager):
     def start(self, unit: str, *, timeout: float) -> None:
         self.node.moment("manager")
         super().start(unit, timeout=timeout)
-        self.node.run_unit(unit)
+        if unit == self.node.host.layout.guard_unit:
+            self.node.is_guarded, self.node.guard_ends = True, False
+        elif not self.node.run_script(unit.removesuffix(".service")):
+            self.states[unit] = UnitState("loaded", "failed", "exit-code", 1)
+            raise UnitFailed(unit, result="exit-code", status=1, words=("a simulated script failed",))
 
     def stop(self, unit: str) -> None:
         self.node.moment("manager")
         super().stop(unit)
-        self.node.stop_unit(unit)
+        if unit == self.node.host.layout.guard_unit:
+            self.node.guard_ends, self.node.is_guarded = self.node.is_guarded, False
+        elif unit == self.node.host.layout.gate_unit:
+            self.node.gate_was_stopped = True
 
 
-@attrs.define
-class _Journal:
+@attrs.frozen
+class _Journal(NoService):
     """The guard's lines, which become a part of the story."""
 
-    node: Node
-    watchdog: None = None
-
-    def notify(self, *assignments: str) -> None:
-        """See Service."""
+    node: Node = attrs.field(kw_only=True)
 
     def tell(self, line: Line) -> bool:
-        self.node.tell("the guard", line.text[:_LINE])
+        self.node.tell("the guard", line.text)
         return True
 
 
@@ -723,8 +734,5 @@ class _Flag:
         return self.up
 
     def wait(self, timeout: float | None = None) -> bool:
-        if not self.up:
-            self.node.pass_time(math.inf if timeout is None else timeout, self.is_set)
-        if self.node._guard_ends:
-            raise Killed
+        self.node.wait(timeout, self.is_set)
         return self.up

@@ -21,16 +21,17 @@ from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import Address, Link, Route, Rule, Snapshot
 from hostrouting.testing import FakeHost, h200
 from hostrouting.testing.node import (
-    Actor,
-    Administrator,
-    Agent,
+    ADMINISTRATOR,
+    AGENT,
+    FABRIC,
+    MISHAPS,
+    Act,
     BrokenLaw,
-    Fabric,
     Life,
-    Mishaps,
-    Network,
     Node,
-    Program,
+    network_manager,
+    networkd,
+    program,
 )
 from tests.support.examples import LONG
 from tests.support.ip_lines import things
@@ -65,14 +66,14 @@ def config(
     return HostRoutingConfig(section, {"expectedCidrs": list(cidrs), "mode": mode}, **more)
 
 
-def program(name: str) -> Program:
+def on_the_node(name: str) -> tuple[Act, ...]:
     """What is on the node of this name in tests/tables/fields."""
     text = (ROOT / f"tests/tables/fields/{name}.toml").read_text(encoding="utf-8")
-    return Program(name, things(tomllib.loads(text)["ip"]))
+    return program(name, things(tomllib.loads(text)["ip"]))
 
 
 def life(seed: int) -> Life:
-    """A life on one of the kinds of nodes: with and without IPv6 and the guard, with each systemd and two programs."""
+    """A life on one of the kinds of nodes: with and without IPv6 and the guard, with NetworkManager or each systemd, and programs."""
     is_dual, is_guarded = bool(seed % 2), bool(seed % 3)
     routes = [*HALVES, *HALVES6] if is_dual else HALVES
     cidrs = ("172.16.0.0/16", "fd16::/48") if is_dual else ("172.16.0.0/16", "10.244.0.0/16", "172.17.0.0/16")
@@ -88,12 +89,13 @@ def life(seed: int) -> Life:
         HostRoutingConfig(),
     )
     names = PROGRAMS[seed % len(PROGRAMS)], PROGRAMS[seed // 2 % len(PROGRAMS)]
-    version = (247, 252, 257)[seed % 3]
+    version = (247, 252, 257, None)[seed % 4]
     return Life(
         lambda: Node(*configs, kernel=lambda: h200(dual_stack=is_dual)),
         lambda: (
-            *(Network(version=version), Fabric(), Administrator(), Agent(), Mishaps()),
-            *map(program, dict.fromkeys(names)),
+            *(networkd(version) if version else network_manager()),
+            *(*FABRIC, *ADMINISTRATOR, *AGENT, *MISHAPS),
+            *(act for name in dict.fromkeys(names) for act in on_the_node(name)),
         ),
         seed=seed,
     )
@@ -113,25 +115,18 @@ def test_a_seed_is_a_life() -> None:
     assert [*map(str, first)] == [*map(str, second)]
 
 
-class Does(Actor):
-    """Does the same at each step."""
-
-    name = "somebody"
-
-    def __init__(self, act: Callable[[Node], object]) -> None:
-        """Do this."""
-        self._act = act
-
-    def step(self, node: Node, _: Random) -> str:
-        """Do it."""
-        self._act(node)
-        return "does it"
-
-
 def broken(pipeline: Any, act: Callable[[Node], object], *, settings: HostRoutingConfig | None = None) -> BrokenLaw:
     """The law that is broken by a node with this pipeline, on which somebody does this."""
     settings = settings or config(*HALVES)
-    made = Life(lambda: Node(settings, pipeline=pipeline), lambda: (Does(act), Agent(), Network()), seed=1)
+
+    def do(node: Node, _: Random) -> None:
+        act(node)
+
+    made = Life(
+        lambda: Node(settings, pipeline=pipeline),
+        lambda: (Act("somebody", "does it", do, 12), *AGENT, *networkd()),
+        seed=1,
+    )
     with pytest.raises(BrokenLaw) as caught:
         made.live(20)
     assert len(caught.value.story) <= 30
@@ -175,7 +170,7 @@ def nothing(_: object) -> None:
 
 BREAKS: dict[str, tuple[Any, Callable[[Node], object]]] = {
     "in STRICT, nothing starts while an address escapes": (after(open_gate), lambda node: lose_routes(node.host)),
-    "no route or rule of others changes": (after(take_over), nothing),
+    "nothing of others changes": (after(take_over), nothing),
     "no file of others changes": (
         after(lambda host: host.files.write("/etc/theirs", "ours")),
         lambda node: node.lay("/etc/theirs", "theirs"),
@@ -200,6 +195,41 @@ def test_a_law_can_be_broken(law: str) -> None:
     found = broken(*BREAKS[law], settings=config(*HALVES, mode=mode))
     assert found.law.endswith(f"; {law}")
     assert "shrunk from" in found.law
+
+
+def delete_route(host: FakeHost) -> None:
+    """Delete a route of another program in its table."""
+    assert host.backend is not None
+    with host.backend() as backend:
+        backend.change([RouteRequest("delete", ROUTE)])
+
+
+def delete_rule(host: FakeHost) -> None:
+    """Delete the rule of another program."""
+    assert host.backend is not None
+    with host.backend() as backend:
+        backend.change_rule("delete", RULE)
+
+
+def delete_neighbour(host: FakeHost) -> None:
+    """Delete the entry of the default gateway."""
+    assert host.link_layer is not None
+    layer = host.link_layer()
+    layer.delete_neighbour(layer.look().neighbours[0])
+
+
+RULE, ROUTE = Rule(family=4, priority=10, table=100, protocol=4), Route.to("10.9.0.0/24", dev="eth0", table=100)
+
+
+@pytest.mark.parametrize("take", [delete_route, delete_rule, delete_neighbour])
+def test_what_others_have(take: Callable[[FakeHost], object]) -> None:
+    """A pipeline that changes a rule, a route of another table, or a neighbour of others is found out at once."""
+    settings = config(*HALVES)
+    node = Node(settings, pipeline=after(take))
+    node.kernel.add_rule(RULE)
+    node.kernel.ip_route("add", ROUTE)
+    with pytest.raises(BrokenLaw, match="nothing of others changes"):
+        node.apply(settings)
 
 
 def lose_addresses(node: Node) -> None:
