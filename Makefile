@@ -41,6 +41,7 @@ nightly: ## all that can be checked: each test, with the oldest and the newest P
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory pythons EACH=all
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory hermetic TIER='unit or not unit'
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory matrix packages
+	$(MAKE) --no-print-directory mutants
 
 hermetic: $(VENV)/ready ## run the tests on a host with a wrong gate, and name its files that they read; requires root
 	$(BIN)/python -m tests.support.decoy $(PYTEST) -m '$(TIER)' --ignore=tests/test_hermetic.py $(ARGS)
@@ -78,7 +79,7 @@ matrix: $(VENV)/ready roots ## run the systemd tests in Debian 11, 12 and 13; ta
 	  HOSTROUTING_TREE=$$root $(PYTEST) -q tests/system $(ARGS) || exit 1; \
 	done
 
-mutants: $(VENV)/ready ## list the changes that no test notices: ARGS=PATH of a module or of a script; takes minutes
+mutants: $(VENV)/ready ## list the changes that no test notices: ARGS=PATH of a module or of a script, or tonight's modules; takes minutes
 	@$(BIN)/python -m tests.support.mutants $(ARGS)
 
 fuzz: $(VENV)/fuzz ## look for bytes of others that a reader does not refuse as it should: ARGS='READER --runs 1000000'

@@ -12,7 +12,11 @@ merges tests keeps the list from before: `diff` with the list from afterwards sh
 3. Of a script for bash, each line is left out in turn, and the test files that name it are run, with the changed script
    mounted over the real one in a private mount namespace. It takes root.
 
-What is left to a reader: a survivor can be equivalent to the original. Texts, annotations and decorators are not changed.
+What is left to a reader: a survivor can be equivalent to the original. tests/tables/mutants.toml lists these, each with its
+reason. A survivor that is not listed fails, and so does one that is listed and dies. Without a PATH, the modules of tonight
+are tried: a part of the list, another one each night. Texts, annotations and decorators are not changed, and False does
+not become None.
+
 mutmut and cosmic-ray were not taken: for each mutant they collect the whole suite anew, which takes longer than the tests.
 """
 
@@ -23,6 +27,7 @@ import ast
 import copy
 import hashlib
 import importlib.util
+import itertools
 import json
 import os
 import signal
@@ -35,12 +40,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["Mutant", "lines_of", "main", "mutants_of"]
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["LIST", "ROOMS", "Mutant", "known_survivors", "lines_of", "main", "mutants_of"]
 
 ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE = 600  # seconds after which a mutant counts as hanging
+_ENOUGH = 60  # tests for one mutant
 _UNREADABLE = 99  # an exit code that pytest does not have
 _PAIRS: list[tuple[type, type]] = [
     (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot), (ast.Lt, ast.LtE), (ast.Gt, ast.GtE),
@@ -60,8 +71,8 @@ class Mutant(NamedTuple):
     """The whole changed source."""
 
 
-def mutants_of(source: str) -> list[Mutant]:
-    """Every mutant of this module, in the order of its lines."""
+def mutants_of(source: str, *, with_text: bool = True) -> list[Mutant]:
+    """Every mutant of this module, in the order of its lines; `with_text` costs most of the time."""
     tree = ast.parse(source)
     found: list[Mutant] = []
 
@@ -78,13 +89,22 @@ def mutants_of(source: str) -> list[Mutant]:
                         children[place] = new
                         _put(node, field, value, children)
                         name = f"{'.'.join(definitions)}: {_short(child)} -> {_short(new)}"
-                        found.append(Mutant(name, getattr(child, "lineno", None) or node.lineno, ast.unparse(tree)))
+                        text = ast.unparse(tree) if with_text else ""
+                        found.append(Mutant(name, getattr(child, "lineno", None) or node.lineno, text))
                         children[place] = child
                         _put(node, field, value, children)
                     visit(child, definitions)
 
     visit(tree, ())
-    return sorted(found, key=lambda mutant: mutant.line)
+    return [*_numbered(sorted(found, key=lambda mutant: mutant.line))]
+
+
+def _numbered(mutants: Iterable[Mutant]) -> Iterator[Mutant]:
+    """The same, with a number behind the second and each later of the same name."""
+    seen: Counter[str] = Counter()
+    for mutant in mutants:
+        seen[mutant.name] += 1
+        yield mutant._replace(name=mutant.name + f" ({seen[mutant.name]})" * (seen[mutant.name] > 1))
 
 
 def _put(node: Any, field: str, value: object, children: list[Any]) -> None:
@@ -109,7 +129,9 @@ def _changed(node: Any) -> Any:
             new.test = ast.UnaryOp(ast.Not(), new.test)
         case ast.comprehension(ifs=[_, *_]):
             new.ifs = []
-        case ast.Return(value=ast.AST()) if not (isinstance(new.value, ast.Constant) and new.value.value is None):
+        case ast.Return(value=ast.AST()) if not (
+            isinstance(new.value, ast.Constant) and new.value.value in {None, False}
+        ):
             new.value = ast.Constant(None)
         case ast.Expr(value=ast.Call() | ast.Yield() | ast.YieldFrom()) | ast.AugAssign() | ast.Raise() | ast.Delete():
             new = ast.Pass()
@@ -138,11 +160,29 @@ def _short(node: ast.AST | None) -> str:
 def lines_of(source: str) -> list[Mutant]:
     """A script without each of its lines in turn; empty lines and comments always stay."""
     lines = source.splitlines(keepends=True)
-    return [
+    found = (
         Mutant(f"without: {line.strip()}", number, "".join(lines[: number - 1] + lines[number:]))
         for number, line in enumerate(lines, 1)
         if line.strip() and not line.strip().startswith("#")
-    ]
+    )
+    return [*_numbered(found)]
+
+
+# Which survivors are known
+
+LIST = ROOT / "tests/tables/mutants.toml"
+ROOMS = ("check", "fib", "routes", "boot")
+_NIGHTS = 7
+
+
+def known_survivors() -> dict[str, dict[str, str] | str]:
+    """By module: the mutants that survive, each with the reason; or a sentence, if its mutants were not tried yet."""
+    return tomllib.loads(LIST.read_text(encoding="utf-8"))
+
+
+def _tonight() -> list[str]:
+    modules = sorted(module for module, known in known_survivors().items() if isinstance(known, dict))
+    return modules[int(time.time() // 86_400) % _NIGHTS :: _NIGHTS]
 
 
 # Which tests run which lines
@@ -237,11 +277,21 @@ class _Changed:
         exec(compile(self._text, str(self._path), "exec"), module.__dict__)  # noqa: S102  what this is for
 
 
-def _by_relevance(tests: set[str], seconds: dict[str, float]) -> list[str]:
-    """The files of these tests; first those in which most tests are among them, since they are about the changed line."""
+def _by_relevance(path: Path, tests: set[str], seconds: dict[str, float]) -> list[str]:
+    """The files of these tests: first the module's own, then those of its room, each those with most of their tests here.
+
+    They are enough when they have _ENOUGH tests: what only the test of something else notices, its own do not check.
+    """
     chosen = Counter(test.partition("::")[0] for test in tests)
     of_file = Counter(test.partition("::")[0] for test in seconds)
-    return sorted(chosen, key=lambda file: chosen[file] / of_file[file], reverse=True)
+    room = f"tests/{path.parent.relative_to(ROOT)}/"
+
+    def rank(file: str) -> tuple[bool, bool, float, str]:
+        return file != f"{room}test_{path.stem}.py", not file.startswith(room), -chosen[file] / of_file[file], file
+
+    files = sorted(chosen, key=rank)
+    before = itertools.accumulate((chosen[file] for file in files), initial=0)
+    return [file for file, count in zip(files, before, strict=False) if count < _ENOUGH]
 
 
 def _try_module(path: Path, text: str, tests: set[str], seconds: dict[str, float]) -> int:
@@ -258,7 +308,7 @@ def _try_module(path: Path, text: str, tests: set[str], seconds: dict[str, float
         sys.meta_path.insert(0, _Changed(path, text))
         import pytest  # noqa: PLC0415  loaded already, by the parent
 
-        for file in _by_relevance(tests, seconds):
+        for file in _by_relevance(path, tests, seconds):
             words = ["-x", "-q", "-p", "no:xdist", "-o", "cache_dir=.cache/mutants/pytest"]
             words += ["-W", "ignore::pytest.PytestAssertRewriteWarning", file]
             if code := int(pytest.main(words, plugins=[_Chosen(tests, seconds)])):
@@ -310,13 +360,18 @@ def _say(text: str) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Print the survivors; the exit code is 1 if there are any, and 2 if the unchanged module fails its tests."""
+    """Print the survivors that are not listed, and listed ones that died; the exit code is 1 if there are any.
+
+    It is 2 if the unchanged module fails its tests.
+    """
     parser = argparse.ArgumentParser(prog="make mutants ARGS=", usage="make mutants ARGS='PATH [options]'")
-    parser.add_argument("path", type=Path, help="a module, or a script for bash")
+    parser.add_argument("path", type=Path, nargs="?", help="a module, or a script for bash; without: those of tonight")
     parser.add_argument("--only", default="", metavar="NAME", help="only in the function or class with this name")
     parser.add_argument("--sample", type=int, default=10_000, metavar="N", help="only so many, evenly spread")
     parser.add_argument("--linux", action="store_true", help="also with the tests that start processes")
     asked = parser.parse_args(words)
+    if asked.path is None:
+        return max([main([module, *words]) for module in _tonight()], default=0)
     path = asked.path.resolve()
     source = path.read_text(encoding="utf-8")
     is_script = path.suffix != ".py"
@@ -352,14 +407,22 @@ def main(words: Sequence[str]) -> int:
         unread += code == _UNREADABLE
         if not code:
             survived.append(mutant)
-    listed = [(mutant, "survived") for mutant in survived] + [(mutant, "run by no test") for mutant in unreached]
-    for mutant, why in sorted(listed, key=lambda told: told[0].line):
+    left = [(mutant, "survived") for mutant in survived] + [(mutant, "run by no test") for mutant in unreached]
+    known = known_survivors().get(str(path.relative_to(ROOT)), {})
+    reasons = {} if isinstance(known, str) else known
+    new = [(mutant, why) for mutant, why in left if mutant.name not in reasons]
+    for mutant, why in sorted(new, key=lambda told: told[0].line):
         sys.stdout.write(f"{asked.path}:{mutant.line}: {why}: {mutant.name}\n")
+    tried = {mutant.name for mutant in (*mutants, *unreached)}
+    gone = sorted({*reasons} & tried - {mutant.name for mutant, _ in left})
+    for name in gone:
+        sys.stdout.write(f"{asked.path}: listed as a survivor, but it died: {name}\n")
     _say(
         f"{len(mutants) + len(unreached) - unread} mutants: {len(mutants) - unread - len(survived)} died,"
-        f" {len(survived)} survived, {len(unreached)} run by no test; {time.monotonic() - began:.0f} s"
+        f" {len(survived)} survived, {len(unreached)} run by no test; {len(left) - len(new)} of these are listed,"
+        f" {len(gone)} listed ones died; {time.monotonic() - began:.0f} s"
     )
-    return bool(listed)
+    return bool(new or gone)
 
 
 if __name__ == "__main__":

@@ -83,6 +83,20 @@ UNITS = {
 }
 
 
+GIVEN = ("After", "TimeoutStartSec", "CapabilityBoundingSet", "RuntimeDirectory", "WantedBy", "SuccessExitStatus")
+_NET, _FLUSHED = "network-online.target", "nftables-flush.service nftables.service"
+_ALL = f"{_NET} static-routes.service probe-rewrite.service {_FLUSHED}"
+_ADMIN, _BOTH, _BOOT = ("CAP_NET_ADMIN",), ("aks-flex-node hostrouting",), ("multi-user.target",)
+GIVEN_TO = {
+    HostLayout.routes_unit: [(_NET,), ("50",), _ADMIN, (), _BOOT, ("143",)],
+    HostLayout.check_unit: [(f"{_NET} static-routes.service",), ("110",), ("",), ("aks-flex-node",), (), ("143",)],
+    HostLayout.probe_unit: [(f"{_NET} {_FLUSHED}",), ("50",), _ADMIN, ("hostrouting",), _BOOT, ("143",)],
+    HostLayout.guard_unit: [(_ALL,), ("90",), _ADMIN, _BOTH, _BOOT, ("143",)],
+    HostLayout.gate_unit: [(_ALL,), ("85",), _ADMIN, _BOTH, (), ()],
+}
+"""What each unit has of these settings."""
+
+
 def gate_steps() -> st.SearchStrategy[GateStep]:
     """Any step of a gate."""
     kinds = st.sampled_from(get_args(StepKind))
@@ -293,14 +307,15 @@ class TestTexts:
         assert "Wants=network-online.target" in text
         assert HostLayout().gate_drop_in().rpartition("/")[2] < "10-other.conf"
 
-    def test_units_wait_longer_than_their_scripts(self) -> None:
-        """A script is given the time for which it waits, and some more."""
-        assert "TimeoutStartSec=50\n" in render_routes_unit()
-        assert "TimeoutStartSec=180\n" in render_check_unit(wait=100)
+    def test_what_each_unit_is_given(self) -> None:
+        """A unit is ordered after what could undo its work; its time is the wait of its script and some more.
 
-    def test_the_gate_ends_within_the_start_of_a_machine(self) -> None:
-        """The gate is given less than the 90 s that systemd gives the start of a machine by default."""
-        assert "TimeoutStartSec=85\n" in render_gate_unit()
+        The gate has less than the 90 s that systemd gives the start of a machine by default.
+        """
+        for name, text in UNITS.items():
+            lines = [line.partition("=") for line in text.splitlines()]
+            assert [tuple(value for key, _, value in lines if key == each) for each in GIVEN] == GIVEN_TO[name], name
+        assert "TimeoutStartSec=180\n" in render_check_unit(wait=100)
 
     def test_no_start_is_left_out(self) -> None:
         """One of our units does its work anew at every start, however often it is started."""

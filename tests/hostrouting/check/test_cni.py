@@ -115,6 +115,11 @@ def test_a_bridge_for_all_of_it() -> None:
     assert holds(refuse("172.20.40.0/24", metric=100), Route.to("172.20.40.0/24", dev="cni0"))
 
 
+def test_a_pod_in_table_main() -> None:
+    """It says nothing about a refusing route in another table."""
+    assert not holds(attrs.evolve(refuse(), table=100), pod("172.20.40.5"))
+
+
 def examined(*routes: Route, allowed: tuple[str, ...] = ALLOWED) -> tuple[OverlapReport, Repair, Snapshot]:
     """The check of a host with these routes, and its repair."""
     snapshot = plain().with_routes(routes)
