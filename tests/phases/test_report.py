@@ -39,16 +39,6 @@ def report() -> phases.Report:
     return phases.run(bootstrap(), clock=FakeClock(), observers=[], run_id="r1")
 
 
-def test_a_long_text_is_printed_once() -> None:
-    """The headline has the text of each failure; the tree below only says of what kind it is."""
-    tasks = [StubTask(name, always=OSError(f"{name} is full")) for name in ("a", "b")]
-    text = str(phases.run(phases.parallel(*tasks, name="both"), clock=FakeClock(), observers=[]))
-    for each in tasks:
-        assert text.count(f"{each.name} is full") in {0, 1}
-    assert "is full" in text.splitlines()[0]
-    assert not [line for line in text.splitlines()[1:] if "is full" in line]
-
-
 def test_text() -> None:
     """The first line is the outcome, then one line for each task with its status, duration and reason."""
     assert str(report()) == (
@@ -137,13 +127,6 @@ def test_the_facts_of_a_failure() -> None:
     [child] = cast("list[dict[str, Any]]", found["children"])
     assert (found["error"], found["details"]) == (None, None)
     assert (child["error"], child["details"]) == ("DiskError: full", as_data(Sized()))
-
-
-def test_failures() -> None:
-    """The failures are those of the tasks that raised, not of the groups around them."""
-    assert [str(failure) for failure in report().failures] == [
-        "unpack failed: OSError: disk full (in bootstrap/prepare/unpack)"
-    ]
 
 
 def test_find() -> None:

@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,6 @@ def recorded() -> tuple[Context, RecordingObserver]:
     """A context on a fake clock, and its recording observer."""
     seen = RecordingObserver()
     return Context(clock=FakeClock(), observers=[seen]), seen
-
-
-def test_result() -> None:
-    """Execute returns the task's result; the task began once and ended once, with status ok."""
-    ctx, seen = recorded()
-    assert phases.execute(StubTask("download", 42, seconds=2.5), ctx) == 42
-    assert (seen.started, seen.finished) == (["download"], [("download", Status.OK)])
-    assert seen.report.duration == 2.5
 
 
 def test_without_a_context() -> None:
@@ -153,10 +146,10 @@ def test_coroutine_is_refused() -> None:
 )
 def test_what_is_no_task(candidate: object, words: str) -> None:
     """An object that is not a task is refused when the tree is built, with the remedy."""
-    with pytest.raises(phases.InvalidTask, match=words):
-        phases.serial(candidate)  # type: ignore[arg-type]  # the mistake that is tested
-    with pytest.raises(phases.InvalidTask, match=words):
-        phases.execute(candidate)  # type: ignore[arg-type]  # the mistake that is tested
+    wrappers = (phases.retry, partial(phases.deadline, seconds=5), partial(phases.when, True))
+    for use in (phases.serial, phases.execute, *wrappers):
+        with pytest.raises(phases.InvalidTask, match=words):
+            use(candidate)  # type: ignore[operator]  # the mistake that is tested
 
 
 class Result:

@@ -73,6 +73,8 @@ def test_past_failures() -> None:
         phases.undo(tree, ctx)
     assert log == ["serial/c", "serial/b", "serial/a"]
     assert [failure.path[-1] for failure in caught.value.failures] == ["c", "b"]
+    assert caught.value.report is not None
+    assert [child.status for child in caught.value.report.children] == [Status.FAILED, Status.FAILED, Status.OK]
     assert seen.finished[-1] == ("serial", Status.FAILED)
 
 
@@ -146,58 +148,6 @@ def test_report_of_another_tree() -> None:
         phases.undo(StubTask("two"), after=report)
     with pytest.raises(ValueError, match="the report is for the plan of 'one', not for 'one'"):
         phases.run(StubTask("one"), after=phases.plan(StubTask("one")))
-
-
-def test_failure_has_the_report() -> None:
-    """The TaskFailed of an undo has the report of what was undone."""
-    log: list[str] = []
-    with pytest.raises(phases.TaskFailed) as caught:
-        phases.undo(phases.serial(Step("a", log), Step("b", log, undo_error=OSError())), context()[0])
-    assert caught.value.report is not None
-    assert [child.status for child in caught.value.report.children] == [Status.FAILED, Status.OK]
-
-
-def test_after_attempts() -> None:
-    """What any attempt did is undone, once: here the second stops where the first had got further."""
-    log: list[str] = []
-    a, b = Step("a", log), Step("b", log)
-    flaky = StubTask("c", always=OSError("busy"))
-    once = phases.task("once", undo=lambda ctx: log.append("/".join(ctx.path)))(lambda _ctx: stop())
-
-    def stop() -> None:
-        if flaky.calls:
-            raise OSError("full")
-
-    tree = phases.retry(phases.serial(once, a, b, flaky), attempts=2, jitter=0)
-    report = phases.run(tree, clock=FakeClock(), observers=[])
-    phases.undo(tree, context()[0], after=report)
-    assert log == ["serial/once", "serial/b", "serial/a"]
-
-
-def test_after_an_attempt_that_skipped() -> None:
-    """A task that failed half way, and found nothing to do in its next attempt, is undone."""
-    log: list[str] = []
-    results = iter([OSError("half"), phases.Skip("there")])
-
-    @phases.task("a", undo=lambda _ctx: log.append("a"))
-    def half(_ctx: Context) -> object:
-        result = next(results)
-        if isinstance(result, OSError):
-            raise result
-        return result
-
-    tree = phases.retry(phases.retry(half, attempts=1), jitter=0)
-    phases.undo(tree, context()[0], after=phases.run(tree, clock=FakeClock(), observers=[]))
-    assert log == ["a"]
-
-
-def test_what_an_earlier_run_has_done() -> None:
-    """After a run that went on where another had stopped, what both did is undone, the last first."""
-    log: list[str] = []
-    tree = phases.serial(Step("a", log), Step("b", log), phases.retry(StubTask("c", errors=[OSError()]), attempts=1))
-    first = phases.run(tree, observers=[])
-    phases.undo(tree, context()[0], after=phases.run(tree, observers=[], after=first))
-    assert log == ["serial/b", "serial/a"]
 
 
 def test_a_running_undo_is_not_cancelled() -> None:

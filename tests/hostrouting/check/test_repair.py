@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 
 import attrs
 import pytest
@@ -207,18 +208,6 @@ class TestRepairOfKnownHosts:
         assert (*destinations, *(it.reason for it in repair.unsafe)) == row.repair
         assert repair.proof.verdict == (row.verdict if repair.unsafe or not row.escapes else "ok")
 
-    def test_h200(self) -> None:
-        """No InfiniBand route changes, and the devices from which addresses are diverted are named."""
-        _, repair = repaired(h200(), Prefix.parse("172.16.0.0/16"))
-        [cost] = repair.costs
-        assert cost.target == "172.16.0.0/16"
-        assert f" from {', '.join(f'ib{number}' for number in range(8))}: neighbours there" in cost.sentence
-
-    def test_nothing_to_repair(self) -> None:
-        """Without findings there is nothing to repair, and the proof is the check itself."""
-        report, repair = repaired(plain(), Prefix.parse("172.16.0.0/16"))
-        assert repair == Repair((), (), report)
-
     def test_the_proof_keeps_local_and_main_apart(self) -> None:
         """If the tables local and main are known to be separate, despite the usual rules, the proof uses that."""
         own = Route(Prefix.parse("192.168.0.0/16"), (NextHop("lo"),), table=TABLE_LOCAL, type="local", scope=254)
@@ -228,18 +217,6 @@ class TestRepairOfKnownHosts:
         repair = propose_repair(fib, report)
         assert [str(route.destination) for route in repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
         assert (repair.proof.verdict, repair.unsafe) == ("ok", ())
-
-    def test_earlier_rule(self) -> None:
-        """What a rule decides before table main cannot be repaired there; the rule and route are named."""
-        local, *rest = default_rules(4)
-        rule = Rule(family=4, priority=100, table=77)
-        away = [DEFAULT, Route.to("172.16.0.0/16", dev="tun0", table=77)]
-        snapshot = host([("eth0", "10.0.0.4/24")], away, rules=[local, rule, *rest])
-        _, repair = repaired(snapshot, Prefix.parse("172.16.0.0/15"))
-        (unsafe,) = repair.unsafe
-        assert (repair.routes, unsafe.reason, unsafe.decision.rule) == ((), "earlier-rule", rule)
-        assert (str(ip_at(4, unsafe.first)), str(ip_at(4, unsafe.last))) == ("172.16.0.0", "172.16.255.255")
-        assert repair.proof.verdict == "overlap"
 
     def test_absurd_repair(self) -> None:
         """A repair of thousands of routes is refused: the range is unsafe, with the reason."""
@@ -252,38 +229,30 @@ class TestRepairOfKnownHosts:
         _, repair = repaired(snapshot, Prefix.parse("172.16.0.0/16"))
         assert ([it.reason for it in repair.unsafe], repair.routes) == (["too-many"], ())
 
-    @pytest.mark.parametrize("expected", [["eth0"], ["eth0", "eth1"]])
-    def test_ecmp_default(self, expected: list[str]) -> None:
-        """With an ECMP default the repair is automatic, unless only one of its devices is expected."""
-        legs = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth1", gateway=as_ip("10.1.0.1")))
-        snapshot = host(
-            [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24")],
-            [Route(Prefix.parse("0.0.0.0/0"), legs), Route.to("172.16.0.0/16", dev="ib0", metric=5)],
-        )
-        fib = Fib(snapshot)
-        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")], expected_devs=expected))
-        spelled = "172.16.0.0/16 dev eth0" if expected == ["eth0"] else "172.16.0.0/16"
-        assert texts(repair) == [spelled]
-        assert repair.proof.verdict == "ok"
-
-    def test_default_without_gateway(self) -> None:
-        """A default route without a gateway gives repair routes without one, which leave that to it."""
-        snapshot = host(
-            [("wg9", "10.0.0.4/24")],
-            [Route.to("0.0.0.0/0", dev="wg9"), Route.to("172.16.0.0/16", dev="ib0", metric=5)],
-        )
-        fib = Fib(snapshot)
-        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")]))
-        assert texts(repair) == ["172.16.0.0/16"]
-
-    def test_the_second_leg_of_an_ecmp_default(self) -> None:
-        """If only one next hop of an ECMP default is expected, the repair names its device, and has its gateway."""
-        legs = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth1", gateway=as_ip("10.1.0.1")))
-        snapshot = host(
-            [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24")],
-            [Route(Prefix.parse("0.0.0.0/0"), legs), Route.to("172.16.0.0/16", dev="ib0", metric=5)],
-        )
-        assert texts(proposed(snapshot, "172.16.0.0/16", devs=("eth1",))) == ["172.16.0.0/16 dev eth1"]
+    @pytest.mark.parametrize(
+        ("devs", "gateways", "expected", "told"),
+        [
+            (("eth0", "eth1"), ("10.0.0.1", "10.1.0.1"), ("eth0", "eth1"), ""),
+            (("eth0", "eth1"), ("10.0.0.1", "10.1.0.1"), ("eth0",), " dev eth0"),
+            (("eth0", "eth1"), ("10.0.0.1", "10.1.0.1"), ("eth1",), " dev eth1"),
+            (("wg9",), (None,), (), ""),
+            (("eth0",), ("172.31.1.1",), (), ""),
+            (("eth0",), ("fe80::1",), (), ""),
+        ],
+    )
+    def test_what_is_left_to_the_default_route(
+        self, devs: tuple[str, ...], gateways: tuple[str | None, ...], expected: tuple[str, ...], told: str
+    ) -> None:
+        """Gateway and device are left open, whatever they are, unless only one device of several is expected."""
+        onlink = len(devs) == 1 and gateways != (None,)
+        legs = [
+            NextHop(dev, gateway=gateway and as_ip(gateway), onlink=onlink)
+            for dev, gateway in zip(devs, gateways, strict=True)
+        ]
+        near = [(dev, f"10.{at}.0.4/24") for at, dev in enumerate(devs)]
+        default, away = Route(Prefix.parse("0.0.0.0/0"), tuple(legs)), Route.to("172.16.0.0/16", dev="ib0", metric=5)
+        repair = proposed(host(near, [default, away]), "172.16.0.0/16", devs=expected)
+        assert (texts(repair), repair.proof.verdict) == ([f"172.16.0.0/16{told}"], "ok")
 
     def test_the_second_family(self) -> None:
         """An IPv6 repair uses the IPv6 default route, or the expected one of its two next hops."""
@@ -353,31 +322,27 @@ class TestRepairOfKnownHosts:
             "172.16.128.0/17",
         ]
 
-    def test_what_is_lost_for_one_reason_is_one_range(self) -> None:
-        """Routes that a rule hides do not split an unsafe range: it is reported once."""
-        refused = Rule(family=4, priority=9, action="prohibit", dst=Prefix.parse("172.16.0.0/16"))
+    @pytest.mark.parametrize("does", [{"table": 77}, {"action": "prohibit", "dst": Prefix.parse("172.16.0.0/16")}])
+    def test_what_an_earlier_rule_decides(self, does: dict[str, Any]) -> None:
+        """It cannot be repaired in table main: one range, which routes below do not split, with the rule."""
+        rule = Rule(family=4, priority=9, **does)
         below = [Route.to(f"172.16.{number}.0/24", dev="ib0") for number in (3, 4, 77)]
+        away = Route.to("172.16.0.0/16", dev="tun0", table=77)
         local, *rest = default_rules(4)
-        snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT, *below], rules=[local, refused, *rest])
-        (unsafe,) = proposed(snapshot, "172.16.0.0/16").unsafe
+        snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT, away, *below], rules=[local, rule, *rest])
+        repair = proposed(snapshot, "172.16.0.0/15" if rule.table == 77 else "172.16.0.0/16")
+        (unsafe,) = repair.unsafe
         ends = (ip_at(4, unsafe.first), ip_at(4, unsafe.last))
-        assert (unsafe.reason, *map(str, ends)) == ("earlier-rule", "172.16.0.0", "172.16.255.255")
+        assert (unsafe.reason, unsafe.decision.rule, *map(str, ends)) == (
+            "earlier-rule", rule, "172.16.0.0", "172.16.255.255",
+        )  # fmt: skip
+        assert (repair.routes, repair.proof.verdict) == ((), "overlap")
 
     def test_the_device_of_the_repair_loses_no_neighbours(self) -> None:
         """A repair's cost never names the device that the repair itself uses."""
         near = [(dev, f"172.16.{at}.1/16") for at, dev in enumerate(("ib0", "eth0", "ib1"))]
         repair = proposed(host([("eth0", "10.0.0.4/24"), *near], [DEFAULT]), "172.16.0.0/16")
         assert [" from ib0, ib1: neighbours there" in cost.sentence for cost in repair.costs] == [True]
-
-    def test_what_the_proof_finds_open_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """If a repair did not close an escape, the proof would show it, and the range would be unsafe."""
-        monkeypatch.setattr("hostrouting.check.repair.cover", lambda *_, **__: ())
-        (unsafe,) = proposed(h200(), "172.16.0.0/16").unsafe
-        assert (unsafe.reason, ip_at(4, unsafe.first), ip_at(4, unsafe.last)) == (
-            "still-open",
-            as_ip("172.16.0.0"),
-            as_ip("172.16.255.255"),
-        )
 
     def test_open_besides_what_was_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Escapes around the ranges already reported as unsafe are reported too, before and after them."""
@@ -453,14 +418,6 @@ class TestRepairCanBePasted:
         assert [str(route.destination) for route in repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
         (unsafe,) = repair.unsafe
         assert (unsafe.reason, str(ip_at(4, unsafe.first))) == ("reserved", "240.0.0.0")
-
-    @pytest.mark.parametrize("gateway", ["172.31.1.1", "fe80::1"])
-    def test_other_defaults(self, gateway: str) -> None:
-        """An on-link gateway and one of the other family are left to the default route."""
-        legs = (NextHop("eth0", gateway=as_ip(gateway), onlink=True),)
-        routes = [Route(Prefix.parse("0.0.0.0/0"), legs), Route.to("172.16.0.0/16", dev="ib0", metric=5)]
-        repair = proposed(host([("eth0", "10.0.0.4/32"), ("ib0", "192.168.7.1/24")], routes), "172.16.0.0/16")
-        assert (texts(repair), repair.proof.verdict) == (["172.16.0.0/16"], "ok")
 
     def test_too_many_in_all(self) -> None:
         """A repair with too many routes is refused as a whole, however few each range takes."""

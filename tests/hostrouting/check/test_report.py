@@ -364,25 +364,16 @@ def about(*selectors: tuple[str, str], holds: bool = True) -> Condition:
 @pytest.mark.parametrize(
     ("selector", "words", "opposite"),
     [
-        (("from", "10.0.0.5/32"), "from 10.0.0.5", "not from 10.0.0.5"),
         (("from", "10.0.0.0/8"), "from 10.0.0.0/8", "not from 10.0.0.0/8"),
         (("from", "fd00::5/128"), "from fd00::5", "not from fd00::5"),
-        (("from", "fd00::/32"), "from fd00::/32", "not from fd00::/32"),
         (("iif", "lo"), "sent by this host", "forwarded by this host"),
-        (("iif", "eth1"), "that arrive on eth1", "that do not arrive on eth1"),
-        (("oif", "eth1"), "from sockets bound to eth1", "not from sockets bound to eth1"),
         (("uidrange", "0-0"), "of user 0", "not of user 0"),
-        (("uidrange", "0-99"), "of users 0-99", "not of users 0-99"),
-        (("fwmark", "0x1/0xffffffff"), "with fwmark 0x1", "without fwmark 0x1"),
         (("fwmark", "0x1/0xff"), "with fwmark 0x1/0xff", "without fwmark 0x1/0xff"),
-        (("dport", "53-53"), "with dport 53", "without dport 53"),
-        (("sport", "53-99"), "with sport 53-99", "without sport 53-99"),
-        (("ipproto", "6"), "with ipproto 6", "without ipproto 6"),
         (("tun_id", "5"), "with tun_id 5", "without tun_id 5"),
     ],
 )
 def test_each_selector(selector: tuple[str, str], words: str, opposite: str) -> None:
-    """A selector and its opposite are worded as properties of packets."""
+    """A selector and its opposite are worded as properties of packets; the plain cases are in `model/test_rule`."""
     assert packets_line(((about(selector),),)) == f"packets {words} (rule 100)"
     assert packets_line(((about(selector, holds=False),),)) == f"packets {opposite} (rule 100)"
 

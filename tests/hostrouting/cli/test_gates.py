@@ -1,5 +1,6 @@
 """What the commands say of the gate: what opens it, what bars it, and after a failure whether a machine starts now."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,40 +52,28 @@ def barred(host: FakeHost) -> FakeHost:
     return host
 
 
-COMMANDS = ["plan", "apply", "check"]
-
-
 def words(command: str, config: str) -> tuple[str, ...]:
     """The command line."""
     return (command, "--config", config)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_all_is_well(command: str, host: FakeHost, config: str) -> None:
-    """A gate that judges every machine is not worth a line."""
-    said = say(*words(command, config), host=host)
-    assert said.code == 0
-    assert OPEN_TITLE not in said.out.upper()
-    assert BARS_TITLE not in said.out.upper()
-
-
-@pytest.mark.parametrize("command", COMMANDS[1:])
-def test_an_opening(command: str, host: FakeHost, config: str) -> None:
-    """What opens the gate is printed under a title, by every other command that looks at the host."""
-    said = say(*words(command, config), host=opened(host))
-    lines = [line.strip() for line in said.lines]
-    [at] = [at for at, line in enumerate(lines) if line.upper() == OPEN_TITLE]
-    assert lines[at + 1].startswith(OPENING.told)
-    assert OPENING.path in lines[at + 1]
-
-
-@pytest.mark.parametrize("command", ["plan", "check"])
-def test_a_bar(command: str, host: FakeHost, config: str) -> None:
-    """What keeps every machine from starting is printed under a title, by every other command that only looks."""
-    said = say(*words(command, config), host=barred(host))
-    lines = [line.strip() for line in said.lines]
-    [at] = [at for at, line in enumerate(lines) if line.upper() == BARS_TITLE]
-    assert lines[at + 1].startswith(f"{LAYOUT.gate_script_path} is missing")
+@pytest.mark.parametrize(
+    ("command", "made", "title", "told"),
+    [
+        ("apply", opened, OPEN_TITLE, OPENING.told),
+        ("check", opened, OPEN_TITLE, OPENING.told),
+        ("plan", barred, BARS_TITLE, f"{LAYOUT.gate_script_path} is missing"),
+        ("check", barred, BARS_TITLE, f"{LAYOUT.gate_script_path} is missing"),
+    ],
+)
+def test_under_a_title(
+    command: str, made: Callable[[FakeHost], FakeHost], title: str, told: str, *, host: FakeHost, config: str
+) -> None:
+    """What opens the gate, or bars it, is printed under a title by the other commands that look at the host."""
+    lines = [line.strip() for line in say(*words(command, config), host=made(host)).lines]
+    [at] = [at for at, line in enumerate(lines) if line.upper() == title]
+    assert lines[at + 1].startswith(told)
+    assert made is barred or OPENING.path in lines[at + 1]
 
 
 def test_apply_mends_a_bar(host: FakeHost, config: str) -> None:

@@ -260,17 +260,6 @@ class TestTheAnswerNamesItsReasons:
             decision = fib.lookup(address)
             assert decision.own or row.escape_of(decision.kind, decision.devs) == escape, address
 
-    def test_a_mark_could_change_it(self) -> None:
-        """A rule on an unknown mark is named, with the decision for marked packets."""
-        fib = Fib(TOPOLOGIES["a rule by fwmark 0x1/0x1"].kernel().snapshot(family=4))
-        answer = fib.lookup("172.16.4.1")
-        (variant,) = answer.variants
-        assert (answer.devs, variant.decision.devs) == (("eth0",), ("ib0",))
-        assert [str(condition) for condition in variant.cases[0]] == ["fwmark 0x1/0x1 (rule 100)"]
-        assert not fib.lookup("172.17.1.1").variants
-        assert not fib.lookup("172.16.4.1", Flow(mark=2)).variants
-        assert fib.lookup("172.16.4.1", Flow(mark=3)).devs == ("ib0",)
-
     def test_routes_of_a_prefix(self) -> None:
         """The routes of exactly one prefix are returned in the kernel's order."""
         fib = Fib(h200())

@@ -8,8 +8,8 @@ import pytest
 
 from hostrouting.fib import PLAIN, Fib
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import Address, Link, Rule, as_ip
-from tests.support.commands import LINKS, furnish, lose_carriers
+from hostrouting.model import Address, Link, Route, Rule, as_ip
+from tests.support.commands import LINKS, furnish, lose_carriers, ports
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.rawkernel import raw_kernel
 
@@ -118,3 +118,21 @@ def test_rules_by_dscp(dscp: tuple[int, int]) -> None:
                 (answer,) = backend.lookup([as_ip("172.16.0.1")], flow)
                 assert fib.lookup("172.16.0.1", flow).kind == answer.kind
                 assert (answer.kind == "prohibit") is not bool((tos >> 2 ^ dscp[0]) & dscp[1])
+
+
+UPLINKS = [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24"), ("ib0", "10.2.0.4/24")]
+
+
+def test_default_routes_in_turn() -> None:
+    """While the gateways are not reachable, Linux itself answers with either of the two, and never with a third."""
+    with private_namespace() as namespace:
+        batch = ["link set lo up", *ports(*(dev for dev, _ in UPLINKS))]
+        for at, (dev, address) in enumerate(UPLINKS):
+            batch += [f"address add {address} dev {dev}"]
+            batch += [f"route append default via 10.{at}.0.1 dev {dev} metric {9 if dev == 'ib0' else 5}"]
+            batch += [f"neigh replace 10.{at}.0.1 lladdr 02:00:00:00:00:01 dev {dev} nud stale"]
+        namespace.batch(batch)
+        snapshot = namespace.snapshot()
+        answers = namespace.get(4, [f"172.16.0.{number}" for number in range(8)])
+    assert {answer.devs for answer in answers if isinstance(answer, Route)} == {("eth0",), ("eth1",)}
+    assert Fib(snapshot).lookup("172.16.0.1").devs == ("eth0", "eth1")

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from hostrouting.cli.commands.explain import explain
-from hostrouting.fib import ANY, Flow
+from hostrouting.fib import ANY
 from hostrouting.fib.decision import Kind
 from hostrouting.kernel.base import Answer, RouteRequest
 from hostrouting.model import Link, NextHop, Prefix, Route, Rule, as_ip
@@ -238,31 +238,27 @@ def test_where_nothing_is_expected() -> None:
     assert say("explain", "2001:db8::1", "--json", kernel=kernel).json["expected"] is None
 
 
-def test_it_describes_the_packet_that_was_asked_for() -> None:
-    """The traced flow is the one that the options describe."""
-    with vpn_node() as kernel:
-        it = explain(kernel.snapshot(family=4), as_ip("8.8.8.8"), Flow(mark=51820))
-    assert it.trace.flow.mark == 51820
-    assert (it.trace.devs, it.outbound, it.as_expected) == (("eth0",), ("wg0",), False)
-
-
 def test_every_way_in_which_a_rule_does_not_decide() -> None:
     """A rule that sends on, jumps, does nothing or is for others says so."""
     kernel = plain_vm()
     for rule in (
         Rule(family=4, priority=1, invert=True, iif="lo", table=100),
         Rule(family=4, priority=2, dst=Prefix.parse("10.0.0.0/8"), table=100),
+        Rule(family=4, priority=2, iif="gone", table=100),
+        Rule(family=4, priority=2, l3mdev=True),
         Rule(family=4, priority=3, action="nop"),
         Rule(family=4, priority=4, action="goto", target=6),
         Rule(family=4, priority=6, table=100),
     ):
         kernel.add_rule(rule)
     kernel.ip_route("add", Route.to("8.0.0.0/8", table=100, type="throw"))
-    shown = say("explain", "8.8.8.8", kernel=kernel).lines[3:10]
+    shown = say("explain", "8.8.8.8", kernel=kernel).lines[3:12]
     assert [text.split("  ")[-1].strip() for text in shown] == [
         "no match in table local",
         "does not match this packet: only all other packets",
         "does not match this packet: only to 10.0.0.0/8",
+        "does not match this packet: only iif gone",
+        "does not match this packet: only in a VRF",
         "does nothing",
         "continues with rule 6",
         "finds throw 8.0.0.0/8: continues with the next rule",

@@ -101,15 +101,6 @@ def test_law_after_apply_that_waits_nothing_is_left_to_do(repaired: str) -> None
     assert say("plan", "--config", repaired, "--wait", "20", host=host).code == 0
 
 
-def test_not_ready(repaired: str) -> None:
-    """Without a default route, the answer is not known yet: exit code 3."""
-    said = say("plan", "--config", repaired, kernel=MemoryBackend())
-    assert said.code == 3
-    assert said.lines[0].startswith("NOT READY:")
-    found = say("plan", "--config", repaired, "--json", kernel=MemoryBackend()).json["findings"]
-    assert ("route-waits", "172.16.0.0/17") in [(finding["name"], finding["target"]) for finding in found]
-
-
 def test_a_plan_that_does_not_repair(written: Callable[..., str]) -> None:
     """A plan after which addresses still escape says so, and that STRICT would then fail."""
     said = say("plan", "--config", written(HALF), kernel=h200())

@@ -239,13 +239,6 @@ def test_a_route_that_somebody_else_holds_now(repaired: str, written: Callable[.
     assert {name for name, _ in found(host, "--config", other)} >= {"route-conflict", "route-missing", "not-installed"}
 
 
-def test_routes_that_could_not_be_added(written: Callable[..., str]) -> None:
-    """After a run that failed at a route, the answer says that the gate holds machines back."""
-    host = checked(written({"destination": CIDR}), h200(), code=1)
-    assert (say("status", host=host).code, found(host)) == (1, [("route-conflict", CIDR)])
-    assert "and systemd-nspawn@.service cannot start until then" in sentences(host, "route-conflict")
-
-
 def test_routes_that_wait_are_not_missing(repaired: str) -> None:
     """Routes that are there, or cannot be added without the rule for main: the page says what they wait for."""
     host = checked(repaired, h200())
@@ -353,12 +346,17 @@ def test_a_configuration_that_is_not_the_installed_one(
 # What cannot be found out.
 
 
-def test_no_netlink() -> None:
-    """Without netlink, everything else is still reported."""
+@pytest.mark.parametrize("make", [plain_vm, h200])
+def test_no_route_table(written: Callable[..., str], make: Callable[[], MemoryBackend]) -> None:
+    """Without netlink, or the permission to read, all else is reported, and the last verdict is not the present one."""
+    host = checked(written(mode="WARN"), make())
+    backend, denied = host.kernel.reopen(), BackendError("not permitted to read the tables", kind="not-permitted")
+    backend.faults.fail("snapshot", denied)
     nowhere = mock.Mock(side_effect=BackendError("there is no netlink here: a container", kind="unavailable"))
-    said = say("status", host=FakeHost(backend=nowhere))
-    assert (said.code, said.lines[0]) == (3, "NOT-KNOWN: the route table: there is no netlink here: a container")
-    assert "default route" not in said.out
+    bare, unread = say("status", host=FakeHost(backend=nowhere)), asked(host, backend)
+    assert (bare.code, bare.lines[0]) == (3, "NOT-KNOWN: the route table: there is no netlink here: a container")
+    assert "default route" not in bare.out
+    assert (unread.code, unread.lines[0]) == (3, "NOT-KNOWN: the route table: not permitted to read the tables")
 
 
 @pytest.mark.parametrize(
@@ -419,16 +417,6 @@ def test_the_kernel_cannot_be_asked(written: Callable[..., str]) -> None:
     # The last verdict is told, and is not taken for the one now.
     its = rows(said.lines)
     assert (its["now"], its["last check"]) == ("not known", "overlap (1 finding), 2026-01-01T00:00:00Z")
-
-
-@pytest.mark.parametrize("make", [plain_vm, h200])
-def test_not_permitted(written: Callable[..., str], make: Callable[[], MemoryBackend]) -> None:
-    """If the tables may not be read, the verdict of the last check does not become the present one."""
-    host = checked(written(mode="WARN"), make())
-    backend = host.kernel.reopen()
-    backend.faults.fail("snapshot", BackendError("not permitted to read the tables", kind="not-permitted"))
-    said = asked(host, backend)
-    assert (said.code, said.lines[0]) == (3, "NOT-KNOWN: the route table: not permitted to read the tables")
 
 
 def test_tables_that_never_rest(written: Callable[..., str]) -> None:
@@ -508,19 +496,6 @@ def test_the_check_at_boot_was_the_last(written: Callable[..., str]) -> None:
     del host.files.texts[LAYOUT.detected_path]
     host.files.texts[LAYOUT.ok_path] = "ok\nnot judged are some\n"
     assert rows(say("status", host=host).lines)["last check"] == f"ok, 2026-01-01T00:00:00Z; {CHANGED}"
-
-
-@pytest.mark.parametrize("mode", ["WARN", "STRICT"])
-def test_a_bad_verdict_that_holds_no_more(written: Callable[..., str], mode: str) -> None:
-    """An old bad verdict is not a failure if the routes are right now: the answer says that it is out of date."""
-    host = checked(written(mode=mode), h200(), code=1 if mode == "STRICT" else 0)
-    for number in range(8):
-        host.kernel.set_down(f"ib{number}")
-    said = say("status", host=host)
-    assert said.code == 0
-    assert said.lines[0] == "INSTALLED: 6 files of hostrouting are here, and nothing escapes now"
-    told = rows(said.lines)
-    assert (told["now"], told["last check"]) == ("ok", f"overlap (1 finding), 2026-01-01T00:00:00Z; {CHANGED}")
 
 
 def test_no_default_route_now(written: Callable[..., str]) -> None:
