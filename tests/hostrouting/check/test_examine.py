@@ -30,16 +30,6 @@ def context() -> phases.Context:
     return phases.Context(clock=FakeClock(), observers=[])
 
 
-def test_ready_at_once() -> None:
-    """If a host is ready, the plan is that of its snapshot, without a wait."""
-    kernel = plain_vm()
-    ctx = context()
-    began = ctx.clock.now()
-    plan, before = await_plan(ctx, kernel, WANTED, protocol=OURS, wait=30)
-    assert (len(plan.changes), before) == (1, kernel.snapshot())
-    assert ctx.clock.now() == began
-
-
 def test_never_ready() -> None:
     """At the deadline the error names what is missing, and the time of the failure is the deadline."""
     kernel = MemoryBackend()

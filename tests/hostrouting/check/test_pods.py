@@ -8,13 +8,11 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.boot import parse_check_script, render_check_script
 from hostrouting.check.examine import Examination, FamilyExamination, examine_snapshot
 from hostrouting.check.packets import PodPackets, find_pod_packets, senders_phrase
 from hostrouting.check.report import check_findings
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ConfigError, RouteOverlapError
-from hostrouting.fib import Fib
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import Link, Prefix, Route, Rule, Snapshot
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -86,44 +84,76 @@ def classes(snapshot: Snapshot, *cidrs: Prefix) -> list[tuple[str, str, bool]]:
     return [(" ".join(map(str, it.sources)), " ".join(it.devs), it.exist) for it in found]
 
 
-class TestClasses:
-    """Packets that no rule tells apart are one class."""
+def veths(*names: str, master: str | None = None) -> tuple[Link, ...]:
+    """Devices of pods."""
+    return tuple(Link(name=name, index=0, kind="veth", master=master) for name in names)
 
-    def test_without_rules(self) -> None:
-        """All sources and all devices of pods are one class; lo and other devices are not among them."""
-        kernel = node(Link(name="cali1", index=0, kind="veth"), Link(name="cali2", index=0, kind="veth"))
-        assert classes(kernel.snapshot()) == [("10.244.3.0/24", "cali1 cali2", True)]
 
-    def test_a_port_of_a_bridge(self) -> None:
-        """The packets of a bridge's port arrive on the bridge."""
-        assert classes(node(*bridge()).snapshot()) == [("10.244.3.0/24", "cni0", True)]
-
-    def test_a_port_of_another_bridge(self) -> None:
-        """So they do on a bridge whose own name is not one of a CNI."""
-        links = (Link(name="br7", index=0, kind="bridge"), Link(name="veth1", index=0, kind="veth", master="br7"))
-        assert classes(node(*links).snapshot()) == [("10.244.3.0/24", "br7", True)]
-
-    def test_a_vrf(self) -> None:
-        """Devices in a VRF are left out, because it is not known which table their packets use; so is an unknown switch."""
-        links = (Link(name="red", index=0, kind="vrf"), Link(name="cali1", index=0, master="red"))
-        snapshot = attrs.evolve(node().snapshot(), links=(*node().snapshot().links, *links))
-        assert classes(snapshot) == []
-        switch = (
-            Link(name="ovs-system", index=0, kind="openvswitch"),
-            Link(name="cali1", index=0, master="ovs-system"),
-        )
-        assert classes(attrs.evolve(snapshot, links=switch)) == []
-
-    def test_rules_by_device(self) -> None:
-        """Devices are apart if rules name them that do different things; also one that the CNI has still to create."""
-        links = tuple(Link(name=f"cali{number}", index=0, kind="veth") for number in range(4))
-        rules = (rule(iif="cali1"), rule(101, iif="cali9"), rule(102, iif="eth0"), rule(103, iif="lo"))
-        same = (rule(104, iif="cali3"),)
-        assert classes(node(*links, rules=(*rules, *same)).snapshot()) == [
+BY_DEVICE = (
+    rule(iif="cali1"),
+    rule(101, iif="cali9"),
+    rule(102, iif="eth0"),
+    rule(103, iif="lo"),
+    rule(104, iif="cali3"),
+)
+BY_SOURCE = (rule(src=Prefix.parse("10.244.3.64/26")), rule(101, src=Prefix.parse("10.0.0.0/8"), invert=True))
+# The devices and rules of a node, and the classes of what its pods send.
+CLASSES: dict[str, tuple[tuple[Link, ...], tuple[Rule, ...], list[tuple[str, str, bool]]]] = {
+    "no rules": (veths("cali1", "cali2"), (), [("10.244.3.0/24", "cali1 cali2", True)]),
+    "a port of a bridge": (bridge(), (), [("10.244.3.0/24", "cni0", True)]),
+    "a port of a bridge that has not the name of a CNI's": (
+        (Link(name="br7", index=0, kind="bridge"), *veths("veth1", master="br7")),
+        (),
+        [("10.244.3.0/24", "br7", True)],
+    ),
+    "in a VRF, whose table is not known": (
+        (Link(name="red", index=0, kind="vrf"), *veths("cali1", master="red")),
+        (),
+        [],
+    ),
+    "at an unknown switch": (
+        (Link(name="ovs-system", index=0, kind="openvswitch"), *veths("cali1", master="ovs-system")),
+        (),
+        [],
+    ),
+    "before the CNI: a device that no rule names": ((), (), [("10.244.3.0/24", "", False)]),
+    "rules that do different things by device, also by one to come": (
+        veths("cali0", "cali1", "cali2", "cali3"),
+        BY_DEVICE,
+        [
             ("10.244.3.0/24", "cali0 cali2", True),
             ("10.244.3.0/24", "cali1 cali3", True),
             ("10.244.3.0/24", "cali9", False),
-        ]
+        ],
+    ),
+    "rules by source, whose prefixes split the CIDR": (
+        bridge(),
+        BY_SOURCE,
+        [("10.244.3.0/26 10.244.3.128/25", "cni0", True), ("10.244.3.64/26", "cni0", True)],
+    ),
+}
+
+
+class TestClasses:
+    """Packets that no rule tells apart are one class."""
+
+    @pytest.mark.parametrize("name", CLASSES)
+    def test_each_node(self, name: str) -> None:
+        """Each node of the table has these classes; lo and other devices are not among them."""
+        links, rules, found = CLASSES[name]
+        snapshot = node(rules=rules).snapshot()
+        assert classes(attrs.evolve(snapshot, links=(*snapshot.links, *links))) == found
+
+    @pytest.mark.parametrize(
+        ("cidrs", "found"),
+        [
+            ([str(PODS), "10.244.3.0/25", "10.244.2.0/24", "fd44::/64"], [("10.244.2.0/23", "cni0", True)]),
+            (["fd44::/64"], []),
+        ],
+    )
+    def test_each_address_is_in_one_class(self, cidrs: list[str], found: list[tuple[str, str, bool]]) -> None:
+        """Pod CIDRs may overlap; without one of the family, there is no class."""
+        assert classes(node(*bridge()).snapshot(), *map(Prefix.parse, cidrs)) == found
 
     def test_a_rule_for_each_pod(self) -> None:
         """Hundreds of rules that do the same, one for each pod, make two classes."""
@@ -131,28 +161,6 @@ class TestClasses:
         snapshot = node(*bridge()).snapshot()
         found = classes(attrs.evolve(snapshot, rules=(*rules, *snapshot.rules)))
         assert [len(sources.split()) for sources, _, _ in found] == [100, 103]
-
-    def test_rules_by_source(self) -> None:
-        """The CIDRs are split where the prefix of a rule begins or ends; what is outside of all of them is one class."""
-        rules = (rule(src=Prefix.parse("10.244.3.64/26")), rule(101, src=Prefix.parse("10.0.0.0/8"), invert=True))
-        assert classes(node(*bridge(), rules=rules).snapshot()) == [
-            ("10.244.3.0/26 10.244.3.128/25", "cni0", True),
-            ("10.244.3.64/26", "cni0", True),
-        ]
-
-    def test_cidrs_that_overlap(self) -> None:
-        """An address in two pod CIDRs is in one class."""
-        snapshot = node(*bridge()).snapshot()
-        cidrs = [PODS, Prefix.parse("10.244.3.0/25"), Prefix.parse("10.244.2.0/24"), Prefix.parse("fd44::/64")]
-        assert classes(snapshot, *cidrs) == [("10.244.2.0/23", "cni0", True)]
-
-    def test_before_the_cni(self) -> None:
-        """If no pod has a device yet, a device that no rule names stands for it."""
-        assert classes(node().snapshot()) == [("10.244.3.0/24", "", False)]
-
-    def test_no_pods(self) -> None:
-        """Without pod CIDRs of the family, nothing is checked."""
-        assert classes(node().snapshot(), Prefix.parse("fd44::/64")) == []
 
 
 class TestCheck:
@@ -224,12 +232,6 @@ class TestRepair:
         assert [pod.verdict for pod in found.repair.pods] == ["ok"]
         assert found.repair.proof.verdict == "ok"
         assert found.repair.unsafe == ()
-
-    def test_beside_the_host_s_own(self) -> None:
-        """What repairs the host's own packets is not proposed again for those of pods."""
-        found = examined(h200())
-        assert [str(route.destination) for route in found.repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
-        assert [pod.verdict for pod in found.repair.pods] == ["ok"]
 
     def test_what_no_route_repairs(self) -> None:
         """If a rule decides before table main, the reason names the pods."""
@@ -359,16 +361,3 @@ class TestConfiguration:
         links = (Link(name="cali1", index=0), Link(name="tap7", index=0))
         found = examined(node(*links), podDevs=["tap*"])
         assert [packet.devs for report in found.pods for packet in report.packets] == [("tap7",)]
-
-    def test_installed(self) -> None:
-        """The boot script keeps them for `hostrouting check`."""
-        its = config(podDevs=["tap*"])
-        assert parse_check_script(render_check_script(its)).config == its.route_overlap
-
-
-def test_a_fib_with_more_devices() -> None:
-    """A rule for a device matches once the device exists."""
-    fib = Fib(node(rules=(rule(iif="cni0"),), routes=(ASTRAY,)).snapshot())
-    packets = PodPackets((PODS,), ("cni0",), exist=False)
-    assert fib.lookup("172.16.0.1", packets.flow).devs == ("eth0",)
-    assert fib.with_links([Link(name="cni0", index=0)]).lookup("172.16.0.1", packets.flow).devs == ("ib0",)

@@ -266,17 +266,6 @@ def test_what_is_wanted_stands_behind_already() -> None:
     assert routes_of(kernel) == tuple(standing)
 
 
-def test_what_was_undone_is_done_again() -> None:
-    """The inverse of a plan is a plan: a route before or behind another program's is there again."""
-    for routes in (BETWEEN[1:], BETWEEN[:2]):
-        kernel = host(routes)
-        plan, before = planned(kernel, [])
-        apply_plan(plan, kernel, before=before)
-        assert ours_of(kernel) == []
-        apply_plan(plan.inverse(), kernel, before=kernel.snapshot())
-        assert by_key(routes_of(kernel)) == by_key(tuple(routes))
-
-
 def test_what_somebody_put_in_our_place_stays_first() -> None:
     """A restored route of hostrouting is behind a route that another program put first meanwhile, and the error says so."""
     kernel = host(BETWEEN[1:])

@@ -218,12 +218,6 @@ class TestWhatAnOperatorReads:
             "? 10.5.0.0/16 dev x: waiting for the device x",
         ]
 
-    def test_someone_elses_twin(self) -> None:
-        """An existing route with the right values is kept; if it is another program's, it stays that program's."""
-        theirs = Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=16)
-        (step,) = plan_routes([want("10.1.0.0/16")], plain().with_routes([theirs])).steps
-        assert step == Step("keep", theirs, "it already exists (proto dhcp) and stays as it is")
-
     def test_what_is_pending_stays(self) -> None:
         """Without a default route, an automatic route waits, and its present route is not deleted."""
         ours = Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS)

@@ -1,6 +1,7 @@
 """hostrouting.routes.uplink: the default route, and how it completes routes without device or gateway."""
 
 from ipaddress import IPv4Network
+from typing import Any, Literal
 
 import attrs
 import pytest
@@ -23,7 +24,7 @@ from hostrouting.model import (
 )
 from hostrouting.routes.uplink import DesiredRoute, default_route, outbound_devs, resolve_route, seen_instead
 from hostrouting.testing.topologies import h200, plain_vm
-from tests.support.topologies import connected, host, plain
+from tests.support.topologies import host, plain
 
 ANYWHERE = Prefix.parse("0.0.0.0/0")
 LOCAL, MAIN, LAST = default_rules(4)
@@ -41,49 +42,61 @@ def away(table: int, dev: str = "eth1") -> Route:
     return Route.to("0.0.0.0/0", dev=dev, table=table)
 
 
+def to_100(priority: int = 9, **selector: Any) -> Rule:
+    """A rule that looks up table 100."""
+    return Rule(family=4, priority=priority, table=100, **selector)
+
+
+def refusing(kind: Literal["unreachable", "throw"], metric: int = 0) -> Route:
+    """A default route that refuses packets, or sends them on to the next rule."""
+    return Route.to("0.0.0.0/0", type=kind, metric=metric)
+
+
+MOST = (LOCAL, MAIN, LAST)
+NINE = Prefix.parse("9.0.0.0/8")
+TUNNEL = (
+    Rule(family=4, priority=7, table=254, suppress_prefixlength=0),
+    Rule(family=4, priority=8, table=51820, fwmark=0xCA6C, fwmask=0xFFFFFFFF, invert=True),
+)
+# Routes and rules, and the device of the default route.
+WAYS: dict[str, tuple[tuple[Route, ...], tuple[Rule, ...], str]] = {
+    "a table that a rule looks up": ((away(100),), (*MOST, to_100(32768)), "eth1"),
+    "table default": ((away(253),), MOST, "eth1"),
+    "table main comes before table default": ((DEFAULT, away(253)), MOST, "eth0"),
+    "an earlier rule": ((DEFAULT, away(100)), (LOCAL, to_100(), MAIN), "eth1"),
+    "a table that no rule looks up": ((away(100),), MOST, ""),
+    "a rule by source": ((DEFAULT, away(100)), (LOCAL, to_100(src=Prefix.parse("10.1.0.4/32")), MAIN), "eth0"),
+    "a rule by mark": ((DEFAULT, away(100)), (LOCAL, to_100(fwmark=1, fwmask=1), MAIN), "eth0"),
+    "a rule by destination": ((DEFAULT, away(100)), (LOCAL, to_100(dst=NINE), MAIN), "eth0"),
+    "a rule for all but one network": ((DEFAULT, away(100)), (LOCAL, to_100(dst=NINE, invert=True), MAIN), "eth1"),
+    "a goto beyond a rule": (
+        (DEFAULT, away(100)),
+        (LOCAL, Rule(family=4, priority=5, action="goto", target=32766), to_100(), MAIN),
+        "eth0",
+    ),
+    "a rule that refuses all": ((DEFAULT,), (LOCAL, Rule(family=4, priority=9, action="prohibit"), MAIN), ""),
+    "wg-quick": ((DEFAULT, away(51820, "wg0")), (LOCAL, *TUNNEL, MAIN), "wg0"),
+    "wg-quick, whose tunnel is down": ((DEFAULT,), (LOCAL, *TUNNEL, MAIN), "eth0"),
+    "wg-quick, without the rule for main": ((DEFAULT,), (LOCAL, *TUNNEL), "eth0"),
+    "the first one is unreachable": ((refusing("unreachable"), DEFAULT), MOST, ""),
+    "a later one is unreachable": ((refusing("unreachable", 200), DEFAULT), MOST, "eth0"),
+    "a throw goes on with the next rule": ((refusing("throw"), DEFAULT, away(253)), MOST, "eth1"),
+    "one for a tos only": ((DEFAULT, attrs.evolve(away(254), tos=0x10)), MOST, "eth0"),
+}
+
+
 class TestDefaultRoute:
     """The default route is the one for the host's own packets."""
 
-    def test_policy_routing(self) -> None:
-        """The uplink is in the first table that a rule looks up and that has a default route."""
-        rule = Rule(family=4, priority=32768, table=100)
-        assert by(away(100), rules=(LOCAL, MAIN, LAST, rule)) == "eth1"
-        assert by(away(253)) == "eth1"
-        assert by(DEFAULT, away(253)) == "eth0"
-        assert by(DEFAULT, away(100), rules=(LOCAL, attrs.evolve(rule, priority=9), MAIN)) == "eth1"
-        assert by(away(100)) == ""
+    @pytest.mark.parametrize("name", WAYS)
+    def test_the_way_of_plain_packets(self, name: str) -> None:
+        """It is in the first table looked up for packets of which nothing is known, unless a rule or route refuses."""
+        routes, rules, dev = WAYS[name]
+        assert by(*routes, rules=rules) == dev
 
-    @pytest.mark.parametrize(
-        "selector",
-        [{"src": Prefix.parse("10.1.0.4/32")}, {"fwmark": 1, "fwmask": 1}, {"dst": Prefix.parse("9.0.0.0/8")}],
-    )
-    def test_rules_for_others(self, selector: dict[str, object]) -> None:
-        """A rule that matches only some packets does not affect the default route."""
-        rule = Rule(family=4, priority=9, table=100, **selector)  # type: ignore[arg-type]  # selectors of a rule
-        assert by(DEFAULT, away(100), rules=(LOCAL, rule, MAIN)) == "eth0"
-
-    def test_a_rule_for_all_but_few(self) -> None:
-        """A rule for everything except one network applies to packets about which nothing else is known."""
-        rule = Rule(family=4, priority=9, table=100, invert=True, dst=Prefix.parse("9.0.0.0/8"))
-        assert by(DEFAULT, away(100), rules=(LOCAL, rule, MAIN)) == "eth1"
-
-    def test_goto_and_rules_that_end(self) -> None:
-        """A goto skips tables, and after a rule that refuses everything there is no default route."""
-        jump = Rule(family=4, priority=5, action="goto", target=32766)
-        passed = Rule(family=4, priority=9, table=100)
-        assert by(DEFAULT, away(100), rules=(LOCAL, jump, passed, MAIN)) == "eth0"
-        assert by(DEFAULT, rules=(LOCAL, Rule(family=4, priority=9, action="prohibit"), MAIN)) == ""
-
-    def test_a_tunnel_suppresses_it(self) -> None:
-        """If wg-quick suppresses the default route of main, the tunnel's default route is used while the tunnel is up."""
-        tunnel = (
-            Rule(family=4, priority=7, table=254, suppress_prefixlength=0),
-            Rule(family=4, priority=8, table=51820, fwmark=0xCA6C, fwmask=0xFFFFFFFF, invert=True),
-        )
-        assert by(DEFAULT, away(51820, "wg0"), rules=(LOCAL, *tunnel, MAIN)) == "wg0"
-        assert by(DEFAULT, rules=(LOCAL, *tunnel, MAIN)) == "eth0"
-        assert by(DEFAULT, rules=(LOCAL, *tunnel)) == "eth0"
-        both = Fib(host(INTERFACES, [DEFAULT, away(51820, "wg0")], rules=(LOCAL, *tunnel, MAIN)))
+    def test_a_suppressed_one_by_its_device(self) -> None:
+        """The tunnel's own packets use the default route that wg-quick suppresses."""
+        both = Fib(host(INTERFACES, [DEFAULT, away(51820, "wg0")], rules=(LOCAL, *TUNNEL, MAIN)))
         assert default_route(both, dev="eth0") == DEFAULT
 
     def test_a_group_is_suppressed(self) -> None:
@@ -94,21 +107,11 @@ class TestDefaultRoute:
         fib = Fib(host(INTERFACES, [away(254), worse, away(253, "ib0")], rules=rules, links=links))
         assert outbound_devs(fib) == ("ib0",)
 
-    def test_one_that_refuses(self) -> None:
-        """If the first default is unreachable, there is no default route; a throw continues with the next rule."""
-        assert by(Route.to("0.0.0.0/0", type="unreachable"), DEFAULT) == ""
-        assert by(Route.to("0.0.0.0/0", type="unreachable", metric=200), DEFAULT) == "eth0"
-        assert by(Route.to("0.0.0.0/0", type="throw"), DEFAULT, away(253)) == "eth1"
-
     def test_by_a_device(self) -> None:
         """For a given device, the default route is the first one by that device, whatever comes before it."""
         fib = Fib(host(INTERFACES, [Route.to("0.0.0.0/0", type="unreachable"), DEFAULT, away(253)]))
         assert default_route(fib, dev="eth1") == away(253)
         assert default_route(fib, dev="ib0") is None
-
-    def test_for_one_tos(self) -> None:
-        """A default route for one tos is not the default route for plain packets."""
-        assert by(DEFAULT, attrs.evolve(away(254), tos=0x10)) == "eth0"
 
     def test_dead(self) -> None:
         """A default route whose next hops are all dead does not count; the error names it if a rule looks it up."""
@@ -207,7 +210,7 @@ class TestWhatIsMeant:
         assert said in meant(wish, host(INTERFACES, routes))
 
     def test_ecmp_default(self) -> None:
-        """A default route with several next hops gives all of them, or one by its device, without their present state."""
+        """Of several next hops: all, one by its device, or the one that reaches the gateway; not in their present state."""
         first = NextHop("eth0", gateway=as_ip("10.0.0.1"), linkdown=True, dead=True, weight=2)
         second = NextHop("eth1", gateway=as_ip("10.1.0.1"), weight=3)
         fib = Fib(host(INTERFACES, [Route(ANYWHERE, (first, second))]))
@@ -216,6 +219,7 @@ class TestWhatIsMeant:
         assert isinstance(one, Route)
         assert both.legs == (attrs.evolve(first, linkdown=False, dead=False), second)
         assert one.legs == (attrs.evolve(second, weight=1),)
+        assert str(resolve_route(want("10.1.0.7"), fib)) == "10.9.0.0/16 via 10.1.0.7 dev eth1 proto hostrouting"
 
     def test_a_leg_that_is_down(self) -> None:
         """A next hop of an ECMP default whose device is down is left out; if none is left, the device is missing."""
@@ -298,18 +302,3 @@ class TestWhatIsMeant:
         [outcome] = kernel.change([RouteRequest("add", route)])
         assert (outcome.error is None) is reaches
         assert found == route if reaches else "that reaches the gateway 2001:db8:9::1 directly" in str(found)
-
-    def test_the_leg_that_reaches_it(self) -> None:
-        """Without a device, the next hop of the default route whose device reaches the gateway is used."""
-        legs = (NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("eth1", gateway=as_ip("10.1.0.1")))
-        snapshot = host(INTERFACES, [Route(ANYWHERE, legs)])
-        assert meant(want("10.1.0.7"), snapshot) == "10.9.0.0/16 via 10.1.0.7 dev eth1 proto hostrouting"
-
-    def test_ipv6(self) -> None:
-        """IPv6 routes have global scope and metric 1024."""
-        default = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
-        near = Route.to("fe80::/64", dev="eth0", metric=256)
-        snapshot = Snapshot(links=plain().links, rules=default_rules(6), routes=[default, near])
-        wish = DesiredRoute(Prefix.parse("fd00::/16"))
-        assert meant(wish, snapshot) == "fd00::/16 via fe80::1 dev eth0 proto hostrouting metric 1024"
-        assert connected("eth0", "10.0.0.4/24")[0].scope == 253
