@@ -41,12 +41,6 @@ def test_each_family_is_a_contest_and_their_ratio_is_another() -> None:
     assert found == [("ours, IPv6", "ours, IPv4", 1.25, 1.5), ("C, IPv6", "C, IPv4", 1.25, None)]
 
 
-def test_without_times_of_ipv6_there_is_one_contest() -> None:
-    """The only contest is the contest itself, with its times."""
-    [only] = by_family(WORK, {IPV4: TIMES[IPV4]})
-    assert (only.work, only.values, only.panel) == ("read", TIMES[IPV4], "read")
-
-
 def test_the_routes_of_both_families_are_the_same_tree() -> None:
     """Behind fd00::/32 the same bits follow, so that prefixes are inside each other in both families."""
     assert in_family(Prefix.parse("10.1.0.0/16"), IPV6) == Prefix.parse("fd00:0:a01::/48")

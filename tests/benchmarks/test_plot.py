@@ -73,16 +73,6 @@ def test_no_two_methods_look_the_same() -> None:
     assert len(found) == len(set(found)) == 12
 
 
-def test_it_is_readable_in_light_and_dark() -> None:
-    """The plot has its own background, and each colour has another value where the reader's system is dark."""
-    light, dark = render_plot({"read": {"ours": [(1, 1)]}}, title="").split("prefers-color-scheme: dark")
-    colours = [
-        dict(re.findall(r"(\.paper|text|\.grid|\.c\d) \{ (?:fill|stroke): (#\w+)", part)) for part in (light, dark)
-    ]
-    assert set(colours[0]) == set(colours[1]) >= {".paper", "text", ".c0", ".c4"}
-    assert not [name for name in colours[0] if colours[0][name] == colours[1][name]]
-
-
 def test_panels_are_made_of_the_contests_that_are_in_one() -> None:
     """By method, the medians in the order of the sizes."""
     contests = [

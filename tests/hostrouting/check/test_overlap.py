@@ -87,15 +87,6 @@ class TestEveryAddressIsJudged:
         one, other = (check_overlap(Fib(it), [cidr], expected_devs=["eth0"]) for it in (snapshot, more))
         assert (one.verdict, one.escapes) == (other.verdict, other.escapes)
 
-    @for_each("name", TOPOLOGIES)
-    def test_each_host(self, name: str) -> None:
-        """On each host of the table, verdict, expected devices and escapes are those of the table."""
-        row = TOPOLOGIES[name]
-        devs = {"expected_devs": row.expected, "allowed_devs": row.allowed}
-        report = check(row.kernel().snapshot(family=4), *row.cidrs, **devs)
-        assert (report.verdict, report.expected_devs) == (row.verdict, row.devs)
-        assert tuple(ranges(report)) == row.escapes
-
     def test_the_prefixes_of_an_escape(self) -> None:
         """A finding has the prefixes that make up its range."""
         hole = [Route.to(text, dev="eth0", gateway="10.0.0.1") for text in ("172.16.0.0/22", "172.16.4.0/24")]

@@ -233,14 +233,6 @@ class TestRepair:
         assert found.repair.proof.verdict == "ok"
         assert found.repair.unsafe == ()
 
-    def test_what_no_route_repairs(self) -> None:
-        """If a rule decides before table main, the reason names the pods."""
-        found = examined(node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,)))
-        [unsafe] = found.repair.unsafe
-        assert unsafe.reason == "earlier-rule"
-        assert [pod.verdict for pod in found.repair.pods] == ["ok", "overlap"]
-        assert (packets_of(UPPER), "unsafe") in told(found)
-
     def test_what_would_harm_others(self) -> None:
         """Routes for pods' packets that would take the host from its own pods are not proposed."""
         pods = Route.to("172.16.5.0/24", dev="cni0", protocol=3)
@@ -270,6 +262,7 @@ class TestTold:
             whose in finding.sentence for finding in check_findings(found, mode="STRICT") if "packets" in finding.facts
         )
         [family] = found.families
+        assert [unsafe.reason for unsafe in family.repair.unsafe] == ["earlier-rule"]
         assert told(family)[:2] == [(packets_of(UPPER), "overlap"), (packets_of(UPPER), "unsafe")]
         [family] = examine_snapshot(kernel.snapshot(), config(podCidrs=[])).families
         assert told(family) == [(None, "other-packets")]

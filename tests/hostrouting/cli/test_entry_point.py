@@ -147,11 +147,6 @@ def test_json_before_the_command() -> None:
     assert before.json["verdict"] == "overlap"
 
 
-def test_seconds_that_are_none() -> None:
-    """A value that is not a number of seconds is named, with an example."""
-    assert "'abc' is not a number of seconds, such as 30" in say("check", "10.0.0.0/8", "--wait", "abc").err
-
-
 def test_answers_and_logs_do_not_mix() -> None:
     """Standard output has only the answer; that a check waits is on standard error."""
     assert say("check", "172.16.0.0/16", kernel=h200()).err == ""

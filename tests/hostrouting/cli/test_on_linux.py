@@ -50,38 +50,21 @@ def machine() -> Iterator[Machine]:
         yield machine
 
 
-@pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
-@pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
-def test_the_same_answer_on_a_laptop(
-    sick: Machine, tmp_path: Path, question: tuple[str, ...], form: tuple[str, ...]
-) -> None:
-    """A snapshot of the sick node, asked elsewhere, answers byte for byte as the node itself."""
-    path = tmp_path / "node.json"
-    path.write_text(sick.hostrouting("snapshot").stdout)
-    here = sick.hostrouting(*question, *form)
+def test_the_same_answer_on_a_laptop(sick: Machine, repaired: str, tmp_path: Path) -> None:
+    """The snapshot of the sick node, and what `snapshot --script` prints there, answer elsewhere as the node itself."""
+    own, printed = tmp_path / "own.json", tmp_path / "printed.json"
+    own.write_text(sick.hostrouting("snapshot").stdout)
+    printed.write_text(sick.run("sh", text=sick.hostrouting("snapshot", "--script").stdout).stdout)
     with private_machine() as laptop:
-        there = laptop.hostrouting(*question, *form, "--snapshot", str(path))
-    assert here.stdout
-    assert there.stdout == here.stdout
-    assert (there.returncode, there.stderr) == (here.returncode, here.stderr)
-
-
-def test_the_same_answer_by_script(sick: Machine, repaired: str, tmp_path: Path) -> None:
-    """What the script of `snapshot --script` prints on the sick node gives the same answers elsewhere."""
-    path = tmp_path / "node.json"
-    path.write_text(sick.run("sh", text=sick.hostrouting("snapshot", "--script").stdout).stdout)
-    with private_machine() as laptop:
-        for words in QUESTIONS:
-            here = sick.hostrouting(*words, "--json")
-            there = laptop.hostrouting(*words, "--json", "--snapshot", str(path))
+        for words in (*QUESTIONS, *((*question, "--json") for question in QUESTIONS)):
+            here = sick.hostrouting(*words)
             assert here.stdout
-            assert (there.stdout, there.stderr, there.returncode) == (here.stdout, here.stderr, here.returncode)
-        path.with_name("own.json").write_text(sick.hostrouting("snapshot").stdout)
-        plans = [
-            laptop.hostrouting("plan", "--config", repaired, "--json", "--snapshot", str(it))
-            for it in (path, path.with_name("own.json"))
-        ]
-    assert plans[0].stdout == plans[1].stdout != ""
+            for path in (own, printed) if "--json" in words else (own,):
+                there = laptop.hostrouting(*words, "--snapshot", str(path))
+                assert (there.stdout, there.stderr, there.returncode) == (here.stdout, here.stderr, here.returncode)
+        plan = ("plan", "--config", repaired, "--json", "--snapshot")
+        plans = [laptop.hostrouting(*plan, str(path)).stdout for path in (own, printed)]
+    assert plans[0] == plans[1] != ""
 
 
 def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:

@@ -11,6 +11,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,8 +26,9 @@ from tests.support.config_keys import with_value
 from tests.support.waiting import wait_for
 from tests.tables.refused_values import REFUSED, RIGHT
 
-BAD_FILES = {
+BAD_FILES: dict[str, tuple[Any, str, str]] = {
     "missing": (None, "does not exist", "this cannot be read: No such file or directory"),
+    "a directory": (..., "is a directory", "is a directory"),
     "empty": (b"", "", "this is empty"),
     "not JSON": (b"{", "JSON", "this is not JSON"),
     "not UTF-8": (b"{\xff}", "is not UTF-8 (byte 0xff at offset 1)", "this is not UTF-8 (byte 0xff at offset 1)"),
@@ -41,7 +43,9 @@ def test_bad_files(name: str, kind: str, tmp_path: Path) -> None:
     """An invalid configuration or snapshot gives exit code 2; the error names the file, the place and the fault."""
     data, of_config, of_snapshot = BAD_FILES[name]
     path = tmp_path / "file.json"
-    if data is not None:
+    if data is ...:
+        path.mkdir()
+    elif data is not None:
         path.write_bytes(data)
     words = ("plan", "--config", str(path)) if kind == "config" else ("check", "--snapshot", str(path), "10.0.0.0/8")
     said = say(*words)
@@ -49,15 +53,6 @@ def test_bad_files(name: str, kind: str, tmp_path: Path) -> None:
     assert not said.out
     assert (of_config if kind == "config" else of_snapshot) in said.err
     assert say(*words, "--json").json["schema"] == "hostrouting/error/2"
-
-
-@pytest.mark.parametrize("kind", ["config", "snapshot"])
-def test_a_directory(kind: str, tmp_path: Path) -> None:
-    """A directory is named as one."""
-    words = ("--config", str(tmp_path)) if kind == "config" else ("--snapshot", str(tmp_path))
-    said = say("check", "10.0.0.0/8", *words)
-    assert said.code == 2
-    assert "is a directory" in said.err
 
 
 @pytest.mark.parametrize(
@@ -224,16 +219,6 @@ def test_refused(key: str, value: object, said: str) -> None:
     assert host.files.texts == FakeHost().files.texts
 
 
-def test_every_fault_of_a_configuration(tmp_path: Path) -> None:
-    """All faults are said at once, and the document has them one by one."""
-    path = tmp_path / "file.json"
-    path.write_text('{"staticRoutes": {"enabled": true, "routes": [{"destination": "x"}, {"gatway": "1.2.3.4"}]}}')
-    said = say("apply", "--config", str(path))
-    assert said.code == 2
-    assert "has 3 faults:" in said.err
-    assert len(say("apply", "--config", str(path), "--json").json["faults"]) == 3
-
-
 def test_hundreds_of_faults(tmp_path: Path) -> None:
     """Of hundreds of faults twenty are said, and the rest is counted; the document has all. Twenty are all said."""
     path = tmp_path / "file.json"
@@ -274,17 +259,6 @@ def test_a_cidr_without_a_length() -> None:
             said = say(command, typed, kernel=h200())
             told = f'hostrouting: CIDR: "{typed}" {words.format(typed, network)}\n'
             assert (said.code, said.out, said.err) == (2, "", told)
-
-
-def test_nothing_to_check_is_said_once() -> None:
-    """If no CIDR is given, the error has the program's name once, and what to write."""
-    told = "no expected CIDR is given, so there is nothing to check"
-    for command in ("check", "repair"):
-        said = say(command)
-        assert (said.code, said.err) == (
-            2,
-            f"hostrouting: CIDR: {told}; name one, such as 172.16.0.0/16, or use a --config that has some\n",
-        )
 
 
 def test_names_do_not_steer_the_terminal() -> None:

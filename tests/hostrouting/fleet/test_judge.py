@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostrouting.check.overlap import check_overlap
-from hostrouting.check.report import repair_document
 from hostrouting.config import HostRoutingConfig
 from hostrouting.fib import Fib
 from hostrouting.fleet import judge as repeats
@@ -25,7 +24,7 @@ from hostrouting.routes.uplink import resolve_route
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from hostrouting.testing.strategies import blocks, snapshots
 from tests.support.cli import say
-from tests.support.fleets import ASKED, CIDR, HALVES, config_of
+from tests.support.fleets import ASKED, CIDR, config_of
 from tests.support.topologies import refusing
 
 
@@ -113,13 +112,6 @@ def test_a_device_that_a_node_does_not_have(tmp_path: Path) -> None:
     [result] = judge_each([data], Question(config, devs=("eth7",)))
     _, document = alone(data, config_of(), tmp_path, "--dev", "eth7")
     assert str(result.error) == document["message"]
-
-
-def test_a_repair_for_many_nodes() -> None:
-    """The repair names neither device nor gateway if the default route fills them in; a document has the same routes."""
-    result = judge(h200().snapshot().to_json().encode(), ASKED)
-    assert result.open_repair == HALVES
-    assert result.repair == repair_document(HALVES)
 
 
 @given(

@@ -22,7 +22,6 @@ from hostrouting.fleet.page import Markup, element, fill, joined, maps_of, read_
 from hostrouting.model import Link, Prefix, Route, Snapshot
 from hostrouting.testing import h200, plain_vm
 from hostrouting.testing.strategies import blocks, snapshots
-from phases.text import escaped
 from tests.support.fleets import ASKED, HALVES, config_of, escape, node, save
 from tests.support.html_texts import TEXTS, Reader
 from tests.support.topologies import marked_vm
@@ -242,10 +241,3 @@ def test_an_element() -> None:
 def test_a_template() -> None:
     """Each mark gets its value; a value that looks like a mark stays text."""
     assert fill("{{a}}-{{b}}-{{a}}", {"a": "{{b}}", "b": element("i", "x")}) == "{{b}}-<i>x</i>-{{b}}"
-
-
-@given(TEXTS, TEXTS)
-def test_no_value_is_markup(text: str, value: str) -> None:
-    """A parser finds one element, with this attribute and this text, whatever is in them."""
-    found = Reader(element("p", text, title=value)).found
-    assert found == [("p", {"title": escaped(value)}), *([escaped(text)] if text else []), "/p"]

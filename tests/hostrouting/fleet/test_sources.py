@@ -71,11 +71,6 @@ def test_what_is_not_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         }
 
 
-def test_any_kind_of_path(nodes: Path) -> None:
-    """Paths may be objects."""
-    assert [snapshot.name for snapshot in find_snapshots([nodes / "a.json"])] == ["a"]
-
-
 def test_a_name_with_the_signs_of_a_pattern(nodes: Path) -> None:
     """The name of an existing file is not taken for a pattern."""
     (nodes / "[a].json").write_text("{}")

@@ -6,7 +6,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.errors import ApplyError, BackendError
@@ -261,84 +261,6 @@ def test_one_leg_becomes_two(backend: NetlinkBackend, theirs: bool) -> None:  # 
         assert not plan_routes([DesiredRoute(KEYS[0])], backend.snapshot(family=4)).changes
     finally:
         backend.change([RouteRequest("delete", default)])
-
-
-SIX = Prefix.parse("fd20::/32")
-ROUTERS = [as_ip(f"fd10::{number}") for number in (1, 2, 3)]
-# A route of one or of several next hops; IPv6 takes no several without gateways.
-ONE, TWO, THREE = ((NextHop("eth0", gateway=router),) for router in ROUTERS)
-SEVERAL = st.lists(st.sampled_from(ROUTERS), min_size=1, max_size=3, unique=True)
-LEGS = SEVERAL.map(lambda routers: tuple(NextHop("eth0", gateway=router) for router in routers))
-STANDING = st.lists(st.tuples(LEGS, st.sampled_from([OURS, OURS, FOREIGN])), max_size=3)
-
-
-def owners(backend: NetlinkBackend) -> set[tuple[object, int]]:
-    """The IPv6 next hops, each with its protocol, which is known once it can be deleted with it; all are deleted."""
-    found = set[tuple[object, int]]()
-    for route in backend.snapshot(prefixes=[SIX]).routes:
-        for leg in route.legs:
-            asked = [Route(SIX, (leg,), metric=1024, protocol=protocol) for protocol in (OURS, FOREIGN)]
-            done = [outcome.ok for outcome in backend.change(RouteRequest("delete", one) for one in asked)]
-            assert sum(done) == 1
-            found.add((leg.gateway, (OURS, FOREIGN)[done.index(True)]))
-    return found
-
-
-@settings(deadline=None, suppress_health_check=list(HealthCheck))
-@given(standing=STANDING, legs=LEGS, is_wanted=st.booleans(), checks=st.sampled_from([-1, -1, 2, 3, 4]))
-@example(standing=[(ONE, OURS), (TWO, FOREIGN)], legs=THREE, is_wanted=True, checks=-1)
-@example(standing=[(ONE, OURS), (TWO, FOREIGN)], legs=THREE, is_wanted=True, checks=4)
-@example(standing=[(ONE, OURS), (TWO, FOREIGN)], legs=ONE, is_wanted=False, checks=-1)
-def test_each_next_hop_has_an_owner(
-    six: NetlinkBackend,
-    standing: list[tuple[tuple[NextHop, ...], int]],
-    legs: tuple[NextHop, ...],
-    is_wanted: bool,  # noqa: FBT001  drawn
-    checks: int,
-) -> None:
-    """Whoever added next hops to an IPv6 route, in whichever order: others' stay, and ours are the wanted ones.
-
-    A plan that is stopped at one of its checks leaves the next hops of each owner that were there before.
-    """
-
-    def furnish() -> Snapshot:
-        owners(six)
-        six.change(
-            RouteRequest("append", Route(SIX, legs, metric=1024, protocol=protocol)) for legs, protocol in standing
-        )
-        return six.snapshot(family=6)
-
-    def stop() -> None:
-        nonlocal checks
-        checks -= 1
-        if not checks:
-            raise KeyboardInterrupt
-
-    furnish()
-    then, before = owners(six), furnish()
-    wanted = [Route(SIX, legs, metric=1024, protocol=OURS)] if is_wanted and legs else []
-    plan = plan_exactly(wanted, before, ours=[OURS], about=[SIX])
-    if plan.conflicts:
-        assert any(protocol == FOREIGN for _, protocol in then)
-        return
-    try:
-        apply_plan(plan, six, before=before, check=stop)
-    except KeyboardInterrupt:
-        assert owners(six) == then
-        return
-    after = six.snapshot(family=6)
-    listed = [route for route in after.routes if route.prefix == SIX]
-    assert not plan_exactly(wanted, after, ours=[OURS], about=[SIX]).changes
-    now = owners(six)
-    assert {hop for hop in now if hop[1] == FOREIGN} == {hop for hop in then if hop[1] == FOREIGN}
-    theirs = {gateway for gateway, protocol in then if protocol == FOREIGN}
-    # The first one has the protocol of the route, so that one of ours there is a wanted one.
-    assert all(
-        route.protocol != OURS or not wanted or route.legs[0].gateway in {leg.gateway for leg in wanted[0].legs}
-        for route in listed
-    )
-    coming = {leg.gateway for route in wanted for leg in route.legs} - theirs
-    assert coming <= {gateway for gateway, protocol in now if protocol == OURS}
 
 
 def fake() -> MemoryBackend:

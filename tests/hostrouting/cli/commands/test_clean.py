@@ -122,31 +122,26 @@ def test_without_an_approved_plan_it_makes_one(config: str, host: FakeHost) -> N
         ({"schema": "hostrouting/clean/1"}, "its schema is not 'hostrouting/clean/2'"),
         ({"action": "apply"}, "it is not a plan: its action is not 'plan'"),
         ({"entries": [{}]}, "entries[0].kind is missing, or is not a string"),
+        (None, "it cannot be read"),
+        (b"{", "it is not JSON"),
+        (b"\xff{", "it is not JSON"),
+        (b"[]", "its schema"),
     ],
 )
 def test_not_an_approved_plan(
-    config: str, tmp_path: Path, host: FakeHost, changed: dict[str, object], why: str
+    config: str, tmp_path: Path, host: FakeHost, changed: dict[str, object] | bytes | None, why: str
 ) -> None:
     """A file that is not a plan, or one of another schema, is bad input, and nothing is changed."""
-    path = approved(config, host, tmp_path / "plan.json", **changed)
+    path = str(tmp_path / "plan.json")
+    if isinstance(changed, bytes):
+        Path(path).write_bytes(changed)
+    elif changed is not None:
+        approved(config, host, Path(path), **changed)
     said = say("clean", "azure-vnet", "--config", config, "--apply", "--approved", path, host=host)
     assert said.code == 2
-    assert f"{path}: {why}; make a plan on this host: hostrouting clean azure-vnet" in said.err
-    assert host.bridge_rules.writes == []
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [(None, "it cannot be read"), (b"{", "it is not JSON"), (b"\xff{", "it is not JSON"), (b"[]", "its schema")],
-)
-def test_no_plan_at_all(config: str, tmp_path: Path, host: FakeHost, text: bytes | None, why: str) -> None:
-    """The same for what cannot be read, and what is not JSON."""
-    path = tmp_path / "plan.json"
-    if text is not None:
-        path.write_bytes(text)
-    said = say("clean", "azure-vnet", "--config", config, "--apply", "--approved", str(path), host=host)
-    assert said.code == 2
     assert f"{path}: {why}" in said.err
+    assert "; make a plan on this host: hostrouting clean azure-vnet" in said.err
+    assert host.bridge_rules.writes == []
 
 
 def test_the_plan_of_another_host(config: str, tmp_path: Path) -> None:

@@ -36,12 +36,6 @@ def test_the_same_answer_elsewhere(name: str, question: tuple[str, ...], form: t
     assert there.code == here.code
 
 
-def test_from_standard_input() -> None:
-    """A dash is standard input, so that no file is needed between two hosts."""
-    text = say("snapshot", kernel=h200()).out
-    assert say("check", "--snapshot", "-", "172.16.0.0/16", stdin=text.encode()).code == 1
-
-
 def test_the_script() -> None:
     """--script prints the script itself and no JSON; no host is given."""
     said = say("snapshot", "--script")
@@ -77,16 +71,6 @@ def test_it_is_a_snapshot() -> None:
     with kernel.reopen() as backend:
         assert Snapshot.from_json(said.out) == backend.snapshot()
     assert say("snapshot", "--json", kernel=kernel) == said
-
-
-def test_an_empty_file(tmp_path: Path) -> None:
-    """The empty file that a failed command leaves behind is called that."""
-    path = tmp_path / "node.json"
-    for text in ("", "\n"):
-        path.write_text(text)
-        said = say("check", "--snapshot", str(path), "172.16.0.0/16")
-        assert (said.code, said.out) == (2, "")
-        assert "node.json: this is empty: the command that was to write it probably failed; save one with:" in said.err
 
 
 def test_redacted() -> None:
