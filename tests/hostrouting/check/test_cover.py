@@ -68,17 +68,6 @@ def test_as_good_as_brute_force(zones: list[Zone], held: set[Prefix]) -> None:
         assert taken(choice, zones) == min(taken(few, zones) for few in best)
 
 
-def test_a_longer_one_for_both() -> None:
-    """If one part needs a longer prefix anyway, this prefix also covers its neighbour."""
-    first = BLOCK.first
-    zones = [
-        Zone(first, first, "open", 29),
-        Zone(first + 1, first + 3, "open", 30),
-        Zone(first + 4, first + 7, "free", 0),
-    ]
-    assert cover(BLOCK, zones, usable=lambda _: True) == (BLOCK.halves()[0],)
-
-
 def test_large_ranges_are_quick() -> None:
     """A wide range without other routes is one prefix; no attempt is made to divide it."""
     block = Prefix.parse("::/0")

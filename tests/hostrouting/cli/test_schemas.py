@@ -12,7 +12,7 @@ import pytest
 
 from hostrouting.cli.commands import every_command
 from hostrouting.cli.schemas import ERROR
-from hostrouting.errors import BackendError, FileError
+from hostrouting.errors import BackendError
 from hostrouting.finding import Finding
 from hostrouting.fleet.dispatch import GivenExecutor
 from hostrouting.kernel.base import RouteRequest
@@ -84,16 +84,6 @@ def overwritten() -> MemoryBackend:
     return kernel
 
 
-class Stuck(FakeFiles):
-    """Files, one of them not removable."""
-
-    def remove(self, path: str) -> bool:
-        """See Files."""
-        if path.endswith("static-routes.sh"):
-            raise FileError(f"cannot remove {path}: Operation not permitted", path=path)
-        return FakeFiles.remove(self, path)
-
-
 @pytest.fixture
 def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> list[dict[str, Any]]:
     """Every command, on hosts with much to report."""
@@ -108,10 +98,11 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     strict = attrs.evolve(snapshot, links=tuple(attrs.evolve(link, rp_filter=1) for link in snapshot.links))
     unit = "/etc/systemd/system/static-routes.service"
     full = FakeHost(kernel=h200(), files=FakeFiles(broken={unit: "the disk is full"}))
-    stuck, well = FakeHost(kernel=h200(), files=Stuck()), FakeHost(kernel=leftover())
+    stuck, well = FakeHost(kernel=h200()), FakeHost(kernel=leftover())
     escaping = FakeHost(kernel=refusing())
     left = FakeHost(kernel=overwritten())
     say("apply", "--config", repaired, host=stuck)
+    stuck.files.broken[stuck.layout.routes_script_path] = "Operation not permitted"
     held = FakeHost(
         kernel=h200(), manager=FakeManager(properties={"systemd-nspawn@kube1.service": {"ActiveState": "active"}})
     )

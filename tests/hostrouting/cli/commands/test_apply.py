@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from unittest import mock
 
 import attrs
 import pytest
@@ -226,34 +226,19 @@ def test_told_to_stop(repaired: str, number: signal.Signals) -> None:
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
 
 
-class Refusing(FakeFiles):
-    """Files that cannot be changed, for a reason of the system's."""
-
-    number = 0
-
-    def try_lock(self, path: str) -> NoReturn:
-        """See Files."""
-        raise FileError(f"cannot lock {path}: {os.strerror(self.number)}", path=path, errno=self.number)
-
-
 @pytest.mark.parametrize(("number", "code"), [(errno.EACCES, 3), (errno.EROFS, 1)], ids=["nobody", "read-only"])
 @pytest.mark.parametrize("command", ["apply", "remove"])
 def test_where_nothing_may_be_changed(repaired: str, command: str, number: int, code: int) -> None:
     """Without root, and on a read-only system, every changing command names the file and the reason, once."""
-    files = Refusing()
-    files.number = number
-    host = FakeHost(kernel=h200(), files=FakeFiles())
+    host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
-    files.texts, files.modes, files.links = host.files.texts, host.files.modes, host.files.links
-    sick = FakeHost(kernel=host.kernel, files=files)
-    said = say(command, "--config", repaired, host=sick)
-    assert said.code == code
-    problem = f"cannot lock {sick.layout.lock_path}: {os.strerror(number)}"
-    assert said.lines[0] == f"FAILED: {problem}"
+    problem = f"cannot lock {LAYOUT.lock_path}: {os.strerror(number)}"
+    refused = FileError(problem, path=LAYOUT.lock_path, errno=number)
+    with mock.patch.object(FakeFiles, "try_lock", side_effect=refused):
+        said, told = (say(command, "--config", repaired, *form, host=host) for form in ((), ("--json",)))
+    assert (said.code, told.code, said.lines[0]) == (code, code, f"FAILED: {problem}")
     assert said.out.count("FAILED") == 1
     assert ("work without root" in said.out) is (number == errno.EACCES)
-    told = say(command, "--config", repaired, "--json", host=sick)
-    assert told.code == code
     assert {(failure["error"], failure["message"]) for failure in told.json["failures"]} == {("FileError", problem)}
 
 

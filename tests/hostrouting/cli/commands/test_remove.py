@@ -3,9 +3,9 @@
 from unittest import mock
 
 from hostrouting.cli.commands.remove import COMMAND
-from hostrouting.errors import BackendError, FileError
+from hostrouting.errors import BackendError
 from hostrouting.model import OURS
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+from hostrouting.testing import FakeHost, FakeManager, h200
 from tests.support.cli import say
 
 UNIT = "/etc/systemd/system/static-routes.service"
@@ -62,20 +62,9 @@ def test_remove_dry_run(repaired: str) -> None:
 
 def test_remove_that_fails(repaired: str) -> None:
     """The answer lists what could not be removed, and how to see what is left; exit code 1."""
-
-    class Stuck(FakeFiles):
-        """One file that cannot be removed."""
-
-        def remove(self, path: str) -> bool:
-            """See Files."""
-            if path == UNIT:
-                raise FileError(
-                    f"cannot remove {path}: Operation not permitted; look whether it is immutable", path=path
-                )
-            return FakeFiles.remove(self, path)
-
-    host = FakeHost(kernel=h200(), files=Stuck())
+    host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
+    host.files.broken[UNIT] = "Operation not permitted; look whether it is immutable"
     said = say("remove", host=host)
     assert said.code == 1
     assert said.lines[0].startswith(f"FAILED: cannot remove {UNIT}: Operation not permitted")
