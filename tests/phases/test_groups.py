@@ -5,6 +5,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -268,7 +269,7 @@ def test_condition_that_raises() -> None:
         phases.execute(phases.when(broken, StubTask("a")), recorded()[0])
 
 
-NOT_ERRORS = ([OSError], "OSError", (OSError, "KeyError"), None, (OSError, lambda _: True))
+NOT_ERRORS: tuple[Any, ...] = ([OSError], "OSError", (OSError, "KeyError"), None, (OSError, lambda _: True))
 
 
 @pytest.mark.parametrize(

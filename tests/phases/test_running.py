@@ -149,7 +149,7 @@ def test_what_is_no_task(candidate: object, words: str) -> None:
     wrappers = (phases.retry, partial(phases.deadline, seconds=5), partial(phases.when, True))
     for use in (phases.serial, phases.execute, *wrappers):
         with pytest.raises(phases.InvalidTask, match=words):
-            use(candidate)  # type: ignore[operator]  # the mistake that is tested
+            use(candidate)  # type: ignore[arg-type]  # the mistake that is tested
 
 
 class Result:

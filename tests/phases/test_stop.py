@@ -193,15 +193,16 @@ def test_forked_children() -> None:
 
 
 @pytest.mark.linux
-def test_a_run_inside_a_parallel_group() -> None:
-    """A signal also stops a run that a task started in a thread of a parallel group, and its report says so."""
-    code = """
+@pytest.mark.parametrize(("beside", "ready"), [("inner", 1), ("phases.parallel(inner, wait)", 2)])
+def test_a_run_inside_a_run(beside: str, ready: int) -> None:
+    """A signal also stops a run that a task started, in a thread of a parallel group too, and its report says so."""
+    code = f"""
         inner = phases.task("inner")(lambda ctx: phases.run(wait, observers=[]))
-        report = phases.run(phases.serial(phases.parallel(inner, wait), StubTask("next")))
+        report = phases.run(phases.serial({beside}, StubTask("next")))
         inside = report.find("inner").result
         print(report.status, report.find("next").status, report.signal, inside.status, inside.reason, inside.signal)
     """
-    program = Program(code, ready=2)
+    program = Program(code, ready=ready)
     program.process.send_signal(signal.SIGTERM)
     assert program.end()[1] == "cancelled skipped 15 cancelled SIGTERM 15\n"
 
@@ -285,19 +286,6 @@ def test_a_child_process() -> None:
     program.process.send_signal(signal.SIGTERM)
     code_, out, _ = program.end()
     assert (code_, out.split()[:2]) == (143, ["child:", "cancelled"])
-
-
-@pytest.mark.linux
-def test_a_run_inside_a_run() -> None:
-    """A signal during a run inside a task stops both runs."""
-    code = """
-        inner = phases.task("inner")(lambda ctx: phases.run(wait, observers=[]).status)
-        report = phases.run(phases.serial(inner, StubTask("next")))
-        print(report.status, report.find("next").status, report.signal)
-    """
-    program = Program(code)
-    program.process.send_signal(signal.SIGINT)
-    assert program.end()[1] == "cancelled skipped 2\n"
 
 
 @pytest.mark.linux

@@ -146,6 +146,11 @@ def _is_right(node: Node, _key: str) -> bool:
     return node.has_all() and node.word().get("verdict") == "ok"
 
 
+def _reported(verdict: str, change: str, back: str) -> Kind:
+    """A change by one line of `ip`, after which the guard says this verdict, and the line that takes it back."""
+    return Kind(lambda *_: ip(change), _says(verdict), lambda *_: ip(back), _says("ok"), reports=True)
+
+
 KINDS: dict[str, Kind] = {
     "deleted": Kind(lambda _, key: ip(f"route del {key}"), lambda node, key: node.has(key)),
     "metric": Kind(
@@ -162,26 +167,10 @@ KINDS: dict[str, Kind] = {
     "down": Kind(_down, lambda node, _: node.has_all()),
     "address": Kind(_address, lambda node, _: node.has_all()),
     "gateway": Kind(_gateway, lambda node, _: node.has_all()),
-    "carrier": Kind(
-        lambda *_: ip("link set peer-eth0 down"),
-        _says("no-default-route"),
-        lambda *_: ip("link set peer-eth0 up"),
-        _says("ok"),
-        reports=True,
-    ),
-    "late": Kind(
-        lambda *_: ip("address add 172.16.200.1/24 dev ib1"),
-        _says("overlap"),
-        lambda *_: ip("address del 172.16.200.1/24 dev ib1"),
-        _says("ok"),
-        reports=True,
-    ),
-    "rule": Kind(
-        lambda *_: ip("rule add to 172.16.5.0/24 lookup 100 priority 1000"),
-        _says("overlap"),
-        lambda *_: ip("rule del to 172.16.5.0/24 lookup 100 priority 1000"),
-        _says("ok"),
-        reports=True,
+    "carrier": _reported("no-default-route", "link set peer-eth0 down", "link set peer-eth0 up"),
+    "late": _reported("overlap", "address add 172.16.200.1/24 dev ib1", "address del 172.16.200.1/24 dev ib1"),
+    "rule": _reported(
+        "overlap", *(f"rule {verb} to 172.16.5.0/24 lookup 100 priority 1000" for verb in ("add", "del"))
     ),
     "nft": Kind(_flush, _has_table),
     "killed": Kind(_killed, _is_right),
