@@ -4,23 +4,17 @@ Here: `ip -batch`, `ip -j`, a bash loop of `ip route get`, plain pyroute2, and t
 small C program needs that sends the same messages, encoded beforehand. It is compiled on the spot.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from hostrouting.model import IPV4
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from hostrouting.model import Route
+from hostrouting.model import IPV4, Route
 
 __all__ = [
     "BATCH",
@@ -99,15 +93,6 @@ def loop_of_route_get(addresses: Sequence[str]) -> Method:
     return run
 
 
-@contextmanager
-def plain_pyroute2() -> Iterator[PlainPyroute2]:
-    """pyroute2 as its documentation shows it."""
-    # By name at run time: it has no types that an import statement could give us.
-    pyroute2: Any = import_module("pyroute2")
-    with pyroute2.IPRoute() as iproute:
-        yield PlainPyroute2(iproute)
-
-
 class PlainPyroute2:
     """What pyroute2 does with many routes."""
 
@@ -140,3 +125,12 @@ class PlainPyroute2:
         it = self._iproute
         for _ in (*it.get_links(), *it.get_addr(), *it.get_rules(family=_AF_INET), *it.get_routes(family=_AF_INET)):
             pass
+
+
+@contextmanager
+def plain_pyroute2() -> Iterator[PlainPyroute2]:
+    """pyroute2 as its documentation shows it."""
+    # By name at run time: it has no types that an import statement could give us.
+    pyroute2: Any = import_module("pyroute2")
+    with pyroute2.IPRoute() as iproute:
+        yield PlainPyroute2(iproute)

@@ -1,7 +1,5 @@
 """Laws for any tree of tasks with any outcomes, and an oracle that says what each tree does."""
 
-from __future__ import annotations
-
 import heapq
 import logging
 import math
@@ -36,7 +34,7 @@ class Leaf:
     end: str
     seconds: float = 0
     calls: int = 0
-    undone: list[Leaf] = attrs.field(factory=list, repr=False)
+    undone: "list[Leaf]" = attrs.field(factory=list, repr=False)
 
     def do(self, ctx: Context) -> object:
         """Sleep and end as set."""

@@ -246,7 +246,7 @@ class TestRepairOfKnownHosts:
         """Gateway and device are left open, whatever they are, unless only one device of several is expected."""
         onlink = len(devs) == 1 and gateways != (None,)
         legs = [
-            NextHop(dev, gateway=gateway and as_ip(gateway), onlink=onlink)
+            NextHop(dev, gateway=None if gateway is None else as_ip(gateway), onlink=onlink)
             for dev, gateway in zip(devs, gateways, strict=True)
         ]
         near = [(dev, f"10.{at}.0.4/24") for at, dev in enumerate(devs)]

@@ -87,9 +87,14 @@ def overwritten() -> MemoryBackend:
 @pytest.fixture
 def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> list[dict[str, Any]]:
     """Every command, on hosts with much to report."""
+
+    def put(name: str, **document: Any) -> str:
+        """The path of a configuration, or of another document, with these sections."""
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+        return f"{tmp_path}/{name}.json"
+
     nothing, half = written(cidrs=()), written({"destination": "172.16.0.0/17"})
-    wrong, image, broken = tmp_path / "wrong.json", tmp_path / "image", tmp_path / "broken"
-    wrong.write_text('{"protocol": 2}')
+    image, broken = tmp_path / "image", tmp_path / "broken"
     image.mkdir()
     (broken / "etc").mkdir(parents=True)
     (broken / "etc" / "iproute2").write_text("")
@@ -121,31 +126,24 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     edited.files.texts[unit] += "# edited\n"
     edited.files.broken[edited.layout.gate_steps_path] = "the disk is full"
 
-    probes = tmp_path / "probes.json"
     uplink = {"enabled": True, "interfaces": ["eth0", "eth9"], "ensureRoute": False, "condition": "always"}
-    probes.write_text(json.dumps({"probeRewrite": uplink, "routeOverlap": {"expectedCidrs": [CIDR], "mode": "WARN"}}))
+    probes = put("probes", probeRewrite=uplink, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"})
     rewriting = FakeHost(kernel=h200(), files=FakeFiles({"/proc/sys/net/ipv6/conf/all/forwarding": "1"}))
     rewriting.files.texts["/proc/sys/net/ipv6/conf/eth0/accept_ra"] = "1"
 
-    unmet = tmp_path / "unmet.json"
-    unmet.write_text(json.dumps({"probeRewrite": {"enabled": True, "interfaces": ["eth0"]}}))
-    always = tmp_path / "always.json"
-    always.write_text(json.dumps({"probeRewrite": {"enabled": True, "interfaces": ["eth0"], "condition": "always"}}))
+    unmet = put("unmet", probeRewrite={"enabled": True, "interfaces": ["eth0"]})
+    always = put("always", probeRewrite={"enabled": True, "interfaces": ["eth0"], "condition": "always"})
     barred = h200()
     barred.add_address("eth0", "2603:1062:0:1:fe80:1234:5678:9abc/128")
 
-    stale = tmp_path / "stale.json"
-    stale.write_text(json.dumps({"azureVnetCleanup": {"managed": list(MANAGED)}}))
-    agreed = tmp_path / "agreed.json"
-    empty = {"schema": "hostrouting/clean/2", "action": "plan", **CleanupPlan().to_mapping()}
-    agreed.write_text(json.dumps(empty))
+    clean = ("clean", "azure-vnet", "--config", put("stale", azureVnetCleanup={"managed": list(MANAGED)}))
+    agreed = put("agreed", schema="hostrouting/clean/2", action="plan", **CleanupPlan().to_mapping())
     active = FakeFiles({"/etc/cni/net.d/10.conf": '{"type": "azure-vnet"}', "/var/run/azure-vnet.json": "{"})
     inert = MemoryEbtables([R2.format("10.240.0.5", DEAD).replace("eth0", "eth7"), OWN[0]])
 
     # What pods send escapes, by a rule that the host's own packets do not match.
-    forwarding = tmp_path / "forwarding.json"
     checked = {"expectedCidrs": [CIDR, "fd16::/48"], "podCidrs": ["10.244.0.0/24"]}
-    forwarding.write_text(json.dumps({"routeOverlap": checked}))
+    forwarding = put("forwarding", routeOverlap=checked)
     vm = plain_vm()
     vm.add_link(Link(name="ib0", index=0))
     vm.add_link(Link(name="veth1", index=0, rp_filter=1))
@@ -171,7 +169,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         marking_of=lambda family: Marking((setter,), frozenset(), (policy,), (f"IPv{family} (why)",)),
     )
     marks = (
-        ("check", "--config", str(forwarding)),
+        ("check", "--config", forwarding),
         ("explain", "172.16.5.9", "--iif", "veth1", "--from", "10.244.0.9"),
     )
 
@@ -228,23 +226,18 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("render", "--config", repaired, "--root", str(image)),
         told("render", "--config", nothing, "--root", str(image)),
         told("render", "--config", repaired, "--root", str(broken)),
-        told("check", "--config", str(wrong)),
-        *(told(verb, "--config", str(forwarding), host=astray) for verb in ("check", "apply", "status")),
-        *(
-            told(verb, "--config", str(probes), host=rewriting)
-            for verb in ("check", "plan", "status", "apply", "status")
-        ),
-        told("check", "--config", str(probes), host=rewriting),
+        told("check", "--config", put("wrong", protocol=2)),
+        *(told(verb, "--config", forwarding, host=astray) for verb in ("check", "apply", "status")),
+        *(told(verb, "--config", probes, host=rewriting) for verb in ("check", "plan", "status", "apply", "status")),
+        told("check", "--config", probes, host=rewriting),
         told("remove", host=rewriting),
-        told("plan", "--config", str(unmet), kernel=h200()),
-        told("clean", "azure-vnet", "--config", str(stale), host=azure_host(files=active, bridge_rules=inert)),
-        told("clean", "azure-vnet", "--config", str(stale), "--apply", host=azure_host(files=active)),
-        told("clean", "azure-vnet", "--config", str(stale), "--apply", host=azure_host()),
-        told("clean", "azure-vnet", "--config", str(stale), "--apply", "--approved", str(agreed), host=azure_host()),
-        told(
-            "clean", "azure-vnet", "--config", str(stale), host=azure_host(bridge_rules=MemoryEbtables(others="what?"))
-        ),
-        told("plan", "--config", str(always), kernel=barred),
+        told("plan", "--config", unmet, kernel=h200()),
+        told(*clean, host=azure_host(files=active, bridge_rules=inert)),
+        told(*clean, "--apply", host=azure_host(files=active)),
+        told(*clean, "--apply", host=azure_host()),
+        told(*clean, "--apply", "--approved", agreed, host=azure_host()),
+        told(*clean, host=azure_host(bridge_rules=MemoryEbtables(others="what?"))),
+        told("plan", "--config", always, kernel=barred),
         told("apply", "--config", repaired, host=held),
         told("gate", "--open-for", "1h", "--reason", "why", host=held),
         told("status", host=held),

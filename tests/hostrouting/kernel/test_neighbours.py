@@ -1,29 +1,21 @@
 """The link layer of Linux: the results of requests by pyroute2, the errors, and the contract of LinkLayer."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from typing_extensions import Self
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel import neighbours
-from hostrouting.kernel.neighbours import KernelLinkLayer, Neighbour, PeerMac, UnknownPeer
+from hostrouting.kernel.neighbours import KernelLinkLayer, LinkLayerView, Neighbour, PeerMac, UnknownPeer
 from hostrouting.testing.filter_contracts import LinkLayerContract, contract_view
 from tests.support.children import in_child, refuse_netlink
 from tests.support.kinds import raises
 from tests.support.namespace import Namespace, private_namespace
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from typing_extensions import Self
-
-    from hostrouting.kernel.neighbours import LinkLayerView
-
 
 NEIGHBOUR = Neighbour("10.1.0.5", "0a:00:00:00:00:05", "pod0")
 POD, OTHER = "0a:00:00:00:00:55", "0a:00:00:00:00:66"
@@ -122,6 +114,10 @@ class TestOnLinux:
             KernelLinkLayer(timeout=0.0).look()
 
 
+class _Message(dict[Any, Any]):
+    """A message of pyroute2: fields by index, attributes by `get`."""
+
+
 class _Wire:
     """A stand-in for pyroute2: a host with one veth, which changes while it is listed."""
 
@@ -168,10 +164,6 @@ class _NetlinkError(Exception):
     def __init__(self, code: int, *words: str) -> None:
         super().__init__(code, *words)
         self.code = code
-
-
-class _Message(dict[Any, Any]):
-    """A message of pyroute2: fields by index, attributes by `get`."""
 
 
 class TestStandIn:
