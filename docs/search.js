@@ -2,11 +2,12 @@
 "use strict";
 
 // In a query, a colon, a bracket or a lonely hyphen is an instruction, and most lines of a log would be refused. Of what is
-// pasted, only the words count, and not who logged it when.
+// pasted, the name in capitals counts, such as OVERLAP; without one, the words, and not who logged it when.
 document.addEventListener("input", (event) => {
   if (event.inputType !== "insertFromPaste" || !event.target.matches(".md-search__input")) return;
   const line = event.target.value.replace(/^.*?\[\d+\]: /, "");
-  event.target.value = (line.match(/[\p{L}\p{N}_]([\p{L}\p{N}_./@-]*[\p{L}\p{N}_])?/gu) ?? []).join(" ");
+  const words = line.match(/[\p{L}\p{N}_]([\p{L}\p{N}_./@-]*[\p{L}\p{N}_])?/gu) ?? [];
+  event.target.value = line.match(/\b[A-Z]{3}[A-Z -]*(?=:)/)?.[0] ?? words.join(" ");
   event.target.dispatchEvent(new KeyboardEvent("keyup")); // what the search waits for; a mouse gives none
 }, true);
 

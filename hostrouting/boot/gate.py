@@ -552,7 +552,7 @@ class _Change:
             raise failures[0] if len(failures) == 1 else ExceptionGroup("not everything could be removed", failures)
 
     def remove_earlier(self) -> None:
-        """Last, when no drop-in that systemd has loaded names these files."""
+        """Remove the files of an earlier version. Call it last, when no drop-in that systemd has loaded names them."""
         self._note("", FileSet(obsolete=self._gate.earlier()).remove(self._files))
 
     def _remove(self, drop_ins: FileSet, failures: list[FileError] | None = None) -> None:

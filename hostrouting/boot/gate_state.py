@@ -306,7 +306,7 @@ def _missing(host: Host, unit: str) -> Iterator[str]:
 def _unit_properties(host: Host, manager: Manager, unit: str) -> Sequence[Mapping[str, str]]:
     """The properties of the unit as systemd would use them; for a template, those of its instances, loaded or not.
 
-    Among them are the instances with a unit or drop-ins of their own, which systemd may not have loaded.
+    The instances with a unit or drop-ins of their own are included, which systemd may not have loaded.
     """
     names, (before, at, after) = [unseen(unit)], unit.partition("@.")
     if at:
@@ -351,7 +351,7 @@ def _of_start(host: Host, unit: str, found: Mapping[str, str], asks: str) -> Ite
         remedy = f"move it to a drop-in whose name sorts after {DROP_IN}"
         yield f"runs another ExecStartPre= before the gate: {lost}; {remedy}; see {', '.join(early)}"
     statuses = found["SuccessExitStatus"].split()
-    status = f"has SuccessExitStatus={' '.join(statuses)}, so it starts"
+    status = f"has SuccessExitStatus={' '.join(statuses)}, which counts as a success, so it starts"
     if any(status.isdigit() and int(status) in _REFUSALS for status in statuses):
         yield f"{status} even if the gate refuses; {where}"
     # After a signal that can be caught, the command exits with 1, but only once its shell has read the trap.

@@ -516,7 +516,7 @@ def await_found(
             if left <= 0:
                 raise _gave_up(missing, wait)
             if missing != told:
-                ctx.log.info("waiting for up to %g s, because this is not there yet: %s", left, missing)
+                ctx.log.info("waiting for up to %g s, because this is not there yet: %s", round(left, 1), missing)
                 told = missing
             if not watch.wait(left, clock=ctx.clock):
                 # The time is up. With a clock of its own, the run must still advance that clock, or it would loop

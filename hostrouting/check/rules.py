@@ -143,5 +143,5 @@ def _for_empty_tables(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterato
             ip, table = "ip -6" if family == IPV6 else "ip", table_name(rule.table)
             told = f"rule {rule.priority} has no effect, because table {table} has no IPv{family} routes"
             words = [ip, "rule del pref", str(rule.priority), *([rule.selection] if rule.selection else [])]
-            remedy = f"if no program is to add some, delete the rule with: {' '.join(words)} lookup {table}"
+            remedy = f"if no program will add routes to it, delete the rule with: {' '.join(words)} lookup {table}"
             yield Finding("empty-table", "note", told, f"rule {rule.priority}", remedy)

@@ -88,7 +88,7 @@ def _managed(raw: object, at: Spot) -> tuple[Network, ...]:
     before = len(at.faults)
     networks: tuple[Network, ...] = items_read(raw, at, _managed_network)
     if not networks and len(at.faults) == before:
-        rule = "the list is empty, and the clean-up deletes only what is in the listed networks"
+        rule = "the clean-up deletes only what is in the listed networks, so an empty list deletes nothing"
         at.note_absence(rule, 'name the networks of the pods, such as ["10.240.0.0/16"]')
     return networks
 

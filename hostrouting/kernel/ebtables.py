@@ -457,7 +457,7 @@ def no_nf_tables(words: str = "") -> ProgramError:
 
 
 def too_old(program: str, words: str) -> ProgramError:
-    """The program does not know the option by which other rules stay."""
+    """The error for a program without --noflush, the option that keeps the other rules."""
     return _error(
         f"{program} does not know --noflush, so rules can neither be deleted nor added in one batch, and nothing was "
         "changed; install ebtables 2.0.11 or iptables 1.8.2, or anything newer",

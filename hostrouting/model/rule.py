@@ -481,7 +481,7 @@ def missing_rules(rules: Iterable[Rule], family: int) -> tuple[Rule, ...]:
 
 
 def reached_tables(rules: Iterable[Rule]) -> frozenset[int] | None:
-    """The tables that a rule looks up, and Linux's own, which lack a rule at most by mistake.
+    """The tables that a rule looks up, and always Linux's own: only by mistake do these lack a rule.
 
     None means any table: the rule for VRFs looks up that of a device.
     """

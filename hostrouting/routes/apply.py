@@ -458,7 +458,7 @@ def _ahead(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[i
 
 
 def _misplaced(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Route | None:
-    """Return our route that is first now, if a route that was ahead of it is still there."""
+    """Return our route that is now first, if another route that was first before is still there."""
     first = next((route for route in there if route in then), None)
     was_first = next((route for route in then if route in there), None)
     return first if first is not None and first != was_first and first.protocol in ours else None

@@ -117,7 +117,7 @@ class Change:
         return "\n".join((*(lines or ["nothing to do"]), *notes))
 
 
-_TO_ADD = "add it to this file"
+_TO_ADD = "write what is installed into this file"
 
 
 def removal(path: str, text: str, *, is_protection: bool = False, remedy: str = _TO_ADD) -> Finding:

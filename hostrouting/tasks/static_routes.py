@@ -358,7 +358,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
 
 def repair_of(step: Step) -> Repair:
-    """The step as a repair: what programs can fight about is a destination with a metric."""
+    """The step as a repair of its destination and metric: programs fight about these."""
     route, key = step.route, _repair_key(step.route.key)
     if step.action == "delete":
         return Repair(key, "no route", f"[{route}]")

@@ -60,7 +60,7 @@ OPENINGS = (
         "the machine takes a refusal for a success",
         f"{_ETC}/{_MACHINE}/99.conf",
         _service("SuccessExitStatus=1"),
-        "so it starts even if the gate refuses",
+        "which counts as a success, so it starts even if the gate refuses",
     ),
     Opening(
         "the machine has another bash",

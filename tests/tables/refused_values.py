@@ -368,7 +368,7 @@ REFUSED: list[tuple[str, Any, str]] = [
             (
                 "managed",
                 [],
-                f"managed: the list is empty, and the clean-up deletes only what is in the listed networks; {NAME}",
+                f"managed: the clean-up deletes only what is in the listed networks, so an empty list deletes nothing; {NAME}",
             ),
             (
                 "managed",

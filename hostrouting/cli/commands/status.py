@@ -219,7 +219,7 @@ class HostStatus:
             yield Finding("unit", "error", told, unit, f"see: journalctl -u {unit}")
 
     def _of_routes(self) -> Iterator[Finding]:
-        follows = f", and {spoken(self.gate.units)} cannot start until then" if self.holding else ""
+        follows = f", and {spoken(self.gate.units)} cannot start without it" if self.holding else ""
         for finding in self.plan.findings():
             if finding.name in {"route-conflict", "route-waits"}:
                 yield attrs.evolve(finding, severity="error", sentence=f"{finding.sentence}{follows}")

@@ -418,7 +418,8 @@ class _Watching:
                 new.setdefault(finding.name, []).append(finding)
         for alike in new.values():
             for finding in alike[:_LINES]:
-                self._line(f"{words}{finding.line}", level, _PROBLEM, **_fields(finding))
+                line = attrs.evolve(finding, remedy="").line if words else finding.line  # nothing is left to do
+                self._line(f"{words}{line}", level, _PROBLEM, **_fields(finding))
             if len(alike) > _LINES:
                 self._line(f"{words}{len(alike) - _LINES:,} more findings like these", level, _PROBLEM)
 

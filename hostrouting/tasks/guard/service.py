@@ -86,7 +86,7 @@ class InstallGuard(HostTask[Effects]):
         path, given = self._program or "", self.config.guard.program
         rule = "" if path else f"is needed here: the program {_PROGRAM} was not found"
         if path.startswith(_UNSEEN):
-            rule = "is in a directory for temporary files, and the service has one of its own, without this program"
+            rule = "is in a directory for temporary files, which the service cannot see"
             rule = rule if given else f"by default, it is the program of this Python, {show(path)}, which {rule}"
         if self.is_wanted and rule:
             remedy = 'install hostrouting on the host, and write its path, such as "/opt/agent/bin/hostrouting"'

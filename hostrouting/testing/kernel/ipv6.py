@@ -409,7 +409,7 @@ class Routes:
         return [member for member in self._tables.at(table, prefix) if member.route.source == source]
 
     def _put(self, route: Route, node: list[_InstalledLeg]) -> None:
-        """Set the routes of the prefix of this route, for its sources."""
+        """Replace the installed routes that have the prefix and the source prefix of this route."""
         others = [
             member for member in self._tables.at(route.table, route.prefix) if member.route.source != route.source
         ]

@@ -1,7 +1,7 @@
 """nftables in memory: texts in a dictionary, and the faults that a test injects.
 
-Here: what nft does with texts that create and delete tables of the family ip6. A table is listed as it was written, so
-what a listing of nft looks like is not known here, nor what rules do to packets.
+Here: what nft does with texts that create and delete tables of the family ip6. A table is listed as it was written,
+not as nft would print it. Rules have no effect on packets.
 """
 
 from __future__ import annotations

@@ -230,7 +230,7 @@ def test_a_route_that_somebody_else_holds_now(repaired: str, written: Callable[.
     said = say("status", host=host)
     assert (said.code, found(host)) == (1, [("route-conflict", "172.16.0.0/17")])
     assert "instead, configure 172.16.0.0/18 and 172.16.64.0/18" in said.out
-    assert "and systemd-nspawn@.service cannot start until then" in said.out
+    assert "and systemd-nspawn@.service cannot start without it" in said.out
     assert "systemctl start" not in said.out
     assert say("status", "--json", host=host).json["missing"] == [
         "172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting"
@@ -247,7 +247,7 @@ def test_routes_that_wait_are_not_missing(repaired: str) -> None:
     told = sentences(host, "route-waits")
     assert told.startswith("2 routes, such as ")
     rule = "the rule for table main (ip rule add pref 32766 lookup main)"
-    assert told.endswith(f" {rule}, and systemd-nspawn@.service cannot start until then")
+    assert told.endswith(f" {rule}, and systemd-nspawn@.service cannot start without it")
     assert say("status", host=host).lines[2] == "  See: ip rule"
     assert say("status", "--json", host=host).json["missing"] == [f"{prefix}: waiting for {rule}" for prefix in REPAIR]
 
