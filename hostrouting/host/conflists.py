@@ -23,7 +23,7 @@ _NAMED = ("clusterNetwork", "defaultNetworks")
 
 
 def read_conflists(names: Iterable[str], read: Callable[[str], str | None]) -> dict[str, Any]:
-    """The documents in the files with these names, in the order of the container runtime; None for one that is not JSON."""
+    """The documents of the files with these names, in the container runtime's order; None for one that is not JSON."""
     return {name: _document(read(name) or "") for name in sorted(names) if name.endswith(_ENDINGS)}
 
 

@@ -285,7 +285,7 @@ class _Source(_Row):
 
 
 class _Legs(_Row):
-    """The next hops. Linux takes a single one as RTA_OIF and RTA_GATEWAY; several, or one with a weight, as RTA_MULTIPATH.
+    """The next hops: a single one as RTA_OIF and RTA_GATEWAY; several, or one with a weight, as RTA_MULTIPATH.
 
     A route with a next hop object is listed with the object's next hops, and may be passed back like that; the next
     hops are then not written.

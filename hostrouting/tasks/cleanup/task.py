@@ -355,7 +355,7 @@ class _Deleting:
         with ExitStack() as stack:
             found = _lock_file(files, ctx, self._lock, stack)
             if not found and files.is_there(older):
-                found = f"{older} exists, so another program may be changing the list; if no such program runs, delete this file"
+                found = f"{older} exists: another program may be changing the list; if none does, delete this file"
             found = found or _lock_file(files, ctx, older, stack)
             if not found:
                 stack.callback(files.remove, older)
