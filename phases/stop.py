@@ -97,7 +97,7 @@ class _Watch:
 
     @classmethod
     def begun(cls, *, only_default: bool) -> _Watch | None:
-        """A watch for the signals that no other watch receives; None without such signals, or outside the main thread."""
+        """A watch for the signals that no other watch receives; None without any, or outside the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return None
         before: dict[int, Any] = {}
