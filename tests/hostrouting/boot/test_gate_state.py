@@ -188,8 +188,8 @@ def test_a_status_that_a_machine_takes_for_a_success(value: str, told: str) -> N
     host = installed()
     lay(host, MACHINE_DROP_IN, f"[Service]\nSuccessExitStatus={value}\n")
     manager(host).reload()
-    sentence = f"systemd-nspawn@.service has SuccessExitStatus={value}, so it starts {told}; see {MACHINE_DROP_IN}"
-    assert told_of(host) == [f"GATE-OPEN: {sentence}"]
+    sentence = f"systemd-nspawn@.service has SuccessExitStatus={value}, which counts as a success, so it starts {told}"
+    assert told_of(host) == [f"GATE-OPEN: {sentence}; see {MACHINE_DROP_IN}"]
 
 
 def _mark(host: FakeHost) -> None:
