@@ -49,16 +49,17 @@ class Standings:
         tasks = make_tasks(installed_tasks(), config, host)
         found: list[Standing] = []
         troubles: list[Finding] = []
-        try:
-            troubles += unknown_parts(host, tasks)
-        except HostRoutingError as error:
-            troubles.append(Finding("not-known", "warning", str(error)))
         for task in tasks:
             try:
                 if (standing := task.standing()) is not None:
                     found.append(standing)
             except HostRoutingError as error:
                 troubles.append(Finding("not-known", "warning", f"{task.name}: {error}", task.name))
+        try:
+            troubles += unknown_parts(host, tasks)
+        except HostRoutingError as error:
+            if not any(trouble.sentence.endswith(str(error)) for trouble in troubles):  # a task may have said it
+                troubles.append(Finding("not-known", "warning", str(error)))
         return cls(tuple(found), tuple(troubles))
 
     @property

@@ -387,7 +387,8 @@ def test_its_package_is_gone(config: str) -> None:
     run(Configure(CONFIG, host=host, tasks=BOTH))
     told = "the gate's step rail-rules belongs to a task that is not installed here"
     assert told in say("status", host=host).out
-    assert told in say("remove", host=host).out
+    removed = say("remove", host=host)
+    assert (removed.code, told in removed.out) == (1, True)  # not everything could be removed
     assert SCRIPT in host.files.texts
     assert "45 requires rail-rules" in host.files.texts["/etc/hostrouting/host-routing-gate.conf"]
     guard = Guard(kept_config(host), host=host)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.cli.changes import Work, run_task
-from hostrouting.cli.command import FINE, Command, Reply, config_option
+from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
 from hostrouting.cli.output import SHOWN, Painted, capped, finding_lines, line, spoken
 from hostrouting.cli.schemas import FAILURES, FINDINGS, WORK
 from hostrouting.cli.source import config_of, quiet_context
@@ -40,13 +40,15 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         before = task.plan(quiet_context())
     except (BackendError, TaskError):  # the task continues after this error, and reports it
         before = attrs.evolve(task, host=attrs.evolve(task.host, backend=None)).plan(quiet_context())
+    stays = FAILED if _unknown(before) and not arguments.dry_run else FINE
     if before.is_empty or arguments.dry_run:
         again = f"hostrouting remove --config {arguments.config}" if arguments.config else "hostrouting remove"
-        return Reply(FINE, lambda: _document(before, None), lambda _style: _prospect(before, again))
+        return Reply(stays, lambda: _document(before, None), lambda _style: _prospect(before, again))
     run = run_task(task, task.host)
     locks = (task.host.layout.lock_path, task.host.layout.guard_lock_path)
     left = tuple(path for path in locks if task.host.files.is_there(path))
-    return Reply(run.code, lambda: _document(before, run), lambda _style: _page(before, run, left), failed=run.failed)
+    code = max(run.code, stays)
+    return Reply(code, lambda: _document(before, run), lambda _style: _page(before, run, left), failed=run.failed)
 
 
 def _prospect(before: Change, again: str) -> Iterator[Line]:
@@ -67,8 +69,8 @@ def _page(before: Change, run: Run, left: tuple[str, ...]) -> Iterator[Line]:
         yield line("To see what is left: hostrouting status")
         return
     but = f", except {spoken(left)}, which the next boot removes" if left else ""
-    but += "; and what it does not know, which stays" if _unknown(before) else ""
-    yield from _work_lines("DONE:", _work(before, is_done=True), f"; nothing that hostrouting installed is left{but}")
+    what = "of what it knows, nothing" if _unknown(before) else "nothing that hostrouting installed"
+    yield from _work_lines("DONE:", _work(before, is_done=True), f"; {what} is left{but}")
     yield from _stays(before)
 
 
