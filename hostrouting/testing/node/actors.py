@@ -45,7 +45,9 @@ _GATEWAYS = ("10.0.0.1", "10.0.0.2")
 
 Thing: TypeAlias = "Link | Address | Route | Rule"
 Verb: TypeAlias = Literal["add", "delete", "up", "down"]
-Does: TypeAlias = "Callable[[Node, Random], Iterable[tuple[Verb, Thing]] | None]"
+Change: TypeAlias = "tuple[Verb, Thing]"
+Changes: TypeAlias = "list[Change]"
+Does: TypeAlias = "Callable[[Node, Random], Iterable[Change] | None]"
 
 
 @attrs.frozen
@@ -64,7 +66,7 @@ class Act:
     """Whether it changes the host itself, and not only by what it has hostrouting or systemd do."""
 
 
-def _all(verb: Verb, things: Iterable[Thing]) -> list[tuple[Verb, Thing]]:
+def _all(verb: Verb, things: Iterable[Thing]) -> Changes:
     return [(verb, thing) for thing in things]
 
 
@@ -87,18 +89,18 @@ def _foreign(node: Node, dev: str) -> list[Route]:
 def _uplink(who: str, dev: str, gateways: Sequence[str]) -> tuple[Act, ...]:
     link = Link(name=dev, index=0)
 
-    def renew(node: Node, chance: Random) -> Iterable[tuple[Verb, Thing]]:
+    def renew(node: Node, chance: Random) -> Iterable[Change]:
         gateway = ip_address(chance.choice(gateways))
         for route in _leased(node, dev):
             if route.protocol == _DHCP:
                 yield "delete", route
                 yield "add", attrs.evolve(route, legs=(attrs.evolve(route.legs[0], gateway=gateway),))
 
-    def expire(node: Node, _: Random) -> list[tuple[Verb, Thing]]:
+    def expire(node: Node, _: Random) -> Changes:
         routes = _leased(node, dev)
         return _all("delete", routes) + _all("add", [attrs.evolve(route, expires=5) for route in routes])
 
-    def rest(node: Node, _: Random) -> list[tuple[Verb, Thing]]:
+    def rest(node: Node, _: Random) -> Changes:
         born = [route for route in node.born.routes if route.protocol in {_DHCP, _RA} and route.devs == (dev,)]
         return [("up", link), *_all("add", born)]
 
@@ -125,10 +127,10 @@ def networkd(version: int = 257, *, dev: str = "eth0", gateways: Sequence[str] =
         nonlocal keeps
         keeps = "ManageForeignRoutes=no" in node.files.texts.get(node.host.layout.networkd_path, "")
 
-    def reconfigure(node: Node, _: Random) -> list[tuple[Verb, Thing]]:
+    def reconfigure(node: Node, _: Random) -> Changes:
         return [] if keeps else _all("delete", _foreign(node, dev))
 
-    def restart(node: Node, chance: Random) -> list[tuple[Verb, Thing]]:
+    def restart(node: Node, chance: Random) -> Changes:
         begin(node, chance)
         rules = () if keeps or version < 249 else node.kernel.snapshot().rules
         foreign = [rule for rule in rules if rule.protocol != PROTOCOL_KERNEL or rule.priority not in _RULES]
@@ -149,7 +151,7 @@ def network_manager(*, dev: str = "eth0", gateways: Sequence[str] = _GATEWAYS) -
     the real one.
     """
 
-    def activate(node: Node, _: Random) -> list[tuple[Verb, Thing]]:
+    def activate(node: Node, _: Random) -> Changes:
         for route in _foreign(node, dev):
             node.put("delete", route)
         return _all("delete", _leased(node, dev))
@@ -170,14 +172,14 @@ def _of_the_fabric(node: Node) -> list[Address]:
     return [address for address in node.born.addresses if address.dev in links]
 
 
-def _come_late(node: Node, _: Random) -> list[tuple[Verb, Thing]]:
+def _come_late(node: Node, _: Random) -> Changes:
     addresses = _of_the_fabric(node)
     for place, address in enumerate(addresses, 1):
         node.after(60.0 * place / len(addresses), partial(node.put, "add", address))
     return _all("delete", addresses)
 
 
-def _change_address(node: Node, chance: Random) -> list[tuple[Verb, Thing]]:
+def _change_address(node: Node, chance: Random) -> Changes:
     some, there = _of_the_fabric(node), node.kernel.snapshot().addresses
     return [("delete" if address in there else "add", address) for address in chance.sample(some, min(1, len(some)))]
 
@@ -211,14 +213,14 @@ def _ours(node: Node) -> list[Route]:
     return [route for route in node.kernel.snapshot().routes if route.protocol in numbers]
 
 
-def _take_key(node: Node, chance: Random) -> list[tuple[Verb, Thing]]:
+def _take_key(node: Node, chance: Random) -> Changes:
     if not (ours := _ours(node)):
         return []
     node.put("delete", route := chance.choice(ours))
     return [("add", attrs.evolve(route, protocol=_STATIC))]
 
 
-def _add_route(node: Node, chance: Random) -> list[tuple[Verb, Thing]]:
+def _add_route(node: Node, chance: Random) -> Changes:
     if not (cidrs := [cidr for config in node.configs for cidr in config.route_overlap.expected_cidrs]):
         return []
     cidr, link = Prefix.of(chance.choice(cidrs)), chance.choice(node.kernel.snapshot().links)
@@ -226,7 +228,7 @@ def _add_route(node: Node, chance: Random) -> list[tuple[Verb, Thing]]:
     return [("add", Route.to(part, dev=link.name, metric=chance.choice((0, 50)), protocol=_STATIC))]
 
 
-def _move_local(node: Node, _: Random) -> list[tuple[Verb, Thing]]:
+def _move_local(node: Node, _: Random) -> Changes:
     rules = [rule for rule in node.kernel.snapshot().rules if rule.priority == 0]
     return _all("add", [attrs.evolve(rule, priority=100) for rule in rules]) + _all("delete", rules)
 

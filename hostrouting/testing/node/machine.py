@@ -154,7 +154,9 @@ class Node:
         self._faults: list[list[Any]] = []
         self._active_at = 0.0
         self._disturbances = 0
-        self.is_guarded = self.guard_ends = self.gate_was_stopped = self._is_ours = False
+        self.is_guarded = self.guard_ends = self._is_ours = False
+        self.processes: list[str] = []
+        """What runs, the innermost last; empty if systemd has stopped it."""
         self._dying: Killed | None = None
         self._run_clock = FakeClock()
         self._before: list[str] | None = None
@@ -182,16 +184,21 @@ class Node:
     def live(self, seconds: float) -> None:
         """Let so much time pass, with everything that happens meanwhile."""
         self.after(seconds, self._end)
+        turn = self._go_on
         while True:
             try:
-                if self.is_guarded:
-                    self._guard()
-                else:
-                    self.pass_time(seconds, lambda: self.is_guarded)
+                turn()
+                turn = self._go_on
             except _Over:
                 return
             except Killed:
-                self.boot()
+                turn = self.boot
+
+    def _go_on(self) -> None:
+        if self.is_guarded:
+            self._guard()
+        else:
+            self.pass_time(math.inf, lambda: self.is_guarded)
 
     def pass_time(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> None:
         """Let time pass until it is over, and do what is due; longer, if nothing has happened for a while."""
@@ -293,6 +300,8 @@ class Node:
             self._active_at = self.now
             with self._turn(is_ours=False):
                 due[2](kind)
+            if not self.processes[-1]:
+                self.kill()
         if kind == "change":
             self._before = self._others()
 
@@ -410,6 +419,7 @@ class Node:
     @contextmanager
     def _process(self, name: str) -> Iterator[None]:
         """A process of hostrouting, which may fail or be killed; a reboot ends what has started it, too."""
+        self.processes.append(name)
         try:
             with self._turn(is_ours=True):
                 yield
@@ -420,6 +430,8 @@ class Node:
                 raise
             self._dying = None
             self.tell(name, "was killed")
+        finally:
+            self.processes.pop()
 
     def _guard(self) -> None:
         """Run the guard until something ends it; systemd starts it again."""
@@ -485,22 +497,23 @@ class Node:
         return found[0] if all(found) else ""
 
     def _ask_gate(self) -> None:
-        """Run the gate's service, again if a run of hostrouting has stopped it, or if it was killed."""
+        """Run the gate's service, again if it was killed, as by systemd when a run of hostrouting has stopped it."""
         for _ in range(_ASKS):
-            self.gate_was_stopped = has_finished = False
+            has_finished = False
             with self._process(self.host.layout.gate_unit):
-                has_finished = self._take_steps()
+                self._take_steps()
+                has_finished = True
             if has_finished:
                 return
         raise _Refused("the gate has not finished")
 
-    def _take_steps(self) -> bool:
-        """Run the scripts in the list, as host-routing-gate.sh does; whether that has finished."""
+    def _take_steps(self) -> None:
+        """Run the scripts in the list, as host-routing-gate.sh does."""
         layout, texts = self.host.layout, self.files.texts
         if layout.gate_script_path not in texts or layout.gate_steps_path not in texts:
             if any(self.files.is_there(layout.gate_drop_in(unit)) for unit in (layout.machine_unit, self.unit)):
                 raise _Refused("its script or its list of steps is missing")
-            return True
+            return
         try:
             steps = parse_gate_steps(texts[layout.gate_steps_path])
         except ValueError as error:
@@ -510,9 +523,6 @@ class Node:
                 raise _Refused(f"{step.name} is being changed")
             if not self.run_script(step.name) and step.kind == "requires":
                 raise _Refused(f"{step.name} failed")
-            if self.gate_was_stopped:
-                return False
-        return True
 
     def run_script(self, name: str) -> bool:
         """Have the effect of a boot script; whether it succeeds. A script that this module does not know succeeds."""
@@ -683,7 +693,7 @@ class _Systemd(FakeManager):
         if unit == self.node.host.layout.guard_unit:
             self.node.guard_ends, self.node.is_guarded = self.node.is_guarded, False
         elif unit == self.node.host.layout.gate_unit:
-            self.node.gate_was_stopped = True
+            self.node.processes = ["" if name == unit else name for name in self.node.processes]
 
 
 @attrs.frozen

@@ -232,6 +232,18 @@ def test_what_others_have(take: Callable[[FakeHost], object]) -> None:
         node.apply(settings)
 
 
+def test_a_gate_that_is_stopped() -> None:
+    """Its script does nothing more: what is removed in the middle of it stays away. Kills: the stop without an effect."""
+    routed, bare = config(*HALVES, cidrs=()), config()
+    for nth in range(1, 5):
+        node = Node(routed, bare)
+        node.apply(routed)
+        lose_routes(node.host)
+        node.arm(lambda _, node=node: node.apply(bare), nth=nth)
+        node.start()
+        assert [route for route in node.kernel.snapshot().routes if route.protocol == 213] == []
+
+
 def lose_addresses(node: Node) -> None:
     """Take the addresses of the InfiniBand links away."""
     for address in node.kernel.snapshot().addresses:
