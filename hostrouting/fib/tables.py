@@ -96,9 +96,7 @@ class Tables:
         home = self.find(family, number)
         places = () if home is None else home.positions(network, length)
         found = [route for place in places if (route := self._routes[place]).table == number]
-        if len(found) > 1:
-            found.sort(key=lambda route: (-route.tos, route.metric))
-        return tuple(found)
+        return tuple(sorted(found, key=lambda route: (-route.tos, route.metric)))
 
     def within(self, prefix: Prefix, number: int) -> Iterator[Route]:
         """The routes of a table whose prefix is this one or lies inside it."""

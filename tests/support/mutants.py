@@ -280,7 +280,7 @@ class _Changed:
 def _by_relevance(path: Path, tests: set[str], seconds: dict[str, float]) -> list[str]:
     """The files of these tests: first the module's own, then those of its room, each those with most of their tests here.
 
-    They are enough when they have _ENOUGH tests: what only the test of something else notices, its own do not check.
+    Of tests outside the room, _ENOUGH are enough: what only the test of something else notices, its own do not check.
     """
     chosen = Counter(test.partition("::")[0] for test in tests)
     of_file = Counter(test.partition("::")[0] for test in seconds)
@@ -291,7 +291,7 @@ def _by_relevance(path: Path, tests: set[str], seconds: dict[str, float]) -> lis
 
     files = sorted(chosen, key=rank)
     before = itertools.accumulate((chosen[file] for file in files), initial=0)
-    return [file for file, count in zip(files, before, strict=False) if count < _ENOUGH]
+    return [file for file, count in zip(files, before, strict=False) if count < _ENOUGH or file.startswith(room)]
 
 
 def _try_module(path: Path, text: str, tests: set[str], seconds: dict[str, float]) -> int:

@@ -23,6 +23,7 @@ from hostrouting.boot import (
     StepKind,
     add_protocol_numbers,
     parse_check_script,
+    parse_extension,
     parse_gate_steps,
     parse_guard_unit,
     parse_probe_script,
@@ -30,11 +31,13 @@ from hostrouting.boot import (
     parse_static_routes_script,
     render_check_script,
     render_check_unit,
+    render_extension,
     render_gate_drop_in,
     render_gate_script,
     render_gate_steps,
     render_gate_unit,
     render_guard_unit,
+    render_networkd_drop_in,
     render_preset,
     render_probe_script,
     render_probe_unit,
@@ -46,6 +49,7 @@ from hostrouting.boot import (
 )
 from hostrouting.boot.scripts import asset_lines
 from hostrouting.config import (
+    AzureVnetCleanupConfig,
     HostRoutingConfig,
     ImdsConfig,
     ProbeRewriteConfig,
@@ -83,6 +87,7 @@ UNITS = {
 }
 
 
+MORE = HostRoutingConfig(extensions={"mine": 1})
 GIVEN = ("After", "TimeoutStartSec", "CapabilityBoundingSet", "RuntimeDirectory", "WantedBy", "SuccessExitStatus")
 _NET, _FLUSHED = "network-online.target", "nftables-flush.service nftables.service"
 _ALL = f"{_NET} static-routes.service probe-rewrite.service {_FLUSHED}"
@@ -133,6 +138,7 @@ def texts(config: HostRoutingConfig) -> list[str]:
         render_gate_script(),
         render_gate_steps(STEPS),
         render_preset(HostLayout.routes_unit),
+        render_networkd_drop_in(),
         render_protocol_name(config.protocol),
     ]
 
@@ -217,8 +223,18 @@ class TestWhatIsRenderedIsReadBack:
         """The path of the program is read back; a unit that another program wrote has none."""
         text = render_guard_unit("/opt/agent-2.0/bin/hostrouting")
         assert parse_guard_unit(text) == "/opt/agent-2.0/bin/hostrouting"
-        with pytest.raises(ValueError, match="does not name"):
-            parse_guard_unit(text.partition("\n")[2])
+        for other in (text.partition("\n")[2], text.replace("hostrouting guard\n", "hostrouting watch\n")):
+            with pytest.raises(ValueError, match="does not name"):
+                parse_guard_unit(other)
+
+    def test_a_task_of_another_project(self) -> None:
+        """Its settings come back from their file, which an administrator can read; another text has none."""
+        text = render_extension(MORE.extensions)
+        assert parse_extension(text) == MORE.extensions
+        assert '\n  "settings": {' in text
+        for other in ("{}", "[]", "[" * 100_000):
+            with pytest.raises(ValueError, match="does not have the settings"):
+                parse_extension(other)
 
     @pytest.mark.parametrize("name", ["", "a b", "../a", "A", "a\n", "$(a)"])
     def test_a_step_whose_name_is_more_than_a_name(self, name: str) -> None:
@@ -340,8 +356,28 @@ class TestTexts:
         assert "RuntimeDirectory=other/place own\n" in guard
         assert "ReadWritePaths=/run/other/place /run/own\n" in guard
         assert "/proc/sys/net" not in guard
-        extended = render_guard_unit("/usr/bin/hostrouting", config=HostRoutingConfig(extensions={"mine": 1}))
-        assert "ReadWritePaths=-/proc/sys/net\n" in extended, "only tasks of other projects set settings"
+
+    def test_what_the_guard_may(self) -> None:
+        """It has the rights that its configuration needs: to set settings, to clean up, and to replace files in /run."""
+        prunes, cleans = (
+            HostRoutingConfig(
+                azure_vnet_cleanup=AzureVnetCleanupConfig(["10.1.0.0/16"], repeat=True, dry_run=False, state_file=which)
+            )
+            for which in ("prune", "read")
+        )
+        given = (
+            "ReadWritePaths=-/proc/sys/net\n",
+            "=CAP_NET_RAW\n",
+            "StateDirectory=hostrouting\n",
+            "ReadOnlyPaths=\n",
+        )
+        for config, has in ((None, 0), (HostRoutingConfig(), 0), (MORE, 1), (cleans, 2 + 4), (prunes, 2 + 4 + 8)):
+            text = render_guard_unit("/usr/bin/hostrouting", config=config)
+            assert sum((setting in text) << place for place, setting in enumerate(given)) == has
+
+    def test_files_of_another_layout(self) -> None:
+        """The gate's script has the paths of the layout."""
+        layout = HostLayout(config_directory="/etc/other", runtime_directory="/run/own")
         block = block_of(render_gate_script(layout))[0]
         assert "  'steps /etc/other/host-routing-gate.conf'" in block
         assert "  'lock /run/own/host-routing.lock'" in block

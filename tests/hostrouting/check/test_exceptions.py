@@ -10,11 +10,12 @@ import attrs
 import pytest
 
 from hostrouting.check.examine import examine_snapshot
+from hostrouting.check.exceptions import Exceptions
 from hostrouting.check.overlap import check_overlap
 from hostrouting.check.report import check_findings
 from hostrouting.config import HostRoutingConfig, IntendedRule
 from hostrouting.errors import ConfigError
-from hostrouting.fib import Fib
+from hostrouting.fib import Condition, Fib
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
@@ -273,3 +274,33 @@ class TestWhatHoldsForAllPackets:
         rule = by(src=Prefix.parse("10.244.0.0/24"), action="blackhole")
         said = say("check", "--config", str(config), kernel=node(rule, kernel=h200()))
         assert "Holds for all IPv4 packets that this host itself sends." in said.out
+
+
+MAIN_RULE, OTHER_RULE, NOT_RULE = by(table=TABLE_MAIN), by(table=77), by(table=77, invert=True)
+
+
+@pytest.mark.parametrize(
+    ("rule", "selectors", "holds", "known"),
+    [
+        (OTHER_RULE, {"from": "10.0.0.4/32"}, True, "own-address"),
+        (OTHER_RULE, {"from": "127.0.0.1/32"}, True, "forwarded"),
+        (OTHER_RULE, {"from": "10.9.0.0/16"}, False, "forwarded"),
+        (OTHER_RULE, {"from": "10.9.0.0/16", "fwmark": "0x1"}, False, ""),
+        (OTHER_RULE, {"iif": "lo"}, False, "forwarded"),
+        (OTHER_RULE, {"iif": "lo"}, True, ""),
+        (MAIN_RULE, {"fwmark": "0x1"}, True, "tunnel"),
+        (NOT_RULE, {"fwmark": "0x1"}, True, "tunnel"),
+        (OTHER_RULE, {"fwmark": "0x1"}, True, ""),
+        (MAIN_RULE, {"fwmark": "0x1"}, False, ""),
+        (MAIN_RULE, {"tos": "0x10"}, True, ""),
+    ],
+)
+def test_one_condition(rule: Rule, selectors: dict[str, str], holds: bool, known: str) -> None:  # noqa: FBT001
+    """What is known of the packets that meet it, or do not, and leave by the default route."""
+    kernel = plain_vm()
+    fib = Fib(kernel.snapshot())
+    decision = fib.lookup("8.8.8.8")
+    exceptions = Exceptions(fib, 4, allowed_devs=(), intended=[IntendedRule("fwmark 0x1", "WHY")])
+    case = (Condition(rule, tuple(selectors.items()), holds=holds),)
+    assert exceptions.known(case, decision) == known
+    assert exceptions.reasons((case,)) == ()

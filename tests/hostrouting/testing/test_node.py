@@ -234,12 +234,12 @@ def test_what_others_have(take: Callable[[FakeHost], object]) -> None:
 
 def test_a_gate_that_is_stopped() -> None:
     """Its script does nothing more: what is removed in the middle of it stays away. Kills: the stop without an effect."""
-    routed, bare = config(*HALVES, cidrs=()), config()
+    routed, bare, nodes = config(*HALVES, cidrs=()), config(), list[Node]()
     for nth in range(1, 5):
-        node = Node(routed, bare)
+        nodes.append(node := Node(routed, bare))
         node.apply(routed)
         lose_routes(node.host)
-        node.arm(lambda _, node=node: node.apply(bare), nth=nth)
+        node.arm(lambda _: nodes[-1].apply(bare), nth=nth)
         node.start()
         assert [route for route in node.kernel.snapshot().routes if route.protocol == 213] == []
 

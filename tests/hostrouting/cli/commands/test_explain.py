@@ -125,8 +125,10 @@ def test_replies_that_are_dropped() -> None:
 
 
 def test_a_kernel_that_answers_otherwise() -> None:
-    """If the kernel itself answers something else, the output says so next to the answer."""
+    """If the kernel answers something else, the output says so, also if that is the answer for packets with a mark."""
     backend, other = h200().reopen(), plain_vm()
+    backend.add_rule(Rule(family=4, priority=100, fwmark=1, fwmask=1, table=100))
+    backend.ip_route("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100))
     backend.lookup = other.lookup  # type: ignore[method-assign]  # a kernel that surprises
     said = say("explain", "172.16.5.9", host=FakeHost(backend=lambda: backend))
     assert said.lines[1].startswith("But the kernel itself answers default via 10.0.0.1")

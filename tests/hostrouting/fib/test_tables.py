@@ -1,0 +1,76 @@
+"""hostrouting.fib.tables: which routes, rules and devices of a host belong to a table."""
+
+from typing import Any
+
+import attrs
+import pytest
+
+from hostrouting.fib import Fib
+from hostrouting.fib.tables import Tables
+from hostrouting.model import TABLE_LOCAL, TABLE_MAIN, Link, NextHop, Prefix, Route, Rule, Snapshot, default_rules
+
+MAIN, OTHER = Route.to("10.1.0.0/16", dev="eth0"), Route.to("10.1.2.0/24", dev="eth0", metric=5)
+
+
+def fib(*routes: Route, rules: tuple[Rule, ...] = (), **eth1: Any) -> Fib:
+    """A host with these routes; eth1 has these settings."""
+    links = (Link(name="eth0", index=2), attrs.evolve(Link(name="eth1", index=3), **eth1))
+    return Fib(Snapshot(links=links, rules=(*default_rules(4), *default_rules(6), *rules), routes=routes))
+
+
+@pytest.mark.parametrize(
+    ("ignores", "up", "devs"),
+    [(True, True, ("eth0", "eth1")), (True, False, ("eth0",)), (False, True, ("eth0",))],
+)
+def test_a_dead_next_hop(ignores: bool, up: bool, devs: tuple[str, ...]) -> None:  # noqa: FBT001
+    """Linux calls a next hop without carrier dead if its device ignores those; it may have a share while that is up."""
+    legs = (NextHop(dev="eth0"), NextHop(dev="eth1", dead=True, linkdown=True))
+    route = attrs.evolve(MAIN, legs=legs)
+    assert fib(route, up=up, ignore_routes_with_linkdown=ignores).lookup("10.1.2.3").devs == devs
+
+
+@pytest.mark.parametrize(
+    ("prefix", "setting"),
+    [("10.1.0.0/16", "ignore_routes_with_linkdown"), ("fd01::/16", "ipv6_ignore_routes_with_linkdown")],
+)
+def test_a_route_without_carrier(prefix: str, setting: str) -> None:
+    """It wins, unless its device ignores such routes, in its family."""
+    first = attrs.evolve(Route.to(prefix, dev="eth1", metric=1), legs=(NextHop(dev="eth1", linkdown=True),))
+    routes = first, Route.to(prefix, dev="eth0", metric=2)
+    both = {"ignore_routes_with_linkdown", "ipv6_ignore_routes_with_linkdown"}
+    address = str(Prefix.parse(prefix)).partition("/")[0] + ("1" if ":" in prefix else "")
+    assert fib(*routes).lookup(address).devs == ("eth1",)
+    other: dict[str, Any] = dict.fromkeys(both - {setting}, True)
+    mine: dict[str, Any] = {setting: True}
+    assert fib(*routes, **mine).lookup(address).devs == ("eth0",)
+    assert fib(*routes, **other).lookup(address).devs == ("eth1",)
+
+
+def test_rules_of_the_other_family() -> None:
+    """They decide nothing."""
+    assert fib(MAIN, rules=(Rule(family=6, priority=1, action="blackhole"),)).lookup("10.1.2.3").kind == "unicast"
+
+
+def test_whether_local_and_main_are_one() -> None:
+    """They are while the rules are Linux's own, whatever protocol the kernel reports; or as the caller says."""
+    own = tuple(attrs.evolve(rule, protocol=0) for rule in default_rules(4))
+    for rules, said, merged in (
+        (default_rules(4), None, True),
+        (own, None, True),
+        ((*own, Rule(family=4, priority=5, table=9)), None, False),
+        (own, False, False),
+        (own[:1], True, True),
+    ):
+        assert Tables(Snapshot(rules=rules), merged=said).merged is merged
+
+
+def test_the_routes_of_one_table() -> None:
+    """While local and main are one, each still has its own; those of one prefix come in the kernel's order."""
+    local = Route.to("10.1.2.0/24", dev="eth0", table=TABLE_LOCAL, type="local")
+    first = attrs.evolve(OTHER, metric=2)
+    tables = Tables(Snapshot(rules=default_rules(4), routes=(MAIN, OTHER, local, first)), merged=None)
+    prefix = Prefix.parse("10.1.2.0/24")
+    assert tables.routes(4, TABLE_MAIN, prefix.network, prefix.length) == (first, OTHER)
+    assert sorted(route.metric for route in tables.within(prefix, TABLE_MAIN)) == [2, 5]
+    assert [*tables.around(4, TABLE_MAIN, prefix.first)] == [first, OTHER, MAIN]
+    assert tables.find(4, 0) is tables.main(4), "a rule for the table of a VRF, outside of one, looks up main"
