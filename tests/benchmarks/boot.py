@@ -10,8 +10,7 @@ The least that a script needs which starts the same programs as ours: these prog
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -20,10 +19,8 @@ from hostrouting.boot import render_check_script, render_static_routes_script
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.model import IPV4, Prefix
 from tests.benchmarks.contest import Contest, Goal
-from tests.benchmarks.families import BOTH, by_family, families_in_turn
-from tests.benchmarks.peers import Method
 from tests.benchmarks.private import FABRIC, GATEWAY
-from tests.benchmarks.workload import in_family
+from tests.benchmarks.turns import in_turn
 from tests.support.awks import put_before
 from tests.support.commands import ports
 from tests.support.namespace import Namespace, private_namespace
@@ -79,9 +76,6 @@ _IDLE = {
     "mv": "mv --version >/dev/null",
     "rm": "rm -f",
 }
-
-# The scripts handle IPv4 only.
-FAMILIES = (IPV4,)
 
 
 class _Kind(NamedTuple):
@@ -150,45 +144,36 @@ class Node:
 
     def forget_routes(self) -> None:
         """As after a boot, there are none of ours."""
-        for family in BOTH:
-            self._namespace.ip(f"-{family}", "route", "flush", "proto", "213")
+        self._namespace.ip("route", "flush", "proto", "213")
 
 
 def boot_contests() -> Iterator[Contest]:
-    """Both scripts, for ten and for a hundred routes and CIDRs."""
+    """Both scripts, for ten and for a hundred routes and CIDRs of IPv4."""
     for count in (FEW, MANY):
-        with ExitStack() as stack:
-            yield from _contests({family: _node(stack) for family in FAMILIES}, count)
+        with (
+            private_namespace() as namespace,
+            tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory,
+        ):
+            yield from _contests(Node(namespace, Path(directory)), count)
 
 
-def _node(stack: ExitStack) -> Node:
-    namespace = stack.enter_context(private_namespace())
-    place = MEMORY if MEMORY.is_dir() else None
-    return Node(namespace, Path(stack.enter_context(tempfile.TemporaryDirectory(dir=place))))
+def _contests(node: Node, count: int) -> Iterator[Contest]:
+    networks = [str(Prefix(IPV4, (172 << 24) + (16 << 16) + (number << 12), 20)) for number in range(count)]
+    config = HostRoutingConfig(
+        StaticRoutesConfig(enabled=True, routes=[StaticRoute(network) for network in networks]),
+        RouteOverlapConfig(networks),
+    )
 
-
-def _contests(nodes: Mapping[int, Node], count: int) -> Iterator[Contest]:
-    """On a host for each family: the script of one family would delete the routes of the other, which it does not know."""
-    ipv4 = [Prefix(IPV4, (172 << 24) + (16 << 16) + (number << 12), 20) for number in range(count)]
-
-    def methods(kind: _Kind, forget: Callable[[Node], None], family: int) -> dict[str, Method]:
-        node, networks = nodes[family], [str(in_family(it, family)) for it in ipv4]
-        obvious = kind.obvious.format(words=" ".join(networks), family=family)
-        rendered = kind.render(_config(networks))
+    def measured(kind: _Kind, work: str, forget: Callable[[Node], None], limit: float | None) -> Iterator[Contest]:
+        obvious, rendered = kind.obvious.format(words=" ".join(networks), family=IPV4), kind.render(config)
         forget(node)
-        return {
+        methods = {
             kind.ours: node.script(kind.ours, rendered),
             kind.theirs: node.script(f"obvious-{kind.ours}", obvious),
             **(node.programs_alone(kind.ours, rendered) if count == FEW else {}),
             **(node.by_mawk(f"obvious-{kind.ours}", obvious) if count == FEW else {}),
         }
-
-    def measured(kind: _Kind, work: str, forget: Callable[[Node], None], limit: float | None) -> Iterator[Contest]:
-        def before() -> None:
-            for node in nodes.values():
-                forget(node)
-
-        times = families_in_turn(partial(methods, kind, forget), tuple(nodes), rounds=15, before=before)
+        times = in_turn(methods, rounds=15, before=partial(forget, node))
         goals = [] if limit is None else [Goal(kind.ours, limit, kind.theirs)]
         if goals and count == FEW:
             # Starting its programs is nearly all that a script does for so few.
@@ -197,16 +182,10 @@ def _contests(nodes: Mapping[int, Node], count: int) -> Iterator[Contest]:
                 Goal(kind.ours, 1.5, _ALONE, takes),
                 *(Goal(name, None, kind.theirs) for name in (kind.ours, _ALONE)),
             ]
-        yield from by_family(Contest(f"boot: {count} {work}", {}, tuple(goals)), times)
+        yield Contest(f"boot: {count} {work}", times, tuple(goals))
 
     yield from measured(ROUTES, "routes", Node.forget_routes, 1 / 10)
     yield from measured(ROUTES, "routes, all there", lambda _: None, None)
     yield from measured(CHECK, "CIDRs, all repaired", Node.forget_markers, 1 / 5)
-    for node in nodes.values():
-        node.forget_routes()
+    node.forget_routes()
     yield from measured(CHECK, "CIDRs, all escaping", Node.forget_markers, 1 / 5)
-
-
-def _config(networks: list[str]) -> HostRoutingConfig:
-    routes = [StaticRoute(network) for network in networks]
-    return HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=routes), RouteOverlapConfig(networks))
