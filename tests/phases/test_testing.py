@@ -71,17 +71,3 @@ def test_stub() -> None:
     assert str(phases.plan(stub)) == "a  would return 5"
     phases.undo(stub, ctx)
     assert (stub.calls, stub.undone) == (2, 1)
-
-
-def test_recording_observer() -> None:
-    """The observer lists what began, what ended and how, what was skipped and what was retried."""
-    seen = RecordingObserver()
-    tree = phases.serial(
-        phases.retry(StubTask("a", errors=[OSError()])), StubTask("b", always=OSError()), StubTask("c")
-    )
-    with pytest.raises(phases.TaskFailed):
-        phases.execute(tree, Context(clock=FakeClock(), observers=[seen]))
-    assert seen.started == ["serial", "serial/a", "serial/b"]
-    assert [path for path, _ in seen.finished] == ["serial/a", "serial/b", "serial"]
-    assert seen.skipped == ["serial/c"]
-    assert [str(retry.error) for retry in seen.retries] == [""]

@@ -94,13 +94,6 @@ def test_a_configuration_that_has_the_repair_already(repaired: str) -> None:
     assert "Permanently" not in said.out
 
 
-def test_a_configuration_that_has_a_part_of_the_repair(written: Callable[..., str]) -> None:
-    """If the configured routes repair only a part, the answer has the routes to paste for the rest."""
-    said = say("check", "--config", written({"destination": "172.16.0.0/17"}), kernel=h200())
-    assert "has the routes that repair it" not in said.out
-    assert "Permanently" in said.out
-
-
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
