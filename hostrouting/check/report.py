@@ -190,7 +190,7 @@ def intended_clause(escapes: Iterable[Escape]) -> str:
     if not 0 < len(kinds) <= _CANDIDATES:
         return ""
     names, line = spoken([f"{dev} ({kind})" for dev, kind in kinds.items()]), ", ".join(f'"{dev}"' for dev in kinds)
-    return f'if {names} {"are" if len(kinds) > 1 else "is"} intended: "allowedDevs": [..., {line}]'
+    return f'if {names} {"are" if len(kinds) > 1 else "is"} intended: "allowedDevs": ["...", {line}]'
 
 
 def owner_name(escape: Escape) -> str:

@@ -41,6 +41,7 @@ __all__ = [
 
 _SECTION = "hostRouting"
 _LONGEST_REASON = 200
+_DEFAULTS = "..."
 # Of a selector's value: numbers, addresses, and names of devices and protocols.
 _RULE_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/:")
 _PUNCTUATION = "/-_.+@"  # what the path of a program may have besides letters and digits
@@ -442,12 +443,18 @@ def _intended_rules(raw: object, at: Spot) -> tuple[IntendedRule, ...]:
     return items_read(raw, at, _INTENDED_RULE.reader(IntendedRule))
 
 
+def _allowed_devs(raw: object, at: Spot) -> tuple[str, ...]:
+    """Patterns for devices; the entry `_DEFAULTS` stands for the default ones."""
+    patterns = ((DEFAULT_ALLOWED_DEVS if glob == _DEFAULTS else (glob,)) for glob in values.globs(raw, at))
+    return tuple(dict.fromkeys(dev for devs in patterns for dev in devs))
+
+
 _ROUTE_OVERLAP = Keys(
     {
         "expected_cidrs": values.cidrs,
         "mode": values.mode,
         "expected_devs": values.devs,
-        "allowed_devs": values.globs,
+        "allowed_devs": _allowed_devs,
         "pod_cidrs": values.cidrs,
         "pod_devs": values.globs,
         "intended_rules": _intended_rules,

@@ -10,6 +10,7 @@ import pytest
 from typing_extensions import assert_type
 
 from hostrouting.config import (
+    DEFAULT_ALLOWED_DEVS,
     AzureVnetCleanupConfig,
     GateConfig,
     GuardConfig,
@@ -336,6 +337,12 @@ def test_types() -> None:
         "pod_devs": tuple,
         "intended_rules": tuple,
     }
+
+
+def test_a_device_besides_the_allowed_ones() -> None:
+    """The list that a finding proposes keeps the default patterns; a list without their entry replaces them."""
+    assert RouteOverlapConfig(allowed_devs=["...", "wg7"]).allowed_devs == (*DEFAULT_ALLOWED_DEVS, "wg7")
+    assert RouteOverlapConfig(allowed_devs=["wg7"]).allowed_devs == ("wg7",)
 
 
 @pytest.mark.linux
