@@ -4,9 +4,10 @@ Its eth0 has the default route, and its ib0 is a fabric whose network captures t
 with `Host.offline`; on the running host they run inside it, as an agent runs them.
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ __all__ = [
     "HALVES",
     "KUBE1",
     "LAYOUT",
+    "LET_ROUTE",
     "await_start",
     "begin_start",
     "config",
@@ -70,10 +72,12 @@ link set peer-ib0 up
 address add 10.0.0.4/24 dev eth0
 address add 172.16.1.5/16 dev ib0
 END
-sleep {late}
+{late}
 ip route add default via 10.0.0.1 dev eth0
 {then}
 """
+LET_ROUTE = "/run/test-route"
+_LATE = f"until [ -e {LET_ROUTE} ]; do sleep 0.05; done"
 _NETWORK_UNIT = """\
 [Unit]
 DefaultDependencies=no
@@ -97,7 +101,7 @@ def host(
     image: HostRoutingConfig | None = None,
     *,
     wait: int = 0,
-    late: int = 0,
+    is_late: bool = False,
     then: str = "",
     more: Mapping[str, str] | None = None,
     scripts: Mapping[str, str] | None = None,
@@ -106,9 +110,10 @@ def host(
     suspended: int = 0,
     finish: Callable[[Path], object] = lambda _root: None,
 ) -> Iterator[System]:
-    """A booted host whose image the tasks have prepared, and then `finish`. Its default route is added `late` seconds later than its devices.
+    """A booted host whose image the tasks have prepared, and then `finish`.
 
-    `then` are the commands that follow it.
+    If `is_late`, its default route is added later than its devices: in each boot when `LET_ROUTE` exists. `then` are the
+    commands that follow it.
     """
     network = "/etc/systemd/system/test-network.service"
 
@@ -118,8 +123,8 @@ def host(
         finish(Path(root))
 
     with booted(
-        {network: _NETWORK_UNIT.format(type="exec" if late else "oneshot"), **(more or {})},
-        scripts={"/etc/test-network.sh": _NETWORK.format(late=late, then=then), **(scripts or {})},
+        {network: _NETWORK_UNIT.format(type="exec" if is_late else "oneshot"), **(more or {})},
+        scripts={"/etc/test-network.sh": _NETWORK.format(late=_LATE if is_late else "", then=then), **(scripts or {})},
         links={"/etc/systemd/system/sysinit.target.wants/test-network.service": network},
         machines=machines,
         furnish=furnish,
@@ -127,7 +132,12 @@ def host(
         suspended=suspended,
     ) as system:
         system.settled()
-        yield system
+        try:
+            yield system
+        except BaseException:
+            # Shown with the failure of the test.
+            sys.stdout.write(system.run("journalctl", "--quiet", "--boot", "--output=cat", "--lines=200").stdout)
+            raise
 
 
 def run_task(system: System, name: str, settings: HostRoutingConfig, *, wait: int = 0) -> Outcome:
@@ -147,11 +157,7 @@ def configure(system: System, settings: HostRoutingConfig, *, wait: int = 0) -> 
 
 def start(system: System, name: str = "kube1") -> int:
     """Start the machine as an operator does; return the exit status."""
-    done = system.run("machinectl", "start", name)
-    if done.returncode:
-        # Shown if a test fails because it expected the machine to start.
-        sys.stdout.write(done.stderr + system.journal(f"systemd-nspawn@{name}.service"))
-    return done.returncode
+    return system.run("machinectl", "start", name).returncode
 
 
 def begin_start(system: System, *names: str) -> None:
@@ -181,19 +187,12 @@ def await_start(system: System, name: str = "kube1") -> bool:
 
 def has_started(system: System, name: str = "kube1") -> bool:
     """Wait until the start has finished; return whether the machine is running."""
-    if await_start(system, name) and pid(system, name):
-        return True
-    sys.stdout.write(system.journal(f"systemd-nspawn@{name}.service"))  # shown if a test expected it to start
-    return False
+    return await_start(system, name) and bool(pid(system, name))
 
 
 def pid(system: System, name: str = "kube1") -> int:
     """The process id of the running machine; 0 if it is not running."""
-    unit = f"systemd-nspawn@{name}.service"
-    number = int(system.show(unit, "MainPID"))
-    if not number:
-        sys.stdout.write(system.journal(unit))  # shown if a test expected it to run
-    return number
+    return int(system.show(f"systemd-nspawn@{name}.service", "MainPID"))
 
 
 def end(system: System, name: str = "kube1") -> None:
@@ -206,8 +205,9 @@ def end(system: System, name: str = "kube1") -> None:
     known = system.outside(f"/run/systemd/machines/{name}")
     group = system.outside(f"/sys/fs/cgroup/machine.slice/{unit}")
     if known.exists():
-        leader = system.run("machinectl", "show", "--property=Leader", "--value", name).stdout.strip()
-        system.run("kill", "-KILL", leader)  # it may just have ended
+        with suppress(FileNotFoundError):  # it may just have ended
+            [leader] = re.findall(r"^LEADER=(\d+)$", known.read_text(), re.MULTILINE)
+            system.run("kill", "-KILL", leader)
         wait_for("the machine to be forgotten", lambda: not (known.exists() or group.exists()))
     wait_for("the machine to end", lambda: system.show(unit, "ActiveState") in {"inactive", "failed"})
     system.run("systemctl", "reset-failed", unit)

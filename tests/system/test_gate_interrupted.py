@@ -49,27 +49,10 @@ def killed_at_the_reload(system: System, name: str, settings: HostRoutingConfig,
         system.must("mv", "/usr/bin/systemctl.real", "/usr/bin/systemctl")
 
 
-def without_default_route(system: System) -> None:
-    """As before DHCP: the script of the routes waits for a default route at boot, and has added none."""
-    system.must("ip", "route", "del", "default")
-    system.run("ip", "route", "flush", "proto", "213")
-    system.must("systemctl", "start", "--no-block", LAYOUT.routes_unit)
-    wait_for("the script to wait", lambda: system.show(LAYOUT.routes_unit, "SubState") == "start")
-
-
-def test_a_first_bootstrap_that_fails() -> None:
-    """On a fresh host, routes that cannot be installed leave the gate shut, whether refused or still waited for."""
-    with host() as system:
-        assert run_task(system, "Configure", config(StaticRoute(CIDR), mode=Mode.STRICT)).returncode == 1
-        assert start(system) == 1
-        assert run_task(system, "Remove", config()).returncode == 0
-        system.must("ip", "route", "del", "default")
-        assert run_task(system, "Configure", config(*HALVES, mode=Mode.STRICT)).returncode == 1
-        assert start(system) == 1
-        assert not pid(system)
-        system.must("ip", "route", "add", "default", "via", "10.0.0.1", "dev", "eth0")
-        configure(system, config(*HALVES, mode=Mode.STRICT))
-        assert start(system) == 0
+def begin_unit(system: System, unit: str) -> None:
+    """Start a unit of ours whose script waits."""
+    system.must("systemctl", "start", "--no-block", unit)
+    wait_for("the script to wait", lambda: system.show(unit, "SubState") == "start")
 
 
 @pytest.mark.releases
@@ -90,41 +73,33 @@ def test_killed_before_the_reload() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
-    [pytest.param(CONFLICT, HALF, marks=pytest.mark.nightly), (HALF, OTHER_HALF)],
-    ids=["to half", "to the other half"],
-)
-def test_killed_between_two_that_refuse(before: HostRoutingConfig, after: HostRoutingConfig) -> None:
-    """An agent that is killed while it changes the steps leaves no mixture of them: nothing starts until it is mended."""
-    with host() as system:
-        assert run_task(system, "Configure", before).returncode == 1
-        killed_at_the_reload(system, "Configure", after, wait=1)  # a wait that is another has another unit
-        assert start(system) == 1
-        assert "a run of hostrouting did not finish changing " in system.journal(LAYOUT.gate_unit)
-        assert run_task(system, "Configure", after, wait=1).returncode == 1
-        assert start(system) == 1
-        configure(system, config(*HALVES, mode=Mode.STRICT))
-        assert start(system) == 0
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "script"),
+    ("before", "killed", "failed", "script"),
     [
-        pytest.param(CONFLICT, HALF, LAYOUT.check_script_path, marks=pytest.mark.nightly),
-        (HALF, WHOLE, LAYOUT.routes_script_path),
+        pytest.param(CONFLICT, HALF, HALF, LAYOUT.check_script_path, marks=pytest.mark.nightly),
+        (HALF, OTHER_HALF, WHOLE, LAYOUT.routes_script_path),
     ],
     ids=["check", "routes"],
 )
-def test_a_script_that_cannot_be_replaced(before: HostRoutingConfig, after: HostRoutingConfig, script: str) -> None:
-    """A change that fails halfway leaves no mixture of the steps either."""
+def test_between_two_that_refuse(
+    before: HostRoutingConfig, killed: HostRoutingConfig, failed: HostRoutingConfig, script: str
+) -> None:
+    """A change of the steps that fails or is killed halfway leaves no mixture: nothing starts until it is mended."""
     with host() as system:
         assert run_task(system, "Configure", before).returncode == 1
-        system.must("mount", "--bind", script, script)  # nothing can take its place
-        failed = run_task(system, "Configure", after)
-        assert failed.returncode == 1
-        assert script in failed.stdout
+        killed_at_the_reload(system, "Configure", killed, wait=1)  # a wait that is another has another unit
         assert start(system) == 1
-        assert "did not finish changing" in system.journal(LAYOUT.gate_unit)
+        assert "a run of hostrouting did not finish changing " in system.journal(LAYOUT.gate_unit)
+        assert run_task(system, "Configure", killed, wait=1).returncode == 1
+        assert start(system) == 1
+
+        assert run_task(system, "Configure", before).returncode == 1
+        system.must("mount", "--bind", script, script)  # nothing can take its place
+        refused = run_task(system, "Configure", failed)
+        assert refused.returncode == 1
+        assert script in refused.stdout
+        assert start(system) == 1
+        said = system.journal(LAYOUT.gate_unit).rpartition("Starting ")[2]
+        assert "did not finish changing" in said
         system.must("umount", script)
         configure(system, config(*HALVES, mode=Mode.STRICT))
         assert start(system) == 0
@@ -132,37 +107,33 @@ def test_a_script_that_cannot_be_replaced(before: HostRoutingConfig, after: Host
 
 @pytest.mark.releases
 @many_times
-def test_remove_while_the_unit_waits() -> None:
-    """A run of the script that waits for the default route does not outlive Remove."""
-    with host(config(*HALVES, mode=Mode.STRICT), wait=30) as system:
-        without_default_route(system)
+def test_while_a_unit_waits() -> None:
+    """No run of an old script outlives a task: Configure leaves what is new, Remove nothing, and a check in WARN opens nothing."""
+    old = StaticRoute("10.77.0.0/16", gateway="10.99.0.1", dev="eth0")
+    address = ("address", "add", "10.99.0.4/24", "dev", "eth0")
+    with host(config(old), wait=30, then=f"ip {' '.join(address)}") as system:
+        assert ours(system) == ["10.77.0.0/16"]
+        system.must("ip", "address", "del", *address[2:])
+        begin_unit(system, LAYOUT.routes_unit)
+        configure(system, config(*HALVES, mode=Mode.STRICT), wait=30)
+        assert ours(system) == ["172.16.0.0/17", "172.16.128.0/17"]
+        system.must("ip", *address)
+        assert system.show(LAYOUT.routes_unit, "ActiveState") == "inactive"
+        assert ours(system) == ["172.16.0.0/17", "172.16.128.0/17"]
+
+        # As before DHCP: the script of the routes waits for a default route, and has added none.
+        system.must("ip", "route", "del", "default")
+        system.must("ip", "route", "flush", "proto", "213")
+        begin_unit(system, LAYOUT.routes_unit)
         assert run_task(system, "Remove", config()).returncode == 0
         assert system.show(LAYOUT.routes_unit, "ActiveState") == "inactive"
         assert not system.run("pgrep", "-f", LAYOUT.routes_script).stdout
         system.must("ip", "route", "add", "default", "via", "10.0.0.1", "dev", "eth0")
         assert ours(system) == []
 
-
-@many_times
-def test_configure_while_the_unit_waits() -> None:
-    """A run of the old script is not joined: what Configure leaves is the new configuration's, and the unit ran it."""
-    old = StaticRoute("10.77.0.0/16", gateway="10.99.0.1", dev="eth0")
-    with host(config(old), wait=5) as system:
-        system.must("systemctl", "start", "--no-block", LAYOUT.routes_unit)
-        wait_for("the script to wait", lambda: system.show(LAYOUT.routes_unit, "SubState") == "start")
-        configure(system, config(*HALVES, mode=Mode.STRICT), wait=20)
-        assert ours(system) == ["172.16.0.0/17", "172.16.128.0/17"]
-        system.must("ip", "address", "add", "10.99.0.4/24", "dev", "eth0")
-        assert system.show(LAYOUT.routes_unit, "ActiveState") == "inactive"
-        assert ours(system) == ["172.16.0.0/17", "172.16.128.0/17"]
-
-
-def test_a_check_that_waits() -> None:
-    """A check that began in WARN and still waits is ended: it does not open a gate that is STRICT by now."""
-    with host(config(mode=Mode.WARN), wait=30) as system:
+        configure(system, config(mode=Mode.WARN), wait=30)
         system.must("ip", "route", "del", "default")
-        system.must("systemctl", "start", "--no-block", LAYOUT.check_unit)
-        wait_for("the check to wait", lambda: system.show(LAYOUT.check_unit, "SubState") == "start")
+        begin_unit(system, LAYOUT.check_unit)
         assert run_task(system, "CheckRouteOverlap", config(mode=Mode.STRICT)).returncode == 1
         assert system.show(LAYOUT.check_unit, "ActiveState") != "activating"
         system.must("ip", "route", "add", "default", "via", "10.0.0.1", "dev", "eth0")

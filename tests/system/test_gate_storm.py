@@ -13,7 +13,7 @@ from tests.system.storm import CALM, KILLED, KINDS, PLAIN, SETTINGS, Choice, Rou
 pytestmark = gate_tests
 
 STARTS = 4
-PARTS = 10 if LONG else 1
+PARTS = 10 if LONG else 3
 SEED = 0 if os.environ.get("CI") else time.time_ns() % 1_000_000
 OVERRIDE = f"/etc/systemd/system/{KUBE1}.d/99-override.conf"
 
@@ -39,6 +39,7 @@ def test_what_settings_come_to() -> None:
         storm.compare()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_gate_holds(part: int) -> None:
     """A machine does not start where both configurations hold it back, and starts where neither does, at any moment."""

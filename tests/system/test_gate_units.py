@@ -101,8 +101,10 @@ def test_every_promise_for_each_unit() -> None:
         # As kubelet's unit has it: each attempt writes a few lines, and there is one attempt in each RestartSec.
         before, lines = int(system.show(KUBELET, "NRestarts")), len(system.journal(KUBELET).splitlines())
         await_attempts(system, KUBELET, before + 3)
+        written = len(system.journal(KUBELET).splitlines()) - lines
+        # Counted later than the lines: an attempt between the two makes this no stricter.
         attempts = int(system.show(KUBELET, "NRestarts")) - before + 1
-        assert len(system.journal(KUBELET).splitlines()) - lines <= 8 * attempts
+        assert written <= 8 * attempts
 
         overlap(system, "del")
         await_active(system, KUBELET, K3S)

@@ -139,29 +139,26 @@ _KEPT = (
 _STRICT = "systemd-nspawn@.service cannot start now: the mode is STRICT, and the verdict is overlap"
 
 
-@pytest.mark.parametrize(
-    ("good", "mode", "last", "status"),
-    [
-        (HALVES, Mode.WARN, _KEPT, 0),
-        (HALVES, Mode.STRICT, _KEPT, 0),
-        (HALVES[:1], Mode.STRICT, _STRICT, 1),
-    ],
-    ids=["warn", "strict", "strict, and an address escapes"],
-)
-def test_a_wrong_edit_of_what_works(good: list[StaticRoute], mode: Mode, last: str, status: int) -> None:
+def test_a_wrong_edit_of_what_works() -> None:
     """If routes cannot be installed, the last good ones stay and a machine starts; a stricter check is in force."""
     with host() as system, answering(system, _CLI) as cli:
-        configure(system, config(*good, mode=Mode.WARN))
-        table = system.must("ip", "route")
-        system.lay(_CONFIG, config(StaticRoute(CIDR), mode=mode).to_json())
-        code, said = cli(["apply", "--config", _CONFIG])
-        assert code == 1
-        assert said.splitlines()[-1].startswith(last), said
-        assert start(system) == status
-        assert bool(pid(system)) != bool(status)
-        assert system.must("ip", "route") == table
+        for good, mode, last, status in (
+            (HALVES, Mode.WARN, _KEPT, 0),
+            (HALVES, Mode.STRICT, _KEPT, 0),
+            (HALVES[:1], Mode.STRICT, _STRICT, 1),
+        ):
+            configure(system, config(*good, mode=Mode.WARN))
+            table = system.must("ip", "route")
+            system.lay(_CONFIG, config(StaticRoute(CIDR), mode=mode).to_json())
+            code, said = cli(["apply", "--config", _CONFIG])
+            assert code == 1
+            assert said.splitlines()[-1].startswith(last), said
+            assert start(system) == status
+            assert bool(pid(system)) != bool(status)
+            assert system.must("ip", "route") == table
+            end(system)
         configure(system, config(*HALVES, mode=Mode.STRICT))
-        assert status == 0 or start(system) == 0
+        assert start(system) == 0
 
 
 def _holds(system: System, last: str) -> None:

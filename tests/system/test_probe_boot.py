@@ -77,9 +77,24 @@ def has_slowed(system: System) -> bool:
     return "sleep 0.02" in system.run("systemctl", "status", "--no-pager", LAYOUT.gate_unit).stdout
 
 
-def test_stopped() -> None:
-    """A run that waits for its link says so when it is stopped, and has not failed; what it could do is done."""
+def test_what_takes_too_long() -> None:
+    """In the sandbox nobody may end an nft that hangs: the unit fails in time, and systemd ends what is left of it.
+
+    A run that waits for its link says so when it is stopped, and has not failed; what it could do is done.
+    """
     with flushing(machines=(), told=attrs.evolve(TOLD, wait=40)) as system:
+        script = system.must("cat", LAYOUT.probe_script_path)
+        system.lay(LAYOUT.probe_script_path, script.replace("LIMIT=5", "LIMIT=1"), mode=0o755)
+        system.must("mv", "/usr/sbin/nft", "/usr/sbin/nft.real")
+        system.lay("/usr/sbin/nft", "#!/bin/sh\nexec sleep 1000\n", mode=0o755)
+        done = system.run("systemctl", "start", LAYOUT.probe_unit)
+        assert done.returncode == 1
+        assert re.search("'nft [^']*' did not end within 1 s", system.journal(LAYOUT.probe_unit))
+        wait_for("its end", lambda: not system.run("pgrep", "-f", "sleep 1000").stdout)
+        system.lay(LAYOUT.probe_script_path, script, mode=0o755)
+        system.must("mv", "/usr/sbin/nft.real", "/usr/sbin/nft")
+
+        system.must("nft", "flush", "ruleset")
         system.must("ip", "link", "del", "eth0")
         system.must("systemctl", "start", "--no-block", LAYOUT.probe_unit)
         wait_for("the script to wait", lambda: "sleep" in system.run("systemctl", "status", LAYOUT.probe_unit).stdout)
@@ -87,14 +102,3 @@ def test_stopped() -> None:
         system.must("systemctl", "stop", LAYOUT.probe_unit)
         assert system.show(LAYOUT.probe_unit, "ActiveState") == "inactive"
         assert "stopped before the work was done" in system.journal(LAYOUT.probe_unit)
-
-
-def test_an_nft_that_hangs() -> None:
-    """In the sandbox nobody may end an nft that hangs: the unit fails in time, and systemd ends what is left of it."""
-    with flushing(machines=()) as system:
-        system.must("mv", "/usr/sbin/nft", "/usr/sbin/nft.real")
-        system.lay("/usr/sbin/nft", "#!/bin/sh\nexec sleep 1000\n", mode=0o755)
-        done = system.run("systemctl", "start", LAYOUT.probe_unit)
-        assert done.returncode == 1
-        assert re.search("'nft [^']*' did not end within 5 s", system.journal(LAYOUT.probe_unit))
-        wait_for("its end", lambda: not system.run("pgrep", "-f", "sleep 1000").stdout)

@@ -68,49 +68,6 @@ def test_the_tasks() -> None:
         assert start(system) == 0, "nothing of ours holds it back any more"
 
 
-@many_times
-def test_the_units() -> None:
-    """Our units started, restarted, stopped, killed and failing, the manager reloaded and replaced: it runs on."""
-    with host() as system:
-        configure(system, config(*HALVES, mode=Mode.STRICT))
-        machine = Running(system)
-        units = (LAYOUT.routes_unit, LAYOUT.check_unit, LAYOUT.gate_unit)
-        verbs = (
-            "start",
-            "restart",
-            "stop",
-            "try-restart",
-            "kill",
-            "reset-failed",
-            "reenable",
-            "disable",
-            "mask",
-            "unmask",
-        )
-        for unit in units:
-            for verb in verbs:
-                system.run("systemctl", verb, unit)
-                machine.untouched(f"{verb} {unit}")
-        assert system.run("systemctl", "is-enabled", LAYOUT.routes_unit).stdout == "disabled\n"
-        configure(system, config(*HALVES, mode=Mode.STRICT))
-        assert system.run("systemctl", "is-enabled", LAYOUT.routes_unit).stdout == "enabled\n"
-        machine.untouched("enabled again by the task")
-        for verb in ("daemon-reload", "daemon-reexec"):
-            system.must("systemctl", verb)
-            machine.untouched(verb)
-        system.must("ip", "route", "replace", "172.16.0.0/17", "dev", "ib0", "proto", "static")
-        for unit in units:
-            assert system.run("systemctl", "restart", unit).returncode == 1
-            machine.untouched(f"{unit} failing")
-        for path in (
-            *(LAYOUT.gate_drop_in(), LAYOUT.gate_unit_path, LAYOUT.routes_unit_path, LAYOUT.check_unit_path),
-            *(LAYOUT.gate_steps_path, LAYOUT.gate_script_path, LAYOUT.routes_script_path, LAYOUT.check_script_path),
-        ):
-            system.must("rm", path)
-        system.must("systemctl", "daemon-reload")
-        machine.untouched("files removed by hand")
-
-
 ORIGINAL_UNIT = """\
 [Unit]
 Before=systemd-nspawn@.service
@@ -123,84 +80,105 @@ RequiredBy=systemd-nspawn@.service
 """
 
 
+TIES = {
+    f"/etc/systemd/system/{KUBE1}.requires/{{}}": "/etc/systemd/system/{}",  # the instance's own
+    "/run/systemd/system/systemd-nspawn@.service.requires/{}": "/etc/systemd/system/{}",  # of this boot
+}
+INSTANCE = "[Unit]\nRequires=static-routes.service check-route-overlap.service\n"
+UNITS = (LAYOUT.routes_unit, LAYOUT.check_unit)
+
+
+def lay_originals(system: System) -> None:
+    """Install the original's units, each of which the machine requires."""
+    for unit in UNITS:
+        system.lay(f"/etc/systemd/system/{unit}", ORIGINAL_UNIT)
+        system.must("systemctl", "enable", unit)
+
+
+def required(system: System) -> set[str]:
+    """Which of the units the machine requires."""
+    return set(UNITS) & set(system.show(KUBE1, "Requires").split())
+
+
+@pytest.mark.releases
 @many_times
 def test_files_of_the_original_give_way() -> None:
-    """Where the original's units are installed and a machine runs, Configure puts ours in their place under it.
+    """Where the original's units are installed and a machine runs, Configure and Remove take them away under it.
 
     The machine requires them, and they remain active: neither may touch it, nor may it pass for a check that was made.
+    Whatever else has the machine require units of these names, wherever it stands: neither task touches it.
     """
-    units = (LAYOUT.routes_unit, LAYOUT.check_unit)
+    wanted = config(*HALVES, mode=Mode.STRICT)
     with host() as system:
-        for unit in units:
-            system.lay(f"/etc/systemd/system/{unit}", ORIGINAL_UNIT)
-            system.must("systemctl", "enable", unit)
-        system.must("systemctl", "daemon-reload")
+        lay_originals(system)
         machine = Running(system)
-        assert set(units) <= set(system.show(KUBE1, "Requires").split())
-        assert [system.show(unit, "ActiveState") for unit in units] == ["active", "active"]
-        configure(system, config(*HALVES, mode=Mode.STRICT))
+        assert required(system) == set(UNITS)
+        assert [system.show(unit, "ActiveState") for unit in UNITS] == ["active", "active"]
+        configure(system, wanted)
         machine.untouched("Configure")
-        assert not set(units) & set(system.show(KUBE1, "Requires").split())
-        assert [system.show(unit, "ActiveState") for unit in units] == ["inactive", "inactive"]
-        for unit in units:
-            assert system.run("systemctl", "restart", unit).returncode == 0
-            machine.untouched(f"{unit} restarted")
+        assert not required(system)
+        assert [system.show(unit, "ActiveState") for unit in UNITS] == ["inactive", "inactive"]
+        system.must("systemctl", "restart", *UNITS)
+        machine.untouched("units restarted")
         end(system)
         assert start(system) == 0
         end(system)
         system.must("ip", "address", "add", "172.16.200.5/24", "dev", "ib0")
         assert start(system) == 1, "the check is made, not taken for made"
+        system.must("ip", "address", "del", "172.16.200.5/24", "dev", "ib0")
+        assert run_task(system, "Remove", config()).returncode == 0
 
-
-def test_the_original_can_be_removed() -> None:
-    """Remove takes the original's units and ties away under a running machine, which stays."""
-    units = (LAYOUT.routes_unit, LAYOUT.check_unit)
-    with host() as system:
-        for unit in units:
-            system.lay(f"/etc/systemd/system/{unit}", ORIGINAL_UNIT)
-            system.must("systemctl", "enable", unit)
+        lay_originals(system)
         machine = Running(system)
         assert run_task(system, "Remove", config()).returncode == 0
         machine.untouched("Remove")
-        assert not set(units) & set(system.show(KUBE1, "Requires").split())
+        assert not required(system)
         end(system)
         assert start(system) == 0
+        end(system)
+
+        lay_originals(system)
+        for unit in UNITS:
+            for path, target in TIES.items():
+                system.must("mkdir", "--parents", path.rpartition("/")[0])
+                system.must("ln", "--symbolic", target.format(unit), path.format(unit))
+        system.lay(f"/etc/systemd/system/{KUBE1}.d/10-tie.conf", INSTANCE)
+        system.must("systemctl", "daemon-reload")
+        machine = Running(system)
+        configure(system, wanted)
+        machine.untouched("Configure, with ties of any kind")
+        configure(system, config(HALVES[0], mode=Mode.WARN))
+        machine.untouched("another configuration, with ties of any kind")
+        assert run_task(system, "Remove", config()).returncode == 0
+        machine.untouched("Remove, with ties of any kind")
 
 
-TIES = {
-    "the instance's own": {f"/etc/systemd/system/{KUBE1}.requires/{{}}": "/etc/systemd/system/{}"},
-    "of this boot": {"/run/systemd/system/systemd-nspawn@.service.requires/{}": "/etc/systemd/system/{}"},
-    "a drop-in": {},
-}
-INSTANCE = "[Unit]\nRequires=static-routes.service check-route-overlap.service\n"
-
-
-@pytest.mark.releases
 @many_times
-def test_ties_of_any_kind() -> None:
-    """Whatever has the machine require our units, wherever it stands: neither Configure nor Remove touches it."""
-    units = (LAYOUT.routes_unit, LAYOUT.check_unit)
-    drop_in = f"/etc/systemd/system/{KUBE1}.d/10-tie.conf"
+def test_the_units() -> None:
+    """Our units started, restarted, stopped, killed and failing, the manager reloaded and replaced: it runs on."""
+    verbs = ("start", "restart", "stop", "try-restart", "kill", "reset-failed", "reenable", "disable", "mask", "unmask")
+    units = (*UNITS, LAYOUT.gate_unit)
     with host() as system:
-        for tie, links in TIES.items():
-            assert not set(units) & set(system.show(KUBE1, "Requires").split()), tie
-            for unit in units:
-                system.lay(f"/etc/systemd/system/{unit}", ORIGINAL_UNIT)
-                for path, target in links.items():
-                    system.must("mkdir", "--parents", path.rpartition("/")[0])
-                    system.must("ln", "--symbolic", target.format(unit), path.format(unit))
-            if not links:
-                system.lay(drop_in, INSTANCE)
-            system.must("systemctl", "daemon-reload")
-            machine = Running(system)
-            assert set(units) <= set(system.show(KUBE1, "Requires").split()), tie
-            configure(system, config(*HALVES, mode=Mode.STRICT))
-            machine.untouched(f"Configure, with {tie}")
-            configure(system, config(HALVES[0], mode=Mode.WARN))
-            machine.untouched(f"another configuration, with {tie}")
-            assert run_task(system, "Remove", config()).returncode == 0
-            machine.untouched(f"Remove, with {tie}")
-            end(system)
-            for unit in units:
-                system.run("rm", "-f", *(path.format(unit) for path in links), f"/etc/systemd/system/{unit}")
-            system.must("systemctl", "daemon-reload")
+        configure(system, config(*HALVES, mode=Mode.STRICT))
+        machine = Running(system)
+        for verb in verbs:
+            system.run("systemctl", verb, *units)
+            machine.untouched(verb)
+        assert system.run("systemctl", "is-enabled", LAYOUT.routes_unit).stdout == "disabled\n"
+        configure(system, config(*HALVES, mode=Mode.STRICT))
+        assert system.run("systemctl", "is-enabled", LAYOUT.routes_unit).stdout == "enabled\n"
+        machine.untouched("enabled again by the task")
+        for verb in ("daemon-reload", "daemon-reexec"):
+            system.must("systemctl", verb)
+            machine.untouched(verb)
+        system.must("ip", "route", "replace", "172.16.0.0/17", "dev", "ib0", "proto", "static")
+        for unit in units:
+            assert system.run("systemctl", "restart", unit).returncode == 1
+        machine.untouched("units failing")
+        system.must(
+            "rm",
+            *(LAYOUT.gate_drop_in(), LAYOUT.gate_unit_path, LAYOUT.routes_unit_path, LAYOUT.check_unit_path),
+            *(LAYOUT.gate_steps_path, LAYOUT.gate_script_path, LAYOUT.routes_script_path, LAYOUT.check_script_path),
+        )
+        system.must("systemctl", "daemon-reload")
+        machine.untouched("files removed by hand")

@@ -86,7 +86,7 @@ def _alike(found: Mapping[str, str]) -> dict[str, object]:
 
 def _texts(system: System, files: Mapping[str, str]) -> dict[str, str]:
     own = (_TEMPLATE, LAYOUT.gate_unit_path, LAYOUT.gate_drop_in())
-    texts = {path: system.must("cat", path) for path in own}
+    texts = {path: system.outside(path).read_text() for path in own}
     return texts | {path: text or "/dev/null" for path, text in files.items()}
 
 
