@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
 import pytest
@@ -13,18 +12,16 @@ from tests.support.write_pages import PAGE, commands_page
 
 SECTIONS = dict(re.findall(r"^### ([a-z-]+)\n\n(.*?)(?=\n##|\Z)", page("findings"), re.MULTILINE | re.DOTALL))
 MADE = {
-    node.args[0].value
+    name
     for path in (ROOT / "hostrouting").rglob("*.py")
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "Finding"
-    if node.args and isinstance(node.args[0], ast.Constant)
+    for name in re.findall(r'\bFinding\(\s*"([^"]*)"', path.read_text(encoding="utf-8"))
 }
 
 
 def test_each_name_has_a_section() -> None:
     """The page explains each name, and no other; each name that the code writes out is one of them."""
     assert set(SECTIONS) == set(NAMES)
-    assert set(NAMES) >= MADE
+    assert set(NAMES) >= MADE > set()
     with pytest.raises(ValueError, match="'name' must be in"):
         Finding("not-a-name", "note", "nothing")
 

@@ -18,7 +18,7 @@ from tests.support.pages import page
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ssh", "sshd", "ebtables-nft")]
+pytestmark = [pytest.mark.linux, pytest.mark.nightly, pytest.mark.needs("root", "ssh", "sshd", "ebtables-nft")]
 
 CONFIG = {"azureVnetCleanup": {"managed": ["10.1.0.0/16"], "ebtables": "nft"}}
 SHOWN = re.findall(r"^\$ (ansible-playbook clean_up\.yml.*)$", page("fleet"), re.MULTILINE)
@@ -79,7 +79,6 @@ def test_the_story(fleet: Controller) -> None:
     assert FIRST in one.machine.shell("cat /var/lib/hostrouting/azure-vnet-1.undo")
 
 
-@pytest.mark.nightly
 def test_what_stops_it(fleet: Controller) -> None:
     """A node that does not answer is on the page; one that fails or dies is in the last batch; nothing is deleted unread."""
     one, two, three = (fleet.nodes[name] for name in ("a-1", "a-2", "a-3"))
@@ -101,7 +100,6 @@ def test_what_stops_it(fleet: Controller) -> None:
     assert rules(two) == [FIRST, SECOND]
 
 
-@pytest.mark.nightly
 def test_a_plan_that_nobody_has_read(fleet: Controller) -> None:
     """A node that gave a plan once, and none the last time, is left alone: the page that was read does not have that plan."""
     one, two = (fleet.nodes[name] for name in ("a-1", "a-2"))

@@ -155,7 +155,7 @@ def test_from_the_guard_to_the_alert(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(re.sub(r"for: \d+m", "for: 0s", RULES.read_text(encoding="utf-8")))
     labels = "labels: {hostrouting: 'true'}"
     settings = f"""
-global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+global: {{scrape_interval: 200ms, evaluation_interval: 200ms}}
 rule_files: [{tmp_path}/rules.yml]
 scrape_configs:
   - job_name: node

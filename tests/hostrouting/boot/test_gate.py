@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from copy import deepcopy
 from functools import cache
-from itertools import count, product
+from itertools import count, pairwise, product
 from typing import TYPE_CHECKING
 
 import attrs
@@ -45,6 +45,8 @@ SOMETHING = [name for name in CONFIGS if name != "nothing"]
 FOR_KUBELET = attrs.evolve(CONFIGS["strict"], gate=GateConfig([KUBELET, "k3s.service"]))
 PAIRS = [pair for pair in product(CONFIGS, CONFIGS) if pair[0] != pair[1]]
 each_pair = for_each("one, other", PAIRS)
+RING = [*pairwise([*CONFIGS, "nothing"])]
+"""Each configuration once as the former one, and once as the new one."""
 
 STEPS, DROP_IN = LAYOUT.gate_steps_path, LAYOUT.gate_drop_in()
 STOP = f"stop {LAYOUT.gate_unit}"
@@ -124,34 +126,35 @@ class TestNeverAMixture:
     """A machine that starts is judged by what was before, or by what is after."""
 
     @pytest.mark.parametrize("error", [killed, full], ids=["killed", "refused"])
-    @each_pair
-    def test_whatever_ends_it(self, one: str, other: str, error: Callable[[str], BaseException]) -> None:
+    @pytest.mark.parametrize("pairs", [RING, pytest.param(PAIRS, marks=pytest.mark.nightly)], ids=["ring", "all"])
+    def test_whatever_ends_it(self, pairs: list[tuple[str, str]], error: Callable[[str], BaseException]) -> None:
         """If a change is interrupted anywhere, the list and files are the old ones, or each step is new or changing.
 
         The next run ends with all of it, whether it is told the same or what was before.
         """
-        before, up = changed(one)[0].files, parts(CONFIGS[other])[0]
-        old = [path for part in parts(CONFIGS[one])[0] for path in part.files.present(before)]
-        for host, mishaps in interrupted(one, other, error):
-            has_old = all(
-                host.files.texts.get(path) == before.texts.get(path)
-                and host.files.links.get(path) == before.links.get(path)
-                for path in (STEPS, *old)
-            )
-            if has_old:
-                pass
-            elif not up:
-                assert listed(host) == () or DROP_IN not in host.files.texts
-            else:
-                found = {step.name: step for step in listed(host) or ()}
-                assert set(found) == {part.name for part in up}
-                ready = [part for part in up if found[part.name].kind != "changing"]
-                assert [found[part.name] for part in ready] == [part.step for part in ready]
-                assert not [part.name for part in ready if part.files.differences(host.files)]
-            for wanted in (CONFIGS[one], CONFIGS[other]):
-                again, _ = copied(host, mishaps)
-                change(again, wanted)
-                assert is_whole(again, wanted)
+        for one, other in pairs:
+            before, up = changed(one)[0].files, parts(CONFIGS[other])[0]
+            old = [path for part in parts(CONFIGS[one])[0] for path in part.files.present(before)]
+            for host, mishaps in interrupted(one, other, error):
+                has_old = all(
+                    host.files.texts.get(path) == before.texts.get(path)
+                    and host.files.links.get(path) == before.links.get(path)
+                    for path in (STEPS, *old)
+                )
+                if has_old:
+                    pass
+                elif not up:
+                    assert listed(host) == () or DROP_IN not in host.files.texts
+                else:
+                    found = {step.name: step for step in listed(host) or ()}
+                    assert set(found) == {part.name for part in up}
+                    ready = [part for part in up if found[part.name].kind != "changing"]
+                    assert [found[part.name] for part in ready] == [part.step for part in ready]
+                    assert not [part.name for part in ready if part.files.differences(host.files)]
+                for wanted in (CONFIGS[one], CONFIGS[other]):
+                    again, _ = copied(host, mishaps)
+                    change(again, wanted)
+                    assert is_whole(again, wanted)
 
     @each_pair
     def test_each_file_that_cannot_be_changed(self, one: str, other: str) -> None:

@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 
 from hostrouting.boot import gate, render_gate_script
-from tests.support.cases import some_at_night
-
-pytestmark = [pytest.mark.linux, pytest.mark.needs("spin", "gcc")]
 
 MODEL = (Path(__file__).parents[2] / "system/gate.pml").read_text()
 
@@ -39,6 +36,9 @@ def _run(model: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly  # what it says holds until somebody changes the model
+@pytest.mark.linux
+@pytest.mark.needs("spin", "gcc")
 def test_the_protocol(tmp_path: Path) -> None:
     """No start passes with a mixture, nor with the old configuration after a change is complete; none waits for ever."""
     said = _run(MODEL, tmp_path)
@@ -46,7 +46,10 @@ def test_the_protocol(tmp_path: Path) -> None:
     assert "Search not completed" not in said
 
 
-@pytest.mark.parametrize("mistake", some_at_night(MISTAKES))
+@pytest.mark.nightly
+@pytest.mark.linux
+@pytest.mark.needs("spin", "gcc")
+@pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes_are_found(mistake: str, tmp_path: Path) -> None:
     """The model is one that can fail."""
     right, wrong = MISTAKES[mistake]

@@ -23,6 +23,7 @@ from hostrouting.boot.opening import opening_findings
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from tests.support.awks import put_before
+from tests.support.examples import scaled
 from tests.support.tasks import LAYOUT
 from tests.support.waiting import await_file
 
@@ -133,7 +134,7 @@ def step(line: str) -> GateStep:
     return GateStep.parse(line)
 
 
-again = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+again = settings(deadline=None, max_examples=scaled(125), suppress_health_check=[HealthCheck.function_scoped_fixture])
 NAMES = st.sampled_from(["a", "b-1", "static-routes", "2"])
 
 
@@ -410,7 +411,7 @@ class TestScript:
         text = put_before(place.text, dict.fromkeys(["systemctl", "sleep", "as", "script"], "exit 0"), place.folder)
         assert place.run(*arguments, text=text).returncode == 0
         begin, end = text.index(" EXIT ") + len(" EXIT "), len(text.rstrip())
-        for length in (*range(begin, end, 20), *range(end - 20, end)):
+        for length in (*range(begin, end, 47), *range(end - 12, end)):
             done = place.run(*arguments, text=text[:length])
             assert done.returncode != 0, text[:length][-80:]
 

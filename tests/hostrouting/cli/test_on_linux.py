@@ -4,16 +4,16 @@ import json
 import os
 import pty
 import select
+import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from hostrouting.host.layout import HostLayout
-from tests.support.cases import some_at_night
 from tests.support.children import running
 from tests.support.examples import LONG
 from tests.support.machine import H200, Machine, private_machine
@@ -25,12 +25,17 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 CIDR = "172.16.0.0/16"
 QUESTIONS = (("check", CIDR), ("check", "172.16.0.0/12", "10.0.0.0/8"), ("repair", CIDR), ("explain", "172.16.5.9"))
-WITHOUT_NETLINK = """\
-import os, sys
-from tests.support.children import refuse_netlink
-refuse_netlink()
-os.execv(sys.argv[1], sys.argv[1:])
+# Many command lines in one process: how each ended, and what it said.
+EACH = """\
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from hostrouting.cli import main
+for words in json.loads(sys.argv[1]):
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        code = main(words)
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
 """
+WITHOUT_NETLINK = f"from tests.support.children import refuse_netlink\nrefuse_netlink()\n{EACH}"
 AS_ANYONE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 
 
@@ -40,6 +45,12 @@ def sick() -> Iterator[Machine]:
     with private_machine() as machine:
         machine.batch(H200)
         yield machine
+
+
+def each(machine: Machine, *command: str, lines: Iterable[tuple[str, ...]]) -> list[tuple[int, str, str]]:
+    """How each of these command lines ends, and what it says, in one process that this command starts."""
+    said = machine.shell(f"{shlex.join(command)} {shlex.quote(json.dumps(list(lines)))}").splitlines()
+    return [(code, out, err) for code, out, err in map(json.loads, said)]
 
 
 @pytest.fixture
@@ -144,21 +155,20 @@ def test_the_printed_commands_work(machine: Machine) -> None:
 def test_not_root(sick: Machine, repaired: str) -> None:
     """Without privilege one can look; what would change the host says that it requires root, and what does not."""
     sick.shell("mkdir -p /run/hostrouting && chown 4242 /run/hostrouting /run /etc")
-    for words, code in [
-        (("check", CIDR), 1),
-        (("discover",), 1),
-        (("explain", "172.16.5.9"), 0),
-        (("repair", CIDR), 0),
-        (("plan", "--config", repaired), 1),
-        (("preflight", "--config", repaired), 1),
-        (("status",), 0),
-        (("snapshot",), 0),
-    ]:
-        said = sick.hostrouting(*words, before=AS_ANYONE)
-        assert said.returncode == code, (words, said.stderr)
-    said = sick.hostrouting("apply", "--config", repaired, before=AS_ANYONE)
-    assert said.returncode == 3
-    assert said.stdout.splitlines() == [
+    codes = {
+        ("check", CIDR): 1,
+        ("discover",): 1,
+        ("explain", "172.16.5.9"): 0,
+        ("repair", CIDR): 0,
+        ("plan", "--config", repaired): 1,
+        ("preflight", "--config", repaired): 1,
+        ("status",): 0,
+        ("snapshot",): 0,
+        ("apply", "--config", repaired): 3,
+    }
+    said = each(sick, *AS_ANYONE, sys.executable, "-c", EACH, lines=codes)
+    assert [code for code, _, _ in said] == [*codes.values()], said
+    assert said[-1][1].splitlines() == [
         "FAILED: cannot lock /run/hostrouting/host-routing.lock: Permission denied; run as root",
         "  check, discover, explain, repair, plan, preflight, status and snapshot work without root",
     ]
@@ -171,18 +181,15 @@ def test_not_root_and_all_is_well(machine: Machine, repaired: str) -> None:
     assert (said.returncode, said.stdout.splitlines()[0].partition(":")[0]) == (0, "NOTHING TO DO")
 
 
-@pytest.mark.parametrize(
-    "words",
-    some_at_night([f"check {CIDR}", "explain 8.8.8.8", f"repair {CIDR}", "plan --config", "snapshot", "status"]),
-)
-def test_no_netlink(sick: Machine, words: str, repaired: str) -> None:
+def test_no_netlink(sick: Machine, repaired: str) -> None:
     """Without netlink, nothing is guessed: exit code 3, and the reason."""
-    given = [*words.split(), repaired] if words.endswith("--config") else words.split()
-    said = sick.hostrouting(*given, before=(sys.executable, "-c", WITHOUT_NETLINK))
-    text = said.stdout + said.stderr
-    assert said.returncode == 3
-    assert "netlink is not available" in text
-    assert "bug" not in text
+    asked = (("check", CIDR), ("explain", "8.8.8.8"), ("repair", CIDR), ("snapshot",), ("status",))
+    for code, out, err in each(
+        sick, sys.executable, "-c", WITHOUT_NETLINK, lines=(*asked, ("plan", "--config", repaired))
+    ):
+        assert code == 3, out
+        assert "netlink is not available" in out + err
+        assert "bug" not in out + err
 
 
 def test_no_iproute2(machine: Machine, repaired: str, tmp_path: Path) -> None:
@@ -267,15 +274,15 @@ def test_a_fifo_in_the_place_of_a_file(machine: Machine, repaired: str) -> None:
 
 
 def test_two_at_once(machine: Machine, repaired: str) -> None:
-    """Five runs at once all end well, one after the other, and the host is as if there had been one."""
+    """Runs at once all end well, one after the other, and the host is as if there had been one."""
     runs = [
         subprocess.Popen(machine.command("apply", "--config", repaired), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for _ in range(5)
+        for _ in range(3)
     ]
     ends = [(run.communicate(timeout=60), run.returncode) for run in runs]
-    assert [code for _, code in ends] == [0] * 5, ends
+    assert [code for _, code in ends] == [0] * 3, ends
     answers = sorted(out.decode().split(":")[0] for (out, _), _ in ends)
-    assert answers == ["DONE", *["NOTHING TO DO"] * 4]
+    assert answers == ["DONE", *["NOTHING TO DO"] * 2]
     assert sum(route.protocol == 213 for route in machine.routes(4)) == 2
 
 
@@ -323,7 +330,7 @@ def test_full_disk_under_the_answer(sick: Machine) -> None:
     assert said == "1\nhostrouting: the answer could not be written: No space left on device\n"
 
 
-@pytest.mark.parametrize(("words", "code"), [("chek", 2), ("check --dev", 2), ("--help", 1), ("check --help", 1)])
+@pytest.mark.parametrize(("words", "code"), [("check --dev", 2), ("check --help", 1)])
 def test_full_disk_under_usage_and_help(words: str, code: int) -> None:
     """Help that cannot be written is a failure; bad usage keeps its exit code even if no message can be written."""
     command = f'"{sys.executable}" -m hostrouting {words} >/dev/full'
@@ -334,12 +341,13 @@ def test_full_disk_under_usage_and_help(words: str, code: int) -> None:
     assert subprocess.run(["bash", "-c", f"{command} 2>&1"], check=False, env=BUFFERED).returncode == code
 
 
-@pytest.mark.parametrize("locale", [("LC_ALL=C",), ("LC_ALL=", "LANG=C"), ("LC_ALL=POSIX",)], ids=" ".join)
-def test_locale_c(sick: Machine, locale: tuple[str, ...]) -> None:
-    """However the locale C was chosen, every answer is in ASCII, and so is the map."""
-    answers = [sick.hostrouting(*words, before=("env", *locale)) for words in QUESTIONS]
-    assert all(said.stdout.isascii() and said.returncode in {0, 1} for said in answers)
-    assert "|####" in answers[0].stdout
+@pytest.mark.parametrize("locale", ["LC_ALL=C", "LC_ALL= LANG=C", "LC_ALL=POSIX"])
+def test_locale_c(sick: Machine, locale: str) -> None:
+    """In the locale C, however it was chosen, every answer is in ASCII, and so is the map."""
+    program = f"from hostrouting.cli import main\nfor words in {QUESTIONS!r}: assert main(words) in (0, 1)"
+    said = sick.shell(f'{locale} "$PYTHON" -c {shlex.quote(program)}')
+    assert said.isascii()
+    assert "|####" in said
 
 
 def test_names_of_fifteen_bytes(machine: Machine) -> None:
@@ -353,8 +361,8 @@ def test_names_of_fifteen_bytes(machine: Machine) -> None:
 
 
 def test_a_large_table(machine: Machine, written: Callable[..., str]) -> None:
-    """With 20,000 routes in the table (in the long profile 100,000) every question is answered."""
-    count = 100_000 if LONG else 20_000
+    """With 5,000 routes in the table (in the long profile 100,000) every question is answered."""
+    count = 100_000 if LONG else 5_000
     machine.batch(f"route add 2.{at >> 16}.{at >> 8 & 255}.{at & 255}/32 dev ib1" for at in range(count))
     config = written({"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"})
     codes = {

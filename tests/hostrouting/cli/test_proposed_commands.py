@@ -35,7 +35,7 @@ def proposed() -> dict[str, str]:
 
 def test_proposed_commands_can_be_typed() -> None:
     """Each proposed command has all required arguments and no unknown ones, so it gives no usage error."""
-    found = proposed()
+    found, parser = proposed(), make_parser(__version__)
     assert {"hostrouting status", "hostrouting repair", "hostrouting snapshot > FILE"} <= set(found)
     refused = {}
     for command, place in found.items():
@@ -43,7 +43,7 @@ def test_proposed_commands_can_be_typed() -> None:
         for end in (" > ", " # ", " | ", " reads it"):
             typed = typed.partition(end)[0]
         try:
-            make_parser(__version__).parse_args(shlex.split(typed.rstrip(". "))[1:])
+            parser.parse_args(shlex.split(typed.rstrip(". "))[1:])
         except SystemExit:
             refused[place] = command
     assert not refused

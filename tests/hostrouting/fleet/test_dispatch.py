@@ -31,7 +31,7 @@ def answers(results: Iterator[NodeResult]) -> dict[str, str]:
 
 def test_results_come_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No more snapshots are read ahead than keep the workers busy, however many there are."""
-    sources = find_snapshots([save(tmp_path, {f"{number:04}": str(number) for number in range(3000)})])
+    sources = find_snapshots([save(tmp_path, {f"{number:04}": str(number) for number in range(1200)})])
     with monkeypatch.context() as patch:
         reading = mock.Mock(wraps=snapshot_bytes)
         patch.setattr(dispatch, "snapshot_bytes", reading)
@@ -42,10 +42,10 @@ def test_results_come_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_no_result_is_kept(tmp_path: Path) -> None:
-    """Of thousands of results, only those exist that the caller keeps, and those that came with them."""
-    nodes = {f"{number:04}": str(number) for number in range(2000)} | {"z": "0"}
+    """Of hundreds of results, only those exist that the caller keeps, and those that came with them."""
+    nodes = {f"{number:04}": str(number) for number in range(400)} | {"z": "0"}
     results = judge_snapshots(find_snapshots([save(tmp_path, nodes)]), ASKED, executor=Inline(), judge=echo)
-    for _ in range(1900):
+    for _ in range(300):
         next(results)
     # Other tests of this process may still have results.
     assert (
@@ -65,7 +65,7 @@ def test_large_snapshots_are_sent_alone(tmp_path: Path) -> None:
 def test_equal_snapshots_are_judged_once(tmp_path: Path) -> None:
     """Equal bytes are sent once, whether the first were judged, are on their way or are in the same batch."""
     executor = Inline()
-    nodes = {f"{number:04}": f"{number % 30}" for number in range(3000)}
+    nodes = {f"{number:04}": f"{number % 30}" for number in range(600)}
     found = answers(judge_snapshots(find_snapshots([save(tmp_path, nodes)]), ASKED, executor=executor, judge=echo))
     assert found == nodes
     assert sorted(it for batch in executor.batches for it in batch) == sorted(
@@ -127,14 +127,14 @@ class Ending(Inline):
 
 def test_an_executor_that_ends(tmp_path: Path) -> None:
     """The error says why, and how many snapshots were judged; these have their results."""
-    sources = find_snapshots([save(tmp_path, {f"{number:04}": str(number) for number in range(2000)})])
-    results = judge_snapshots(sources, ASKED, executor=Ending(80), judge=echo)
+    sources = find_snapshots([save(tmp_path, {f"{number:04}": str(number) for number in range(400)})])
+    results = judge_snapshots(sources, ASKED, executor=Ending(16), judge=echo)
     found: list[NodeResult] = []
     with raises(FleetError, "incomplete") as caught:
         found.extend(iter(lambda: next(results), None))
     assert len(found) >= 16
     assert str(caught.value) == (
-        f"{len(found):,} of 2,000 snapshots were judged, and then the executor could not go on (RuntimeError: cannot "
+        f"{len(found):,} of 400 snapshots were judged, and then the executor could not go on (RuntimeError: cannot "
         "schedule new futures after shutdown)"
     )
 

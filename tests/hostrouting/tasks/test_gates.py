@@ -328,9 +328,17 @@ CONFIGS = {
     "all": config(*REPAIR, cidrs=(CIDR,), mode="WARN", protocol=214),
 }
 RING = [*pairwise([*CONFIGS, "nothing"])]
+ERRORS = {"killed": killed, "refused": busy}
 PAIRS = [
-    pytest.param(one, other, marks=[] if (one, other) in RING else pytest.mark.nightly, id=f"{one} to {other}")
+    pytest.param(
+        one,
+        other,
+        ERRORS[error],
+        marks=[] if (one, other) in RING[place::2] else pytest.mark.nightly,
+        id=f"{one} to {other}-{error}",
+    )
     for one, other in permutations(CONFIGS, 2)
+    for place, error in enumerate(ERRORS)
 ]
 
 
@@ -365,11 +373,10 @@ def ended(
             return
 
 
-@pytest.mark.parametrize("error", [killed, busy], ids=["killed", "refused"])
 class TestEndedAnywhere:
     """The next run does what an interrupted one left undone."""
 
-    @pytest.mark.parametrize(("one", "other"), PAIRS)
+    @pytest.mark.parametrize(("one", "other", "error"), PAIRS)
     def test_configure(self, one: str, other: str, error: Callable[[str], BaseException]) -> None:
         """The next run ends with all of it; of nothing that is configured, nothing is left."""
         for host, _ in ended(CONFIGS[one], lambda host: Configure(CONFIGS[other], host=host), error):
@@ -378,6 +385,7 @@ class TestEndedAnywhere:
             if other == "nothing":
                 assert host.files.texts == host.files.links == {}
 
+    @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
     def test_remove(self, error: Callable[[str], BaseException]) -> None:
         """The next Remove leaves nothing."""
         for host, _ in ended(WANTED, lambda host: Remove(WANTED, host=host), error):
@@ -386,6 +394,7 @@ class TestEndedAnywhere:
             assert ours(host) == []
             assert is_read(host)
 
+    @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
     def test_a_run_of_the_unit_that_nobody_saw_the_end_of(self, error: Callable[[str], BaseException]) -> None:
         """The script that the next boot depends on has run to its end after the next run."""
         wanted = config(*REPAIR)

@@ -33,6 +33,7 @@ from hostrouting.testing.node import (
     networkd,
     program,
 )
+from tests.support.cases import some_at_night
 from tests.support.examples import LONG
 from tests.support.ip_lines import things
 from tests.support.namespace import private_namespace
@@ -188,7 +189,7 @@ BREAKS: dict[str, tuple[Any, Callable[[Node], object]]] = {
 }
 
 
-@pytest.mark.parametrize("law", BREAKS)
+@pytest.mark.parametrize("law", some_at_night(BREAKS))
 def test_a_law_can_be_broken(law: str) -> None:
     """A pipeline with this mistake is found out, and its story is short."""
     mode = "WARN" if law == "the markers say what is so" else "STRICT"  # else the gate that is open breaks a law, too

