@@ -213,10 +213,11 @@ def examine(
 
     try:
         found = await_found(ctx, backend, attempt, wait=wait)
-        for _ in range(_TRIES - 1):
+        for left in reversed(range(_TRIES - 1)):
             if not found.surprises:
                 break
-            found = _examine_once(backend, config, gateway)
+            # The last time, everything is read: a table may have changed without a report.
+            found = _examine_once(backend, config, gateway, anew=not left)
     except NotReady:
         found = last[0]
     return found
@@ -258,9 +259,11 @@ def _reports(fib: Fib, config: HostRoutingConfig) -> Iterator[OverlapReport]:
         )
 
 
-def _examine_once(backend: RouteBackend, config: HostRoutingConfig, gateway: IP | None) -> Examination:
+def _examine_once(
+    backend: RouteBackend, config: HostRoutingConfig, gateway: IP | None, *, anew: bool = False
+) -> Examination:
     about = None if config.route_overlap.pod_cidrs else partial(concern_of, config=config)
-    snapshot, still = read(backend, reached=True, about=about)
+    snapshot, still = read(backend, reached=True, about=about, anew=anew)
     fib = Fib(snapshot)
     found = []
     for report in _reports(fib, config):
@@ -454,14 +457,19 @@ def with_repair(found: Examination, *, protocol: int) -> Fib | None:
 
 
 def read(
-    backend: RouteBackend, *, reached: bool = False, about: Callable[[Snapshot], Concern] | None = None
+    backend: RouteBackend,
+    *,
+    reached: bool = False,
+    about: Callable[[Snapshot], Concern] | None = None,
+    anew: bool = False,
 ) -> tuple[Snapshot, bool]:
     """The host's state, and whether it is consistent: if the tables keep changing, this is the last snapshot.
 
-    `reached` leaves out the tables that no rule looks up, and `about` the changes that do not matter.
+    `reached` leaves out the tables that no rule looks up, and `about` the changes that do not matter; then `anew` reads
+    the tables, too, of which no change was reported.
     """
     try:
-        return backend.snapshot(reached=reached, about=about), True
+        return backend.snapshot(reached=reached, about=about, anew=anew), True
     except BackendError as error:
         if isinstance(error.last, Snapshot):
             return error.last, False

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from operator import le
 from typing import NamedTuple, TypeAlias
@@ -42,16 +42,17 @@ class Ordered:
     def __init__(self, column: Column, width: int) -> None:
         """Sort nothing yet; `width` is the number of address bits."""
         self.column, self._width = column, width
-        self._there = frozenset(column.lengths)
-        self._hosts = [width - length for length in sorted(self._there)]
+        # The lengths of the prefixes.
+        self.there: frozenset[int] = column.once("lengths", partial(frozenset, column.lengths))
+        self._hosts = [width - length for length in sorted(self.there)]
         # The places of the default routes.
-        self._defaults = list(_places_of(0, column.lengths)) if 0 in self._there else []
+        self._defaults = list(_places_of(0, column.lengths)) if 0 in self.there else []
 
     @cached_property
     def networks(self) -> list[int]:
         """The networks in order."""
         networks = self.column.networks
-        return [networks[place] for place in self._order]
+        return self.column.once("ordered", lambda: [networks[place] for place in self._order])
 
     @cached_property
     def _order(self) -> Sequence[int]:
@@ -59,6 +60,9 @@ class Ordered:
 
         In a list of IPv4 routes that is their own order. Linux lists an IPv6 prefix after the prefixes inside it.
         """
+        return self.column.once("order", self._find_order)
+
+    def _find_order(self) -> Sequence[int]:
         networks = self.column.networks
         places = range(len(networks))
         if all(map(le, networks, islice(networks, 1, None))):
@@ -78,17 +82,17 @@ class Ordered:
     def inside(self, prefix: Prefix) -> list[int]:
         """The positions of the routes whose prefix is this one or lies inside it."""
         begin, end = self.between(prefix.first, prefix.last)
-        _, _, positions, _, lengths = self.column
+        positions, lengths = self.column.positions, self.column.lengths
         return [positions[place] for place in self._order[begin:end] if lengths[place] >= prefix.length]
 
     def of(self, network: int, length: int) -> list[int]:
         """The positions of the routes of exactly this prefix, in the order of the column."""
-        if length not in self._there:
+        if length not in self.there:
             return []
         if length == 0:
             return [self.column.positions[place] for place in self._defaults]
         begin, end = self.between(network, network)
-        _, _, positions, _, lengths = self.column
+        positions, lengths = self.column.positions, self.column.lengths
         return [positions[place] for place in self._order[begin:end] if lengths[place] == length]
 
     def span(self, place: int) -> tuple[int, int]:
@@ -118,6 +122,13 @@ class Ordered:
         begin, end = self.between(low, low)
         places = (self._order[at] for at in (*self.around(low), *range(begin, end)))
         return any(self.span(place)[1] >= high for place in places)
+
+
+def _first_of(columns: Iterable[Column]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for column in columns:
+        found.update(zip(pack(column.networks, column.lengths), column.positions, strict=True))
+    return found
 
 
 def _places_of(length: int, lengths: Sequence[int]) -> Iterator[int]:
@@ -195,10 +206,10 @@ class Table(ABC):
     @cached_property
     def first(self) -> dict[int, int]:
         """The position of one route of each prefix."""
-        found: dict[int, int] = {}
-        for column in self._columns:
-            found.update(zip(pack(column.networks, column.lengths), column.positions, strict=True))
-        return found
+        if len(self._columns) == 1:
+            [column] = self._columns
+            return column.once(("first", *column.positions[:1]), lambda: _first_of(self._columns))
+        return _first_of(self._columns)
 
     @cached_property
     def more(self) -> dict[int, list[int]]:
@@ -223,7 +234,7 @@ class Table(ABC):
     @cached_property
     def shifts(self) -> list[tuple[int, int]]:
         """The prefix lengths, longest first, each after the number of its host bits."""
-        lengths = {length for column in self._columns for length in set(column.lengths)}
+        lengths: set[int] = set().union(*(column.there for column in self.columns))
         return [(self._width - length, length) for length in sorted(lengths, reverse=True)]
 
     @abstractmethod

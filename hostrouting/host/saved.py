@@ -348,6 +348,7 @@ class SavedBackend:
         prefixes: Collection[Prefix | str] | None = None,
         reached: bool = False,
         about: object = None,  # noqa: ARG002  nothing changes meanwhile
+        anew: bool = False,  # noqa: ARG002  nothing is kept
     ) -> Snapshot:
         """See RouteBackend."""
         return part_of(

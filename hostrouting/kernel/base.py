@@ -141,6 +141,7 @@ class RouteBackend(Protocol):
         prefixes: Collection[Prefix | str] | None = None,
         reached: bool = False,
         about: Callable[[Snapshot], Concern] | None = None,
+        anew: bool = False,
     ) -> Snapshot:
         """The present links, addresses, rules and routes, in the kernel's order.
 
@@ -151,8 +152,9 @@ class RouteBackend(Protocol):
         was read, everything is read again, a few times; then BackendError is raised (unsettled), with the last
         snapshot. Changes of routes that are left out do not matter (in IPv6: those of other tables), so a few prefixes
         can be read on a host whose tables keep changing. `about` tells what an answer from a snapshot depends on: then
-        only changes that matter to it do. Settings of devices that exist for each family are there for IPv4 in any
-        case, for IPv6 unless `family` is 4. Needs no privilege.
+        only changes that matter to it do, and a part may be that of the last such call if no change was reported that
+        may have changed it, unless `anew` is given. Settings of devices that exist for each family are there for IPv4
+        in any case, for IPv6 unless `family` is 4. Needs no privilege.
         """
         ...
 

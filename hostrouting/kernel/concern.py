@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from hostrouting.model import IP, Route, RouteTable, Snapshot
+    from hostrouting.model import IP, Column, Route, RouteTable, Snapshot
 
 __all__ = ["Concern"]
 
@@ -154,13 +155,22 @@ def _overlapping(routes: RouteTable, spans: _Spans, tables: frozenset[int] | Non
         if tables is not None and column.table not in tables:
             continue
         firsts, lasts = spans[column.family]
-        width = width_of(column.family)
-        hosts = [(1 << width - length) - 1 for length in range(width + 1)]
-        for at, network, length in zip(column.positions, column.networks, column.lengths, strict=True):
-            place = bisect_right(firsts, network | hosts[length])
-            if place and lasts[place - 1] >= network:
-                found.setdefault(routes.shape_numbers[at], routes[at])
+        for place in column.once((*firsts, *lasts), partial(_places_in, column, firsts, lasts)):
+            at = column.positions[place]
+            if routes.shape_numbers[at] not in found:
+                found[routes.shape_numbers[at]] = routes[at]
     return [*found.values()]
+
+
+def _places_in(column: Column, firsts: Sequence[int], lasts: Sequence[int]) -> list[int]:
+    """Where the column has prefixes that overlap one of the ranges."""
+    width, places = width_of(column.family), []
+    hosts = [(1 << width - length) - 1 for length in range(width + 1)]
+    for at, (network, length) in enumerate(zip(column.networks, column.lengths, strict=True)):
+        place = bisect_right(firsts, network | hosts[length])
+        if place and lasts[place - 1] >= network:
+            places.append(at)
+    return places
 
 
 def _alone(address: IP) -> Prefix:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import errno
 import threading
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -33,6 +34,7 @@ from hostrouting.errors import (
 )
 from hostrouting.fib import ANY, Flow
 from hostrouting.kernel.base import Answer, Outcome, RouteRequest
+from hostrouting.kernel.concern import Concern
 from hostrouting.model import (
     OURS,
     PROTOCOL_KERNEL,
@@ -50,7 +52,7 @@ from hostrouting.testing.kernel import MemoryBackend
 from phases.context import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from hostrouting.kernel.base import RouteBackend, Verb
@@ -533,6 +535,24 @@ class BackendContract:
                     route for route in left if route.table == 254
                 ]
                 assert attrs.evolve(some, routes=every.routes) == every
+
+    def test_snapshot_of_what_has_changed(self) -> None:
+        """A snapshot that says what it is about has every change since the last one, with and without `anew`."""
+        route, rule = _ours("192.0.2.0/24"), Rule(family=4, priority=100, table=1001, protocol=OURS)
+        with self.make() as backend:
+            about = partial(Concern.of, networks=[route.prefix], protocols={OURS})
+            changes: list[Callable[[], object]] = [
+                lambda: _do(backend, "add", route),
+                lambda: _do(backend, "add", attrs.evolve(route, table=1001)),
+                lambda: backend.change_rule("add", rule),
+                lambda: _do(backend, "delete", route),
+                lambda: backend.change_rule("delete", rule),
+            ]
+            for change in (lambda: None, *changes):
+                change()
+                every = backend.snapshot(reached=True)
+                assert backend.snapshot(reached=True, about=about) == every
+                assert backend.snapshot(reached=True, about=about, anew=True) == every
 
     # watch
 

@@ -6,6 +6,7 @@ From the bottom:
     channel         messages, the socket that carries them, and the namespace that it is in
     route_message   a route as a message, and back
     watch           listening for changes
+    keep            what was read, kept until it changes
     read            what the kernel lists: devices, addresses, rules and routes, one by one or as a snapshot
     change          changes of routes, with an outcome for each
     lookup          what the kernel would do with a packet

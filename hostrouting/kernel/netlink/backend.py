@@ -6,6 +6,7 @@ the verb calls.
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -14,6 +15,7 @@ from hostrouting.fib import ANY
 from hostrouting.kernel.base import asked_addresses, asked_prefixes
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import Channel, here, inside, open_namespace, open_socket
+from hostrouting.kernel.netlink.keep import Kept
 from hostrouting.kernel.netlink.read import settings_in_files, take_snapshot
 from hostrouting.kernel.netlink.watch import NetlinkWatch, Wanted
 
@@ -50,6 +52,7 @@ class NetlinkBackend:
         (unavailable), or the process may not enter it (not-permitted).
         """
         self._closed = False
+        self._kept: Kept | None = None
         self._namespace = None if netns is None else open_namespace(netns)
         self._home = here()
         self._channel = Channel(self._socket, timeout)
@@ -68,11 +71,24 @@ class NetlinkBackend:
         prefixes: Collection[Prefix | str] | None = None,
         reached: bool = False,
         about: Callable[[Snapshot], Concern] | None = None,
+        anew: bool = False,
     ) -> Snapshot:
         """The present links, addresses, rules and routes, in the kernel's order."""
         channel = self._begin()
         wanted = Wanted(family, table, protocol, asked_prefixes(prefixes), reached=reached, about=about)
-        return take_snapshot(channel, self._listener, partial(self._there, settings_in_files), wanted)
+        take = partial(take_snapshot, channel, files=partial(self._there, settings_in_files), wanted=wanted)
+        if about is None or not wanted.is_whole:
+            with closing(Kept(self._listener(family))) as kept:
+                return take(kept)
+        if anew or (self._kept is not None and not self._kept.is_ours):
+            self._forget()
+        if self._kept is None:
+            self._kept = Kept(self._listener(None))
+        try:
+            return take(self._kept)
+        except BaseException:
+            self._forget()  # a report may have been read and not applied
+            raise
 
     def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
         """Ask the kernel what it would do with a packet to each destination."""
@@ -100,9 +116,15 @@ class NetlinkBackend:
     def close(self) -> None:
         """Release the sockets. May be called twice."""
         self._closed = True
+        self._forget()
         self._channel.close()
         if self._namespace is not None:
             self._namespace.close()
+
+    def _forget(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
 
     def _begin(self) -> Channel:
         if self._closed:

@@ -25,10 +25,11 @@ from __future__ import annotations
 import errno
 import os
 import struct
+import time
 from array import array
 from bisect import bisect_left
 from collections.abc import Mapping
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from importlib import import_module
 from ipaddress import IPv4Address, IPv6Address
 from itertools import chain
@@ -49,6 +50,7 @@ from hostrouting.kernel.netlink.channel import (
     message,
     numbered,
 )
+from hostrouting.kernel.netlink.keep import Kept, address_key
 from hostrouting.kernel.netlink.numbers import AF_OF, FAMILY_OF
 from hostrouting.kernel.netlink.route_message import RTMSG, name_of, read_leg, read_route
 from hostrouting.kernel.netlink.watch import EVERYTHING, Wanted, disturbed
@@ -70,7 +72,6 @@ from hostrouting.model import (
 )
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hostrouting.kernel.netlink.channel import Channel
@@ -106,46 +107,53 @@ __all__ = [
 
 # A host on which something changes ten times a second is almost certainly read in time.
 _ATTEMPTS = 8
+_PAUSE = 0.01  # seconds until the next attempt: a device that comes or goes makes several changes
 _OF_ALL = "/proc/sys/net/ipv4/conf/all"
 # Answers of a kernel that was built without the feature, or is too old for it.
 _LACKING = frozenset({errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
 
 
 def take_snapshot(
-    channel: Channel,
-    listen: Callable[[int | None], socket.socket],
-    files: Callable[[], Mapping[str, bool]],
-    wanted: Wanted = EVERYTHING,
+    channel: Channel, kept: Kept, files: Callable[[], Mapping[str, bool]], wanted: Wanted = EVERYTHING
 ) -> Snapshot:
     """Links, addresses, rules and routes.
 
-    `listen` opens a socket that listens for changes of a family, and `files` reads what `settings_in_files` reads.
+    `kept` listens for changes of the wanted family; if the wanted snapshot says what it is about, the parts that are
+    kept are not read again. `files` reads what `settings_in_files` reads.
     """
     families = (IPV4, IPV6) if wanted.family is None else (wanted.family,)
     # A kernel that cannot filter lists everything, so every change matters.
     matters = wanted if channel.strict else EVERYTHING
     snapshot: Snapshot | None = None
-    for _ in range(_ATTEMPTS):
-        with listen(wanted.family) as guard:
-            ipv4, ipv6 = _settings(channel, IPV4), _settings(channel, IPV6) if IPV6 in families else {}
-            every = ipv4[EVERY] = ipv4.get(EVERY, Settings())._replace(**files())
-            links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), ipv4, ipv6)
-            names = {link.index: link.name for link in links}
-            addresses = [list_addresses(channel, one, names) for one in families]
-            rules = [list_rules(channel, one) for one in families]
-            if wanted.reached and channel.strict:
-                wanted = matters = attrs.evolve(wanted, tables=reached_tables(sum(rules, ())))
-            routes = list_routes(channel, families, names, wanted)
-            snapshot = Snapshot(
-                links=links,
-                addresses=sum(addresses, ()),
-                rules=sum(rules, ()),
-                routes=routes,
-                ipv6_forwarding=ipv6.get(EVERY, Settings()).forwarding,
-                default_link=default_link(ipv4.get(NEW), every),
-            )
-            if not disturbed(guard, matters, snapshot):
-                return snapshot
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_PAUSE)
+        for _ in kept.hear():
+            pass
+        if wanted.about is None:
+            kept.clear()
+        ipv4, ipv6 = _settings(channel, kept, IPV4), _settings(channel, kept, IPV6) if IPV6 in families else {}
+        every = ipv4[EVERY] = ipv4.get(EVERY, Settings())._replace(**files())
+        links = read_links(kept.part("link", 0, partial(_links, channel)).values(), ipv4, ipv6)
+        names = {link.index: link.name for link in links}
+        kept.name(names)
+        addresses = [
+            _of_family(one, kept.part("address", one, partial(_addresses_by_key, channel, one)).values(), names)
+            for one in families
+        ]
+        rules = [kept.part("rule", one, partial(list_rules, channel, one)) for one in families]
+        if wanted.reached and channel.strict:
+            wanted = matters = attrs.evolve(wanted, tables=reached_tables(sum(rules, ())))
+        snapshot = Snapshot(
+            links=links,
+            addresses=sum(addresses, ()),
+            rules=sum(rules, ()),
+            routes=list_routes(channel, families, names, wanted, None if wanted.about is None else kept),
+            ipv6_forwarding=ipv6.get(EVERY, Settings()).forwarding,
+            default_link=default_link(ipv4.get(NEW), every),
+        )
+        if not disturbed(kept.hear(), matters, snapshot):
+            return snapshot
     raise _unsettled(snapshot)
 
 
@@ -157,8 +165,28 @@ def _unsettled(last: Snapshot | None = None) -> BackendError:
     )
 
 
-def _settings(channel: Channel, family: int) -> dict[int, Settings]:
-    return read_settings(_list(channel, "netconf", n.RTM_GETNETCONF, AF_OF[family]))
+def _settings(channel: Channel, kept: Kept, family: int) -> dict[int, Settings]:
+    def read() -> dict[int, Mapping[int, bytes]]:
+        return settings_by_device(_list(channel, "netconf", n.RTM_GETNETCONF, AF_OF[family]))
+
+    return {index: _settings_in(raw) for index, raw in kept.part("netconf", family, read).items()}
+
+
+def _links(channel: Channel) -> dict[int, bytes]:
+    return {_LINK.unpack_from(data)[2]: data for data in _list(channel, "link", n.RTM_GETLINK, 0)}
+
+
+def _addresses_by_key(channel: Channel, family: int) -> dict[object, bytes]:
+    # Without their headers, which have the number of the request, messages are the same again.
+    listed = (
+        bytes(HEADER.size) + data[HEADER.size :] for data in _list(channel, "address", n.RTM_GETADDR, AF_OF[family])
+    )
+    return {address_key(data) if family == IPV6 else place: data for place, data in enumerate(listed)}
+
+
+def _of_family(family: int, messages: Iterable[bytes], names: Mapping[int, str]) -> tuple[Address, ...]:
+    # A kernel without IPv6 answers with its IPv4 addresses.
+    return tuple(address for address in read_addresses(messages, names) if address.ip.version == family)
 
 
 def settings_in_files() -> dict[str, bool]:
@@ -186,9 +214,7 @@ def list_names(channel: Channel) -> dict[int, str]:
 
 def list_addresses(channel: Channel, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
     """The addresses of one family."""
-    found = read_addresses(_list(channel, "address", n.RTM_GETADDR, AF_OF[family]), names)
-    # A kernel without IPv6 answers with its IPv4 addresses.
-    return tuple(address for address in found if address.ip.version == family)
+    return _of_family(family, _list(channel, "address", n.RTM_GETADDR, AF_OF[family]), names)
 
 
 def list_rules(channel: Channel, family: int) -> tuple[Rule, ...]:
@@ -202,23 +228,30 @@ def list_routes(
     families: tuple[int, ...],
     names: Mapping[int, str],
     wanted: Wanted = EVERYTHING,
+    kept: Kept | None = None,
 ) -> RouteTable:
-    """The wanted routes of these families."""
+    """The wanted routes of these families; a table that is kept is not listed again."""
     table, protocol = wanted.table or 0, wanted.protocol or 0
     tables = sorted(wanted.tables) if wanted.tables is not None and not table else [table]
     if not (0 <= table < 1 << 32 and 0 <= protocol < 1 << 8):
         families = ()  # no route can have such a number, and it does not fit into a request
-    listings = [_routes(channel, family, number, protocol) for family in families for number in tables]
-    if not any(listing.offsets for listing in listings):
-        return RouteTable.of(())
     # Routes that need next hop objects are read now, the others when they are first used.
-    reader = RouteReader(
-        partial(read_route, names=names, nexthops={}),
-        read_now=partial(read_route, names=names, nexthops=NextHops(channel, names)),
-    )
-    for listing in listings:
+    nexthops = NextHops(channel, names)
+
+    def read(family: int, number: int, read_one: Callable[[bytes], Route]) -> RouteTable:
+        reader = RouteReader(read_one, read_now=partial(read_route, names=names, nexthops=nexthops))
+        listing = _routes(channel, family, number, protocol)
         reader.take(listing.data, listing.offsets)
-    return reader.table().only(table=wanted.table, protocol=wanted.protocol, prefixes=wanted.prefixes)
+        return reader.table()
+
+    plainly = partial(read_route, names=names, nexthops={})
+    joined = RouteTable.joined if kept is None else kept.joined
+    found = joined(
+        read(family, number, plainly) if kept is None else kept.table(family, number, partial(read, family, number))
+        for family in families
+        for number in tables
+    )
+    return found.only(table=wanted.table, protocol=wanted.protocol, prefixes=wanted.prefixes)
 
 
 def _routes(channel: Channel, family: int, table: int, protocol: int) -> Listing:
@@ -305,6 +338,7 @@ _KNOWN = frozenset(
 )
 _PORTS, _ALL_PORT = (selector_of("sport"), selector_of("dport")), 0xFFFF
 _SIGNED = struct.Struct("=i")
+_REMEMBERED = 2048  # messages
 
 EVERY, NEW = -1, -2
 """The numbers of "all" and of "default", the settings of a new device: NETCONFA_IFINDEX_ALL and _DEFAULT."""
@@ -390,23 +424,32 @@ def read_links(
     messages: Iterable[bytes], settings: Mapping[int, Settings], ipv6_settings: Mapping[int, Settings]
 ) -> tuple[Link, ...]:
     """The devices, with the settings of each by its number, for IPv4 and for IPv6; EVERY is the number of "all"."""
-    parsed = [(*_LINK.unpack_from(data), attributes_of(data, _LINK.size, _OF_LINK)) for data in messages]
+    messages = [*messages]
+    parsed = [*map(_parsed_link, messages)]
     names = {index: _text(raw, _IFNAME) or "" for _, _, index, _, raw in parsed}
     unset = Settings()
     every = settings.get(EVERY, unset)
     return tuple(
-        _link(one, names, settings.get(one[2], unset), every, ipv6_settings.get(one[2], unset)) for one in parsed
+        _link(
+            data,
+            names.get(_as_number(raw, _MASTER)),
+            settings.get(index, unset),
+            every,
+            ipv6_settings.get(index, unset),
+        )
+        for data, (_, _, index, _, raw) in zip(messages, parsed, strict=True)
     )
 
 
-def _link(
-    parsed: tuple[int, int, int, int, Mapping[int, bytes]],
-    names: Mapping[int, str],
-    settings: Settings,
-    every: Settings,
-    ipv6_settings: Settings,
-) -> Link:
-    _, looks, index, flags, raw = parsed
+# The guard reads the same messages again and again.
+@lru_cache(_REMEMBERED)
+def _parsed_link(data: bytes) -> tuple[int, int, int, int, Mapping[int, bytes]]:
+    return (*_LINK.unpack_from(data), attributes_of(data, _LINK.size, _OF_LINK))
+
+
+@lru_cache(_REMEMBERED)
+def _link(data: bytes, master: str | None, settings: Settings, every: Settings, ipv6_settings: Settings) -> Link:
+    _, looks, index, flags, raw = _parsed_link(data)
     made_by = attributes_of(raw.get(_LINKINFO, b""), 0)
     of_families = attributes_of(raw.get(_AF_SPEC, b""), 0)
     ipv4 = attributes_of(of_families.get(_AF_INET, b""), 0).get(_INET_CONF, b"")
@@ -418,13 +461,13 @@ def _link(
     )
     peer = _SIGNED.unpack(raw[_LINK_NETNSID])[0] if _LINK_NETNSID in raw else -1
     return Link(
-        name=names[index],
+        name=_text(raw, _IFNAME) or "",
         index=index,
         kind=_text(made_by, _INFO_KIND) or "",
         type=looks,
         up=bool(flags & _IFF_UP),
         carrier=_CARRIER not in raw or bool(_as_number(raw, _CARRIER)),
-        master=names.get(_as_number(raw, _MASTER)),
+        master=master,
         group=_as_number(raw, _GROUP),
         peer_namespace=None if peer < 0 else peer,
         ipv6_ignore_routes_with_linkdown=ipv6_settings.wary,
@@ -457,16 +500,21 @@ def in_force(own: Settings, every: Settings) -> dict[str, Any]:
 
 def read_settings(messages: Iterable[bytes]) -> dict[int, Settings]:
     """The settings, by the number of the device."""
+    return {index: _settings_in(raw) for index, raw in settings_by_device(messages).items()}
+
+
+def settings_by_device(messages: Iterable[bytes]) -> dict[int, Mapping[int, bytes]]:
+    """The attributes of the settings, by the number of the device."""
     parsed = (attributes_of(data, _NETCONF_SIZE) for data in messages)
-    return {
-        _SIGNED.unpack(raw[_NETCONF_IFINDEX])[0]: Settings(
-            bool(_as_number(raw, _NETCONF_WARY)),
-            _as_number(raw, _NETCONF_RP_FILTER),
-            bool(_as_number(raw, _NETCONF_FORWARDING)) if _NETCONF_FORWARDING in raw else None,
-        )
-        for raw in parsed
-        if _NETCONF_IFINDEX in raw
-    }
+    return {_SIGNED.unpack(raw[_NETCONF_IFINDEX])[0]: raw for raw in parsed if _NETCONF_IFINDEX in raw}
+
+
+def _settings_in(raw: Mapping[int, bytes]) -> Settings:
+    return Settings(
+        bool(_as_number(raw, _NETCONF_WARY)),
+        _as_number(raw, _NETCONF_RP_FILTER),
+        bool(_as_number(raw, _NETCONF_FORWARDING)) if _NETCONF_FORWARDING in raw else None,
+    )
 
 
 def default_link(own: Settings | None, every: Settings) -> Link | None:
@@ -476,31 +524,32 @@ def default_link(own: Settings | None, every: Settings) -> Link | None:
 
 def read_addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> tuple[Address, ...]:
     """The addresses of this host, IPv4 and IPv6."""
-    return tuple(_addresses(messages, names))
+    found = (_address(data, name_of(_ADDRESS.unpack_from(data)[3], names)) for data in messages)
+    return tuple(address for address in found if address is not None)
 
 
-def _addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> Iterator[Address]:
-    for data in messages:
-        af, length, scope, device = _ADDRESS.unpack_from(data)
-        if af not in FAMILY_OF:
-            continue
-        raw = attributes_of(data, _ADDRESS.size)
-        # If both are present, LOCAL is the host's address and ADDRESS the peer's (in IPv4 it may repeat the host's).
-        other = raw.get(_IFA_ADDRESS)
-        packed = raw.get(_IFA_LOCAL) or other
-        ours = _ip(packed)
-        if ours is None:
-            continue
-        yield Address(
-            ip=ours,
-            length=length,
-            dev=name_of(device, names),
-            scope=scope,
-            peer=None if other == packed else _ip(other),
-            broadcast=_ip(raw.get(_IFA_BROADCAST)),
-            metric=_as_number(raw, _IFA_RT_PRIORITY),
-            prefix_route=not _as_number(raw, _IFA_FLAGS) & _IFA_F_NOPREFIXROUTE,
-        )
+@lru_cache(_REMEMBERED)
+def _address(data: bytes, dev: str) -> Address | None:
+    af, length, scope, _ = _ADDRESS.unpack_from(data)
+    if af not in FAMILY_OF:
+        return None
+    raw = attributes_of(data, _ADDRESS.size)
+    # If both are present, LOCAL is the host's address and ADDRESS the peer's (in IPv4 it may repeat the host's).
+    other = raw.get(_IFA_ADDRESS)
+    packed = raw.get(_IFA_LOCAL) or other
+    ours = _ip(packed)
+    if ours is None:
+        return None
+    return Address(
+        ip=ours,
+        length=length,
+        dev=dev,
+        scope=scope,
+        peer=None if other == packed else _ip(other),
+        broadcast=_ip(raw.get(_IFA_BROADCAST)),
+        metric=_as_number(raw, _IFA_RT_PRIORITY),
+        prefix_route=not _as_number(raw, _IFA_FLAGS) & _IFA_F_NOPREFIXROUTE,
+    )
 
 
 def read_rules(messages: Iterable[bytes]) -> tuple[Rule, ...]:

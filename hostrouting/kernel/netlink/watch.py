@@ -46,10 +46,11 @@ if TYPE_CHECKING:
     from hostrouting.model import Route, Snapshot
     from phases import Clock
 
-__all__ = ["EVERYTHING", "NetlinkWatch", "Wanted", "disturbed"]
+__all__ = ["EVERYTHING", "NetlinkWatch", "Wanted", "device_of", "disturbed", "reports", "table_of"]
 
 _LONGEST = 3600.0  # the longest wait of one poll call, in seconds; it does not accept infinity
 _ROOM = 1 << 16
+_TABLE = frozenset({n.RTA_TABLE})
 _AGAIN = 1.0  # seconds until a socket that could not be opened, or has failed, is opened again
 _REST = 0.02  # seconds after messages that do not matter
 _ROUTES = frozenset({n.RTM_NEWROUTE, n.RTM_DELROUTE})
@@ -75,6 +76,11 @@ class Wanted:
     about: Callable[[Snapshot], Concern] | None = None
     """What an answer from the reading depends on: other changes do not spoil it."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether no route is left out except those of tables that no rule looks up."""
+        return self.family is None and self.table is None and self.protocol is None and self.prefixes is None
+
     def disturbed_by(self, route: Route) -> bool:
         """Whether the reading may be wrong after a change of this route, even if this route is not wanted.
 
@@ -96,27 +102,32 @@ class Wanted:
 EVERYTHING = Wanted()
 
 
-def disturbed(guard: socket.socket, wanted: Wanted, found: Snapshot | None = None) -> bool:
-    """Whether a change was reported that may have spoilt the reading; True too if reports were lost.
+def disturbed(heard: Iterable[bytes], wanted: Wanted, found: Snapshot | None = None) -> bool:
+    """Whether one of these changes may have spoilt the reading; True too if reports were lost (an empty one).
 
     A change may have come before or after its part of `found` was read. In both cases it matters to an answer only if
     it matters to what this answer depends on.
     """
     concern: Concern | None = None
-    guard.settimeout(0)
-    while True:
-        try:
-            data = guard.recv(_ROOM)
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            if error.errno == errno.ENOBUFS:
-                return True
-            raise as_backend_error(error) from error
+    for message in heard:
         if wanted.about is not None and found is not None:
             concern = concern or wanted.about(found)
-        if any(_disturbs(message, wanted, concern) for message in _messages(data)):
+        if not message or _disturbs(message, wanted, concern):
             return True
+    return False
+
+
+def reports(guard: socket.socket) -> Iterator[tuple[bytes, ...]]:
+    """The messages that a socket without a timeout has received; an empty one if some were lost."""
+    while True:
+        try:
+            yield tuple(_messages(guard.recv(_ROOM)))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:
+                raise as_backend_error(error) from error
+            yield (b"",)
 
 
 def _messages(data: bytes) -> Iterator[bytes]:
@@ -137,6 +148,17 @@ def _disturbs(data: bytes, wanted: Wanted, concern: Concern | None) -> bool:
     return _is_for_one(data, (concern,)) or (wanted.disturbed_by(route) and concern.loses_place(route.prefix))
 
 
+def table_of(data: bytes) -> int:
+    """The table of a route, in a message about it."""
+    raw = attributes_of(data, 28, _TABLE)
+    return int.from_bytes(raw[n.RTA_TABLE], byteorder) if raw else data[20]
+
+
+def device_of(data: bytes) -> int:
+    """The number of the device in a message about it, or about an address of it."""
+    return int.from_bytes(data[20:24], byteorder)
+
+
 def _matters(data: bytes, concerns: Collection[Concern] | None) -> bool:
     """Whether one of these messages matters to one of these answers."""
     if concerns is None:
@@ -154,12 +176,12 @@ def _is_for_one(data: bytes, concerns: Collection[Concern]) -> bool:
         network = int.from_bytes(raw.get(n.RTA_DST, b""), "big")
         return any(concern.has_route(family, table, protocol, network, length) for concern in concerns)
     if kind in _ADDRESSES and family:
-        device = int.from_bytes(data[20:24], byteorder)
+        device = device_of(data)
         told = attributes_of(data, 24, _IFA).values()
         prefixes = [Prefix.around(family, int.from_bytes(address, "big"), data[17]) for address in told]
         return any(concern.has_address(device, prefix) for concern in concerns for prefix in prefixes)
     if kind in _LINKS:
-        device = int.from_bytes(data[20:24], byteorder)
+        device = device_of(data)
         name = attributes_of(data, 32, _IFLA).get(_IFLA_IFNAME, b"").partition(b"\0")[0].decode(errors="replace")
         return any(concern.has_device(device, name) for concern in concerns)
     if kind in _SETTINGS:

@@ -10,7 +10,7 @@ import errno
 import os
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import attrs
 
@@ -26,16 +26,18 @@ from hostrouting.host.systemd import Line, NoService, Service
 from hostrouting.release import __version__
 from hostrouting.tasks.configure import TASKS, TaskClasses, classes, make_tasks, unknown_parts
 from hostrouting.tasks.guard.look import Look
-from hostrouting.tasks.guard.pace import Fights, Pace
+from hostrouting.tasks.guard.pace import EVERY, Fights, Pace
 from hostrouting.tasks.guard.state import State, figures
 from phases.errors import ExceptionGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from typing_extensions import Self
+
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host.files import Lock
-    from hostrouting.kernel.base import Watch
+    from hostrouting.kernel.base import RouteBackend, Watch
     from hostrouting.tasks.base import HostTask
     from hostrouting.tasks.guard.look import Repair
     from hostrouting.tasks.guard.pace import Fight
@@ -142,6 +144,7 @@ class Guard:
             try:
                 watching.run()
             finally:
+                watching.close()
                 self.service.notify("STOPPING=1")
         return None
 
@@ -172,6 +175,25 @@ class Guard:
         return lock
 
 
+class _Lent:
+    """A backend that is used again: a task that closes it does nothing."""
+
+    def __init__(self, backend: RouteBackend) -> None:
+        self._backend = backend
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
+
+
 class _Watching:
     """One run of a guard."""
 
@@ -181,7 +203,9 @@ class _Watching:
         self._guard, self._ctx, self._clock, self._service = guard, ctx, ctx.clock, guard.service
         self._orders, self._watch = guard.orders, watch
         # If another run holds the host, the guard comes again instead of waiting for the lock.
-        self._host = attrs.evolve(guard.host, lock_wait=0.0)
+        self._host = attrs.evolve(guard.host, lock_wait=0.0, backend=self._lend)
+        self._backend: RouteBackend | None = None  # of the looks since the last full one
+        self._opened = 0.0
         self._pace = Pace.begin(self._clock.now())
         self._fights = Fights()
         self._denied: list[str] = []  # the keys whose repair has to wait
@@ -211,6 +235,18 @@ class _Watching:
         with suppress(ConfigError):  # the settings of another project's task; its next answer says so
             return task.name in self._answers and task.is_wanted
         return False
+
+    def _lend(self) -> RouteBackend:
+        """One backend for all tasks and looks, so that what has not changed is read once; a full look opens another."""
+        if self._backend is None and self._guard.host.backend is not None:
+            self._backend, self._opened = self._guard.host.backend(), self._clock.now()
+        return cast("RouteBackend", _Lent(cast("RouteBackend", self._backend)))
+
+    def close(self) -> None:
+        """Close the backend: the next look reads everything."""
+        if self._backend is not None:
+            self._backend.close()
+            self._backend = None
 
     def run(self) -> None:
         """Wait and look, until the run is cancelled."""
@@ -262,7 +298,13 @@ class _Watching:
             look = self._report(attrs.evolve(look, seconds=self._clock.now() - begun))
         self._watch.heed(look.concerns)
         ended, spent = self._clock.now(), self._guard.spent() - spent
-        self._pace = self._pace.looked(ended, spent=spent, failed=bool(look.failures), chance=self._guard.chance())
+        self._pace = self._pace.looked(
+            ended,
+            spent=spent,
+            failed=bool(look.failures),
+            chance=self._guard.chance(),
+            idle=not (look.repairs or look.lost or look.waiting),
+        )
         if any(ended - since < _CALM_BY for since in self._restless.values()):
             self._pace = self._pace.again(ended, _CALM_AGAIN)
         for concern in look.concerns or ():
@@ -272,9 +314,11 @@ class _Watching:
             self._pace = self._pace.sooner(ended + min(self._fights.wait(key, ended) for key in self._denied))
 
     def _discard_events(self) -> None:
-        """Events that came before a look need no other look."""
+        """Events that came before a look need no other look. Not every change has one: each minute, all is read."""
         if self._pace.event is not None:
             self._watch.wait(0, clock=self._clock)
+        if self._pace.event is None or self._pace.failures or self._clock.now() - self._opened > EVERY:
+            self.close()
 
     def _ask_tasks(self) -> Look:
         """The answers of all tasks. Meanwhile no other run can change the host, or what is configured on it."""

@@ -70,6 +70,11 @@ FIRST_RETRY, LAST_RETRY = 0.1, 60.0
 """The seconds after the first failure, and after many. They double with each."""
 SHARE, RESERVE = 0.1, 2.0
 """The part of the processor's time that looks after events or failures may take, and how many seconds at once."""
+AT_ONCE, A_SECOND = 10, 1.0
+"""How many looks that find nothing to repair may come at once after events, and then in a second.
+
+Pods may come and go all the time. But a device that flaps is looked at each time, so that it does not count as a fight.
+"""
 
 
 @attrs.frozen
@@ -90,23 +95,29 @@ class Pace:
 
     It postpones looks after events or failures, but never beyond the next regular one.
     """
+    looks: Bucket = attrs.field(factory=lambda: Bucket(AT_ONCE, A_SECOND))
+    """How many idle looks may still come after events."""
 
     @classmethod
     def begin(cls, now: float) -> Pace:
         """The first look is due now."""
-        return cls(due=now, time=Bucket(RESERVE, SHARE, at=now))
+        return cls(due=now, time=Bucket(RESERVE, SHARE, at=now), looks=Bucket(AT_ONCE, A_SECOND, at=now))
 
     def with_event(self, now: float) -> Pace:
         """The pace after an event."""
         return self if self.event is not None else attrs.evolve(self, event=now)
 
-    def looked(self, ended: float, *, spent: float, failed: bool, chance: float) -> Pace:
-        """The pace after a look that took these seconds of processor time: events that came before it are done with."""
+    def looked(self, ended: float, *, spent: float, failed: bool, chance: float, idle: bool = False) -> Pace:
+        """The pace after a look that took these seconds of processor time: events that came before it are done with.
+
+        `idle`: nothing had to be repaired, and nothing waits for its device.
+        """
         failures, time = self.failures + 1 if failed else 0, self.time.take(spent, ended)
         wait = EVERY * (1 + SPREAD * (2 * chance - 1))
         if failed:
             wait = min(wait, max(_retry(failures, chance), time.wait_for(0, ended)))
-        return Pace(due=ended + wait, failures=failures, time=time)
+        looks = self.looks.take(1, ended) if idle and self.event is not None else self.looks
+        return Pace(due=ended + wait, failures=failures, time=time, looks=looks)
 
     def postponed(self, until: float) -> Pace:
         """The pace after a look that was not possible: the next attempt is at this moment."""
@@ -124,7 +135,9 @@ class Pace:
         """The seconds until the next look; 0 if it is due."""
         due = self.due
         if self.event is not None:
-            due = min(due, max(self.event + SETTLE, now + self.time.wait_for(0, now)))
+            due = min(
+                due, max(self.event + SETTLE, now + self.time.wait_for(0, now), now + self.looks.wait_for(1, now))
+            )
         return max(0.0, due - now)
 
 

@@ -97,6 +97,7 @@ class MemoryBackend:
         prefixes: Collection[Prefix | str] | None = None,
         reached: bool = False,
         about: object = None,  # noqa: ARG002  nothing changes meanwhile
+        anew: bool = False,  # noqa: ARG002  nothing is kept
     ) -> Snapshot:
         """The present state, or the requested part of it."""
         self._meet("snapshot")

@@ -1,6 +1,6 @@
 """hostrouting.check.examine on Linux: what the kernel answers is what its tables say, where it only says it otherwise."""
 
-import socket
+from collections.abc import Iterable
 from contextlib import closing
 
 import pytest
@@ -123,9 +123,9 @@ def test_changes_during_each_reading(monkeypatch: pytest.MonkeyPatch, cidr: str,
         furnish(namespace, LINKS)
         namespace.batch(["route add default via 10.0.0.1 dev eth0"])
 
-        def listening(guard: socket.socket, wanted: Wanted, found: Snapshot) -> bool:
+        def listening(heard: Iterable[bytes], wanted: Wanted, found: Snapshot) -> bool:
             namespace.batch(churn)
-            return disturbed(guard, wanted, found)
+            return disturbed(heard, wanted, found)
 
         monkeypatch.setattr(reading, "disturbed", listening)
         with closing(NetlinkBackend(netns=namespace.path)) as backend:

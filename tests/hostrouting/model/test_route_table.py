@@ -84,7 +84,7 @@ class TestColumns:
         told = {
             place: (column.family, column.table, network, length)
             for column in as_read(routes).columns
-            for place, network, length in zip(*column[2:], strict=True)
+            for place, network, length in zip(*column[2:5], strict=True)
         }
         assert [told[place] for place in range(len(routes))] == [
             (route.prefix.family, route.table, route.prefix.network, route.prefix.length) for route in routes
@@ -93,6 +93,23 @@ class TestColumns:
         assert sum(len(column.positions) for column in columns) == len(routes)
         assert all(list(column.positions) == sorted(column.positions) for column in columns)
         assert len({column[:2] for column in columns}) == len(columns)
+
+    @given(some(), st.permutations(range(4)), st.sampled_from(ROUTES))
+    def test_tables_one_after_the_other(self, routes: list[Route], order: list[int], sought: Route) -> None:
+        """Joined in any order, they are the routes of all, with columns and answers like those of one table."""
+        homes = [*dict.fromkeys((route.prefix.family, route.table) for route in routes)]
+        parts = [as_read([route for route in routes if (route.prefix.family, route.table) == home]) for home in homes]
+        for few in (parts, [parts[at] for at in order if at < len(parts)]):  # in the second, positions differ
+            table, plainly = RouteTable.joined(few), tuple(route for part in few for route in part)
+            assert table == plainly
+            assert [tuple(column)[:5] for column in table.columns] == [
+                tuple(column)[:5] for column in RouteTable.of(plainly).columns
+            ]
+            for asked in (sought.prefix, *(route.prefix for route in plainly[:2])):
+                assert [*table.leading_to([asked])] == [at for at, it in enumerate(plainly) if it.prefix == asked]
+            assert [*table.places(lambda shape: shape.protocol == 213)] == [
+                at for at, route in enumerate(plainly) if route.protocol == 213
+            ]
 
     @given(some())
     def test_a_shape_is_all_but_the_destination(self, routes: list[Route]) -> None:

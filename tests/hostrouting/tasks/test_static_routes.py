@@ -332,6 +332,14 @@ class TestAnotherProtocolNumber:
             run(ConfigureStaticRoutes(wanted, host=host))
         assert host.kernel.reopen().snapshot() == before
 
+    def test_the_guard_looks_after_changes_of_both(self) -> None:
+        """A change of a route with either number matters to the guard, in any table. Kills: only that of today."""
+        host = FakeHost(kernel=h200())
+        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+        task = ConfigureStaticRoutes(config(*REPAIR, protocol=214), host=host)
+        [concern] = task.keep(phases.Context(observers=[]), lambda _: True).concerns or ()
+        assert [concern.has_route(4, 77, protocol, 0, 32) for protocol in (213, 214, 215)] == [True, True, False]
+
     @pytest.mark.parametrize("path", [LAYOUT.protocol_name_path, LAYOUT.lock_path])
     @pytest.mark.parametrize("writes", range(6))
     def test_no_number_is_lost(self, writes: int, path: str) -> None:

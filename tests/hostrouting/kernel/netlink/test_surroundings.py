@@ -9,7 +9,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -343,8 +343,8 @@ class TestPeace:
         heard: list[bool] = []
         asked = disturbed
 
-        def listening(guard: socket.socket, wanted: Wanted, found: Snapshot) -> bool:
-            heard.append(asked(guard, wanted, found))
+        def listening(messages: Iterable[bytes], wanted: Wanted, found: Snapshot) -> bool:
+            heard.append(asked(messages, wanted, found))
             return heard[-1]
 
         monkeypatch.setattr(reading, "disturbed", listening)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Source
 from hostrouting.kernel.concern import Concern
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.kernel.netlink.watch import EVERYTHING, NetlinkWatch, Wanted, disturbed
+from hostrouting.kernel.netlink.watch import EVERYTHING, NetlinkWatch, Wanted, disturbed, reports
 from hostrouting.model import TABLE_LOCAL, TABLE_MAIN, Prefix, Route, Snapshot
 from tests.support.namespace import private_namespace
 
@@ -339,4 +340,5 @@ def test_what_disturbs_an_answer(stack: ExitStack, network: str, message: bytes,
         (Wanted(about=partial(Concern.of, networks=[Prefix.parse(network)], protocols={213})), disturbs),
     ):
         theirs.send(message)
-        assert disturbed(ours, wanted, Snapshot()) == expected
+        ours.settimeout(0)
+        assert disturbed(chain.from_iterable(reports(ours)), wanted, Snapshot()) == expected

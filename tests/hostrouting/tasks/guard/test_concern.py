@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -11,13 +13,14 @@ import pytest
 
 import phases
 from hostrouting.kernel.base import RouteRequest
+from hostrouting.kernel.concern import Concern
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import Route
 from hostrouting.tasks.guard.look import Look
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost
-from tests.support.namespace import private_namespace
+from tests.support.namespace import private_namespace, run_program
 from tests.support.tasks import config
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
     from hostrouting.config import HostRoutingConfig
     from hostrouting.kernel.base import Verb
-    from hostrouting.model import RouteType
+    from hostrouting.model import RouteType, Snapshot
     from hostrouting.tasks.guard.look import Repair
     from tests.support.namespace import Namespace
 
@@ -70,16 +73,57 @@ def settings(*, is_routed: bool) -> HostRoutingConfig:
     return config(*routes, cidrs=("172.16.0.0/16", "fd00:9::/32", "10.77.0.0/16"))
 
 
+MORE = """\
+nexthop add id 7 via 10.0.0.1 dev eth0
+nexthop replace id 7 via 10.0.0.9 dev eth0
+nexthop del id 7
+route add 20.7.0.0/16 nhid 7
+route add 20.8.0.0/16 dev ib0 src 10.0.0.5 table 100
+-6 route add 2001:db8:8::/48 dev ib0 src fd00:1::4 table 100
+route add 20.9.0.0/16 nexthop dev ib0 nexthop via 10.0.0.9 dev eth0
+-6 route add 2001:db8:9::/48 dev eth0 expires 300
+link add pod0 type veth peer name pod1
+link set pod1 netns {pid}
+link set ib0 group 5
+link set wire1 down
+link set wire1 up
+link set pod0 down name pod2
+link set pod2 name pod0
+link del pod2
+link add red type vrf table 77
+link set pod1 master red
+link del red
+rule del pref 1000
+-6 rule del pref 1000
+"""
+SETTINGS = """\
+ipv4/conf/all/forwarding ipv4/conf/ib0/rp_filter ipv4/conf/default/rp_filter ipv4/conf/all/ignore_routes_with_linkdown
+ipv4/conf/ib0/ignore_routes_with_linkdown ipv6/conf/all/forwarding ipv6/conf/eth0/forwarding
+"""
+
+
 class Player:
     """Makes random changes of a host."""
 
-    def __init__(self, node: Namespace, backend: NetlinkBackend, seed: int) -> None:
-        """The same seed makes the same changes."""
+    def __init__(self, node: Namespace, backend: NetlinkBackend, seed: int, *, away: int | None = None) -> None:
+        """The same seed makes the same changes; `away` is the process in whose namespace devices may go."""
         self.node, self.backend, self.random = node, backend, random.Random(seed)  # noqa: S311  no secret
+        self._away = away
 
     def change(self) -> str:
         """Make one change, and return it as text; it may be refused."""
+        if self._away is not None and self.random.random() < 0.3:
+            return self._more(self._away)
         return self._route() if self.random.random() < 0.8 else self._other()
+
+    def _more(self, away: int) -> str:
+        """What only a snapshot tells apart."""
+        if self.random.random() < 0.1:
+            path, value = self.random.choice(SETTINGS.split()), self.random.choice("01")
+            words = (*self.node.enter, "sh", "-c", f"echo {value} > /proc/sys/net/{path}")
+            return f"{path}={value}: {run_program(words).stderr or 'done'}"
+        line = self.random.choice(MORE.splitlines()).format(pid=away)
+        return f"{line}: {self.node.ip(*line.split()).stderr or 'done'}"
 
     def _route(self) -> str:
         draw = self.random
@@ -132,6 +176,41 @@ def node() -> Iterator[Namespace]:
     with private_namespace() as made:
         made.batch(NODE.splitlines())
         yield made
+
+
+def every(found: Snapshot) -> tuple[object, ...]:
+    """All that a snapshot has; what Linux lists by device, in the order of their names."""
+    addresses = sorted(found.addresses, key=lambda address: (address.ip.version, address.dev))
+    return (
+        sorted(map(str, found.links)),
+        addresses,
+        found.rules,
+        found.routes,
+        found.ipv6_forwarding,
+        found.default_link,
+    )
+
+
+@pytest.mark.parametrize("events", [100, pytest.param(EVENTS, marks=pytest.mark.nightly)], ids=["some", "many"])
+def test_what_is_kept_is_what_is_there(node: Namespace, events: int) -> None:
+    """After each change, a snapshot with the parts that are kept is equal to one of everything.
+
+    Kills: each line that drops or changes a part. The snapshots are taken twice: the kernel reports a carrier later.
+    """
+    about = partial(Concern.of, networks=(), protocols=())
+    with (
+        NetlinkBackend(netns=node.path) as backend,
+        NetlinkBackend(netns=node.path) as other,
+        private_namespace() as elsewhere,
+    ):
+        player = Player(node, other, SEED, away=elsewhere.pid)
+        for number in range(events):
+            told = player.change()
+            if every(backend.snapshot(reached=True, about=about)) != every(other.snapshot(reached=True)):
+                time.sleep(1.5)
+                kept, there = backend.snapshot(reached=True, about=about), other.snapshot(reached=True)
+                for one, the_other in zip(every(kept), every(there), strict=True):
+                    assert one == the_other, f"seed {SEED}, change {number}: {told}"
 
 
 @pytest.mark.parametrize("events", [100, pytest.param(EVENTS, marks=pytest.mark.nightly)], ids=["some", "many"])

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.concern import Concern
 
 
@@ -52,6 +53,21 @@ def test_without_events(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     play.perform((70.0, play.delete), (119.0, lambda: seen.append(len(play.route("172.16.0.0/17")))),
                  (121.0, lambda: seen.append(len(play.route("172.16.0.0/17")))), until=130)  # fmt: skip
     assert seen == [0, 1]
+
+
+def test_what_is_read_again(play: Play) -> None:
+    """Looks after events share a backend, which keeps what has not changed; a minute later, all is read again."""
+    opened, backend = list[float](), play.host.backend
+
+    def count() -> RouteBackend:
+        opened.append(play.clock.now())
+        assert backend is not None
+        return backend()
+
+    play.host = attrs.evolve(play.host, backend=count)
+    play.perform(*((25.0 * number, play.delete) for number in range(1, 5)), until=170)
+    # Those of the watch and of the first look; after a minute of events; the regular look, a minute after the last one.
+    assert opened == [0.0, 0.0, pytest.approx(75.15, abs=0.1), pytest.approx(160.2, abs=1)]
 
 
 def test_another_programs_route_is_never_touched(play: Play) -> None:

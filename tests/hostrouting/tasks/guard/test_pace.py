@@ -1,5 +1,7 @@
 """hostrouting.tasks.guard.pace: when the next look is due, how often a key is repaired, and which fights are named."""
 
+import itertools
+
 import attrs
 import pytest
 from hypothesis import given
@@ -190,6 +192,19 @@ def test_long_looks() -> None:
     for _ in range(20):
         pace = pace.looked(0, spent=30, failed=False, chance=1)
     assert pace.with_event(0).wait(0) <= 66
+
+
+def test_changes_that_never_end() -> None:
+    """After ten idle looks at once, one comes a second, and ten seconds later ten at once again; others always come."""
+    for idle, gap in ((True, 1.0), (False, 0.15)):
+        pace, now, begun = Pace.begin(0).looked(0, spent=0, failed=False, chance=0.5), 0.0, list[float]()
+        while now < 20:
+            now += (pace := pace.with_event(now)).wait(now)
+            begun.append(now)
+            pace = pace.looked(now, spent=0.001, failed=False, chance=0.5, idle=idle)
+        assert begun[9] < 1.6
+        assert all(after - before == pytest.approx(gap) for before, after in itertools.pairwise(begun[12:]))
+        assert pace.looks.is_full(now + 10)
 
 
 def test_postponed_and_sooner() -> None:

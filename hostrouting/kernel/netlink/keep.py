@@ -1,0 +1,199 @@
+"""What was read of the kernel's lists, kept for the next reading as long as no change was reported.
+
+A reading of everything takes longer the more devices and routes there are, and on a host with pods something changes
+meanwhile. So a reading that is repeated, in the same snapshot or in the next one, lists again only what has changed.
+
+1. A list of devices, of their settings, or of IPv6 addresses is a dictionary of the kernel's messages. A report of a
+   change has the same form, and takes the place of the message with the same key. Reports are read in their order until
+   there are none, so an older one never remains.
+2. The rules of a family, its IPv4 addresses, and each table are listed again after a report about one of their entries,
+   because they have an order.
+3. Linux does not report that IPv4 routes go with their device or with an address, nor that a next hop gets or loses a
+   flag. So a change of a device, its settings or its addresses is a change of each table that has a route by it, or
+   with that source.
+4. After any other report, such as one about a next hop object, and after lost reports, nothing is kept.
+5. A table with a route that expires is never kept. Some settings of a device are only in its own message, and Linux
+   does not report that they change: the caller has to read everything from time to time.
+
+Here: which parts are kept. Not here: how a part is read (`read`), and which changes disturb a reading (`watch`).
+"""
+
+from __future__ import annotations
+
+import os
+from ipaddress import ip_address
+from itertools import chain
+from sys import byteorder
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hostrouting.kernel.netlink.channel import HEADER, attributes_of
+from hostrouting.kernel.netlink.numbers import FAMILY_OF
+from hostrouting.kernel.netlink.route_message import name_of, read_route
+from hostrouting.kernel.netlink.watch import device_of, reports, table_of
+from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, TABLE_MAIN, RouteTable
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from hostrouting.model import Route
+
+__all__ = ["Kept", "address_key"]
+
+T = TypeVar("T")
+
+# RTM_NEW… and RTM_DEL…
+_LINKS, _ADDRESSES, _ROUTES, _RULES, _SETTINGS = (16, 17), (20, 21), (24, 25), (32, 33), (80, 81)
+_OF_ADDRESS, _NEW_NETNSID, _IFINDEX = frozenset({1, 2}), frozenset({45}), 1  # IFA_…, IFLA_… and NETCONFA_…
+# Until a namespace gets its first custom rule, IPv4 keeps these two merged, and a list of one passes through the other.
+_MERGED = (TABLE_LOCAL, TABLE_MAIN)
+
+
+class Kept:
+    """The parts of a host that were read and have not changed since."""
+
+    def __init__(self, guard: socket.socket) -> None:
+        """Nothing is kept yet; `guard` listens for changes, and is closed with this."""
+        guard.settimeout(0)
+        self._guard, self._pid = guard, os.getpid()
+        self._parts: dict[tuple[str, int, int], Any] = {}
+        # By table: the devices and source addresses of its routes.
+        self._ends: dict[tuple[str, int, int], frozenset[object]] = {}
+        self._names: dict[int, str] = {}
+        self._known: set[str] = set()
+        self._routes: dict[bytes, Route] = {}
+        self._last: list[RouteTable] = []
+        self._joined = RouteTable.of(())
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process made it: a forked child would take the reports of its parent."""
+        return self._pid == os.getpid()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._guard.close()
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        self._parts.clear()
+        self._routes.clear()
+
+    def hear(self) -> Iterator[bytes]:
+        """The changes that were reported, after they were applied; an empty one if reports were lost."""
+        for messages in reports(self._guard):
+            for message in messages:
+                self._apply(message)
+            yield from messages
+
+    def part(self, what: str, family: int, read: Callable[[], T]) -> T:
+        """A list, which is read if it is not kept."""
+        home = what, family, 0
+        if home not in self._parts:
+            self._parts[home] = read()
+        found: T = self._parts[home]
+        return found
+
+    def table(self, family: int, number: int, read: Callable[[Callable[[bytes], Route]], RouteTable]) -> RouteTable:
+        """A table (0: all of a family), which is read if it is not kept; `read` gets what reads a message."""
+        home = "route", family, number
+        found: RouteTable | None = self._parts.get(home)
+        if found is None:
+            found = read(self._read_route)
+            if not any(shape.expires is not None for shape in found.shapes):
+                self._parts[home] = found
+                self._ends[home] = frozenset(chain.from_iterable((one.prefsrc, *one.devs) for one in found.shapes))
+        return found
+
+    def joined(self, tables: Iterable[RouteTable]) -> RouteTable:
+        """The routes of all these tables; if they are those of the last time, the same table, which knows more."""
+        parts = [*tables]
+        if [*map(id, parts)] != [*map(id, self._last)]:
+            self._last, self._joined = parts, RouteTable.joined(parts)
+        return self._joined
+
+    def name(self, names: Mapping[int, str]) -> None:
+        """From now on, the devices have these names."""
+        if any(self._names.get(index, name) != name for index, name in names.items()):
+            self._parts = {home: found for home, found in self._parts.items() if home[0] != "route"}
+            self._routes.clear()
+        self._names |= names
+        self._known = {*self._names.values()}
+
+    def _read_route(self, data: bytes) -> Route:
+        """The route of a message; messages with the same body have the same route."""
+        body = data[HEADER.size :]
+        route = self._routes.get(body)
+        if route is None:
+            route = read_route(data, self._names, {})
+            if self._known.issuperset(route.devs):  # otherwise a device is too new to have a name
+                self._routes[body] = route
+        return route
+
+    def _apply(self, data: bytes) -> None:
+        """Change or drop the parts that this change is about."""
+        kind, version = (HEADER.unpack_from(data)[1], FAMILY_OF.get(data[16], 0)) if data else (0, 0)
+        if kind in _ROUTES and version:
+            table = table_of(data)
+            for number in {table, 0, *(_MERGED if table in _MERGED and version == IPV4 else ())}:
+                self._parts.pop(("route", version, number), None)
+        elif kind in _RULES and version:
+            self._parts.pop(("rule", version, 0), None)
+        elif kind in _LINKS:
+            self._apply_link(data, is_new=kind == _LINKS[0])
+        elif kind in _ADDRESSES and version:
+            self._apply_address(data, version, is_new=kind == _ADDRESSES[0])
+        elif kind in _SETTINGS and version:
+            self._apply_settings(data, version, is_new=kind == _SETTINGS[0])
+        else:
+            self.clear()
+
+    def _apply_link(self, data: bytes, *, is_new: bool) -> None:
+        index = device_of(data)
+        if not data[16]:  # otherwise it is about the port of a bridge
+            self._put("link", 0, index, data if is_new else None)
+        if is_new:
+            # Linux gives it an IPv6 address, and reports that when no neighbour was found to have it.
+            self._parts.pop(("address", IPV6, 0), None)
+        elif attributes_of(data, 32, _NEW_NETNSID):
+            self._parts.pop(("link", 0, 0), None)  # its peer changes, too, and that is not reported
+        self._touch(index)
+
+    def _apply_address(self, data: bytes, version: int, *, is_new: bool) -> None:
+        index, raw = device_of(data), attributes_of(data, 24, _OF_ADDRESS)
+        key, known = address_key(data), self._parts.get(("address", version, 0), {})
+        if version == IPV4 or (is_new and key not in known and any(device == index for device, _ in known)):
+            self._parts.pop(("address", version, 0), None)  # they have an order
+        else:
+            self._put("address", version, key, data if is_new else None)
+        self._touch(index, *map(ip_address, raw.values()))
+
+    def _apply_settings(self, data: bytes, version: int, *, is_new: bool) -> None:
+        raw = attributes_of(data, 20)
+        index = int.from_bytes(raw[_IFINDEX], byteorder, signed=True)
+        if index < 0:  # Linux copies some of these to the devices
+            self._parts = {home: found for home, found in self._parts.items() if home[0] not in {"route", "netconf"}}
+        else:
+            known = self._parts.get(("netconf", version, 0), {}).get(index, {})
+            self._put("netconf", version, index, known | raw if is_new else None)
+            self._touch(index)
+
+    def _put(self, what: str, family: int, key: object, value: object) -> None:
+        """Keep this entry of a list, or, if it is None, keep it no longer."""
+        found = self._parts.get((what, family, 0))
+        if found is not None and value is None:
+            found.pop(key, None)
+        elif found is not None:
+            found[key] = value
+
+    def _touch(self, index: int, *sources: object) -> None:
+        """Drop the tables with a route by this device, or with one of these sources."""
+        ends = {name_of(index, self._names), *sources}
+        for home in [home for home in self._parts if home[0] == "route" and not self._ends[home].isdisjoint(ends)]:
+            del self._parts[home]
+
+
+def address_key(data: bytes) -> tuple[int, bytes]:
+    """What tells apart the IPv6 addresses of all devices: the device's number, and the address."""
+    raw = attributes_of(data, 24, _OF_ADDRESS)
+    return device_of(data), raw.get(2) or raw.get(1, b"")
