@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostrouting.fib import Fib, Flow
-from hostrouting.fib.trace import Passed, Reason, trace_route
-from hostrouting.model import PREFERENCES, Link, NextHop, Prefix, Route, Snapshot, default_rules, ip_at
+from hostrouting.fib.trace import Passed, Reason, Tried, trace_route
+from hostrouting.model import PREFERENCES, Link, NextHop, Prefix, Route, Rule, Snapshot, default_rules, ip_at
 from hostrouting.testing.strategies import blocks, snapshots
 
 HOSTS = st.sampled_from([4, 6]).flatmap(blocks).flatmap(lambda block: st.tuples(st.just(block), snapshots(block)))
@@ -123,3 +123,31 @@ def test_past_a_longer_prefix() -> None:
     host = Snapshot(links=(Link(name="eth0", index=2),), rules=default_rules(6), routes=(taken, *others))
     trace = trace_route(host, "fd00::1")
     assert (trace.route, trace.passed) == (taken, tuple(Passed(other, "source") for other in others))
+
+
+def test_every_way_in_which_a_rule_does_not_decide() -> None:
+    """Each rule says what it came to, and a rule that is not for the packet what it asks for."""
+    local, main, _ = default_rules(4)
+    extra = [
+        Rule(family=4, priority=1, dst=Prefix.parse("10.0.0.0/8"), table=100),
+        Rule(family=4, priority=2, iif="gone", table=100),
+        Rule(family=4, priority=3, action="nop"),
+        Rule(family=4, priority=4, action="goto", target=6),
+        Rule(family=4, priority=5, action="blackhole"),
+        Rule(family=4, priority=6, table=100),
+        Rule(family=4, priority=7, l3mdev=True),
+    ]
+    routes = (Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"), Route.to("172.16.0.0/16", table=100, type="throw"))
+    host = Snapshot(links=(Link(name="eth0", index=2),), rules=(local, *extra, main), routes=routes)
+    assert [attrs.astuple(it, recurse=False)[1:] for it in trace_route(host, "172.16.0.9").tried] == [
+        ("no-route", None, None),
+        ("not-selected", ("to", "10.0.0.0/8"), None),
+        ("not-selected", ("iif", "gone"), None),
+        ("nothing", None, None),
+        ("jump", None, None),
+        ("thrown", None, routes[1]),
+        ("not-selected", ("in", "a VRF"), None),
+        ("decides", None, routes[0]),
+    ]
+    refusing = attrs.evolve(host, rules=(local, extra[4], main))
+    assert trace_route(refusing, "172.16.0.9").tried[-1] == Tried(extra[4], "refused")
