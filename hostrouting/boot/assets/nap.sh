@@ -1,5 +1,6 @@
 # How the scripts wait: `waited` is in fifths of a second, and work counts, because reading 100,000 routes takes time.
 # A nap is a fifth of the time waited so far, but at most 2 s.
+[[ ${1-} ]] && ((wait > $1)) && wait=$1 # the caller may have less time
 nap() {
   local fifths=$((1 + waited / 5)) left=$((wait * 5 - waited)) first=() now=() passed
   ((fifths > 10)) && fifths=10

@@ -31,8 +31,7 @@ for line in "${configuration[@]}"; do
     'nft '*) text+=${line#* }$'\n' ;; # what nft loads, line by line
   esac
 done
-# Before the start of a gated unit there is less time, or none if the gated unit starts anyway.
-[[ ${1-} ]] && ((wait > $1)) && wait=$1
+# Before the start of a gated unit there is no time, if that starts anyway.
 [[ ${1-} && $required != yes ]] && wait=0
 waited=0
 applied=${RUNTIME_DIRECTORY:-$directory}/probe-rewrite.applied

@@ -3,10 +3,9 @@ finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut sho
 # Installs the static routes, and deletes our routes that are no longer configured. Written by hostrouting.
 #
 # A gateway or device that is not configured is taken from the family's default route; the script waits for one. Our
-# routes are those with our protocol number; other routes are never changed. Routes of one table with the same prefix,
-# metric and tos (in IPv6, source) have the same key: if a route that is not ours has the key of a configured one and
-# differs from it, the script names it and changes nothing. It installs all routes or none; if all are in place, it
-# writes nothing.
+# routes are those with our protocol number; others are never changed. If a route that is not ours has the key of a
+# configured one (table, prefix, metric, and tos or in IPv6 source) and differs from it, the script names it and changes
+# nothing. It installs all routes or none; if all are in place, it writes nothing.
 # Exit status: 0, or 1 with the reasons.
 
 # Data only: no line of it is executed.
@@ -15,12 +14,9 @@ configuration=(
 
 set -u
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
-plan=() why=() undo=() awk='awk' wait=${configuration[1]#wait }
-[[ ${1-} ]] && ((wait > $1)) && wait=$1 # the caller may have less time
-hash mawk 2>/dev/null && awk=mawk       # it starts fastest
-
+plan=() why=() undo=() wait=${configuration[1]#wait } awk='awk'
+hash mawk 2>/dev/null && awk=mawk # it starts fastest
 #include nap.sh
-
 main() {
   local waited=0 tries=0
   trap 'trap "" TERM INT HUP; complain "stopped before all routes were installed"; tell; give_back
@@ -41,33 +37,27 @@ main() {
 }
 
 # Makes the plan: lines "missing …" and "refused …"; or "write", the commands, and as many that undo them; then "end".
-# The inputs of awk are written at the same time, and read one after the other.
 look() {
-  local said
-  mapfile -t plan < <(exec "$awk" "$program" <(printf 'setting %s\n' "${configuration[@]}") <(list 4) <(list 6))
-  if [[ ${#plan[@]} == 0 || ${plan[${#plan[@]} - 1]} != end ]]; then
-    said=${plan[0]-$awk printed nothing}
-    plan=("refused the routes cannot be read: $said")
-  fi
+  mapfile -t plan < <(exec "$awk" "$program" < <(printf 'setting %s\n' "${configuration[@]}" && list))
+  [[ ${plan[*]: -1} == end ]] || plan=("refused the routes cannot be read: ${plan[0]-$awk printed nothing}")
   # A plan to write gives no reasons: what the kernel refused before stands until this plan is tried.
   [[ ${plan[0]} == write && ${why[0]-} == refused* ]] || why=("${plan[@]}")
 }
 
-# Asks what Linux uses in a family for addresses that nobody has, also by each device; then lists the routes and links.
+# Asks what Linux uses for addresses that nobody has, also by each device; then lists the routes of both families and
+# the links. One `ip` does all of it, because starting programs takes most of the time.
 list() {
-  local dev place places='192.0.2.1 1.1.1.1 203.0.113.1' lines=()
-  [[ $1 == 4 || -e /proc/self/net/if_inet6 ]] || return # a kernel without IPv6 has no such file
-  [[ $1 == 4 ]] || places='2001:db8::1 3fff::1 8000::1'
+  local dev place lines=()
   for dev in '' ${configuration[2]#devs}; do
-    for place in $places; do lines+=("route get fibmatch $place ipproto 17${dev:+ oif $dev}"); done
+    for place in 192.0.2.1 1.1.1.1 203.0.113.1 2001:db8::1 3fff::1 8000::1; do
+      lines+=("route get fibmatch $place ipproto 17${dev:+ oif $dev}")
+    done
   done
-  echo "family $1"
-  exec ip -"$1" -N -o -force -batch - 2>&1 < <(printf '%s\n' "${lines[@]}" 'route show table all' 'link show')
+  exec ip -N -o -force -batch - 2>&1 < <(printf '%s\n' "${lines[@]}" 'route show table all' 'link show')
 }
 
-# Runs the commands in one batch. If the kernel refuses one, undoes all and fails: it can only help to wait, such as for
-# a gateway. If the table has changed since it was read, it is read again at once. Only Linux knows who owns an IPv6
-# next hop: what it does not find under our protocol is not ours.
+# Runs the commands in one batch. If the kernel refuses one, undoes all and fails, to try again later. If the table has
+# changed since it was read, it is read again at once. An IPv6 next hop is ours if Linux finds it under our protocol.
 write() {
   local said status=0 line why_not='' reason='' count=$((${#plan[@]} / 2 - 1))
   undo=("${plan[@]:count+1:count}" "${undo[@]}")
@@ -91,25 +81,21 @@ write() {
 
 # Undoes what was written, the last first. A route that is already gone or already back is not an error.
 give_back() {
-  local line
-  ((${#undo[@]})) || return
+  local line && ((${#undo[@]})) || return
   while read -r line; do
     case $line in *'No such process' | *'File exists' | 'Command failed'*) ;; *) complain "not undone: $line" ;; esac
   done < <(printf '%s\n' "${undo[@]}" | ip -force -batch - 2>&1)
   undo=()
 }
 
-# Reports each route that cannot be installed, and why.
+# Says why routes cannot be installed.
 tell() {
   local line
   for line in "${why[@]}"; do
-    case $line in
-      missing*) complain "${line#* }${1-}" ;;
-      refused*) complain "${line#* }" ;;
-    esac
+    [[ $line != missing* ]] || complain "${line#* }${1-}"
+    [[ $line != refused* ]] || complain "${line#* }"
   done
 }
-
 complain() { printf '<3>static-routes: %s\n' "$1" >&2; }
 
 # Reads the settings and what `ip` lists, prints the plan. A device name can be any word, so words are read in pairs.
@@ -129,13 +115,12 @@ $1 == "setting" {
   if ($2 == "route") { wanted[$3] = 1; sub(/^setting route /, ""); wish[++wishes] = $0 }
   next
 }
-$1 == "family" { if (family && !is_whole()) exit; family = $2; last = ""; answers = 0; next }
 /^Dump was interrupted/ { is_mixed = 1; next }
 index($0, "\\") { gsub(/\\/, " ") } # a broken line, which -o has joined
 !/^Command failed/ { last = $0 }
-# Three answers for any device, then three by each. A failure has two lines, and the second ends it.
-answers < 3 + 3 * devs {
-  if (!/^[A-Z]/) read_answer(by[int(answers / 3)])
+# Six answers for any device, then six by each. A failure has two lines, and the second ends it.
+answers < 6 + 6 * devs {
+  if (!/^[A-Z]/) read_answer(answers % 6 < 3 ? 4 : 6, by[int(answers / 6)])
   if (!/^[A-Z]/ || /^Command failed/) answers++
   next
 }
@@ -143,7 +128,7 @@ answers < 3 + 3 * devs {
 /^[0-9]+: / { sub(/(@[^@]*)?:$/, "", $2); up[$2] = $3 ~ /[<,]UP[,>]/; next }
 { read_route() }
 END {
-  if (why || !is_whole()) { print "ip failed: " (why ? why : last); exit }
+  if (why || last !~ /^[0-9]+: /) { print "ip failed: " (why ? why : last); exit } # the links come last
   if (is_mixed) missing("the routes changed while they were read")
   for (w = 1; w <= wishes; w++) settle(wish[w])
   for (i = 1; i <= conflicts; i++) print "refused " conflict[i]
@@ -157,16 +142,12 @@ END {
   print "end"
 }
 
-function is_whole() { return last ~ /^[0-9]+: / } # the links come last
-
 # Stores route r, of a hundred thousand only those that can matter. A type other than unicast is a number before the
 # prefix. Most routes have the same words after the prefix: f is the first route with these words; only it is parsed.
 function read_route(   at, to, is_first, words, f) {
-  at = $1 in type_name ? 2 : 1
+  at = $1 in type_name ? 2 : 1; family = $at ~ /:/ || / pref (low|medium|high)/ ? 6 : 4
   to = $at == "default" ? everything[family] : $at (index($at, "/") ? "" : "/" width[family])
-  is_first = to != previous
-  previous = to
-  if (!is_first) shared[to] = 1
+  is_first = to != previous; previous = to; if (!is_first) shared[to] = 1
   if (!(to in wanted) && $at != "default" && !index($0 " ", " proto " ours " ")) return
   r = ++routes
   head[r] = (at == 2 ? $1 " " : "") $at
@@ -216,8 +197,7 @@ function way(r, by, gateway, all,   n, count, words) {
   for (n = 1; n <= legs[r]; n++) {
     if (!all && !(up[dev[r, n]] && (by == "" || by == dev[r, n]))) continue
     if (gateway != "" && (count || !index(leg[r, n], " via " gateway " "))) continue
-    count++
-    words = words leg[r, n]
+    count++; words = words leg[r, n]
   }
   if (count == 1) gsub(/^ nexthop| weight [0-9]+/, "", words)
   return words
@@ -225,7 +205,7 @@ function way(r, by, gateway, all,   n, count, words) {
 
 # Reads an answer of Linux: the default route that a plain packet takes, or one by the device that was asked for. Where
 # a longer prefix hides it, or it is ours, its table is that of the answer.
-function read_answer(about) {
+function read_answer(family, about) {
   r = ++routes; read_words($1 in type_name ? 2 : 1)
   if (type[r] != "" || (family, about) in used) return
   if ($1 == "default" && !is_ours[r]) used[family, about] = rank[r]
@@ -254,7 +234,7 @@ function resolve(gateway, by,   d, found) {
 }
 
 # Plans one configured route, by the routes with its key; the kernel uses the first. Ours that differ are replaced.
-function settle(wish,   word, n, i, given, key, new, r, f, stands, is_there, is_said, stale, other, line) {
+function settle(wish,   word, n, i, given, key, new, r, f, stands, is_there, is_said, stale, other) {
   n = split(wish, word, " ")
   family = index(word[1], ":") ? 6 : 4
   given["via"] = given["dev"] = ""; given["metric"] = usual[family]
@@ -265,28 +245,18 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_there, is_
   new = " scope " (family == 6 || way_for[key] ~ / via / ? 0 : 253) way_for[key]
   key = word[1] " " given["metric"]
   for (n = holders[key]; n >= 1; n--) {
-    r = holder[key, n]
-    f = like[r]
-    is_there = joins(f, new) || type[f] shape[f] == new
+    r = holder[key, n]; f = like[r]; is_there = joins(f, new) || type[f] shape[f] == new
     if (!is_ours[f]) other = r
-    if (is_ours[f] && !is_there) stale = 1
-    else {
-      stands = r
-      # To delete the stale one after it, the kernel could delete this one instead.
-      is_said = is_there && !(is_ours[f] && stale)
-    }
+    if (is_ours[f] && !is_there) { stale = 1; continue }
+    # To delete the stale one after it, the kernel could delete this one instead.
+    stands = r; is_said = is_there && !(is_ours[f] && stale)
   }
-  if (is_said) {
-    stays[stands] = 1
-    if (joins(like[stands], new)) exchange(stands, new)
-    return
-  }
-  if (other) {
-    line = head[other] shown[like[other]]
-    conflict[++conflicts] = wish ": another route has the same destination and metric: [" line \
-      "], which is not ours; for the routes to configure instead, run: hostrouting plan --config FILE"
-    return
-  }
+  if (is_said) stays[stands] = 1
+  if (is_said && joins(like[stands], new)) exchange(stands, new)
+  if (other && !is_said) conflict[++conflicts] = wish ": another route has the same destination and metric: [" \
+    head[other] shown[like[other]] "], which is not ours; for the routes to configure instead, run: " \
+    "hostrouting plan --config FILE"
+  if (is_said || other) return
   i = asks
   for (n = 1; n <= holders[key]; n++) remove(holder[key, n])
   if (asks > i) return
@@ -296,7 +266,7 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_there, is_
 
 # In IPv6 Linux makes one route of the next hops of several programs, and lists it with the protocol of the first. So it
 # is asked if a next hop is ours, by a deletion with our protocol.
-#
+
 # Whether this route and the wanted one become one: both have gateways, and differ in nothing else.
 function joins(r, new) {
   return family == 6 && (new leg[r, 1]) ~ / via .* via / && shape[r] != bare[r] && index(new, type[r] bare[r] " ") == 1
@@ -328,7 +298,6 @@ function split_hops(words, part,   n, i) {
   return n
 }
 function hop_of(hop) { gsub(/ weight [0-9]+| onlink/, "", hop); return hop }
-
 function missing(reason) { print "missing " reason; waits = 1 }
 
 # Plans to delete a route; of several IPv6 next hops those that are ours. To undo it, the route is put back before or
@@ -339,17 +308,12 @@ function remove(r,   f, n, text, part) {
   if (prefix[r] ~ /:/ && legs[f] > 1 && shape[f] != bare[f])
     for (n = split_hops(way(f, "", "", 1), part); n; n--)
       ask("del" text bare[f] hop_of(part[n]), "append" text bare[f] " nexthop" part[n])
-  else
-    change("del" text shape[f], (!leads[r] ? "append" : prefix[r] ~ /:/ && !shared[prefix[r]] ? "add" : "prepend") \
+  else change("del" text shape[f], (!leads[r] ? "append" : prefix[r] ~ /:/ && !shared[prefix[r]] ? "add" : "prepend") \
       text shape[f])
 }
 
 function change(command, undoing) { forth[++steps] = command; inverse[steps] = undoing }
-
 # Plans a command that may fail. Returns 0 if it has failed.
-function ask(command, undoing) {
-  if (command in theirs) return 0
-  asks++; change(command, undoing); return 1
-}
+function ask(command, undoing) { if (command in theirs) return 0; asks++; change(command, undoing); return 1 }
 '
 main

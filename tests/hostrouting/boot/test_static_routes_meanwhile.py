@@ -58,12 +58,11 @@ class TestMeanwhile:
         ran = Ran(namespace, HALVES, tmp_path, tools=tools, wait=5)
         assert (ran.lines, ran.status) == ([], 0)
         # Also if the tables of both families changed, it says so once.
-        for pattern in ("*", "*-6*"):
-            tools = {"ip": f'ip "$@"\n[[ "$*" != {pattern} ]] || echo "{said}" >&2'}
-            (line,) = Ran(namespace, HALVES, tmp_path, tools=tools).lines
-            assert line == "<3>static-routes: the routes changed while they were read (given up after 0 s)"
+        tools = {"ip": f'ip "$@"; echo "{said}" >&2; echo "{said}" >&2'}
+        (line,) = Ran(namespace, HALVES, tmp_path, tools=tools).lines
+        assert line == "<3>static-routes: the routes changed while they were read (given up after 0 s)"
         # If `ip` fails after that, its own words are the reason.
-        tools = {"ip": f'echo "{said}" >&2; [[ "$*" != *-6* ]] || {{ echo "it failed" >&2; exit 1; }}; exec ip "$@"'}
+        tools = {"ip": f'echo "{said}" >&2; echo "it failed" >&2; exit 1'}
         (line,) = Ran(namespace, HALVES, tmp_path, tools=tools).lines
         assert line == "<3>static-routes: the routes cannot be read: ip failed: it failed"
 
