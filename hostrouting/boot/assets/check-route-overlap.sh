@@ -11,12 +11,10 @@ finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut sho
 configuration=(
 )
 
-set -uo pipefail
-umask 022
+set -uo pipefail && umask 022
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mode=${configuration[0]#* } wait=${configuration[1]#* } families=${configuration[3]#* }
 directory=${RUNTIME_DIRECTORY:-${configuration[2]#* }}
-[[ ${1-} ]] && ((wait > $1)) && wait=$1 # the caller may have less time
 awk='awk' && hash mawk 2>/dev/null && awk=mawk # it starts fastest
 level=3 && [[ $mode == WARN ]] && level=4 # of syslog: an error, or a warning
 #include nap.sh
@@ -39,28 +37,24 @@ function groups(text,   part, i, n, digits, all) {
   return all
 }
 function spelled(bits,   i, group, address) {
-  if (bits ~ /^4/) for (i = 2; i < 34; i += 8) address = address "." number[substr(bits, i, 8)]
-  else {
-    for (i = 2; i < 130; i += 16) {
-      group = digits[substr(bits, i, 8)] digits[substr(bits, i + 8, 8)]; sub(/^0+/, "", group)
-      address = address ":" (group == "" ? 0 : group)
-    }
-    sub(/:0(:0)+$/, "::", address) || sub(/(:0)+:/, "::", address)
+  for (i = 2; bits ~ /^4/ && i < 34; i += 8) address = address "." number[substr(bits, i, 8)]
+  for (i = 2; bits ~ /^6/ && i < 130; i += 16) {
+    group = digits[substr(bits, i, 8)] digits[substr(bits, i + 8, 8)]; sub(/^0+/, "", group)
+    address = address ":" (group == "" ? 0 : group)
   }
+  sub(/:0(:0)+$/, "::", address) || sub(/(:0)+:/, "::", address)
   return address ~ /^::/ ? address : substr(address, 2)
 }
 # The next address, and the one before; empty if there is no such address.
 function after(bits) { if (match(bits, /01*$/)) return substr(bits, 1, RSTART - 1) "1" substr(ZEROS, 1, RLENGTH - 1) }
 function before(bits) { if (match(bits, /10*$/)) return substr(bits, 1, RSTART - 1) "0" substr(ONES, 1, RLENGTH - 1) }
-# Sets the first and the last address of a prefix, and its size in bits.
-function read_prefix(text,   part, width) {
+function read_prefix(text,   part, width) { # sets its first and its last address, and its size in bits
   split(text != "default" ? text : family == 6 ? "::/0" : "0.0.0.0/0", part, "/")
   first = last = bits_of(part[1]); width = length(first) - 1; size = part[2] == "" ? width : part[2] + 0
   if (size == width) return
   first = substr(first, 1, size + 1) substr(ZEROS, 1, width - size)
   last = substr(first, 1, size + 1) substr(ONES, 1, width - size)
 }
-
 BEGIN {
   ZEROS = sprintf("%0128d", 0); ONES = ZEROS; gsub(0, 1, ONES)
   split("0000 0001 0010 0011 0100 0101 0110 0111 1000 1001 1010 1011 1100 1101 1110 1111", half, " ")
@@ -70,7 +64,7 @@ BEGIN {
   }
   ANY = bits_of("0.0.0.0"); BROADCAST = bits_of("255.255.255.255")
   n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
-  for (; n; n--) is_spare[bits_of(spare[n])] = 1 # what is asked about elsewhere
+  for (; n; n--) is_spare[bits_of(spare[n])] = 1
   split("unicast local broadcast anycast multicast blackhole unreachable prohibit", type_name, " ")
   kind["Network is unreachable"] = kind["Operation not supported"] = "no-route" # the second: without IPv6
   kind["No route to host"] = "unreachable"; kind["Invalid argument"] = "blackhole"
@@ -88,9 +82,9 @@ section == "answers" && sub(/^Command failed .*:/, "") { failure[$0 + 0] = reaso
 section == "answers" { reason = $0; sub(/^[^:]*: /, "", reason); next }
 # There can be 100,000 routes: in the second part, the answers are enough for most.
 $1 == 1 && part == "answers" && $2 != "default" && $3 != "from" && !suppresses { next }
-# A table that no rule looks up says nothing.
 /^[1-9] / && match($0, / table [0-9]+/) {
   if ($2 == "default") seen[family] = joined(seen[family], ", ", listed($0))
+  # A table that no rule looks up says nothing.
   if (looks["l3mdev"] || looks[family substr($0, RSTART + 6, RLENGTH - 6)]) read_route()
   next
 }
@@ -112,70 +106,65 @@ function read_setting(   i, word) {
     from[cidrs] = first == ANY ? after(ANY) : first # 0.0.0.0 is this host, and cannot be asked about
   }
 }
-function glob(pattern) {
-  gsub(/[.]/, "[.]", pattern); gsub(/[*]/, ".*", pattern); gsub(/[?]/, ".", pattern); return "^" pattern "$"
-}
-function expect(family, dev) {
-  if (!is_expected[family, dev]++) expected[family] = joined(expected[family], ", ", dev)
-}
+function glob(text) { gsub(/[.]/, "[.]", text); gsub(/[*]/, ".*", text); gsub(/[?]/, ".", text); return "^" text "$" }
+function expect(family, dev) { if (!is_expected[family, dev]++) expected[family] = joined(expected[family], ", ", dev) }
 function read_link(   dev, piece, word) {
   dev = $2; sub(/[@:].*/, "", dev); is_up[dev] = $3 ~ /[<,]UP[,>]/
   if (match($0, / group [0-9]+/)) group[dev] = substr($0, RSTART + 7, RLENGTH - 7)
   split($0, piece, /\\ +/); is_fabric[dev] = piece[2] ~ /^link\/(\[32\]|infiniband)/ # -o joins lines by a backslash
   split(piece[3], word, " "); dev_kind[dev] = word[1]
 }
-# Whether an address of this range is in an expected CIDR: mostly in that of the last time, because routes are sorted.
-function is_judged(begin, end,   c) {
+function is_judged(begin, end,   c) { # mostly by the CIDR of the last time, because routes are sorted
   for (c = 0; c <= cidrs; c++) if (from[c] <= end && begin <= to[c]) { from[0] = from[c]; to[0] = to[c]; return 1 }
 }
-# The answer can change at the first address of a prefix, and at the one behind it.
-function cut(   behind) {
+function cut(   behind) { # at the first address of a prefix, and at the one behind it
   if (is_judged(first, first)) wanted[first]
   if ((behind = after(last)) && is_judged(behind, behind)) wanted[behind]
 }
-# Linux applies the rules. Here a rule is a prefix, a table, and perhaps packets that are not judged.
-function read_rule(   n, i, word, selected) {
-  n = split($0, word, " "); read_prefix("default"); rules[family] = 1
+# Reads a rule. It selects all packets that are judged (UDP of root without a mark); or perhaps some, because their
+# source is not known yet, and masks are not computed; or none, and is forgotten.
+function read_rule(   n, i, r, word, key, share, selected, is_not, only) {
+  n = split($0, word, " "); read_prefix("default"); share = 2; has_rules[family] = 1
+  r = rules + 1; rule[r] = $0; delete jump[r]; refuses[r] = table[r] = is_for[r] = holds_back[r] = only = ""
   for (i = 2; i <= n; i++) {
-    # Not type 7 (unreachable): Linux answers such a lookup as if there were no route.
-    if (word[i] ~ /^[68]$/) refuse(word[i], "rule")
-    if (word[i] ~ /^(not|nop|\[unresolved\]|\[detached\]|[678])$/) continue
-    if (word[i] == "to") {
-      read_prefix(word[i + 1]); cut()
-      aside[++asides] = first; aside_last[asides] = last; is_rest[asides] = $2 == "not" && !/ lookup /
-      if ($2 == "not") read_prefix("default")
-    }
-    if (word[i] == "suppress_ifgroup" && family == 6)
-      suppresses = suppressed[word[i + 1]] = "rule " $1 + 0 " of IPv6 (suppress_ifgroup)"
-    if (word[i] == "lookup") looks[word[i + 1] ~ /^[0-9]/ ? family " " word[i + 1] : "l3mdev"] = 1
-    if (word[i] ~ /^suppress_/) is_partial[family " " word[i - 1]]
-    if (word[i] ~ /^(from|fwmark|iif|oif|uidrange|ipproto|sport|dport|tos|dsfield|dscp|tun_id|flowlabel)$/) {
-      if (word[i] word[i + 1] !~ /^(fromall|iiflo)$/) selected = selected " " word[i] " " word[i + 1]
-    } else if (word[i] !~ /^(to|lookup|goto|suppress_prefixlength|suppress_ifgroup|realms|proto)$/)
-      uncertain = "this check does not know what a rule means: " $0
-    i++
+    key = word[i]; if (key == "not") is_not = 1
+    if (key == "[unresolved]") delete jump[r]
+    if (key ~ /^[68]$/) refuses[r] = type_name[key] # not 7: Linux answers as if there were no route
+    if (key ~ /^(not|nop|\[unresolved\]|\[detached\]|[678])$/) continue
+    i++; if (key == "to") { read_prefix(word[i]); cut(); is_for[r] = 1 }
+    else if (key == "lookup") { table[r] = word[i]; looks[word[i] ~ /^[0-9]/ ? family " " word[i] : "l3mdev"] = 1 }
+    else if (key == "goto") jump[r] = word[i]; else if (key == "suppress_ifgroup") only = word[i]
+    else if (key == "suppress_prefixlength") holds_back[r] = "default"
+    else if (key ~ /^(from|fwmark|iif|oif|uidrange|ipproto|sport|dport|tos|dsfield|dscp|tun_id|flowlabel)$/) {
+      if (key word[i] ~ /^(fromall|iiflo)$/) continue
+      selected = selected " " key " " word[i]
+      if (key word[i] !~ /^(ipprotoipproto-17$|uidrange0-|fwmark0\/)/)
+        share = share && key word[i] ~ /^(from|fwmark.*\/|flowlabel|dscp)/
+    } else if (key !~ /^(realms|proto)$/) uncertain = "this check does not know what a rule means: " $0
   }
   if (selected) leave_out("rule " $1 + 0 (family == 6 ? " of IPv6" : "") " (" substr(selected, 2) ")")
+  if (is_not && !share) { read_prefix("default"); share = 2; is_not = is_for[r] = 0 }
+  if (is_not ? share == 2 && !is_for[r] : !share) return
+  rules = r; is_inverted[r] = is_not; picks[r] = share; rule_first[r] = first; rule_last[r] = last
+  if (!holds_back[r]) holds_back[r] = only
+  if (family == 6 && only != "") suppresses = suppressed[table[r], only] = "rule " $1 + 0 " of IPv6 (suppress_ifgroup)"
 }
 function leave_out(packets) { if (!left_out[packets]++) unjudged = joined(unjudged, "; ", packets) }
-function refuse(type, table) {
-  refusal[++refusals] = $0; refusal_type[refusals] = type_name[type]; refusal_table[refusals] = table
-  refusal_size[refusals] = size; refusal_first[refusals] = first; refusal_last[refusals] = last
-}
-# Only default routes and those in the expected CIDRs matter.
-function read_route(   i) {
+function read_route(   i, hits) { # only default routes and those in the expected CIDRs matter
   read_prefix($2); if (size && !is_judged(first, last)) return
   if (part == "places") { if (size) { cut(); if (first in wanted) wanted[first] = $2 }; return }
-  if ($3 == "from") leave_out("packets from " $4)
+  if ($3 == "from") { leave_out("packets from " $4); has_sources = 1 }
   if ($3 ~ /^(from|tos)$/) return
   read_words($0)
-  if ($1 ~ /^[678]$/) refuse($1, has["table"])
+  if ($1 > 5) {
+    refusal[++refusals] = $0; refusal_type[refusals] = type_name[$1]; refusal_table[refusals] = has["table"]
+    refusal_size[refusals] = size; refusal_first[refusals] = first; refusal_last[refusals] = last
+  }
   # For such a rule, IPv6 chooses a next hop for each address: some are suppressed, and others are not.
-  if (suppresses && $1 == 1 && legs != 1) for (i = 0; i <= legs; i++) if (!legs || group[leg_dev[i]] in suppressed)
+  for (i = 1; i <= legs; i++) hits += (has["table"], group[leg_dev[i]]) in suppressed
+  if (suppresses && $1 == 1 && (hits < legs ? hits : !legs))
     uncertain = suppresses " can treat each address differently: " $0
-  if (size) return
-  if (!((family, has["table"]) in top) && !is_by_fabric()) top[family, has["table"]] = $1 == 1 ? $0 : ""
-  if ($1 != 1) return
+  if (size || $1 !~ /^[1678]$/) return
   default_route[++defaults] = $0; default_rank[defaults] = rank()
 }
 # Sets `has` and the next hops of a route. A device name can be any of these words, so words are read in pairs.
@@ -187,41 +176,66 @@ function read_words(line,   word, n, i) {
     }
     if (word[i] == "via") { if (word[i + 1] == "inet6") i++; leg_via[legs] = word[++i] }
     else if (word[i] == "dev") leg_dev[legs] = word[++i]
-    else if (word[i] == "dead") leg_dead[legs] = 1
-    else if (word[i] == "linkdown") leg_lost[legs] = 1
+    else if (word[i] == "dead") leg_dead[legs] = 1; else if (word[i] == "linkdown") leg_lost[legs] = 1
     else if (word[i] ~ /^(table|proto|metric|pref)$/ && !(word[i] in has)) { has[word[i]] = word[i + 1]; i++ }
   }
 }
-function is_by_fabric(   i) { for (i = 1; is_fabric[leg_dev[i]] && i <= legs; i++) ; return i > legs && legs }
 function rank() { return family " " has["table"] " " has["metric"] " " has["pref"] }
 
-# --- The expected devices, if none are configured
-# Those of the default route that Linux uses for an address that no rule names. If longer prefixes hide it there, as
-# those of a VPN do, or it leaves by InfiniBand, it is the first other one in the same table, if no rule suppresses any.
-# The expected CIDRs themselves are asked about only if rules name all other addresses.
-function learn(   i, n, own, line, other, usable) {
-  for (own = 0; own < 2 && !usable; own++) for (n = 1; n <= places && !line; n++) {
-    if (place[n] !~ "^" family || (place[n] in is_spare) == own || is_aside(place[n])) continue
-    usable = 1; if (answer[n] !~ /^1 /) continue
-    read_words(answer[n])
-    if (answer[n] ~ /^1 default / && !is_by_fabric()) line = answer[n]
-    else if (!other && !((family " " has["table"]) in is_partial)) other = top[family, has["table"]]
+# --- The rules as a plain packet meets them: only to tell which one of several routes Linux means
+function selects(r, address,   share) { # how many of the packets to it: 2 all, 1 perhaps some, 0 none
+  share = (rule_first[r] <= address && address <= rule_last[r]) * picks[r]; return is_inverted[r] ? 2 - share : share
+}
+# Sets the steps of a packet to an address: the rules that may select it, and whether it surely comes to each.
+function walk(address,   r, share, place, is_certain) {
+  steps = place = 0; is_certain = 1
+  for (r = 1; r <= rules; r++) {
+    if (rule_first[r] !~ "^" family || rule[r] + 0 < place || !(share = selects(r, address))) continue
+    if (!(r in jump)) { step[++steps] = r; is_sure[steps] = is_certain && share == 2 }
+    else if (share == 2) place = jump[r]
+    else is_certain = 0
   }
-  if (!line) line = other
-  if (line) for (read_turns(line); ++i <= legs;) if (!is_fabric[leg_dev[i]]) expect(family, leg_dev[i])
+}
+
+# --- The expected devices, if none are configured
+# Those of the default route that Linux uses for an address that no rule names, in an expected CIDR only if rules name
+# all others. Where longer prefixes hide it, or it leaves by InfiniBand, it is the next in that table, or in later ones.
+function learn(   i, n, own, usable, line, near, begin) {
+  for (own = 0; own < 2 && !usable; own++) for (n = 1; n <= places && !line; n++) {
+    if (place[n] !~ "^" family || (place[n] in is_spare) == own || is_named(place[n])) continue
+    usable = 1; if (answer[n] !~ /^1 /) continue
+    read_words(answer[n]); if (answer[n] ~ /^1 default / && leads_out()) line = answer[n]
+    else if (!near) { near = place[n]; begin = has["table"] }
+  }
+  if (!line && near) for (walk(near); ++i <= steps && !line;) {
+    if (table[step[i]] == begin) begin = ""
+    if (begin == "") line = first_default(step[i], is_sure[i])
+  }
+  if (line !~ /^1 /) return
+  i = 0; for (read_turns(line); ++i <= legs;) if (!is_fabric[leg_dev[i]]) expect(family, leg_dev[i])
   if (rivals > 1) doubt("IPv" family " default routes compete: Linux uses " rival_routes \
     "; name the right devices in routeOverlap.expectedDevs, or give one route another metric")
 }
-function is_aside(address,   i) {
-  for (i = 1; i <= asides; i++)
-    if (aside[i] ~ "^" family && (aside[i] <= address && address <= aside_last[i]) != is_rest[i]) return 1
+function is_named(address,   r) {
+  for (r = 1; r <= rules; r++) if (is_for[r] && rule_first[r] ~ "^" family)
+    if ((rule_first[r] <= address && address <= rule_last[r]) != (is_inverted[r] && table[r] == "")) return 1
 }
-# Reads a default route with the next hops of those that Linux takes in turn with it: they have its table, metric and
-# preference. It has a gateway. IPv4 takes the first next hop of each. IPv6 takes all, on a host that does not forward.
-# Those by different devices are rivals; in IPv6, Linux makes one route of those that several routers advertise.
+function leads_out(   i) { for (i = 1; i <= legs; i++) if (!leg_dead[i] && !is_fabric[leg_dev[i]]) return 1 }
+# The default route in the table of a rule that does not suppress it; or some text, if none can be used.
+function first_default(r, is_sure,   n, i, best, metric, worth, most) {
+  for (n = 1; n <= defaults; n++) if (index(default_rank[n], family " " table[r] " ") == 1) {
+    read_words(default_route[n]); worth = index("low medium high", has["pref"])
+    if ((legs && !leads_out()) || (best && (metric != has["metric"] || worth <= most))) continue
+    best = default_route[n]; metric = has["metric"]; most = worth
+  }
+  for (read_words(best); legs; legs--) if (holds_back[r] == "default" || holds_back[r] == group[leg_dev[legs]]) return
+  return best && !is_sure ? "unsure" : best
+}
+# Reads a default route with the next hops of those that Linux takes in turn with it: of its table, metric, preference.
+# It has a gateway; in IPv4 the first of each, in IPv6 all if the host does not forward. Those by other devices compete.
 function read_turns(line,   n, i, same, has_turns, devs, met, all) {
   read_words(line); same = rank(); has_turns = leg_via[1] && (family == 4 ? legs == 1 : !forwards); rivals = 0
-  for (n = 1; n <= defaults; n++) if (default_rank[n] == same) {
+  for (n = 1; n <= defaults; n++) if (default_rank[n] == same && default_route[n] ~ /^1 /) {
     read_words(default_route[n]); devs = ""
     for (i = 1; i <= legs; i++) if (!leg_dead[i] && !leg_lost[i]) devs = devs " " leg_dev[i]
     if (devs && !(devs in met)) {
@@ -236,8 +250,7 @@ function read_turns(line,   n, i, same, has_turns, devs, met, all) {
 function doubt(text) { doubts++; print "note", text }
 
 # --- What Linux does with the packets to one place
-# Sets `what`: what is wrong, the words of it, and the prefix of the deciding route of table main. It is empty where
-# the packets leave as they should.
+# Sets `what`, empty if all is well: what is wrong, in words, and the prefix of the deciding route of table main.
 function decide(n,   i, type, devs, by, used, met, lost, words) {
   what = is_own = ""; if (place[n] ~ /^(41110|611111111)/) return # multicast
   if (n in failure) {
@@ -249,8 +262,7 @@ function decide(n,   i, type, devs, by, used, met, lost, words) {
   words = family answer[n]; sub(/^.1 [^d][^ ]*/, "", words); if (words in is_right && place[n] != BROADCAST) return
   $0 = answer[n]; read_prefix($2)
   is_own = $1 == 2 || ($1 ~ /^[345]$/ && first == last) || place[n] == BROADCAST; if (is_own) return
-  by = named()
-  if (!size && family == 4) read_turns($0)
+  by = named(); if (!size && family == 4) read_turns($0)
   if (!legs) give_up("the kernel names no device for this route; set net.ipv4.nexthop_compat_mode to 1: " $0)
   for (lost = i = 1; i <= legs; i++) { # an IPv4 next hop without a carrier may get packets, even if listed as dead
     if (leg_dead[i] && (family == 6 || !is_up[leg_dev[i]])) continue
@@ -265,7 +277,6 @@ function decide(n,   i, type, devs, by, used, met, lost, words) {
 function is_allowed(dev,   i) {
   for (i = 1; i <= allows; i++) if (dev ~ allow[i] && (!allow_kind[i] || allow_kind[i] == dev_kind[dev])) return 1
 }
-# The route or rule in $0, without what nobody asks for at night; and a route as `ip` lists it.
 function named(   proto) {
   if (!/^[1-9] /) return $0 ? "rule " $1 + 0 : "a rule"
   read_words($0); proto = has["proto"] in protocol ? protocol[has["proto"]] : has["proto"]
@@ -274,42 +285,39 @@ function named(   proto) {
 function listed(line,   type) {
   type = substr(line, 1, 1); sub(/ +$/, "", line); return "[" (type == 1 ? "" : type_name[type] " ") substr(line, 3) "]"
 }
-# The prefix of the route in $0, if it is in table main and has halves.
 function halved() { return / table 254 / && $2 ~ /\// ? $2 : "" }
-# Whether an address is refused for being in a pod block. Linux does not say what refuses it: each table can, with its
-# longest prefix, and each rule. So all of these have to be pod blocks; one that is not is left in $0.
-function is_for_pods(address, type,   i, table, longest) {
-  for (i = 1; i <= refusals; i++) {
-    if (refusal_first[i] > address || address > refusal_last[i] || refusal_type[i] != type) continue
-    table = refusal_table[i]
-    if (!(table in longest) || refusal_size[i] > refusal_size[longest[table]]) longest[table] = i
+# Whether an address is refused for being in a pod block. Linux does not say what refuses it: a rule can, or in a table
+# the longest prefix, or in IPv6 another, if there are routes for some senders. All that a packet may come to before it
+# surely ends, as in table main, have to be pod blocks; one that is not is left in $0.
+function is_for_pods(address, type,   s, r, i, longest, is_found) {
+  for (walk(address); ++s <= steps;) {
+    r = step[s]; longest = 0; if (refuses[r] == type) { $0 = rule[r]; return 0 }
+    for (i = 1; i <= refusals; i++)
+      if (refusal_table[i] == table[r] && refusal_first[i] <= address && address <= refusal_last[i]) {
+        if (!longest || refusal_size[i] > refusal_size[longest]) longest = i
+        if (has_sources && refusal_type[i] == type && !is_block(refusal[i])) return 0
+      }
+    if (refusal_type[longest] != type) continue
+    if (!is_block(refusal[longest])) return 0
+    is_found = 1; if (is_sure[s] && table[r] == 254 && !has_sources) return 1
   }
-  for (table in longest) {
-    $0 = refusal[longest[table]]; if (!($0 in is_pods)) is_pods[$0] = is_pod_block()
-    if (!is_pods[$0]) return 0
-  }
-  return $0 != ""
+  return is_found
 }
-# Whether $0 is the route of a pod block of this host: a part of an expected CIDR, and as a CNI installs it, or with the
-# route of a pod in it, by which Linux answers.
-function is_pod_block(   c, i, n, dev, table) {
-  if (!/^[678] /) return 0
-  read_prefix($2); read_words($0); table = has["table"]
+function is_block(line) { $0 = line; if (!(line in is_pods)) is_pods[line] = is_pod_block(); return is_pods[line] }
+# Whether $0 is for a pod block: a part of an expected CIDR, and as a CNI installs it, or with the route of a pod in it.
+function is_pod_block(   c, i, n, dev, in_table) {
+  read_prefix($2); read_words($0); in_table = has["table"]
   for (c = 1; c <= cidrs; c++) if (from[c] <= first && last <= to[c] && from[c] to[c] != first last) break
-  if (c > cidrs) return 0
-  for (i = 1; i <= cnis; i++) if (cni[i] == $1 " " has["proto"] && (!is_single[i] || first == last))
+  for (i = 1; c <= cidrs && i <= cnis; i++) if (cni[i] == $1 " " has["proto"] && (!is_single[i] || first == last))
     for (dev in is_up) if (dev ~ cni_dev[i]) return 1
-  for (n = at[first]; n <= places && place[n] <= last; n++) if (answer[n] ~ /^1 /) {
-    read_words(answer[n]); if (has["table"] != table || !legs) continue
-    for (i = legs; i && is_allowed(leg_dev[i]); i--) ;
-    if (!i) return 1
+  for (n = at[first]; c <= cidrs && n <= places && place[n] <= last; n++) if (answer[n] ~ /^1 /) {
+    read_words(answer[n]); if (has["table"] != in_table || !legs) continue
+    for (i = legs; i && is_allowed(leg_dev[i]); i--) ; if (!i) return 1
   }
   return 0
 }
 function give_up(text) { print "failed " text; exit }
-
-# --- Findings: ranges of one expected CIDR with one `what`
-# A single address of this host may be part of a range.
+# --- Findings: ranges of one expected CIDR with one `what`; a single address of this host may be part of a range
 function judge(c,   n, was, begin) {
   for (n = at[from[c]]; n <= places && place[n] <= to[c]; n++) {
     decide(n); if (what == was) continue
@@ -327,8 +335,7 @@ function report(c, begin, end, what,   part, half) {
   read_prefix(part[3]); half = spelled(first) "/" size + 1; read_prefix(half)
   example = half " and " spelled(after(last)) "/" size " win over " part[3]
 }
-# Judges the expected CIDRs of one family.
-function examine(   c, i, n, dev, had, ready) {
+function examine(   c, i, n, dev, had, ready) { # one family
   if (!configured) learn()
   for (n = 1; n <= defaults; n++) if (default_rank[n] ~ "^" family)
     for (read_words(default_route[n]); legs; legs--) if ((family, leg_dev[legs]) in is_expected) ready = 1
@@ -348,8 +355,7 @@ END {
   if (section != "end") exit
   if (part == "places") {
     for (c = 1; c <= cidrs; c++) wanted[from[c]]
-    n = split("224.0.0.0/4 255.255.255.255 ff00::/8", special, " ") # multicast and broadcast
-    for (; n; n--) { read_prefix(special[n]); cut() }
+    for (n = split("224.0.0.0/4 255.255.255.255 ff00::/8", special, " "); n; n--) { read_prefix(special[n]); cut() }
     for (address in is_spare) if (substr(address, 1, 1) in asked) wanted[address]
     for (address in wanted) { # UDP, which only IPv4 assumes; `ip` skips what is behind #
       text = wanted[address] ? wanted[address] : spelled(address); sub("/.*", "", text)
@@ -365,7 +371,7 @@ END {
   if (uncertain) give_up(uncertain)
   for (family = 4; family <= 6; family += 2) if (family in asked) {
     examine()
-    if (rules[family] && !looks[family " 255"])
+    if (has_rules[family] && !looks[family " 255"])
       doubt("no rule looks up table local, so this host does not answer on its own addresses; run: ip " \
         (family == 6 ? "-6 " : "") "rule add pref 0 lookup local")
   }
@@ -379,64 +385,63 @@ say() { printf '<%s>check-route-overlap: %s\n' "$level" "$1" >&2; }
 complain() { level=4 say "$1"; }
 finish() { finished=1; [[ $mode == WARN ]] && exit 0; exit "$1"; }
 
-list() { printf '%s\n' "${@:2}" 'rule show' 'route show table all' | ip -"$1" -N -d -o -batch - 2>&1; }
-# Lists rules and routes, and before those of the first family what else is given. IPv6 routes are without the seconds
-# until they expire, which differ in every look; Linux skips a route that has expired.
+# Sets `listing` to the rules and routes, and before those of the first family what else is given. IPv6 routes are
+# without the seconds until they expire, which differ in every look; Linux skips a route that has expired.
 look() {
-  local family
+  local family text && listing=''
   for family in $families; do
-    echo "family $family"
-    [[ $family == 4 || -e /proc/self/net/if_inet6 ]] || continue # a kernel without IPv6 has no such file
-    if [[ $family == 4 ]]; then
-      list 4 "$@"
-    else
-      list 6 "$@" 'netconf show' | sed -E '/ expires (0|-[0-9]+)sec/d; s/ expires [0-9]+sec//'
-    fi || return
+    text='' # a kernel without IPv6 does not have this file
+    [[ $family == 6 && ! -e /proc/self/net/if_inet6 ]] || text=$(list "$@") || { listing=$text && return 1; }
+    listing+="family $family"$'\n'$text$'\n'
     set --
   done
 }
-# Runs one part of the program. Any of these programs may be killed, so each part needs the end of what it reads.
-judge() {
+list() {
+  set -- "$@" 'rule show' 'route show table all'
+  [[ $family == 6 ]] || exec ip -4 -N -d -o -batch - 2>&1 < <(printf '%s\n' "$@")
+  printf '%s\n' "$@" 'netconf show' | ip -6 -N -d -o -batch - 2>&1 |
+    sed -E '/ expires (0|-[0-9]+)sec/d; s/ expires [0-9]+sec//'
+}
+judge() { # any program may be killed, so each part needs the end of what it reads
   exec "$awk" -v part="$1" -v waited="$wait" -v final="$last" "$program" \
     < <(printf '%s\n' "${configuration[@]/#/setting }" "${@:2}" end)
 }
-# Sets `told` to the result. Fails if it is not final: something is missing that may still appear, or the tables changed
-# while they were read or the kernel was asked.
+# Sets `told` to the result. Fails if it may change: something is missing, or the tables changed meanwhile.
 check() {
-  local seen again tables places answers
-  seen=$(look 'link show') || { told=("failed ip failed: ${seen##*$'\n'}") && return; }
-  told=('failed the routes kept changing while they were read')
+  local seen tables places answers
+  look 'link show' || { told=("failed ip failed: ${listing##*$'\n'}") && return; }
+  seen=$listing told=('failed the routes kept changing while they were read')
   if [[ $seen == *'Dump was interrupted'* ]]; then [[ $last ]]; return; fi
   tables=${seen//$'\n\tnh_info'/ nh_info} # the next hops of a nexthop object, on a line of their own
-  places=$(judge places "$tables" | sort -u -t '#' -k 2)
+  places=$(exec sort -u -t '#' -k 2 < <(judge places "$tables"))
   told=('failed the list of addresses to look up is incomplete: awk or sort failed')
   [[ $places == *'#z' ]] || return 0
   answers=$(exec ip -N -d -o -force -batch - 2>&1 < <(printf '%s\n' "$places"))
   mapfile -t told < <(judge answers "$tables" places "$places" answers "${answers//$'\n\tnh_info'/ nh_info}")
-  [[ ${told[*]} == *'not yet' ]] && return 1
+  [[ ${told[*]} != *'not yet' ]] || return
   [[ $last ]] && return
-  again=$(look) || return
-  again=${again#*$'\n'} # what follows the links
-  [[ ${seen:${#seen}-${#again}} == "$again" ]]
+  look && listing=${listing#*$'\n'} && [[ ${seen:${#seen}-${#listing}} == "$listing" ]] # without the links
 }
 
-# Writes a marker: complete, or not at all. Of what a failed command said, the last words are the reason.
+# Writes a file, a marker complete or not at all. Of what a failed command said, the last words are the reason.
 leave() {
-  local why new=$directory/route-overlap.new path=$directory/route-overlap.$1
+  local why path=$directory/route-overlap.$1 new=$directory/route-overlap.new
+  [[ $1 != npd ]] || new=$path # who reads it knows that it may be incomplete
   why=$(
     exec 2>&1
-    [[ ! -e $new && ! -L $new ]] || rm -f "$new" && printf '%s\n' "${@:2}" >"$new" && mv -fT "$new" "$path"
+    [[ ! -e $new && ! -L $new ]] || rm -f "$new" && printf '%s\n' "${@:2}" >"$new" || exit
+    [[ $new == "$path" ]] || exec mv -fT "$new" "$path"
   ) && return
   rm -f "$new" 2>/dev/null
   complain "cannot write $path: ${why##*: }"
 }
 
 main() {
-  local told=() why last='' tries=0 waited=0 kind text now verdict='' wrong=() notes=() action=()
+  local told=() why old listing last='' tries=0 waited=0 kind text now verdict='' wrong=() notes=() action=()
   local -A status=([ok]=0 [undecided]=3)
   [[ -d $directory ]] || why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory: ${why##*: }"
-  # The files of an earlier check; that of the command is among them.
-  why=$(exec rm -f "$directory"/route-overlap.{new,json,npd,detected,ok} 2>&1) ||
+  old=("$directory"/route-overlap.*) # the files of an earlier check; that of the command is among them
+  [[ ! -e ${old[0]} && ! -L ${old[0]} ]] || why=$(exec rm -f "${old[@]}" 2>&1) ||
     complain "a file of an earlier check stays: ${why##*$'\n'}"
   trap 'say "stopped before there was a verdict"; finished=1; exit 143' TERM
   until ((waited >= wait * 5)) && last=last; check; do
@@ -453,7 +458,6 @@ main() {
     esac
   done
   [[ $verdict ]] || { say 'awk ended without a verdict' && finish 1; }
-
   # The journal comes first, because the disk may be full; the marker last: when it exists, everything is written.
   ((${#wrong[@]} <= 20)) || action=("and $((${#wrong[@]} - 20)) more; all are in route-overlap.detected" "${action[@]}")
   for text in "${wrong[@]:0:20}" "${action[@]}"; do printf '<%s>%s\n' "$level" "$text" >&2; done
@@ -471,6 +475,5 @@ main() {
     *) leave ok "$kind" "${notes[@]}"; finish 0 ;;
   esac
 }
-
 main
 
