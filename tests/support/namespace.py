@@ -302,6 +302,7 @@ def _rule(entry: dict[str, Any], family: int) -> Rule:
         ),
         table=int(entry.get("table", 0)),
         target=entry.get("goto"),
+        l3mdev="l3mdev" in entry,
         invert="not" in entry,
         src=block("src"),
         dst=block("dst"),

@@ -526,6 +526,7 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "overlap",
     ),
+    "a default route of table local": (["route add anycast default dev eth0 table local"], [], "no-default-route"),
     "a rule that refuses a pod block, behind a jump": (
         [
             *ports("cali1"),
