@@ -437,11 +437,11 @@ leave() {
 }
 
 main() {
-  local told=() why old listing last='' tries=0 waited=0 kind text now verdict='' wrong=() notes=() action=()
+  local told=() why old=() listing last='' tries=0 waited=0 kind text now verdict='' wrong=() notes=() action=()
   local -A status=([ok]=0 [undecided]=3)
   [[ -d $directory ]] || why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory: ${why##*: }"
-  old=("$directory"/route-overlap.*) # the files of an earlier check; that of the command is among them
-  [[ ! -e ${old[0]} && ! -L ${old[0]} ]] || why=$(exec rm -f "${old[@]}" 2>&1) ||
+  for why in "$directory"/route-overlap.{new,json,npd,detected,ok}; do [[ -e $why || -L $why ]] && old+=("$why"); done
+  ((${#old[@]} == 0)) || why=$(exec rm -f "${old[@]}" 2>&1) || # that of the command is among them
     complain "a file of an earlier check stays: ${why##*$'\n'}"
   trap 'say "stopped before there was a verdict"; finished=1; exit 143' TERM
   until ((waited >= wait * 5)) && last=last; check; do
