@@ -25,7 +25,7 @@ from hostrouting.host.systemd import find_ungated
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from hostrouting.host import Manager
     from hostrouting.host.fileset import File
@@ -127,8 +127,8 @@ class GateState:
         return tuple(finding for finding in self.findings if finding.name == "gate-open")
 
 
-def find_gate_state(host: Host) -> GateState:
-    """The state of the gate; nothing is changed.
+def find_gate_state(host: Host, coming: Collection[str] = ()) -> GateState:
+    """The state of the gate; nothing is changed. The units `coming` are about to be gated.
 
     ManagerError if systemd does not answer, FileError if a file is unreadable.
     """
@@ -136,7 +136,7 @@ def find_gate_state(host: Host) -> GateState:
     units = gate.units_after(())
     nothing = GateState(units=units, hold=_hold(host, units))
     if not gate.present():
-        return attrs.evolve(nothing, findings=find_ungated(gate.manager, ()))
+        return attrs.evolve(nothing, findings=find_ungated(gate.manager, coming))
     is_up = any(files.is_there(layout.at(layout.gate_drop_in(unit))) for unit in units)
     states = gate.manager.show((*_OF_THE_UNIT, *_BARS_OF_THE_UNIT), layout.gate_unit) if gate.manager else ()
     openings: list[str] = []
@@ -165,7 +165,7 @@ def find_gate_state(host: Host) -> GateState:
     openings += _absent(gate, units)
     findings += [Finding("gate-shut", "error", text) for text in bars]
     findings += [
-        *find_ungated(gate.manager, units),
+        *find_ungated(gate.manager, {*units, *coming}),
         *find_edits(gate),
         *_losses(gate),
         *(Finding("gate-open", "warning", text) for text in openings),

@@ -18,7 +18,7 @@ from hostrouting.finding import Finding, of_severity
 from hostrouting.host.systemd import find_ungated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from typing_extensions import Self
 
@@ -103,12 +103,15 @@ class Standings:
             yield from finding_lines(self.troubles)
 
 
-def looked_at_gate(host: Host) -> GateState:
-    """The state of the gate. If it cannot be determined, that counts as an opening, because there may be one."""
+def looked_at_gate(host: Host, coming: Collection[str] = ()) -> GateState:
+    """The state of the gate; the units `coming` are about to be gated.
+
+    If it cannot be determined, that counts as an opening, because there may be one.
+    """
     from hostrouting.boot.gate_state import GateState, find_gate_state  # noqa: PLC0415  see above
 
     try:
-        return find_gate_state(host)
+        return find_gate_state(host, coming)
     except (FileError, ManagerError) as error:
         return GateState(findings=(_not_known(error),))
 

@@ -204,6 +204,8 @@ class HostRoutingConfig:
     """Whether systemd-networkd is told to keep routes and rules that it does not know."""
     extensions: Mapping[str, Any] = attrs.field(hash=False)
     """By name: the settings of tasks of other projects, as plain JSON values; the task of that name checks them."""
+    nested_in: str = attrs.field(default="", eq=False, repr=False)
+    """The key of the document whose value this was: `hostRouting` in an agent's larger file, or empty."""
 
     def __init__(
         self,
@@ -218,6 +220,7 @@ class HostRoutingConfig:
         kernel_rules: values.Upkeep | str = values.Upkeep.LEAVE,
         manage_foreign: values.Upkeep | str = values.Upkeep.LEAVE,
         extensions: Mapping[str, object] | None = None,
+        nested_in: str = "",
     ) -> None:
         cleanup = {} if azure_vnet_cleanup is None else {"azure_vnet_cleanup": azure_vnet_cleanup}
         given = _HOST_ROUTING.check(
@@ -232,7 +235,7 @@ class HostRoutingConfig:
             extensions={} if extensions is None else extensions,
             **cleanup,
         )
-        self.__attrs_init__(**given)
+        self.__attrs_init__(**given, nested_in=nested_in)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, source: str | None = None) -> Self:
@@ -254,6 +257,13 @@ class HostRoutingConfig:
         path = os.fspath(path)
         source = printable(path)
         return cls.from_json(read(path), source=source)
+
+    def path(self, *keys: str) -> str:
+        """The path of these keys in the document, for a fault that is found later."""
+        spot = Spot()
+        for key in filter(None, (self.nested_in, *keys)):
+            spot = spot.below(key)
+        return spot.path
 
     def to_mapping(self) -> dict[str, Any]:
         """The JSON object of the whole configuration, as plain dictionaries, lists, text and numbers."""
@@ -287,7 +297,7 @@ class HostRoutingConfig:
         with contextlib.suppress(InvalidValue):
             found = _HOST_ROUTING.read(document, at, also=also)
         at.raise_faults(source)
-        return cls(**found)
+        return cls(**found, nested_in=at.path)
 
 
 def needs_config(instance: object, _attribute: object, value: Any) -> None:

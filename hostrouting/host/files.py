@@ -18,7 +18,7 @@ from hostrouting.inputs import NotAFile, kind_of, open_file, require_file
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["NO_ROOM", "SETTINGS", "Files", "LocalFiles", "Lock", "holder_of", "holders_of", "lock_file"]
+__all__ = ["NO_ROOM", "PROTECTED", "SETTINGS", "Files", "LocalFiles", "Lock", "holder_of", "holders_of", "lock_file"]
 
 _LIMIT = 256 * 1024 * 1024  # bytes; a script with the routes of the largest configuration is less than half as large
 _CHUNK = 1024 * 1024
@@ -26,6 +26,8 @@ _SETTING = 4096  # bytes; Linux gives a setting no more
 _NULL = os.makedev(1, 3)  # /dev/null
 NO_ROOM = {errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """The errors of a file system on which no process can create a file."""
+PROTECTED = 0o7133
+"""The bits of a mode that a protected file does not have."""
 SETTINGS = "/proc/sys/"
 """Where the settings of the kernel are: the kernel makes these files, and reads what is written into them."""
 
@@ -51,6 +53,13 @@ class Files(Protocol):
         Atomic, even if the host loses power. Missing folders are created. A link at the path is a FileError: it may be
         a unit that an administrator has masked, or an attack. A setting of the kernel, below /proc/sys, is written in
         place, if it exists; `mode` and space around the text do not matter then.
+        """
+        ...
+
+    def is_protected(self, path: str) -> bool:
+        """Whether the path is a regular file that root, or the current user, owns and only the owner can write.
+
+        A file that can be executed is not protected.
         """
         ...
 
@@ -141,14 +150,21 @@ class LocalFiles:
         try:
             found = os.lstat(path)
             require_file(path, found.st_mode)
-            # Root runs some of these files, so no other user may own one. Any user may run a comparison.
-            is_own = found.st_uid in {0, os.geteuid()}
             is_like = stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) == mode
-            return is_own and is_like and found.st_size == len(data) and _content(path) == data
+            return _is_own(found) and is_like and found.st_size == len(data) and _content(path) == data
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
             raise _file_error("read", path, error) from error
+
+    def is_protected(self, path: str) -> bool:
+        """See Files."""
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return False
+        is_readable, open_to = found.st_mode & stat.S_IRUSR, stat.S_IMODE(found.st_mode) & PROTECTED
+        return stat.S_ISREG(found.st_mode) and _is_own(found) and bool(is_readable) and not open_to
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""
@@ -426,6 +442,11 @@ class _NoLock:
 
     def release(self) -> None:
         """See Lock."""
+
+
+def _is_own(found: os.stat_result) -> bool:
+    """Whether root or the current user owns the file: root runs some of these files, and any user may compare them."""
+    return found.st_uid in {0, os.geteuid()}
 
 
 def _content(path: str) -> bytes:

@@ -35,6 +35,10 @@ class ImageFiles:
         """See Files."""
         return self._files.holds(self._place(path), text, mode=mode)
 
+    def is_protected(self, path: str) -> bool:
+        """See Files."""
+        return self._files.is_protected(self._place(path))
+
     def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""
         return self._files.write(self._place(path), text, mode=mode)

@@ -51,7 +51,6 @@ import phases
 from hostrouting.boot import DEFAULT_WAIT, render_extension
 from hostrouting.boot.gate import Gate, paths_of
 from hostrouting.config import needs_config
-from hostrouting.config.json import Spot
 from hostrouting.errors import BackendError, CleanupError, FileError, HostRoutingError, ProgramError, UnitFailed
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import effects_of, having_changed, tell_effects
@@ -226,7 +225,7 @@ class HostTask(Generic[ResultT]):
         if self.is_wanted or not (part.files.present(files) or part.left(files)):
             return ()
         told = f"not in this configuration, but installed: {self.loss or self.name}"
-        return (removal(self.section or self.section_path, told, is_protection=self.is_protection),)
+        return (removal(self.section_path, told, is_protection=self.is_protection),)
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:  # noqa: ARG002  few operations take long
         """Look at what the task has done, and repair what can be repaired now; wait for nothing.
@@ -274,8 +273,8 @@ class HostTask(Generic[ResultT]):
 
     @property
     def section_path(self) -> str:
-        """The path of that section, for the faults in it."""
-        return Spot().below("extensions").below(self.extension).path
+        """The path of the task's section in the document of the configuration, for the faults in it."""
+        return self.config.path(*([self.section] if self.section else ["extensions", self.extension]))
 
     @property
     def full_part(self) -> Part:
@@ -450,16 +449,17 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> C
 def removals_of(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, ...]:
     """The removals that these tasks make together without being asked to remove; the gate first."""
     found = tuple(gone for task in tasks for gone in task.removals())
-    gate, falling = Gate(host), {task.full_part.name for task in tasks if not task.is_wanted}
+    gate, falling = Gate(host), {task.full_part.name: task for task in tasks if not task.is_wanted}
     rising = any(task.is_wanted and task.part.step for task in tasks)
     if rising:
         leaving = [unit for unit in gate.gated if unit not in _units_of(tasks)]
-        return (*map(_of_unit, leaving), *found)
-    if not gate.steps or not {step.name for step in gate.steps} <= falling:
+        return (*(_of_unit(unit, tasks[0].config.path("gate", "units")) for unit in leaving), *found)
+    if not gate.steps or not {step.name for step in gate.steps} <= falling.keys():
         return found
-    told = "this configuration has no routes and no check, so the gate would go and "
+    sections = [falling[step.name].section_path for step in gate.steps]
+    told = "this configuration asks for nothing that the gate runs, so the gate would go and "
     told += f"{spoken(gate.gated)} would start unchecked"
-    gone = removal("routeOverlap", told, is_protection=True, remedy="add staticRoutes or routeOverlap")
+    gone = removal(sections[-1], told, is_protection=True, remedy=f"add {spoken(sections, last='or')}")
     return (gone, *(other for other in found if other.target != gone.target))
 
 
@@ -468,10 +468,10 @@ def _units_of(tasks: Iterable[HostTask[Any]]) -> tuple[str, ...]:
     return next((task.config.gate.units for task in tasks), ())
 
 
-def _of_unit(unit: str) -> Finding:
-    """A unit that is gated now and not in the configuration."""
+def _of_unit(unit: str, path: str) -> Finding:
+    """A unit that is gated now and is not at this path of the configuration."""
     told = f"{unit} is gated, but not in this configuration, and would start unchecked"
-    return removal("gate.units", told, is_protection=True, remedy=f'add "{unit}" to gate.units')
+    return removal(path, told, is_protection=True, remedy=f'add "{unit}" to {path}')
 
 
 def run_once(ctx: phases.Context, host: Host, unit: str, *, wait: float, is_new: bool) -> bool:

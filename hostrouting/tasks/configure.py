@@ -20,7 +20,6 @@ from hostrouting.arguments import listed
 from hostrouting.boot import DEFAULT_WAIT
 from hostrouting.boot.gate import Gate, Part, paths_of
 from hostrouting.config import needs_config
-from hostrouting.config.json import Spot
 from hostrouting.errors import ConfigError, Fault, HostRoutingError, TaskError
 from hostrouting.finding import Finding
 from hostrouting.host.effects import effects_of, tell_effects
@@ -218,7 +217,7 @@ class Configure:
         remedy = f"install its package where hostrouting runs, or remove the section; the known ones: {those}"
         unknown = [name for name in self.config.extensions if name not in known]
         if unknown:
-            raise ConfigError(Fault(Spot().below("extensions").below(name).path, "", rule, remedy) for name in unknown)
+            raise ConfigError(Fault(self.config.path("extensions", name), "", rule, remedy) for name in unknown)
 
     @property
     def subtasks(self) -> tuple[HostTask[Any], ...]:

@@ -61,6 +61,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
     name: ClassVar[str] = "check-route-overlap"
     about: ClassVar[str] = "kernel"
     nothing: ClassVar[str] = "no expected CIDRs are configured, and the check is not installed"
+    section: ClassVar[str] = "routeOverlap"
 
     @property
     def part(self) -> Part:
@@ -103,12 +104,12 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         if not self.is_wanted:
             cidrs = spoken([str(cidr) for cidr in old.expected_cidrs])
             told = f"not in this configuration, but installed: the check of {cidrs} in mode {old.mode}"
-            return (removal("routeOverlap", told, is_protection=is_strict),)
+            return (removal(self.section_path, told, is_protection=is_strict),)
         gone = [str(part) for cidr in old.expected_cidrs for part in _uncovered(cidr, new.expected_cidrs)]
         told = f"no longer checked: {spoken(gone)}"
-        found = [removal("routeOverlap.expectedCidrs", told, is_protection=is_strict)] if gone else []
+        found = [removal(f"{self.section_path}.expectedCidrs", told, is_protection=is_strict)] if gone else []
         if is_strict and new.mode is Mode.WARN:
-            found.append(removal("routeOverlap.mode", _TO_WARN, is_protection=True))
+            found.append(removal(f"{self.section_path}.mode", _TO_WARN, is_protection=True))
         return tuple(found)
 
     @property

@@ -407,9 +407,8 @@ class Preflight:
         yield from self._findings_or_unknown("systemd", "systemd", lambda: self._of_systemd(up))
         yield from self._findings_or_unknown("networkd", NETWORKD, self._of_networkd)
         yield from self._findings_or_unknown("unit", "", lambda: self._of_units(up))
-        for finding in self._findings_or_unknown("gate-open", "", lambda: find_gate_state(self.host).findings):
-            if finding.name != "not-gated" or finding.target not in self.config.gate.units:
-                yield finding
+        state = partial(find_gate_state, self.host, self.config.gate.units)
+        yield from self._findings_or_unknown("gate-open", "", lambda: state().findings)
         lock = self.host.layout.lock_path
         yield from self._findings_or_unknown(
             "lock", lock, lambda: lock_findings(self.host.files.holders(lock), path=lock)

@@ -84,6 +84,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     name: ClassVar[str] = "configure-static-routes"
     about: ClassVar[str] = "kernel"
     nothing: ClassVar[str] = "no static routes are configured, and none are installed"
+    section: ClassVar[str] = "staticRoutes"
 
     @property
     def part(self) -> Part:
@@ -134,7 +135,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         if not gone:
             return ()
         told = f"not in this configuration, but installed: {counted(len(gone), 'route')}, to {spoken(gone)}"
-        return (removal("staticRoutes", told),)
+        return (removal(self.section_path, told),)
 
     def change(self, *, up: bool) -> Change:
         """The steps of the route plan."""

@@ -19,7 +19,7 @@ from hostrouting.arguments import require
 from hostrouting.errors import BackendError, FileError, MetadataError, UnitFailed
 from hostrouting.fib import PLAIN, Flow
 from hostrouting.host import Rights, UnitState
-from hostrouting.host.files import SETTINGS
+from hostrouting.host.files import PROTECTED, SETTINGS
 from hostrouting.host.host import Host, makes_edge, not_callable
 from hostrouting.host.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
 from hostrouting.host.systemd import require_room
@@ -79,6 +79,11 @@ class FakeFiles:
         if path.startswith(SETTINGS):
             return self.texts.get(path, "").split() == text.split()
         return path not in self.links and self.texts.get(path) == text and self.modes.get(path) == mode
+
+    def is_protected(self, path: str) -> bool:
+        """See Files."""
+        is_file = path in self.texts and path not in self.links and path not in self.strange
+        return is_file and not self.modes.get(path, PROTECTED) & PROTECTED
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""

@@ -243,6 +243,11 @@ def test_beside_the_others() -> None:
     assert things(host.kernel.reopen()) == THINGS
     assert "45 requires rail-rules" in host.files.texts["/etc/hostrouting/host-routing-gate.conf"]
     assert json.loads(host.files.texts[KEPT])["settings"] == [RAIL]
+    # The gate would go with its only step, and the remedy is the section of that task.
+    gone = Configure(HostRoutingConfig(), host=host, tasks=BOTH).preview().removals
+    assert [(finding.target, finding.remedy.partition(",")[0]) for finding in gone] == [
+        ('extensions["rail-rules"]', 'add extensions["rail-rules"]')
+    ]
     run(Configure(HostRoutingConfig(), host=host, tasks=BOTH))
     assert things(host.kernel.reopen()) == ()
     assert not {SCRIPT, KEPT} & {*host.files.texts}
@@ -514,15 +519,16 @@ def test_a_package_that_cannot_be_loaded(installed: Callable[[str], None]) -> No
 
 
 def test_a_faulty_section_on_the_command_line(installed: Callable[[str], None], tmp_path: Path) -> None:
-    """It is reported as the other faults of a configuration."""
+    """A fault is reported as the other faults of a configuration, with its path in an agent's larger file."""
     installed("examples.rail_rules:RailRules")
-    (tmp_path / "bad.json").write_text(json.dumps({"extensions": {"rail-rules": [{"dev": "eth1"}, {}]}}))
+    bad = {"extensions": {"rail-rules": [{"dev": "eth1"}, {}]}}
+    (tmp_path / "bad.json").write_text(json.dumps({"hostRouting": bad}))
     for verb in ("plan", "apply"):
         said = say(verb, "--config", str(tmp_path / "bad.json"), host=rail_host())
         rows = [row.strip().partition(":")[0] for row in (said.out + said.err).splitlines()]
-        assert (said.code, [row for row in rows if row.startswith("extensions")]) == (
+        assert (said.code, [row for row in rows if row.startswith("hostRouting")]) == (
             2,
-            ['extensions["rail-rules"][0]', 'extensions["rail-rules"][1]'],
+            ['hostRouting.extensions["rail-rules"][0]', 'hostRouting.extensions["rail-rules"][1]'],
         )
     findings = run(Preflight(CONFIG, host=rail_host(), tasks=BOTH))
     assert findings is not None

@@ -159,7 +159,9 @@ def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) 
     after = None if look.before is None else _afterwards(look.routes or RoutePlan(), look.before, config)
     rewrites = tuple(path for path in look.files.writes if host.files.is_there(path))
     stuck = while_stuck(host, config, look)
-    return Prospect(look, after, saved=False, gate=looked_at_gate(host), rewrites=rewrites, stuck=stuck)
+    return Prospect(
+        look, after, saved=False, gate=looked_at_gate(host, config.gate.units), rewrites=rewrites, stuck=stuck
+    )
 
 
 def _elsewhere(before: Snapshot, config: HostRoutingConfig) -> Prospect:

@@ -10,7 +10,8 @@ import base64
 import json
 import os
 import tempfile
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.cli.changes import run_task
 from hostrouting.cli.command import Command, Reply, config_option, wait_option
@@ -24,7 +25,7 @@ from hostrouting.tasks.configure import Configure, installed_tasks
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from hostrouting.cli.changes import Run
@@ -69,41 +70,57 @@ def _for_a_new_node(arguments: argparse.Namespace) -> Reply:
         run = run_task(configure, image, quietly=True)
         for failure in run.failed.failures if run.failed else ():
             raise errors_in(failure.error)[0]
-        text = (_ignition if arguments.ignition else _cloud_init)(root, run.wrote)
+        text = (_ignition if arguments.ignition else _cloud_init)(*_read(root, run.wrote))
     return Reply(run.code, lambda: text)
 
 
-def _ignition(root: str, paths: Iterable[str]) -> str:
-    files: list[dict[str, Any]] = []
-    links: list[dict[str, Any]] = []
-    for path in paths:
-        entry = {"path": path.removeprefix(root), "overwrite": True}
-        if os.path.islink(path):
-            links.append({**entry, "target": os.readlink(path)})
-        else:
-            source = f"data:;base64,{_encoded(path)}"
-            files.append({**entry, "mode": os.stat(path).st_mode & 0o777, "contents": {"source": source}})
-    return json.dumps({"ignition": {"version": "3.4.0"}, "storage": {"files": files, "links": links}}, indent=2)
+def _ignition(files: Sequence[_File], links: Mapping[str, str]) -> str:
+    entries = [
+        {
+            "path": file.path,
+            "overwrite": True,
+            "mode": file.mode,
+            "contents": {"source": f"data:;base64,{file.content}"},
+        }
+        for file in files
+    ]
+    targets = [{"path": path, "overwrite": True, "target": target} for path, target in links.items()]
+    storage = {"files": entries, "links": targets}
+    return json.dumps({"ignition": {"version": "3.4.0"}, "storage": storage}, indent=2)
 
 
-def _cloud_init(root: str, paths: Iterable[str]) -> str:
+def _cloud_init(files: Sequence[_File], links: Mapping[str, str]) -> str:
     """User data. JSON is YAML; systemd reads the new units, and those that a link enables are started at once."""
-    files, commands, units = [], [], []
+    entries = [
+        {"path": file.path, "permissions": f"{file.mode:04o}", "encoding": "b64", "content": file.content}
+        for file in files
+    ]
+    commands = [["mkdir", "-p", folder] for folder in dict.fromkeys(map(os.path.dirname, links))]
+    commands += [["ln", "-sfn", target, path] for path, target in links.items()]
+    commands += [["systemctl", "daemon-reload"]] * bool(files)
+    commands += [["systemctl", "start", *map(os.path.basename, links)]] * bool(links)
+    return f"#cloud-config\n{json.dumps({'write_files': entries, 'runcmd': commands}, indent=2)}"
+
+
+class _File(NamedTuple):
+    """A file of the image: its path on the node, its mode, and its bytes in base64."""
+
+    path: str
+    mode: int
+    content: str
+
+
+def _read(root: str, paths: Iterable[str]) -> tuple[list[_File], dict[str, str]]:
+    """The files below the root, and the target of each link, by their paths on the node."""
+    files, links = [], {}
     for path in paths:
         name = path.removeprefix(root)
         if os.path.islink(path):
-            commands += [["mkdir", "-p", os.path.dirname(name)], ["ln", "-sfn", os.readlink(path), name]]
-            units.append(os.path.basename(name))
+            links[name] = os.readlink(path)
         else:
-            mode = f"{os.stat(path).st_mode & 0o777:04o}"
-            files.append({"path": name, "permissions": mode, "encoding": "b64", "content": _encoded(path)})
-    commands += [["systemctl", "daemon-reload"]] * bool(files) + [["systemctl", "start", *units]] * bool(units)
-    return f"#cloud-config\n{json.dumps({'write_files': files, 'runcmd': commands}, indent=2)}"
-
-
-def _encoded(path: str) -> str:
-    with open(path, "rb") as file:
-        return base64.b64encode(file.read()).decode()
+            content = base64.b64encode(Path(path).read_bytes()).decode()
+            files.append(_File(name, os.stat(path).st_mode & 0o777, content))
+    return files, links
 
 
 def _page(run: Run, root: str) -> Iterator[Line]:

@@ -90,7 +90,7 @@ class InstallGuard(HostTask[Effects]):
             rule = rule if given else f"by default, it is the program of this Python, {show(path)}, which {rule}"
         if self.is_wanted and rule:
             remedy = 'install hostrouting on the host, and write its path, such as "/opt/agent/bin/hostrouting"'
-            raise ConfigError([Fault("guard.program", show(given) if given else "", rule, remedy)])
+            raise ConfigError([Fault(f"{self.section_path}.program", show(given) if given else "", rule, remedy)])
         return self
 
     def change(self, *, up: bool) -> Change:

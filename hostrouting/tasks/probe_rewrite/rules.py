@@ -109,6 +109,8 @@ class RewritePlan:
     """None if nothing is wanted any more."""
     wanted_text: str = ""
     """The text of the wanted table."""
+    section: str = "probeRewrite"
+    """The path of the settings in the configuration."""
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -157,7 +159,7 @@ class RewritePlan:
     def _taken_address(self) -> ConfigError:
         rule = f"is an address of this host, on {self.taken}, so the replies to probes would not leave it"
         known = "" if self.wanted is None else f'"{self.wanted.global_address}"'
-        return ConfigError([Fault("probeRewrite.globalAddress", known, rule, "write an address that no host has")])
+        return ConfigError([Fault(f"{self.section}.globalAddress", known, rule, "write an address that no host has")])
 
 
 def plan_rewrite(

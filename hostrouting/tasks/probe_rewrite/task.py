@@ -73,6 +73,7 @@ class RewriteProbeSource(HostTask[Effects]):
     name: ClassVar[str] = "rewrite-probe-source"
     nothing: ClassVar[str] = "the probe rewrite is neither enabled nor installed"
     about: ClassVar[str] = "probe-rewrite"
+    section: ClassVar[str] = "probeRewrite"
     answer: Answer | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
     """The answer of the instance metadata service; None if it was not asked."""
 
@@ -80,7 +81,7 @@ class RewriteProbeSource(HostTask[Effects]):
         """The installed rewrite, if the configuration does not enable it."""
         if self._settings.enabled or not self._is_installed:
             return ()
-        return (removal("probeRewrite", "not in this configuration, but installed: the probe rewrite"),)
+        return (removal(self.section_path, "not in this configuration, but installed: the probe rewrite"),)
 
     @property
     def part(self) -> Part:
@@ -333,7 +334,8 @@ class RewriteProbeSource(HostTask[Effects]):
     def _plan(self, nft: Nftables, snapshot: Snapshot, *, up: bool) -> RewritePlan:
         record = self._record
         listings = {name: nft.listing(name) for name in dict.fromkeys((self._settings.table, *record.tables))}
-        return plan_rewrite(self._settings, record, listings, snapshot, protocol=self.config.protocol, up=up)
+        plan = plan_rewrite(self._settings, record, listings, snapshot, protocol=self.config.protocol, up=up)
+        return attrs.evolve(plan, section=self.section_path)
 
     def _read(self, backend: RouteBackend) -> Snapshot:
         """The devices, and the routes to the global address, also to those of earlier configurations."""

@@ -62,7 +62,7 @@ def test_every_field_is_drawn() -> None:
     look()
     classes = [it for it in vars(hostrouting.config).values() if isinstance(it, type) and attrs.has(it)]
     assert {key for key, values in seen.items() if len(values) > 1} == {
-        (cls, name) for cls in classes for name in attrs.fields_dict(cls)
+        (cls, field.name) for cls in classes for field in attrs.fields(cls) if field.eq
     }
 
 

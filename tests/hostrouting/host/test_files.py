@@ -58,6 +58,18 @@ class TestBoth:
         assert not files.leads(path, path)
         assert not files.holds(link, "one", mode=0o755), "nothing is written through a link"
 
+    @pytest.mark.parametrize("mode", [0o600, 0o644, 0o440, 0o622, 0o664, 0o755, 0o4600])
+    def test_protected(self, files: Files, tmp_path: Path, mode: int) -> None:
+        """A file that only its owner can write, and that nobody can run, is protected; a link or a folder is not.
+
+        Kills: each digit of PROTECTED with one bit less.
+        """
+        path, link = str(tmp_path / "file"), str(tmp_path / "link")
+        files.write(path, "one", mode=mode)
+        files.link(link, path)
+        assert files.is_protected(path) == (mode in {0o600, 0o644, 0o440})
+        assert not any(map(files.is_protected, (link, str(tmp_path), str(tmp_path / "absent"))))
+
     def test_remove(self, files: Files, tmp_path: Path) -> None:
         """remove() returns whether the file existed."""
         path = str(tmp_path / "file")

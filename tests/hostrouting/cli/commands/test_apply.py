@@ -274,7 +274,7 @@ GUARD = {"guard": {"enabled": True, "program": "/opt/agent/bin/hostrouting"}}
         (
             {"routeOverlap": {}, "staticRoutes": {}, "guard": {}},
             "routeOverlap",
-            "this configuration has no routes and no check, so the gate would go ",
+            "this configuration asks for nothing that the gate runs, so the gate would go ",
         ),
         ({"routeOverlap": {}}, "routeOverlap", "not in this configuration, but installed: the check of 172.16.0.0/16"),
         (

@@ -184,9 +184,9 @@ def test_without_a_gate() -> None:
 
 
 def test_the_hint() -> None:
-    """`check` and `preflight` name the kubelet that runs here and would not be held back.
+    """`check`, `preflight` and `plan` name the kubelet that runs here and would not be held back.
 
-    Kills: a hint where it is gated, or where it does not run.
+    Kills: a hint where it is gated, where this configuration gates it, or where it does not run.
     """
     told = "kubelet.service runs here and is not gated, so it starts whatever the routes are"
     for active in (True, False):
@@ -194,8 +194,9 @@ def test_the_hint() -> None:
         host = FakeHost(manager=FakeManager(properties=running))
         assert (told in say("check", "10.0.0.0/8", host=host).out) == active
         for settings, shown in ((config(cidrs=(CIDR,)), active), (STRICT, False)):
-            said = say("preflight", "--config", "-", host=host, stdin=settings.to_json().encode())
-            assert (told in said.out) == shown, said.out
+            for command in ("preflight", "plan"):
+                said = say(command, "--config", "-", host=host, stdin=settings.to_json().encode())
+                assert (told in said.out) == shown, said.out
         phases.execute(Configure(STRICT, host=host), phases.Context(observers=[]))
         assert told not in say("check", host=host).out
 
