@@ -25,11 +25,13 @@ __all__ = [
     "Piece",
     "Style",
     "Tone",
+    "below",
     "capped",
     "counted",
     "finding_lines",
     "items",
     "line",
+    "named_lines",
     "plain",
     "spoken",
     "table",
@@ -103,17 +105,23 @@ def capped(lines: Iterable[Line], total: int, *, where: str = "--json shows all"
 _FINDING_TONES: dict[str, Tone] = {"error": "bad", "warning": "warn", "note": "soft"}
 
 
-def finding_lines(findings: Sequence[Finding], *, named: bool = False) -> Iterator[Line]:
-    """The first findings, a line each; `named`: after their names."""
-    told = (
-        line(
-            "  ",
-            Painted(f"{finding.name}: " if named else "", "soft"),
-            Painted(str(finding), _FINDING_TONES[finding.severity]),
-        )
-        for finding in findings[:SHOWN]
-    )
-    yield from capped(told, len(findings))
+def finding_lines(findings: Sequence[Finding]) -> Iterator[Line]:
+    """The first findings below a title that says what they are, a line each."""
+    shown = (line("  ", Painted(str(one), _FINDING_TONES[one.severity])) for one in findings[:SHOWN])
+    yield from capped(shown, len(findings))
+
+
+def named_lines(findings: Sequence[Finding]) -> Iterator[Line]:
+    """The first findings of any kind, each after its name, which the page Findings explains."""
+    shown = (line(Painted(f"{one.name.upper()}:", _FINDING_TONES[one.severity]), f" {one}") for one in findings[:SHOWN])
+    yield from capped(shown, len(findings))
+
+
+def below(lines: Iterable[Line]) -> Iterator[Line]:
+    """The lines after a blank one; nothing without lines."""
+    for at, one in enumerate(lines):
+        yield from () if at else (line(),)
+        yield one
 
 
 def items(texts: Sequence[str], tone: Tone) -> Iterator[Line]:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED
-from hostrouting.cli.output import Painted, finding_lines, line
+from hostrouting.cli.output import Painted, below, finding_lines, line, named_lines
 from hostrouting.errors import FileError, HostRoutingError, ManagerError
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.systemd import find_ungated
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator
 
     from typing_extensions import Self
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
     from hostrouting.tasks.results import Standing
 
-__all__ = ["Standings", "gate_findings", "gate_lines", "looked_at_gate"]
+__all__ = ["Standings", "gate_findings", "looked_at_gate"]
 
 
 @attrs.frozen
@@ -97,10 +97,7 @@ class Standings:
                 yield line(Painted("OFF:", "soft"), f" {standing.subject}")
             yield from finding_lines(standing.findings)
             yield from (line("  ", Painted(text, "soft")) for text in standing.facts)
-        if self.troubles:
-            yield line()
-            yield line("Not known:")
-            yield from finding_lines(self.troubles)
+        yield from below(named_lines(self.troubles))
 
 
 def looked_at_gate(host: Host, coming: Collection[str] = ()) -> GateState:
@@ -129,17 +126,3 @@ def gate_findings(host: Host) -> tuple[Finding, ...]:
 def _not_known(error: HostRoutingError) -> Finding:
     told = f"whether gated units are checked before they start is not known: {error}"
     return Finding("gate-open", "warning", told)
-
-
-def gate_lines(findings: Sequence[Finding]) -> Iterator[Line]:
-    """What lets gated units start without a check, what keeps them from starting, and what else was edited."""
-    for title, name in (
-        ("Gated units start unchecked:", "gate-open"),
-        ("No gated unit starts:", "gate-shut"),
-        ("Edited:", "edited-file"),
-        ("Not gated:", "not-gated"),
-    ):
-        if found := [finding for finding in findings if finding.name == name]:
-            yield line()
-            yield line(title)
-            yield from finding_lines(found)

@@ -12,11 +12,11 @@ from hostrouting.check.examine import Examination, read
 from hostrouting.cli.changes import Run, Work, foreseen_lines, refusal, run_task
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import Command, Reply, config_option, removal_option, wait_option
-from hostrouting.cli.output import Painted, line
+from hostrouting.cli.output import Painted, below, line, named_lines
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.schemas import FAILURES, FINDINGS, STANDINGS, WORK
 from hostrouting.cli.source import config_of, installed_config, wait_of
-from hostrouting.cli.standings import Standings, gate_lines, looked_at_gate
+from hostrouting.cli.standings import Standings, looked_at_gate
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ConfigError, HostRoutingError, RouteOverlapError, is_denied
 from hostrouting.routes.plan import wanted_routes
@@ -164,7 +164,7 @@ def _page(
             yield line(f"The mode is STRICT: {spoken(done.gate.units)} cannot start until the check passes.")
             return
     if done.run.ok:
-        yield from gate_lines(done.gate.findings)
+        yield from below(named_lines(done.gate.findings))
     elif not any(
         is_denied(failure.error) or isinstance(failure.error, ConfigError) for failure in done.run.report.failures
     ):

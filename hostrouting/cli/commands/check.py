@@ -16,11 +16,11 @@ from hostrouting.cli.command import (
     snapshots_option,
     wait_option,
 )
-from hostrouting.cli.output import Painted, line, spoken
+from hostrouting.cli.output import Painted, below, line, named_lines, spoken
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.schemas import CHECK, CORRECTION, MARKS, NODE, STANDINGS
 from hostrouting.cli.source import config_of, installed_config
-from hostrouting.cli.standings import Standings, gate_findings, gate_lines
+from hostrouting.cli.standings import Standings, gate_findings
 from hostrouting.config import HostRoutingConfig
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
 
     def page() -> Iterator[Line]:
         yield from islice(standings.lines(), 1, None)
-        yield from gate_lines(gate)
+        yield from below(named_lines(gate))
 
     return Reply(standings.code, document, lambda _style: page())
 
@@ -125,7 +125,7 @@ def _page(
     yield from _why_expected(check)
     yield from _asked(check, arguments)
     yield from standings.lines()
-    yield from gate_lines(gate)
+    yield from below(named_lines(gate))
 
 
 def _why_expected(check: Check) -> Iterator[Line]:

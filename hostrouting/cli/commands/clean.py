@@ -9,7 +9,7 @@ import attrs
 
 from hostrouting.cli.changes import operation_lines, run_task
 from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
-from hostrouting.cli.output import Painted, counted, finding_lines, items, line
+from hostrouting.cli.output import Painted, below, counted, items, line, named_lines
 from hostrouting.cli.schemas import FAILURES, FINDINGS, OPERATIONS
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import ConfigError, Fault, InputError
@@ -194,9 +194,7 @@ def _rest(plan: CleanupPlan) -> Iterator[Line]:
     yield from _part("In conflict, and kept (two CNIs may use one address):", plan.with_fate("conflict"), "bad")
     yield from _part("Without effect, and kept:", plan.with_fate("inert"), "soft")
     yield from _part("Kept:", plan.with_fate("keep"), "soft")
-    if plan.findings:
-        yield line()
-        yield from finding_lines(plan.findings)
+    yield from below(named_lines(plan.findings))
 
 
 def _part(title: str, things: Sequence[CleanupEntry], tone: Tone) -> Iterator[Line]:

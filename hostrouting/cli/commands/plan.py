@@ -23,10 +23,10 @@ from hostrouting.cli.command import (
     wait_option,
 )
 from hostrouting.cli.failure import code_of, document_of
-from hostrouting.cli.output import SHOWN, Painted, counted, finding_lines, line, plain, spoken
+from hostrouting.cli.output import SHOWN, Painted, below, counted, line, named_lines, plain, spoken
 from hostrouting.cli.schemas import FINDINGS, NODE, WORK
 from hostrouting.cli.source import config_of, installed_config, wait_of
-from hostrouting.cli.standings import gate_lines, looked_at_gate
+from hostrouting.cli.standings import looked_at_gate
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, of_severity, worst_first
@@ -239,12 +239,9 @@ def _short_page(found: Prospect | HostRoutingError, config: str) -> Iterator[Lin
 def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
 
     yield _answer_line(prospect, arguments.config)
-    if found := [finding for finding in prospect.change.findings if finding.name not in _SHOWN_ELSEWHERE]:
-        yield line()
-        yield from finding_lines(worst_first(found))
-    if shown := [*prospect.work.lines()]:
-        yield line()
-        yield from shown
+    told = [finding for finding in prospect.change.findings if finding.name not in _SHOWN_ELSEWHERE]
+    yield from below(named_lines(worst_first(told)))
+    yield from below(prospect.work.lines())
     yield from foreseen_lines(prospect.routes.foreseen, config=arguments.config)
     if prospect.after is not None:
         yield line()
@@ -260,7 +257,7 @@ def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> It
                 where = f" --snapshot {arguments.snapshot}" if prospect.saved else ""
                 again = f"hostrouting repair --config {arguments.config}{where}"
                 yield line(f"To print the routes that the configuration lacks: {again}")
-    yield from gate_lines(prospect.gate.findings)
+    yield from below(named_lines(prospect.gate.findings))
     is_refused = prospect.answer in {"refused", "conflict"}
     if prospect.changes and not is_refused and not prospect.is_stuck and arguments.snapshot is None:
         yield line()

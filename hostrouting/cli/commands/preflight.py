@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from hostrouting.boot import DEFAULT_WAIT
 from hostrouting.cli.check import lasting_line
 from hostrouting.cli.command import FAILED, FINE, WRONG_INPUT, Command, Reply, config_option, removal_option
-from hostrouting.cli.output import Painted, counted, finding_lines, line
+from hostrouting.cli.output import Painted, below, counted, line, named_lines
 from hostrouting.cli.schemas import FINDINGS
 from hostrouting.cli.source import config_of, installed_wait, quiet_context
 from hostrouting.errors import FileError
+from hostrouting.finding import of_severity
 from hostrouting.tasks.configure import installed_tasks
 from hostrouting.tasks.preflight import Preflight
 
@@ -28,8 +29,6 @@ __all__ = ["COMMAND"]
 
 _CODES = {"note": FINE, "warning": FAILED, "error": WRONG_INPUT}
 """2 is also the code for bad input, as with every command: a bootstrap with such a configuration fails, too."""
-
-_TITLES = {"error": "Errors:", "warning": "Warnings:", "note": "Good to know:"}
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -55,22 +54,18 @@ def _document(found: PreflightResult) -> dict[str, Any]:
 
 def _page(found: PreflightResult, config: str) -> Iterator[Line]:
 
-    alike = {name: [finding for finding in found.findings if finding.severity == name] for name in _TITLES}
-    counts = f"{counted(len(alike['error']), 'error')}, {counted(len(alike['warning']), 'warning')}"
-    if alike["error"]:
+    errors, warnings = ([*of_severity(found.findings, name)] for name in ("error", "warning"))
+    counts = f"{counted(len(errors), 'error')}, {counted(len(warnings), 'warning')}"
+    if errors:
         yield line(Painted("WOULD FAIL:", "bad"), f" {counts}; apply fails on this host, or gated units do not start")
-    elif any(finding.can_retry for finding in alike["warning"]):
+    elif any(finding.can_retry for finding in warnings):
         yield line(Painted("NOT READY:", "warn"), f" {counts}; apply would wait, and may then fail")
-    elif alike["warning"]:
+    elif warnings:
         yield line(Painted("DOUBTFUL:", "warn"), f" {counts}; apply succeeds on this host, as far as is known")
     else:
         yield line(Painted("READY:", "good"), f" nothing prevents {config} from working on this host")
-    for severity, title in _TITLES.items():
-        if them := alike[severity]:
-            yield line()
-            yield line(title)
-            yield from finding_lines(them, named=True)
-    if not alike["error"]:
+    yield from below(named_lines(found.findings))
+    if not errors:
         yield line()
         yield line(Painted("This is about what apply would do.", "soft"))
         yield lasting_line()

@@ -8,7 +8,7 @@ import attrs
 
 from hostrouting.cli.changes import Work, run_task
 from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
-from hostrouting.cli.output import SHOWN, Painted, capped, finding_lines, line, spoken
+from hostrouting.cli.output import SHOWN, Painted, below, capped, line, named_lines, spoken
 from hostrouting.cli.schemas import FAILURES, FINDINGS, WORK
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import BackendError, TaskError
@@ -94,9 +94,7 @@ def _unknown(before: Change) -> list[Finding]:
 
 def _stays(before: Change) -> Iterator[Line]:
     """What tasks of other projects have; the wanted routes that are not ours, and the commands that delete them."""
-    if unknown := _unknown(before):
-        yield line()
-        yield from finding_lines(unknown)
+    yield from below(named_lines(_unknown(before)))
     if stays := [finding.facts for finding in before.others if finding.name == "route-stays"]:
         yield line()
         yield line("These routes stay: the configuration asked for them, but hostrouting did not install them.")

@@ -1,4 +1,4 @@
-"""`status`: what hostrouting has installed, whether it is in force, the verdict now and the last one.
+"""`status`: the parts that hostrouting has installed, the verdict now and the last one, and the findings.
 
 Here: collecting the facts, each once, the exit code that follows, and the sentences. Not here: how a host is checked
 (`hostrouting.check.examine`).
@@ -6,8 +6,7 @@ Here: collecting the facts, each once, the exit code that follows, and the sente
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -15,11 +14,11 @@ import attrs
 from hostrouting.boot.gate import Gate
 from hostrouting.boot.gate_state import GateState, find_gate_state
 from hostrouting.check.examine import examine
-from hostrouting.check.report import escapes_in, marked_verdict
+from hostrouting.check.report import marked_verdict
 from hostrouting.check.rules import is_of_main
 from hostrouting.cli.check import Check, check_name
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken, table
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, named_lines, spoken, table
 from hostrouting.cli.schemas import CHECK, FINDINGS, STANDINGS
 from hostrouting.cli.source import config_of, installed_config, quiet_context, start_command
 from hostrouting.cli.standings import Standings
@@ -39,12 +38,11 @@ if TYPE_CHECKING:
 
     from hostrouting.cli.output import Line, Tone
     from hostrouting.config import ProbeRewriteConfig, RouteOverlapConfig
-    from hostrouting.finding import Severity
     from hostrouting.host import UnitState
     from hostrouting.host.host import Host
     from hostrouting.host.layout import HostLayout
     from hostrouting.kernel.base import RouteBackend
-    from hostrouting.model import Route, Snapshot
+    from hostrouting.model import Route
 
 __all__ = ["COMMAND", "HostStatus", "LastCheck", "Now", "find_status"]
 
@@ -55,7 +53,6 @@ _ROUTES, _CHECK = "static-routes", "check-route-overlap"
 
 _REFUSING = {"overlap", "no-default-route"}
 """The verdicts that make the unit of a STRICT check fail."""
-_VERDICTS = {"ok", "overlap", "undecided", "no-default-route"}
 
 
 @attrs.frozen(kw_only=True)
@@ -69,8 +66,6 @@ class Now:
     """The installed check, if there is one."""
     gated: bool
     """Whether gated units wait for the installed check."""
-    heals: bool
-    """Whether the installed routes close the present escapes; before a gated unit starts, they are added first."""
 
     @property
     def verdict(self) -> str:
@@ -90,21 +85,10 @@ class Now:
 
 @attrs.frozen
 class LastCheck:
-    """The result of the last check: its verdict, the number of its escapes, its time, and its escapes as in JSON.
-
-    The check at boot writes markers only: then these are None, and only the verdict is compared.
-    """
+    """The verdict of the last check, and when it was written."""
 
     verdict: str
-    count: int
     at: str
-    escapes: list[dict[str, Any]] | None = None
-
-    def is_out_of_date(self, now: Now | None) -> bool | None:
-        """Whether the result would be different now; None if there is nothing to compare it with."""
-        if now is None or not now.is_installed:
-            return None
-        return self.verdict != now.verdict or self.escapes not in (None, escapes_in(now.check.document()))
 
 
 @attrs.frozen(kw_only=True)
@@ -188,11 +172,6 @@ class HostStatus:
         return bool(refusals or verdicts & _REFUSING)
 
     @property
-    def heals(self) -> bool:
-        """Whether the next start of a gated unit closes the present escapes, by adding the installed routes first."""
-        return self.now is not None and self.now.in_force and self.now.heals and not self.failed and not self.gate.bars
-
-    @property
     def is_adrift(self) -> bool:
         """Whether the last check was not ok, and there is no check now to confirm or correct it."""
         return self.now is None and self.last is not None and self.last.verdict != "ok"
@@ -254,11 +233,11 @@ def find_status(host: Host, config: HostRoutingConfig, *, file: str | None) -> H
     plan = RoutePlan()
     now: Now | None = None
     layout, files = host.layout, host.files
-    gate = _asked(troubles, "the gate", lambda: find_gate_state(host)) or GateState()
-    steps = _asked(troubles, "the gate's steps", lambda: Gate(host).steps) or ()
+    gate = _answer_or_trouble(troubles, "the gate", lambda: find_gate_state(host)) or GateState()
+    steps = _answer_or_trouble(troubles, "the gate's steps", lambda: Gate(host).steps) or ()
     asked = {step.name for step in steps} if gate.is_up else set()
     checking = _CHECK in asked
-    installed = _asked(troubles, "the installed script", lambda: installed_config(host))
+    installed = _answer_or_trouble(troubles, "the installed script", lambda: installed_config(host))
     lost = installed is None or not installed.route_overlap.expected_cidrs
     if lost and checking and files.is_there(layout.check_script_path):
         told = f"the installed check: {layout.check_script_path} is not as hostrouting wrote it"
@@ -300,11 +279,11 @@ def find_status(host: Host, config: HostRoutingConfig, *, file: str | None) -> H
         lasting=files.is_there(layout.routes_script_path),
         checking=checking,
         holding=holding,
-        units=_asked(troubles, "the units", lambda: _units_of(host)) or (),
+        units=_answer_or_trouble(troubles, "the units", lambda: _units_of(host)) or (),
         layout=layout,
         manager=host.manager is not None and host.manager.is_running(),
         now=now,
-        last=_asked(troubles, "the last check", lambda: _find_last_check(host)),
+        last=_answer_or_trouble(troubles, "the last check", lambda: _find_last_check(host)),
         differs=tuple(_differences(config, installed or HostRoutingConfig())) if named else (),
         standings=attrs.evolve(standings, troubles=()),
         troubles=(*troubles, *standings.troubles),
@@ -329,7 +308,6 @@ def _judge(
         named=named,
         installed=settings if settings is not None and settings.expected_cidrs else None,
         gated=gated,
-        heals=installed is not None and found.verdict == "overlap" and _heals(found.fib.snapshot, installed, by),
     )
 
 
@@ -357,14 +335,7 @@ def _is_rewrite(wanted: ProbeRewriteConfig, installed: ProbeRewriteConfig) -> bo
     return attrs.evolve(wanted, imds=installed.imds) == installed
 
 
-def _heals(snapshot: Snapshot, installed: HostRoutingConfig, by: HostRoutingConfig) -> bool:
-    plan = plan_static_routes(installed, snapshot)
-    if not plan.changes or plan.conflicts or plan.pending:
-        return False
-    return Check.of(plan.apply_to(snapshot), by).found.verdict != "overlap"
-
-
-def _asked(troubles: list[Finding], what: str, question: Callable[[], T]) -> T | None:
+def _answer_or_trouble(troubles: list[Finding], what: str, question: Callable[[], T]) -> T | None:
     """The answer; or None, after adding the error to `troubles` unless it is already there."""
     try:
         return question()
@@ -389,64 +360,25 @@ def _files_of(host: Host, config: HostRoutingConfig, troubles: list[Finding]) ->
     """Our files, without those under /run."""
     found: set[str] = set()
     for look in (Gate(host).present, *(task.paths for task in make_tasks(installed_tasks(), config, host))):
-        found.update(_asked(troubles, "the files", look) or ())
+        found.update(_answer_or_trouble(troubles, "the files", look) or ())
     passing = host.layout.at("/run/")
     return tuple(sorted(path for path in found if not path.startswith(passing)))
 
 
 def _find_last_check(host: Host) -> LastCheck | None:
-    """The result that the last check wrote; None if there was none. Raises FileError if the file is not a report."""
-    layout = host.layout
-    written = {path: host.files.read(path) for path in (layout.report_path, layout.detected_path, layout.ok_path)}
-    found = next(((path, text) for path, text in written.items() if text is not None), None)
-    if found is None:
-        return None
-    path, text = found
-    if host.files.is_frozen(path):
-        reason = "is on a read-only file system, so it may be from an earlier check; remount the file system writable"
-        raise FileError(f"{path} {reason}", path=path)
-    at = _when(host.files.modified(path))
-    if path != layout.report_path:
-        return LastCheck(marked_verdict(text), text.count(": expected CIDR "), at)
-    document = _parsed(text)
-    verdict, findings = document.get("verdict"), document.get("findings", [])
-    if not isinstance(verdict, str) or verdict not in _VERDICTS or not isinstance(findings, list):
-        raise FileError(
-            f"{path} is not a report of a check; write it again with: hostrouting apply --config FILE", path=path
-        )
-    escapes = escapes_in(document)
-    return LastCheck(verdict, len(escapes), at, escapes)
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    with suppress(ValueError, RecursionError):
-        document = json.loads(text)
-        if isinstance(document, dict):
-            return document
-    return {}
-
-
-def _when(seconds: float | None) -> str:
-    from datetime import datetime, timezone
-
-    if seconds is None:
-        return ""
-    return moment_as_text(datetime.fromtimestamp(seconds, timezone.utc))
+    """The verdict in the marker of the last check; None if there was none."""
+    for path in (host.layout.detected_path, host.layout.ok_path):
+        if (text := host.files.read(path)) is not None:
+            if host.files.is_frozen(path):
+                reason = "is on a read-only file system, so it may be from an earlier check; remount that writable"
+                raise FileError(f"{path} {reason}", path=path)
+            seconds = host.files.modified(path)
+            at = "" if seconds is None else moment_as_text(datetime.fromtimestamp(seconds, timezone.utc))
+            return LastCheck(marked_verdict(text), at)
+    return None
 
 
 _TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
-_BAD: dict[Severity, Tone] = {"error": "bad", "warning": "warn", "note": "soft"}
-_LET_IN = "{} can start anyway."
-_FOLLOWS = {
-    ("STRICT", "overlap"): "{} cannot start now; what runs keeps running.",
-    (
-        "STRICT",
-        "no-default-route",
-    ): "{} cannot start without a default route; what runs keeps running.",
-    ("WARN", "overlap"): _LET_IN,
-    ("WARN", "no-default-route"): _LET_IN,
-}
-"""What follows from a verdict in each mode."""
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
@@ -465,7 +397,7 @@ def _page(status: HostStatus) -> Iterator[Line]:
     if status.ipv6_default is not None:
         rows.append(("IPv6 default route", str(status.ipv6_default)))
     rows += _judged(status)
-    rows.append(("last check", _told(status)))
+    rows.append(("last check", _last_check(status.last)))
     rows += [(unit, _state(state)) for unit, state in status.units]
     rows += [(unit.name, Painted(str(unit), "good" if unit.is_checked else "bad")) for unit in status.gate.gated]
     if not status.manager:
@@ -489,8 +421,7 @@ def _answer_lines(status: HostStatus) -> Iterator[Line]:
     told = [*_escapes(status), *_astray(status)]
     findings = [finding for finding in status.findings if finding.severity != "note"]
     yield from told if told or findings else [_well(status)]
-    shown = [line(Painted(f"{it.name.upper()}:", _BAD[it.severity]), f" {it}") for it in status.findings]
-    yield from capped(shown[:SHOWN], len(shown))
+    yield from named_lines(status.findings)
 
 
 def _escapes(status: HostStatus) -> Iterator[Line]:
@@ -500,35 +431,30 @@ def _escapes(status: HostStatus) -> Iterator[Line]:
         return
     yield from now.check.answer_lines()
     if now.verdict != "undecided":
-        yield line("  ", _follows(now, status.file, status.gate, start=status.start, heals=status.heals))
-    yield line("  ", _ways(now, status.file, heals=status.heals))
+        yield from (line("  ", text) for text in _follows(now, status.gate))
+    yield line("  ", _ways(now, status.file))
 
 
-def _follows(now: Now, config: str | None, gate: GateState, *, start: str, heals: bool) -> str:
-    units = spoken(gate.units)
-    if heals:
-        return f"To add the installed routes that repair it now, as root: {start}; {units} cannot start without them."
-    if now.in_force:
-        mode = now.check.config.route_overlap.mode
-        if gate.openings and mode is Mode.STRICT:
-            return "The mode is STRICT, but the gate is open, as said below."
-        return f"The mode is {mode}: {_FOLLOWS[mode, now.verdict].format(units)}"
-    if now.is_installed:
-        restore = f"hostrouting apply --config {config or 'FILE'}"
-        return f"The drop-in that makes {units} wait for this check is missing; restore it with: {restore}"
-    return f"{config} is not what is installed here: no gated unit waits for this check."
+def _follows(now: Now, gate: GateState) -> Iterator[str]:
+    """What follows from the verdict for the units that wait for it."""
+    mode, units = now.check.config.route_overlap.mode, spoken(gate.units)
+    if now.in_force and mode is Mode.WARN:
+        yield f"The mode is WARN: {units} can start anyway."
+    elif now.in_force and gate.openings:
+        yield "The mode is STRICT, but the gate is open, as said below."
+    elif now.in_force:
+        yield f"The mode is STRICT: {units} cannot start while this lasts; what runs keeps running."
 
 
-def _ways(now: Now, config: str | None, *, heals: bool) -> str:
+def _ways(now: Now, config: str | None) -> str:
     """The commands to run next."""
     if now.verdict == "no-default-route":
         lost = next(found for found in now.check.found.families if found.verdict == now.verdict)
         ip = "ip -6" if lost.report.family == IPV6 else "ip"
         return f"See: {ip} {'rule' if any(map(is_of_main, lost.flaws)) else 'route show default'}"
     by = f" --config {config}" if now.named else ""
-    if now.check.found.routes and not heals:
-        repair = f"hostrouting repair{by}"
-        return f"To print the repair: {repair}; for details: hostrouting check{by}"
+    if now.check.found.routes:
+        return f"To print the repair: hostrouting repair{by}; for details: hostrouting check{by}"
     return f"See: hostrouting check{by}"
 
 
@@ -569,32 +495,17 @@ def _judged(status: HostStatus) -> Iterator[tuple[str, Painted]]:
         if status.checking:
             yield ("now", Painted("not known", "warn"))
         return
-    yield ("now", _verdict(now.verdict, len(now.check.found.escapes)))
+    escapes = len(now.check.found.escapes)
+    count = f" ({counted(escapes, 'finding')})" if escapes else ""
+    yield ("now", Painted(f"{now.verdict}{count}", _TONES.get(now.verdict, "warn")))
     by = "the check installed here" if not now.named else f"{status.file}{', as it is installed' * now.is_installed}"
     yield ("checked by", Painted(f"{by}: {check_name(now.check.config.route_overlap)}", ""))
-    if now.installed is not None and not now.is_installed:
-        other = f"a different one, {check_name(now.installed)}; to use it: hostrouting status"
-        yield ("installed check", Painted(other, "warn"))
 
 
-def _verdict(verdict: str, findings: int) -> Painted:
-    count = f" ({counted(findings, 'finding')})" if findings else ""
-    return Painted(f"{verdict}{count}", _TONES.get(verdict, "warn"))
-
-
-def _told(status: HostStatus) -> Painted:
-    """The verdict of the last check, its time, and whether it is out of date."""
-    if status.last is None:
+def _last_check(last: LastCheck | None) -> Painted:
+    if last is None:
         return Painted("none since this host booted", "soft")
-    said = _verdict(status.last.verdict, status.last.count)
-    text = f"{said.text}, {status.last.at}" if status.last.at else said.text
-    if status.last.is_out_of_date(status.now):
-        # If the kernel's answers differ from its tables, the tables may be the same as before.
-        same = status.now is not None and status.now.check.found.surprises
-        why = ": the verdict is different now" if same else ": since then the routes or rules have changed"
-        return Painted(f"{text}; out of date{why}", "warn")
-    other = status.now is not None and status.now.installed is not None and not status.now.is_installed
-    return Painted(f"{text}, by the check installed here" if other else text, said.tone)
+    return Painted(", ".join(filter(None, (last.verdict, last.at))), _TONES.get(last.verdict, "warn"))
 
 
 def _state(state: UnitState) -> Painted:
@@ -626,14 +537,7 @@ def _document(status: HostStatus) -> dict[str, Any]:
         ],
         "manager": status.manager,
         "now": None if status.now is None else _now_document(status.now),
-        "lastCheck": None
-        if status.last is None
-        else {
-            "verdict": status.last.verdict,
-            "escapes": status.last.count,
-            "at": status.last.at,
-            "outOfDate": status.last.is_out_of_date(status.now),
-        },
+        "lastCheck": None if status.last is None else attrs.asdict(status.last),
         "standings": status.standings.documents(),
         "findings": [finding.to_mapping() for finding in status.findings],
     }
@@ -654,11 +558,11 @@ def _now_document(now: Now) -> dict[str, Any]:
 COMMAND = Command(
     name="status",
     answer=_answer,
-    version=2,
+    version=3,
     options=config_option,
     more="""\
 The present state of the host is checked: by the given configuration if it has expected CIDRs, else by the installed
-check. The result of the last check is shown as well, and whether it is out of date; it does not affect the exit code.
+check. The verdict of the last check is shown as well; it does not affect the exit code.
 
 Exit code 1 means that there is an overlap now, that one of hostrouting's units has failed, that a run was
 interrupted, that no script adds its routes at the next boot, that the given configuration is not the installed one, or
@@ -695,9 +599,7 @@ hostrouting status --config agent.json
         "now.expectedCidrs[]": "the CIDRs that were checked",
         **{f"now.{key}": says for key, says in CHECK.items()},
         "lastCheck.verdict": "the verdict of the last check; lastCheck is null if there was none since boot",
-        "lastCheck.escapes": "the number of ranges that escaped",
         "lastCheck.at": "its time",
-        "lastCheck.outOfDate": "whether the result is different now; null if it cannot be compared",
         **STANDINGS,
         **FINDINGS,
     },

@@ -17,7 +17,7 @@ from tests.tables.gate_openings import OPENINGS
 LAYOUT = HostLayout()
 STRICT = HostRoutingConfig(None, RouteOverlapConfig(["10.78.0.0/16"], Mode.STRICT))
 ROOM = "No space left on device; free some space"
-OPEN_TITLE, BARS_TITLE = "GATED UNITS START UNCHECKED:", "NO GATED UNIT STARTS:"
+OPEN, SHUT = "GATE-OPEN: ", "GATE-SHUT: "
 MASK = f"systemctl mask --runtime {LAYOUT.machine_unit}"
 OPENING = OPENINGS[0]
 
@@ -58,22 +58,20 @@ def words(command: str, config: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    ("command", "made", "title", "told"),
+    ("command", "made", "name", "told"),
     [
-        ("apply", opened, OPEN_TITLE, OPENING.told),
-        ("check", opened, OPEN_TITLE, OPENING.told),
-        ("plan", barred, BARS_TITLE, f"{LAYOUT.gate_script_path} is missing"),
-        ("check", barred, BARS_TITLE, f"{LAYOUT.gate_script_path} is missing"),
+        ("apply", opened, OPEN, OPENING.told),
+        ("check", opened, OPEN, OPENING.told),
+        ("plan", barred, SHUT, f"{LAYOUT.gate_script_path} is missing"),
+        ("check", barred, SHUT, f"{LAYOUT.gate_script_path} is missing"),
     ],
 )
-def test_under_a_title(
-    command: str, made: Callable[[FakeHost], FakeHost], title: str, told: str, *, host: FakeHost, config: str
+def test_after_its_name(
+    command: str, made: Callable[[FakeHost], FakeHost], name: str, told: str, *, host: FakeHost, config: str
 ) -> None:
-    """What opens the gate, or bars it, is printed under a title by the other commands that look at the host."""
-    lines = [line.strip() for line in say(*words(command, config), host=made(host)).lines]
-    [at] = [at for at, line in enumerate(lines) if line.upper() == title]
-    assert lines[at + 1].startswith(told)
-    assert made is barred or OPENING.path in lines[at + 1]
+    """What opens the gate, or bars it, is printed after its name by the other commands that look at the host."""
+    [row] = [row for row in say(*words(command, config), host=made(host)).lines if row.startswith(f"{name}{told}")]
+    assert made is barred or OPENING.path in row
 
 
 def test_apply_mends_a_bar(host: FakeHost, config: str) -> None:

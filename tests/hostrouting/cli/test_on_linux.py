@@ -120,23 +120,22 @@ def test_an_address_comes_after_the_check(written: Callable[..., str]) -> None:
         def checked_at_boot() -> str:
             return machine.shell(f"bash {HostLayout().check_script} 2>/dev/null; echo -n $?")
 
-        def status() -> tuple[int, str, str, bool]:
+        def status() -> tuple[int, str, str]:
             said = machine.hostrouting("status", "--json")
             document = json.loads(said.stdout)
-            last = document["lastCheck"]
-            return said.returncode, document["now"]["verdict"], last["verdict"], last["outOfDate"]
+            return said.returncode, document["now"]["verdict"], document["lastCheck"]["verdict"]
 
         assert checked_at_boot() == "0"
-        assert status() == (0, "ok", "ok", False)
+        assert status() == (0, "ok", "ok")
         machine.batch(["address add 172.16.1.10/16 dev ib0"])
-        assert status() == (1, "overlap", "ok", True)
+        assert status() == (1, "overlap", "ok")
         lines = machine.hostrouting("status", before=AS_ANYONE).stdout.splitlines()
         assert lines[0] == "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"
-        assert any(line.startswith("  last check") and "Z; out of date: since then" in line for line in lines)
+        assert any(line.startswith("  last check") and line.endswith("Z") for line in lines)
         assert checked_at_boot() == "1"
-        assert status() == (1, "overlap", "overlap", False)
+        assert status() == (1, "overlap", "overlap")
         machine.batch(["address del 172.16.1.10/16 dev ib0"])
-        assert status() == (0, "ok", "overlap", True)
+        assert status() == (0, "ok", "overlap")
 
 
 def test_the_printed_commands_work(machine: Machine) -> None:

@@ -303,7 +303,8 @@ def test_what_takes_protection_away(
     less.write_text(json.dumps({**full, **change}))
     before = dict(host.files.texts)
     planned = say("plan", "--config", str(less), host=host)
-    [told] = [text.strip() for text in planned.lines if text.strip().startswith(f"{path}: {what}")]
+    named = "REMOVAL: "
+    [told] = [text.removeprefix(named) for text in planned.lines if text.startswith(f"{named}{path}: {what}")]
     assert told.endswith("or allow this with --allow-removal; to remove everything: hostrouting remove")
     assert planned.lines[0] == "REFUSED: apply would change nothing"
     assert "To apply it" not in planned.out

@@ -71,12 +71,12 @@ def test_status_says_that_a_unit_starts_unchecked(monkeypatch: pytest.MonkeyPatc
     host = FakeHost(kernel=fabric_vm())
     strict = attrs.evolve(config(cidrs=("172.16.0.0/16",)), gate=GateConfig(["kubelet.service", "agent@.service"]))
     say("apply", "--config", "-", host=host, stdin=strict.to_json().encode())
-    shut = "The mode is STRICT: agent@.service and kubelet.service cannot start now"
+    shut = "The mode is STRICT: agent@.service and kubelet.service cannot start while this lasts"
     assert shut in say("status", host=host).out
     for unit, checked in (("kubelet.service", [True, False]), ("all", [False, False])):
         say("gate", "--open-for", "2h", "--reason", "x", "--unit", unit, host=host)
         said = say("status", host=host)
-        assert "cannot start now" not in said.out
+        assert "cannot start while" not in said.out
         assert "The mode is STRICT, but the gate is open, as said below." in said.out
         assert [one["checked"] for one in say("status", "--json", host=host).json["gated"]] == checked
 
