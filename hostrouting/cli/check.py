@@ -31,7 +31,7 @@ from hostrouting.check.report import (
     remarks,
 )
 from hostrouting.check.segments import JUDGEMENTS, segments_of, strip_of
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, finding_lines, line, spoken, table
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, named_lines, spoken, table
 from hostrouting.cli.source import (
     NOTHING_TO_CHECK,
     expected_of,
@@ -134,21 +134,34 @@ class Check:
 
     def flaw_lines(self) -> Iterator[Line]:
         """What is wrong with the rules and default routes of this host."""
-        return (told for view in self._views for told in view.flaw_lines())
+        return named_lines(self._remarks(*_OF_THE_HOST))
 
     def limit_lines(self, *, advice: str, again: str = "") -> Iterator[Line]:
-        """The lines that say which packets the verdict holds for; without a default route also `advice`.
+        """What limits or explains the verdict; without a default route also `advice`.
 
         With `again`, the packets for which it does not hold are not listed; the line names that command instead.
         """
+        yield line()
         for view in self._views:
-            yield from view.limit_lines(advice=advice, again=again)
+            yield from view.limit_lines(advice=advice)
         verdicts = {family.verdict for family in self.found.families}
         if "no-default-route" in verdicts and len(verdicts) > 1:
             yield line("A named device is expected in both families, so also name the device of the other family.")
+        others = ["other-packets"] if self._remarks("other-packets") else []
+        yield from named_lines(self._remarks(*_LIMITING, *([] if again else others)))
+        if again and others:
+            yield line(f"Other packets are routed differently; to see which: {again}")
         if any(family.verdict != "no-default-route" for family in self.found.families):
             yield line(Painted(LIMITS, "soft"))
-        yield from self._views[0].skipped_lines()  # the same snapshot in each family
+
+    def _remarks(self, *names: str) -> list[Finding]:
+        """What limits or explains the verdict, under these names, each once."""
+        judged = [family for family in self.found.families if family.verdict != "no-default-route"]
+        found = [finding for family in judged for finding in remarks(family) if finding.name in names]
+        lost = [family for family in self.found.families if family not in judged]
+        # Without a default route there is no verdict to limit, and the answer names the flaw.
+        found += [finding for family in lost for finding in remarks(family) if finding.name == "skipped-keys"]
+        return list(dict.fromkeys(found))
 
     def marks(self, host: Callable[[], Host] | None) -> Marks:
         """Who sets the marks that the answer depends on; a snapshot has no host to look at."""
@@ -231,7 +244,7 @@ class FamilyView:
         word = Painted(f"{verdict.upper()}:", _VERDICT_TONES.get(verdict, "warn"))
         if verdict == "no-default-route":
             instead = f"; there is {self.found.instead}" if self.found.instead.startswith("a ") else ""
-            instead += "".join(f"; {finding}" for finding in self._told("missing-rule"))
+            instead += "".join(f"; {finding}" for finding in self.found.flaws if finding.name == "missing-rule")
             return line(
                 word, f" there is no IPv{report.family} default route, so no device is expected for {cidrs}{instead}"
             )
@@ -266,53 +279,20 @@ class FamilyView:
             rows = [[str(finding.cidr), *row] for finding, row in zip(findings, rows, strict=False)]
         yield from capped(table(heads, rows), len(findings))
 
-    def limit_lines(self, *, advice: str, again: str = "") -> Iterator[Line]:
+    def limit_lines(self, *, advice: str) -> Iterator[Line]:
         """The lines that say which packets the verdict holds for; without a default route only `advice`."""
-        yield line()
         if self.found.verdict == "no-default-route":
             yield line(_sentence(candidates_clause(self.found)))
             yield line(advice)
             return
-        yield from self.flaw_lines()
-        doubts = self._told("kernel-differs")
-        why = "This verdict is uncertain:" if self.found.restless else "The kernel's answers differ from its tables:"
-        yield from _listed(why, doubts)
-        yield from self._exception_lines(again)
+        if not self.found.notes:
+            yield line(Painted(self._uniformity(), "soft"))
         for pods in self.found.pods:
             their = senders_phrase(pods.packets).removeprefix("packets")
             if pods.verdict == "ok":
                 yield line(Painted(f"Packets{their} leave as expected.", "soft"))
             elif pods.verdict == "overlap" and not pods.escapes_beyond(self.found.report):
                 yield line(Painted(f"Packets{their} escape in the same way.", "warn"))
-        yield from _listed("This host drops on arrival:", self._told("dropped"))
-        yield from (line(Painted(_sentence(str(finding)), "soft")) for finding in self._told("expiry"))
-
-    def flaw_lines(self) -> Iterator[Line]:
-        """What is wrong with the rules and default routes of this host, unless the answer says so already."""
-        told = () if self.found.verdict == "no-default-route" else self._told(*_OF_THE_HOST)
-        return (line(Painted(_sentence(str(finding)), "warn")) for finding in told)
-
-    def skipped_lines(self) -> Iterator[Line]:
-        """What is in the snapshot and was not read, whatever the verdict is."""
-        return (line(Painted(_sentence(str(finding)), "warn")) for finding in self._told("skipped-keys"))
-
-    def _exception_lines(self, again: str) -> Iterator[Line]:
-        """The packets that the verdict is not true for."""
-        notes = self._told("other-packets")
-        remedy = next((finding.remedy for finding in notes if finding.remedy), "")
-        is_known = all(finding.facts["known"] for finding in notes)
-        head = "Other packets are known to be routed differently" if is_known else "Does not hold for all packets"
-        if not notes:
-            yield line(Painted(self._uniformity(), "soft"))
-        elif again:
-            yield line(f"{head}. To see {'which' if is_known else 'for which'}: {again}")
-        else:
-            yield from _listed(f"{head}:", [attrs.evolve(finding, remedy="") for finding in notes])
-            yield from [line(_sentence(remedy))] if remedy else []
-
-    def _told(self, *names: str) -> list[Finding]:
-        """What limits or explains the verdict, under these names."""
-        return [finding for finding in remarks(self.found) if finding.name in names]
 
     def _uniformity(self) -> str:
         """A sentence without exceptions: which packets the verdict holds for."""
@@ -323,6 +303,7 @@ class FamilyView:
 
 
 _OF_THE_HOST = ("local-rule", "missing-rule", "default-routes", "empty-table", "unused-default-route", "unmatched-rule")
+_LIMITING = (*_OF_THE_HOST, "kernel-differs", "dropped", "expiry", "skipped-keys")
 
 
 def _sentence(text: str) -> str:
@@ -330,13 +311,6 @@ def _sentence(text: str) -> str:
     stop = "" if "with: " in text or text.endswith((".", "}", "]")) else "."
     first = text[:1] if "." in text.partition(" ")[0] else text[:1].upper()
     return f"{first}{text[1:]}{stop}"
-
-
-def _listed(head: str, findings: Sequence[Finding]) -> Iterator[Line]:
-    """The findings below a head; nothing without findings."""
-    if findings:
-        yield line(head)
-        yield from finding_lines(findings)
 
 
 def _others(view: FamilyView) -> str:

@@ -163,16 +163,16 @@ def test_the_kernel_is_asked_too() -> None:
 
 
 def test_remarks_below_the_answer() -> None:
-    """A remark is a sentence with a full stop; a key of the configuration is spelled as it is."""
+    """A remark stands after its name, which the page of the findings explains."""
     lines = say("check", CIDR, kernel=vpn_node()).lines
-    assert any(text.startswith("The default route by eth0") and text.endswith("suppresses it.") for text in lines)
+    assert any(text.startswith("UNUSED-DEFAULT-ROUTE: the default route by eth0") for text in lines)
     row = TOPOLOGIES["the rules of wg-quick, eth0 expected"]
     said = say("check", "--config", "-", kernel=row.kernel(), stdin=row.config.to_json().encode())
-    assert "Does not hold for all packets:" in said.lines
+    assert any(text.startswith(f"OTHER-PACKETS: expected CIDR {CIDR}") for text in said.lines)
     declared = {"expectedCidrs": [CIDR], "intendedRules": [{"rule": "fwmark 0x77", "reason": "WHY"}]}
     said = say("check", "--config", "-", kernel=plain_vm(), stdin=json.dumps({"routeOverlap": declared}).encode())
-    [told] = [text for text in said.lines if text.startswith("routeOverlap.intendedRules: ")]
-    assert told.endswith(", or remove the entry.")
+    [told] = [text for text in said.lines if text.startswith("UNMATCHED-RULE: routeOverlap.intendedRules: ")]
+    assert told.endswith(", or remove the entry")
 
 
 def test_addresses_that_go_nowhere() -> None:
@@ -371,7 +371,7 @@ def test_undecided_is_an_answer(written: Callable[..., str]) -> None:
         "UNDECIDED: a plain packet to 172.16.0.0/16 leaves by eth0; packets with fwmark 0x7 (rule 100) leave by eth1"
     )
     applied = say("apply", "--config", written(), kernel=kernel)
-    assert "Does not hold for all packets. To see for which: hostrouting check" in applied.lines
+    assert "Other packets are routed differently; to see which: hostrouting check" in applied.lines
 
 
 def test_several_cidrs() -> None:
@@ -398,7 +398,7 @@ def test_a_snapshot_of_a_newer_version() -> None:
 
     Kills: no note, a note for each family, and none below a verdict without a default route.
     """
-    told = "This snapshot has what this version of hostrouting does not know, and skipped: new in a Snapshot;"
+    told = "SKIPPED-KEYS: this snapshot has what this version of hostrouting does not know, and skipped: new in a Snapshot;"
     for kernel, code in ((h200(), 1), (MemoryBackend(), 3)):
         document = {**json.loads(kernel.snapshot().to_json()), "new": 1}
         words = ("check", "--snapshot", "-", CIDR, "fd00:99::/64")

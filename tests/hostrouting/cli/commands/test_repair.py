@@ -100,7 +100,7 @@ def test_what_check_says_afterwards() -> None:
     kinds = [f"packets of user {2000 + number} (rule" for number in range(8)]
     assert [applied.err.count(kind) for kind in kinds] == [1] * 8
     assert [applied.out.count(kind) for kind in kinds] == [1, *[0] * 7]
-    assert "Does not hold for all packets. To see for which: hostrouting check" in applied.lines
+    assert "Other packets are routed differently; to see which: hostrouting check" in applied.lines
     after = say("check", host=host)
     assert (after.code, after.lines[0]) == (3, verdict)
     assert [after.out.count(kind) for kind in kinds] == [2, *[1] * 7]
