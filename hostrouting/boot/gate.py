@@ -351,14 +351,7 @@ class Gate:
             found += part.before(files).differences(files) + part.all_files.differences(files)
         for part in down:
             found += Changes(removes=part.present(files))
-        return found + Changes(removes=self.earlier())
-
-    def earlier(self) -> tuple[str, ...]:
-        """The existing files that an earlier build of this program wrote into the agent's folder."""
-        files = self.files
-        return tuple(
-            path for path in self.layout.earlier_paths if files.is_there(path) and OURS in (files.read(path) or "")
-        )
+        return found
 
     def require_installable(self, up: Sequence[Part]) -> None:
         """Raise the FileError that `change` would raise, as far as it can be predicted."""
@@ -430,7 +423,6 @@ class Gate:
             else:
                 change.take_away(down)
                 change.put_beside(up)
-            change.remove_earlier()
         except BaseException as error:
             tell_effects(error, files=paths_of(change.done(parts)))
             raise
@@ -550,10 +542,6 @@ class _Change:
         self._forget(down, failures)
         if failures:
             raise failures[0] if len(failures) == 1 else ExceptionGroup("not everything could be removed", failures)
-
-    def remove_earlier(self) -> None:
-        """Remove the files of an earlier version. Call it last, when no drop-in that systemd has loaded names them."""
-        self._note("", FileSet(obsolete=self._gate.earlier()).remove(self._files))
 
     def _remove(self, drop_ins: FileSet, failures: list[FileError] | None = None) -> None:
         """Remove these drop-ins, and the folders of their units if they are empty.

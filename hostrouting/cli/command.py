@@ -34,6 +34,7 @@ __all__ = [
     "config_option",
     "devs_option",
     "gateway_option",
+    "question_words",
     "removal_option",
     "snapshots_option",
     "wait_option",
@@ -142,6 +143,13 @@ def gateway_option(parser: argparse.ArgumentParser) -> None:
     """The option for the gateway of the repair."""
     told = "the gateway on DEV that the repair uses, instead of that of the default route"
     parser.add_argument("--gateway", metavar="ADDRESS", help=told)
+
+
+def question_words(arguments: argparse.Namespace) -> list[str]:
+    """The arguments that ask a check the same: its CIDRs, devices, gateway and configuration."""
+    words = [*arguments.cidrs, *(word for dev in arguments.devs for word in ("--dev", dev))]
+    words += ["--gateway", arguments.gateway] if arguments.gateway else []
+    return words + (["--config", arguments.config] if arguments.config else [])
 
 
 def wait_option(parser: argparse.ArgumentParser, told: str = "how long to wait", *, installs: bool = False) -> None:

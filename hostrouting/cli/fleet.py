@@ -18,7 +18,7 @@ import attrs
 
 from hostrouting.check.report import repair_document
 from hostrouting.cli.check import LIMITS, lasting_line
-from hostrouting.cli.command import FAILED, FINE, VERDICT_CODES, Reply
+from hostrouting.cli.command import FAILED, FINE, VERDICT_CODES, Reply, question_words
 from hostrouting.cli.failure import code_of, document_of
 from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken, table
 from hostrouting.cli.remedy import correction_lines, route_lines
@@ -68,7 +68,7 @@ def check_fleet(arguments: argparse.Namespace) -> Reply:
     return Reply(
         run.code,
         lambda: map(_line_of, ()),
-        lambda _style: fleet_lines(groups, config, name=name, question=_asked(arguments)),
+        lambda _style: fleet_lines(groups, config, name=name, question=shlex.join(question_words(arguments))),
     )
 
 
@@ -153,15 +153,6 @@ def _page_file(path: str) -> str:
         raise ConfigError([Fault("--html", repr(path), "is a directory", "name a file in it")])
     LocalFiles().require_writable(os.path.dirname(place))
     return place
-
-
-def _asked(arguments: argparse.Namespace) -> str:
-    """The arguments that ask a check of one snapshot the same."""
-    words = list(arguments.cidrs)
-    words += [word for dev in arguments.devs for word in ("--dev", dev)]
-    words += ["--gateway", arguments.gateway] if arguments.gateway else []
-    words += ["--config", arguments.config] if arguments.config else []
-    return shlex.join(words)
 
 
 # The lines: how many nodes have which problem, and what repairs it.

@@ -20,11 +20,11 @@ from hostrouting.check.report import (
     repair_document,
     unsafe_findings,
 )
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, finding_lines, line, spoken
+from hostrouting.cli.output import SHOWN, Painted, counted, finding_lines, line, spoken
 from hostrouting.config import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model import TABLE_MAIN, NextHop, Route
 from hostrouting.routes.plan import plan_static_routes, reply_destinations, wanted_routes
-from hostrouting.routes.uplink import DesiredRoute, Uplink, bare_leg, resolve_route
+from hostrouting.routes.uplink import DesiredRoute, Uplink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -110,14 +110,6 @@ class _Remedy:
         uplink = Uplink(self.fib, protocol=self.config.protocol)
         return tuple(uplink.leave_open(_as_wish(route)) for route in self._staying)
 
-    @property
-    def forked(self) -> tuple[Route, ...]:
-        """The routes whose several next hops are not those of the default route, which a configuration would use."""
-        several = [route for route in self._staying if len(route.legs) > 1]
-        then = [resolve_route(_as_wish(route), self.fib, protocol=self.config.protocol) for route in several]
-        pairs = zip(several, then, strict=True)
-        return tuple(route for route, other in pairs if not isinstance(other, Route) or _ways(other) != _ways(route))
-
     @cached_property
     def _staying(self) -> tuple[Route, ...]:
         taken, replies = {wish.key for wish in self.found.routes}, reply_destinations(self.config)
@@ -134,10 +126,6 @@ def _is_static(route: Route) -> bool:
     family = route.prefix.family
     reached = all(leg.gateway is None or leg.gateway.version == family for leg in route.legs)
     return in_main and reached and route.type == "unicast" and route.source is None and bool(route.prefix.length)
-
-
-def _ways(route: Route) -> tuple[NextHop, ...]:
-    return tuple(map(bare_leg, route.legs))
 
 
 def _as_wish(route: Route) -> DesiredRoute:
@@ -276,9 +264,6 @@ def _as_configuration(remedy: _Remedy, routes: Sequence[DesiredRoute]) -> Iterat
             told = f"It leaves out the {entries_name(remedy.contested)}: {contested_clause(remedy.contested)}."
             yield line(Painted(told, "warn"))
         return
-    told = "has several next hops, which a configuration cannot express: it gets the default route's instead."
-    forked = remedy.forked
-    yield from capped((line(Painted(f"{route.prefix} {told}", "warn")) for route in forked[:SHOWN]), len(forked))
     if remedy.kept:
         count = "the 1 route" if len(remedy.kept) == 1 else f"the {len(remedy.kept):,} routes"
         yield line(

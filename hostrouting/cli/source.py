@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
+    from hostrouting.boot import CheckScript, ProbeScript, RoutesScript
     from hostrouting.config.values import Network
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
@@ -128,18 +129,11 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
     if not host.may_have_ours:
         return None
     # What reads our files is loaded for a host that may have some.
-    from hostrouting.boot import (  # noqa: PLC0415
-        parse_check_script,
-        parse_guard_unit,
-        parse_probe_script,
-        parse_static_routes_script,
-    )
+    from hostrouting.boot import parse_guard_unit  # noqa: PLC0415
     from hostrouting.boot.gate import Gate  # noqa: PLC0415
     from hostrouting.host.fileset import OURS as WRITTEN  # noqa: PLC0415
 
-    routes = _script(host, host.layout.routes_script_path, parse_static_routes_script)
-    check = _script(host, host.layout.check_script_path, parse_check_script)
-    probe = _script(host, host.layout.probe_script_path, parse_probe_script)
+    routes, check, probe = _scripts(host)
     program = _script(host, host.layout.guard_unit_path, parse_guard_unit)
     extensions = dict(_installed_extensions(host))
     cleanup = _script(host, host.layout.cleanup_path, _parse_cleanup)
@@ -192,17 +186,24 @@ def wait_of(arguments: argparse.Namespace, host: Host) -> float:
 
 def installed_wait(host: Host) -> float:
     """The seconds that the boot scripts of this host wait, else the default."""
+    from hostrouting.boot import DEFAULT_WAIT  # noqa: PLC0415  as in installed_config
+
+    return next((float(section.wait) for section in _scripts(host) if section is not None), float(DEFAULT_WAIT))
+
+
+def _scripts(host: Host) -> tuple[RoutesScript | None, CheckScript | None, ProbeScript | None]:
+    """What the boot scripts on this host say; None for one that is absent or not ours."""
     from hostrouting.boot import (  # noqa: PLC0415  as in installed_config
-        DEFAULT_WAIT,
         parse_check_script,
         parse_probe_script,
         parse_static_routes_script,
     )
 
-    routes = _script(host, host.layout.routes_script_path, parse_static_routes_script)
-    check = _script(host, host.layout.check_script_path, parse_check_script)
-    probe = _script(host, host.layout.probe_script_path, parse_probe_script)
-    return next((float(section.wait) for section in (routes, check, probe) if section is not None), float(DEFAULT_WAIT))
+    return (
+        _script(host, host.layout.routes_script_path, parse_static_routes_script),
+        _script(host, host.layout.check_script_path, parse_check_script),
+        _script(host, host.layout.probe_script_path, parse_probe_script),
+    )
 
 
 def _script(host: Host, path: str, parse: Callable[[str], T]) -> T | None:

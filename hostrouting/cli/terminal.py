@@ -124,8 +124,6 @@ class _Quiet(logging.StreamHandler):  # type: ignore[type-arg]  # it cannot be s
 # The progress line.
 
 _PAUSE = 0.1  # seconds between two writings: a reader needs no more, and the run should not wait for the terminal
-_COLUMNS = 30
-_BARS = {True: ("█", "░"), False: ("#", ".")}
 
 
 class Progress:
@@ -154,10 +152,6 @@ class Progress:
                 self._terminal.rewrite("")
 
     def _line(self, count: int, seconds: float) -> str:
-        style = self._terminal.style
         left = seconds_in_words((self._total - count) * seconds / count)
         told = f"{count:,} of {self._total:,} {self._noun}, {left} left"
-        columns = min(_COLUMNS, style.width - len(told) - 3)
-        full, empty = _BARS[style.unicode]
-        done = count * columns // self._total
-        return f"{full * done}{empty * (columns - done)}  {told}" if columns > 0 else told[: style.width - 1]
+        return told[: self._terminal.style.width - 1]

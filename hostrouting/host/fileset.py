@@ -218,14 +218,13 @@ class FileSet:
         # A link that enables a unit belongs to the program that wrote the unit.
         if not all_ours:
             return tuple(own)
-        aliases = (path for path, target in self.aliases if _is_alias(files, path, target))
+        aliases = (path for path, target in self.aliases if _is_our_link(files, path, target))
         return (*own, *(path for path, _ in self.links), *aliases, *self.obsolete)
 
 
-def _is_alias(files: Files, path: str, target: str) -> bool:
-    """Whether this is our link, or the file that an earlier build wrote there."""
-    with suppress(FileError):  # what cannot be read there is another program's
-        return files.is_there(path) and (files.leads(path, target) or OURS in (files.read(path) or ""))
+def _is_our_link(files: Files, path: str, target: str) -> bool:
+    with suppress(FileError):  # what is there is neither a link nor a file, so another program's
+        return files.leads(path, target)
     return False
 
 

@@ -169,12 +169,6 @@ class HostLayout:
             for folder in folders
         )
 
-    @property
-    def earlier_paths(self) -> tuple[str, ...]:
-        """The paths in the agent's folder where a build before the first release wrote what is in our folder today."""
-        names = ("host-routing-gate.conf", "host-routing-gate.sh", "kernel-rules.sh", "probe-rewrite.sh")
-        return tuple(self.at(f"{self.agent_directory}/{name}") for name in names)
-
     def extension_file(self, name: str) -> str:
         """The path of the file that keeps the section of this name in `extensions`."""
         return self.at(f"{self.extensions}/{name}.json")

@@ -13,6 +13,7 @@ from hostrouting.cli.command import (
     config_option,
     devs_option,
     gateway_option,
+    question_words,
     snapshots_option,
     wait_option,
 )
@@ -165,10 +166,7 @@ def advice_line(arguments: argparse.Namespace) -> str:
 
 def _again(arguments: argparse.Namespace) -> str:
     """The command line that prints only the repair."""
-    words = ["hostrouting", "repair", *arguments.cidrs]
-    words += [word for dev in arguments.devs for word in ("--dev", dev)]
-    words += ["--gateway", arguments.gateway] if arguments.gateway else []
-    words += ["--config", arguments.config] if arguments.config else []
+    words = ["hostrouting", "repair", *question_words(arguments)]
     words += ["--snapshot", arguments.snapshot] if arguments.snapshot else []
     return " ".join(words)
 

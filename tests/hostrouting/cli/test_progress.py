@@ -56,7 +56,7 @@ def test_the_line(screen: Screen) -> None:
     assert 90 <= len(lines) <= 110  # ten a second
     assert all(line.endswith("\x1b[K") and len(line) < 80 + 3 for line in lines[1:])
     middle = next(line for line in lines if re.search(r"50\d of 1,000", line))
-    assert re.fullmatch(r"█{15}░{15}  50\d of 1,000 snapshots, (4.9\d|5.00) s left\x1b\[K", middle)
+    assert re.fullmatch(r"50\d of 1,000 snapshots, (4.9\d|5.00) s left\x1b\[K", middle)
 
 
 @pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"TERM": ""}, {}])
@@ -75,10 +75,10 @@ def test_a_pipe() -> None:
 
 
 def test_no_colours(screen: Screen) -> None:
-    """The line has no colours, so NO_COLOR does not change it; without UTF-8 it is in ASCII."""
+    """The line has no colours, so NO_COLOR does not change it; it is in ASCII."""
     run(Terminal(screen, {**XTERM, "NO_COLOR": "1", "LC_ALL": "C"}), seconds=1, total=10)
     text = sent(screen)
-    assert "###......" in text
+    assert "3 of 10 snapshots" in text
     assert "\x1b[" not in text.replace("\x1b[K", "")
     assert text.isascii()
 

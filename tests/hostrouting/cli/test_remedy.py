@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import NextHop, Prefix, Route, Rule, as_ip
-from hostrouting.testing import FakeHost, MemoryBackend, ecmp_node, h200
+from hostrouting.model import Prefix, Route, Rule, as_ip
+from hostrouting.testing import FakeHost, MemoryBackend, h200
 from tests.support.cli import Said, say
 
 CIDR, GATEWAY = "172.16.0.0/16", as_ip("10.0.0.1")
@@ -154,25 +154,6 @@ def test_a_route_of_a_configuration_that_is_wrong(written: Callable[..., str]) -
     told = f"In {wrong}, delete the present entry for 172.16.0.0/17: the new one takes its place."
     assert told in said.lines
     assert say("apply", "--config", written(*items(said)), host=host).code == 0
-
-
-def test_several_ways_cannot_be_configured() -> None:
-    """One of our routes with several next hops is printed as an automatic one; if that differs, the page says so."""
-    lost = Route(Prefix.parse("9.0.0.0/8"), (NextHop("eth0", gateway=GATEWAY), NextHop("ib0")), protocol=213)
-    kernel = h200()
-    kernel.ip_route("add", lost)
-    told = "9.0.0.0/8 has several next hops, which a configuration cannot express: it gets the default route's instead."
-    said = say("repair", CIDR, kernel=kernel)
-    assert items(said)[0] == {"destination": "9.0.0.0/8", "gateway": "", "dev": "", "metric": 0}
-    assert told in said.lines
-    same = ecmp_node()
-    with same.reopen() as backend:
-        legs = next(route.legs for route in backend.snapshot(family=4).routes if not route.prefix.length)
-        changes = [Route(lost.prefix, legs, protocol=213), Route.to(CIDR, type="blackhole")]
-        assert all(it.ok for it in backend.change(RouteRequest("add", change) for change in changes))
-    said = say("repair", CIDR, kernel=same)
-    assert items(said)[0]["destination"] == "9.0.0.0/8"
-    assert "several ways" not in said.out
 
 
 @pytest.mark.parametrize("named", [False, True])

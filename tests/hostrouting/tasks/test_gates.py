@@ -674,27 +674,20 @@ class TestAgentsFolder:
         assert (host.files.texts, host.files.links) == ({agents: "{}"}, {})
 
     def test_scripts_of_others(self) -> None:
-        """The original's script makes room for the link. Without an installation of ours, it stays where it is."""
+        """The original's script makes room for the link. Without an installation of ours, it stays where it is.
+
+        So does a folder in its place. Kills: a removal that fails at one.
+        """
         host, path = FakeHost(kernel=h200()), LAYOUT.routes_alias_path
+        host.files.strange[path] = "a directory"
+        run(Remove(WANTED, host=host))
+        del host.files.strange[path]
         host.files.texts[path] = "#!/bin/bash\n"
         run(Configure(config(cidrs=(CIDR,), mode="WARN"), host=host))
         run(Remove(WANTED, host=host))
         assert host.files.texts == {path: "#!/bin/bash\n"}
         run(Configure(WANTED, host=host))
         assert host.files.links[path] == LAYOUT.routes_script
-
-    def test_an_earlier_build(self) -> None:
-        """Files of an earlier build are removed by apply and by remove; another program's files stay."""
-        host = FakeHost(kernel=h200())
-        *ours, kept = (*LAYOUT.earlier_paths,)
-        earlier = dict.fromkeys(
-            (*ours, LAYOUT.routes_alias_path), "# Written by hostrouting; changes are overwritten.\n"
-        )
-        for task in (Configure(config(cidrs=(CIDR,), mode="WARN"), host=host), Remove(WANTED, host=host)):
-            host.files.texts |= {**earlier, kept: "# Written by somebody\n"}
-            run(task)
-            left = {path for path in host.files.texts if path.startswith(LAYOUT.agent_directory)}
-            assert left == {kept}
 
 
 class TestManager:
