@@ -17,8 +17,7 @@ import phases
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import FINE
 from hostrouting.cli.failure import code_of, errors_in
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, finding_lines, line
-from hostrouting.cli.remedy import route_lines
+from hostrouting.cli.output import SHOWN, Painted, capped, counted, line
 from hostrouting.host.effects import Effects, Operation, effects_of
 from hostrouting.routes.plan import Step, plan_static_routes
 from hostrouting.routes.uplink import bare_leg
@@ -29,14 +28,12 @@ if TYPE_CHECKING:
 
     from hostrouting.cli.output import Line, Tone
     from hostrouting.config import HostRoutingConfig
-    from hostrouting.finding import Finding
     from hostrouting.host.host import Host
     from hostrouting.model import Route, Snapshot
 
 __all__ = [
     "Run",
     "Work",
-    "foreseen_lines",
     "operation_lines",
     "refusal",
     "run_task",
@@ -199,18 +196,6 @@ def _hangup(act: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
-def foreseen_lines(foreseen: Sequence[Finding], *, config: str) -> Iterator[Line]:
-    """The routes that will not last, and the routes to write in their place."""
-    if not foreseen:
-        return
-    yield line()
-    yield line("Routes that will not last:")
-    yield from finding_lines(foreseen)
-    if lacking := [route for finding in foreseen[:SHOWN] for route in finding.facts["instead"]]:
-        yield line(f"In their place, put this into staticRoutes.routes of {config}:")
-        yield from route_lines(lacking)
 
 
 def refusal(installed: HostRoutingConfig, snapshot: Snapshot, required: Collection[str]) -> str:

@@ -401,7 +401,7 @@ class Preflight:
         yield from self._findings_or_unknown("task", "", partial(unknown_parts, self.host, tasks))
         yield from self._of_routes(look)
         if look.changes_kernel:
-            yield from rights_findings(self._rights)
+            yield from rights_findings(self.host.rights())
         yield from self._of_files(up, down)
         yield from self._of_tools(up)
         yield from self._findings_or_unknown("systemd", "systemd", lambda: self._of_systemd(up))
@@ -414,10 +414,6 @@ class Preflight:
             "lock", lock, lambda: lock_findings(self.host.files.holders(lock), path=lock)
         )
 
-    @property
-    def _rights(self) -> Rights:
-        return self.host.rights()
-
     def _answer_or_unknown(
         self, name: str, target: str, question: Callable[[], T], otherwise: T
     ) -> tuple[T, tuple[Finding, ...]]:
@@ -425,7 +421,7 @@ class Preflight:
         try:
             return question(), ()
         except HostRoutingError as error:
-            return otherwise, (unread(name, target, error, is_root=self._rights.is_root),)
+            return otherwise, (unread(name, target, error, is_root=self.host.rights().is_root),)
 
     def _findings_or_unknown(
         self, name: str, target: str, question: Callable[[], Iterable[Finding]]
@@ -452,7 +448,7 @@ class Preflight:
 
     def _of_files(self, up: list[Part], down: list[Part]) -> Iterator[Finding]:
         layout, gate = self.host.layout, Gate(self.host, self.config.gate.units)
-        obstacles, is_root = gate.obstacles(up), self._rights.is_root
+        obstacles, is_root = gate.obstacles(up), self.host.rights().is_root
         yield from file_findings(obstacles, is_root=is_root)
         in_the_way = {obstacle.path for obstacle in obstacles}
         state, runtime = layout.at(layout.state_directory), layout.at(layout.runtime_directory)

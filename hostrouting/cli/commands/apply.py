@@ -9,7 +9,7 @@ import attrs
 
 from hostrouting.boot.gate import Gate
 from hostrouting.check.examine import Examination, read
-from hostrouting.cli.changes import Run, Work, foreseen_lines, refusal, run_task
+from hostrouting.cli.changes import Run, Work, refusal, run_task
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import Command, Reply, config_option, removal_option, wait_option
 from hostrouting.cli.output import Painted, below, line, named_lines
@@ -150,7 +150,7 @@ def _page(
         if not done.run.ok:
             yield line("What it has changed before it failed:")
     yield from done.work.lines()
-    yield from foreseen_lines(done.foreseen, config=arguments.config)
+    yield from below(named_lines(done.foreseen))
     yield from done.standings.lines()
     if check is not None and done.escapes:
         yield from check.evidence_lines(style)

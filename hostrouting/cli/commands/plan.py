@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from hostrouting.boot.gate_state import GateState
-from hostrouting.cli.changes import Work, foreseen_lines, refusal
+from hostrouting.cli.changes import Work, refusal
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import (
     FAILED,
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from hostrouting.model import Snapshot
 
 __all__ = ["COMMAND"]
-
-_SHOWN_ELSEWHERE = {"route-conflict", "route-will-not-last"}  # as a step, and with the routes to write instead
 
 
 @attrs.frozen
@@ -239,10 +237,9 @@ def _short_page(found: Prospect | HostRoutingError, config: str) -> Iterator[Lin
 def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
 
     yield _answer_line(prospect, arguments.config)
-    told = [finding for finding in prospect.change.findings if finding.name not in _SHOWN_ELSEWHERE]
+    told = [finding for finding in prospect.change.findings if finding.name != "route-conflict"]  # a step
     yield from below(named_lines(worst_first(told)))
     yield from below(prospect.work.lines())
-    yield from foreseen_lines(prospect.routes.foreseen, config=arguments.config)
     if prospect.after is not None:
         yield line()
         yield line("The verdict afterwards would be:")

@@ -8,7 +8,7 @@ import attrs
 
 from hostrouting.cli.changes import Work, run_task
 from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
-from hostrouting.cli.output import SHOWN, Painted, below, capped, line, named_lines, spoken
+from hostrouting.cli.output import Painted, below, line, named_lines, spoken
 from hostrouting.cli.schemas import FAILURES, FINDINGS, WORK
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import BackendError, TaskError
@@ -93,14 +93,8 @@ def _unknown(before: Change) -> list[Finding]:
 
 
 def _stays(before: Change) -> Iterator[Line]:
-    """What tasks of other projects have; the wanted routes that are not ours, and the commands that delete them."""
-    yield from below(named_lines(_unknown(before)))
-    if stays := [finding.facts for finding in before.others if finding.name == "route-stays"]:
-        yield line()
-        yield line("These routes stay: the configuration asked for them, but hostrouting did not install them.")
-        yield from capped((line("  ", facts["route"]) for facts in stays[:SHOWN]), len(stays))
-        yield line("If nothing else needs them, delete them, as root, with:")
-        yield from capped((line("  ", facts["command"]) for facts in stays[:SHOWN]), len(stays))
+    """What tasks of other projects have; the wanted routes that are not ours, with the commands that delete them."""
+    return below(named_lines([finding for finding in before.others if finding.name in {"task", "route-stays"}]))
 
 
 def _document(before: Change, run: Run | None) -> dict[str, Any]:

@@ -141,11 +141,6 @@ class HostStatus:
         return bool(self.routes or self.files)
 
     @property
-    def fleeting(self) -> bool:
-        """Whether the routes will be missing after the next boot."""
-        return bool(self.routes) and not self.lasting
-
-    @property
     def failed(self) -> tuple[str, ...]:
         """The units whose last run failed, without those whose failure no longer applies."""
         return tuple(unit for unit, state in self.units if not state.ok and not self._is_past(unit, state))
@@ -172,11 +167,6 @@ class HostStatus:
         return bool(refusals or verdicts & _REFUSING)
 
     @property
-    def is_adrift(self) -> bool:
-        """Whether the last check was not ok, and there is no check now to confirm or correct it."""
-        return self.now is None and self.last is not None and self.last.verdict != "ok"
-
-    @property
     def findings(self) -> tuple[Finding, ...]:
         """What is wrong and what is not known, except for the verdict and for what other tasks tell themselves."""
         found = [*self.gate.findings, *self._of_units(), *self._of_routes(), *self.troubles]
@@ -185,7 +175,7 @@ class HostStatus:
             remedy = f"to see what apply would change: hostrouting plan --config {self.file}"
             told = parts if self.installed else "nothing is installed here"
             found.append(Finding("not-installed", "error", told, remedy=remedy))
-        if self.is_adrift and self.last is not None:
+        if self.now is None and self.last is not None and self.last.verdict != "ok":
             told = f"the verdict of the last check was {self.last.verdict}, but now no check is installed"
             found.append(Finding("not-known", "warning", told))
         return worst_first(found)
@@ -207,7 +197,7 @@ class HostStatus:
             told = f"{len(missing):,} of {counted(self.wanted, 'route')}: {spoken(missing)}"
             remedy = f"see: hostrouting plan --config {self.file}" if self.file else f"as root: {self.start}"
             yield Finding("route-missing", "error", told, missing[0], remedy)
-        if self.fleeting:
+        if self.routes and not self.lasting:
             told = "no script adds the routes of hostrouting at the next boot"
             remedy = f"as root: hostrouting apply --config {self.file or 'FILE'}"
             yield Finding("route-will-not-last", "error", told, remedy=remedy)
