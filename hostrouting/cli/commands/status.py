@@ -422,7 +422,8 @@ def _escapes(status: HostStatus) -> Iterator[Line]:
     yield from now.check.answer_lines()
     if now.verdict != "undecided":
         yield from (line("  ", text) for text in _follows(now, status.gate))
-    yield line("  ", _ways(now, status.file))
+    start = status.start if status.plan.changes and not status.file else ""
+    yield line("  ", _ways(now, status.file, start=start))
 
 
 def _follows(now: Now, gate: GateState) -> Iterator[str]:
@@ -436,13 +437,15 @@ def _follows(now: Now, gate: GateState) -> Iterator[str]:
         yield f"The mode is STRICT: {units} cannot start while this lasts; what runs keeps running."
 
 
-def _ways(now: Now, config: str | None) -> str:
-    """The commands to run next."""
+def _ways(now: Now, config: str | None, *, start: str) -> str:
+    """The commands to run next; `start` adds the installed routes that are missing."""
     if now.verdict == "no-default-route":
         lost = next(found for found in now.check.found.families if found.verdict == now.verdict)
         ip = "ip -6" if lost.report.family == IPV6 else "ip"
         return f"See: {ip} {'rule' if any(map(is_of_main, lost.flaws)) else 'route show default'}"
     by = f" --config {config}" if now.named else ""
+    if start:
+        return f"To add the installed routes that are missing now, as root: {start}; for details: hostrouting check"
     if now.check.found.routes:
         return f"To print the repair: hostrouting repair{by}; for details: hostrouting check{by}"
     return f"See: hostrouting check{by}"
