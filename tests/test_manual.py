@@ -104,7 +104,7 @@ def capital(text: str) -> str:
 def test_odd_texts() -> None:
     """A text that looks like a macro, or has characters that roff replaces, is shown as it is."""
     more, examples = ".so /etc/passwd\n'br\n\\fBx\\n(yr `a' ~ ^ - \\", ".TH\n'x\n"
-    text = manual_page([Command(name="check", answer=every_command()[0].answer, more=more, keys={}, examples=examples)])
+    text = manual_page([Command(name="check", answer=every_command()[0].answer, more=more, examples=examples)])
     assert "\\&.so /etc/passwd \\(aqbr \\efBx\\en(yr \\(gaa\\(aq \\(ti \\(ha \\- \\e\n" in text
     assert "\n\\&.TH\n\\(aqx\n" in text
 

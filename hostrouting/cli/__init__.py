@@ -8,7 +8,6 @@ output       lines, tables and colours, as values
 terminal     writes them as far as the terminal can show them; and how far a run is
 source       the kernel or the saved snapshot to read, and the configuration
 failure      the exit code of an error, and its document
-schemas      the keys that several JSON documents have in common, with their meanings
 check        the result of a check, and its lines
 remedy       the lines for its repair
 fleet        the check of many snapshots

@@ -59,8 +59,6 @@ class Command:
     """The meaning of exit code 1; empty if the command never returns it."""
     blocking: str = ""
     """What exit code 2 means other than bad input; most commands have no such meaning."""
-    keys: Mapping[str, str]
-    """The keys of the JSON document, without `schema`, each with its meaning."""
     examples: str
     """Command lines for a shell, each after a comment that says what it is for; a test runs every one."""
     about_host: bool = True

@@ -20,6 +20,7 @@ from hostrouting.cli.entry_point import exit_codes
 from hostrouting.cli.words import words_of
 from tests.support.config_keys import COMPLETE, keys_of
 from tests.support.pages import ROOT
+from tests.tables.documents import KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -223,7 +224,7 @@ def _read_by_programs() -> Iterator[str]:
             yield f"command: {command.name} {word.usage}{' (required)' if word.required else ''}"
         for code, _ in exit_codes(command):
             yield f"exit code: {command.name} {code}"
-        for key in command.keys:
+        for key in KEYS.get(command.name, ()):
             yield f"document: {command.schema} {key}"
     sources = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "hostrouting").rglob("*.py"))]
     sources += [path.read_text(encoding="utf-8") for path in sorted((ROOT / "phases").rglob("*.py"))]

@@ -1,6 +1,7 @@
 """Writes what is generated from the code: docs/commands.md.
 
-`make commands` runs it. Here: the layout of the page. Not here: the help of each command (hostrouting.cli.commands).
+`make commands` runs it. Here: the layout of the page. Not here: the help of each command (hostrouting.cli.commands), and what the keys
+of its document mean (tests.tables.documents).
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from hostrouting.cli.commands import every_command
 from hostrouting.cli.entry_point import exit_codes
-from hostrouting.cli.schemas import ERROR
 from hostrouting.cli.words import words_of
 from tests.support.pages import ROOT
+from tests.tables.documents import ERROR, KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,12 +78,12 @@ def _commands() -> Iterator[str]:
             if "--help" not in word.names:
                 yield f"| `{word.usage}` | {word.meaning} |"
         yield ""
-        if not command.keys:
+        if command.name not in KEYS:
             yield f"The document `{command.schema}` has the fields of `hostrouting.Snapshot`."
             continue
         yield f"| key in `{command.schema}` | meaning |"
         yield "|---|---|"
-        for key, meaning in command.keys.items():
+        for key, meaning in KEYS[command.name].items():
             yield f"| `{key}` | {meaning} |"
 
 

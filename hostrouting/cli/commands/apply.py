@@ -14,7 +14,6 @@ from hostrouting.cli.check import Check
 from hostrouting.cli.command import Command, Reply, config_option, removal_option, wait_option
 from hostrouting.cli.output import Painted, below, line, named_lines
 from hostrouting.cli.remedy import remedy_lines
-from hostrouting.cli.schemas import FAILURES, FINDINGS, STANDINGS, WORK
 from hostrouting.cli.source import config_of, installed_config, wait_of
 from hostrouting.cli.standings import Standings, looked_at_gate
 from hostrouting.config import HostRoutingConfig
@@ -204,13 +203,4 @@ hostrouting apply --config agent.json
 hostrouting apply --config agent.json --wait 300 --json
 """,
     failing="it failed, or, in mode STRICT, an overlap is left",
-    keys={
-        "ok": "whether everything was done",
-        "changed": "whether anything was changed",
-        **WORK,
-        **FINDINGS,
-        **STANDINGS,
-        "check": "the check that followed, as hostrouting/check/3; null if there was none",
-        **FAILURES,
-    },
 )

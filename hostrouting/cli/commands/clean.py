@@ -10,7 +10,6 @@ import attrs
 from hostrouting.cli.changes import operation_lines, run_task
 from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
 from hostrouting.cli.output import Painted, below, counted, items, line, named_lines
-from hostrouting.cli.schemas import FAILURES, FINDINGS, OPERATIONS
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import ConfigError, Fault, InputError
 from hostrouting.finding import of_severity
@@ -225,16 +224,6 @@ def _document(
     }
 
 
-def _entries(name: str, what: str) -> dict[str, str]:
-    return {
-        f"{name}[].kind": f"{what}: rule, neighbour, route, or pod (in azure-vnet's state file)",
-        f"{name}[].spec": "the rule as ebtables-save prints it, or the neighbour or route as ip prints it",
-        f"{name}[].fate": "delete (it is stale); or it is kept: conflict (it belongs to a running pod whose address"
-        " another CNI manages), inert (a rule that matches no frame), or keep",
-        f"{name}[].reason": "why",
-    }
-
-
 COMMAND = Command(
     name="clean",
     version=2,
@@ -255,16 +244,4 @@ hostrouting clean azure-vnet --config agent.json --json > plan.json
 hostrouting clean azure-vnet --config agent.json --apply --approved plan.json
 """,
     failing="something is stale, or --apply would be refused; with --apply or --undo: it failed",
-    keys={
-        "action": "plan, apply or undo",
-        "ok": "whether everything was done",
-        "host": "the name of the host; empty if nothing was planned",
-        "boot": "the kernel's boot ID; --approved accepts only a plan with the present one",
-        **_entries("entries", "what is of azure-vnet, or looks like it"),
-        **FINDINGS,
-        **_entries("unapproved", "with --apply: stale entries that are not in the plan, and so are kept"),
-        **OPERATIONS,
-        "undoFile": "the file with the commands that restore what was deleted; null if nothing was deleted",
-        **FAILURES,
-    },
 )

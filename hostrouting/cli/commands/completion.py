@@ -159,5 +159,4 @@ source <(hostrouting completion zsh)
 hostrouting completion fish > ~/.config/fish/completions/hostrouting.fish
 """,
     about_host=False,
-    keys={"shell": "the shell", "script": "its script"},
 )

@@ -119,20 +119,4 @@ hostrouting discover
 hostrouting discover --json
 """,
     failing="no file names a network",
-    keys={
-        "expectedCidrs[]": "the proposed CIDRs: each once, without those that another one contains",
-        "networks[].cidr": "a network that a file names",
-        "networks[].what": "pods of this node, pods of the cluster, services, API server, or expected by the agent",
-        "networks[].file": "the file that names it",
-        "networks[].key": "the key in the file",
-        "networks[].isWhole": "whether the network is complete; if not, the cluster has more addresses",
-        "missing[].what": "what no file names whole",
-        "missing[].command": "the command that asks the cluster",
-        "lost[].address": "a name server or gateway in one of the networks that escapes; lost is null if not known",
-        "lost[].role": "what it is, and the file or device that names it",
-        "lost[].cidr": "the network that it is in",
-        "lost[].way": "the device that it leaves by instead, or no-route, unreachable, blackhole or prohibit",
-        "remarks[].file": "a file or folder that was not used",
-        "remarks[].text": "why",
-    },
 )

@@ -17,7 +17,6 @@ from hostrouting.check.report import packets_line, unexplained_owner
 from hostrouting.cli.check import mark_lines
 from hostrouting.cli.command import FINE, Command, Reply, config_option, devs_option
 from hostrouting.cli.output import SHOWN, Painted, capped, line, spoken, table
-from hostrouting.cli.schemas import MARKS
 from hostrouting.cli.source import address_of, config_of, installed_config, known_devices, looked_at
 from hostrouting.cli.standings import Standings
 from hostrouting.config import HostRoutingConfig
@@ -536,41 +535,4 @@ hostrouting explain 172.16.5.9
 hostrouting explain 172.16.5.9 --from 10.244.0.9 --iif cni0
 """,
     takes_snapshot=True,
-    keys={
-        "address": "the address that was asked for",
-        "kind": "unicast, local, broadcast, multicast, anycast, no-route, unreachable, blackhole or prohibit",
-        "devs[]": "the devices that a packet to it may leave by",
-        "expected": "whether these are the expected devices, or it correctly stays here; null: no device is expected",
-        "expectedDevs[]": "the devices of the configuration, or else of the default route",
-        "rules[].priority": "a rule that was tried, in order",
-        "rules[].rule": "the same, as ip rule prints it",
-        "rules[].result": "not-selected, no-route, suppressed, thrown, jump, nothing, refused or decides",
-        "rules[].route": "the route that was found in its table",
-        "rule": "the priority of the rule that decides",
-        "table": "the table of the route that decides",
-        "route": "the route that decides, as ip route prints it",
-        "protocol": "who installed it",
-        "legs[].dev": "the device of a next hop that a packet may use",
-        "legs[].gateway": "its gateway",
-        "legs[].weight": "its weight among the next hops",
-        "links[].dev": "a device that a packet may leave by",
-        "links[].up": "whether it is up",
-        "links[].carrier": "whether it has a carrier",
-        "links[].infiniband": "whether it is an InfiniBand device",
-        "links[].rpFilter": "0, 1 (strict) or 2 (loose): whether a packet is dropped if the route back is different",
-        "passed[].route": "another route in the same table that matches the address",
-        "passed[].devs[]": "its devices",
-        "passed[].reason": "why it does not decide: shorter, metric, tie, tos, oif or down",
-        "dropped.reason": "why it is dropped as it arrives: bad-source, loopback, forwarding, own-source, or rp_filter:"
-        " strict, loose or no-address; `dropped` is null if it is not",
-        "dropped.text": "the same in a clause",
-        "dropsReplies[]": "devices that drop packets from the address to this host, because of rp_filter",
-        "others[].when[][]": "the conditions for a different result: all conditions of one of the lists",
-        "others[].kind": "the kind for those packets",
-        "others[].devs[]": "their devices",
-        "source": "how a link-local source is rewritten before routing, or that the packet arrives on another device:"
-        " a sentence; else empty",
-        "surprise": "what the kernel itself answers, if that is not what its tables say; else empty",
-        **MARKS,
-    },
 )

@@ -127,10 +127,4 @@ hostrouting gate --open-for 2h --reason ticket-4711
 hostrouting gate --close
 """,
     failing="the file that says so could not be written",
-    keys={
-        "openings[].unit": "the unit that may start unchecked, or all",
-        "openings[].until": "until when",
-        "openings[].who": "who decided that",
-        "openings[].why": "why",
-    },
 )

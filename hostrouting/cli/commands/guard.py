@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from hostrouting.cli.changes import run_task
 from hostrouting.cli.command import Command, Reply, config_option
-from hostrouting.cli.schemas import FINDINGS
 from hostrouting.cli.source import config_again, kept_config
 from hostrouting.host.systemd import SystemdService
 from hostrouting.tasks.configure import installed_tasks
@@ -71,20 +70,4 @@ the journal.
 hostrouting guard
 """,
     failing="it could not begin, or ended by an error",
-    keys={
-        "since": "when it began",
-        "looks": "how often it has looked at the host",
-        "lastLook": "when it last did, and could read everything",
-        "unknown[]": "a task that could not read the host since then, as while its tables change all the time",
-        "verdict": "the verdict of the check: ok, overlap, undecided or no-default-route; null without a check",
-        "verdictSince": "since when the verdict is the same, as far as the guard has seen it",
-        "repairs": "how often it has repaired something",
-        "lastRepair": "when it last did; null if never",
-        "failure": "why the last look or repair failed, or what the guard itself cannot do; null if all is well",
-        "fights[].key": "the destination, or the table of nftables, that changes again after each repair",
-        "fights[].ours": "what belongs there",
-        "fights[].found": "what was there instead the last time",
-        "fights[].rounds": "how often it was repaired",
-        **FINDINGS,
-    },
 )

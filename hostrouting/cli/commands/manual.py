@@ -219,5 +219,4 @@ COMMAND = Command(
 hostrouting manual | man -l -
 """,
     about_host=False,
-    keys={"page": "the page, with the macros of man(7)"},
 )

@@ -24,7 +24,6 @@ from hostrouting.cli.command import (
 )
 from hostrouting.cli.failure import code_of, document_of
 from hostrouting.cli.output import SHOWN, Painted, below, counted, line, named_lines, plain, spoken
-from hostrouting.cli.schemas import FINDINGS, NODE, WORK
 from hostrouting.cli.source import config_of, installed_config, wait_of
 from hostrouting.cli.standings import looked_at_gate
 from hostrouting.config import HostRoutingConfig
@@ -330,14 +329,4 @@ hostrouting plan --config agent.json --snapshots nodes
     failing="there is something to do, or apply would fail",
     takes_snapshot=True,
     needs_files=True,
-    keys={
-        **NODE,
-        "answer": "refused, conflict, not-ready, to-do, overlap (nothing to do, and apply would fail) or nothing-to-do",
-        "changes": "whether apply would change anything",
-        **WORK,
-        "files.rewrite[]": "the files to write that already exist, and are different; files is null for a snapshot",
-        **FINDINGS,
-        "verdict": "the verdict of check afterwards; null if there is nothing to check, or it is not known",
-        "check": "that check, as hostrouting/check/3; null if there is none",
-    },
 )

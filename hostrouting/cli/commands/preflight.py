@@ -9,7 +9,6 @@ from hostrouting.boot import DEFAULT_WAIT
 from hostrouting.cli.check import lasting_line
 from hostrouting.cli.command import FAILED, FINE, WRONG_INPUT, Command, Reply, config_option, removal_option
 from hostrouting.cli.output import Painted, below, counted, line, named_lines
-from hostrouting.cli.schemas import FINDINGS
 from hostrouting.cli.source import config_of, installed_wait, quiet_context
 from hostrouting.errors import FileError
 from hostrouting.finding import of_severity
@@ -90,7 +89,4 @@ hostrouting preflight --config agent.json
 """,
     failing="there are warnings, and no errors",
     blocking="there are errors",
-    keys={
-        **FINDINGS,
-    },
 )

@@ -9,7 +9,6 @@ import attrs
 from hostrouting.cli.changes import Work, run_task
 from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
 from hostrouting.cli.output import Painted, below, line, named_lines, spoken
-from hostrouting.cli.schemas import FAILURES, FINDINGS, WORK
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import BackendError, TaskError
 from hostrouting.tasks.configure import Remove, installed_tasks
@@ -126,11 +125,4 @@ hostrouting remove --dry-run
 hostrouting remove
 """,
     failing="not everything could be removed",
-    keys={
-        "ok": "whether everything that hostrouting installed is gone",
-        "dryRun": "whether the following was not removed, because of --dry-run",
-        **WORK,
-        **FINDINGS,
-        **FAILURES,
-    },
 )

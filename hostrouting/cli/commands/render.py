@@ -17,7 +17,6 @@ from hostrouting.cli.changes import run_task
 from hostrouting.cli.command import Command, Reply, config_option, wait_option
 from hostrouting.cli.failure import errors_in
 from hostrouting.cli.output import Painted, line
-from hostrouting.cli.schemas import FAILURES, WORK
 from hostrouting.cli.source import config_of, wait_of
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.host import Host
@@ -160,10 +159,4 @@ hostrouting render --config agent.json --root /mnt/image
 hostrouting render --config agent.json --ignition > node.ign
 """,
     failing="not everything could be written",
-    keys={
-        "ok": "whether everything was written",
-        "root": "where the image is mounted",
-        **{key: says for key, says in WORK.items() if key.startswith("files.")},
-        **FAILURES,
-    },
 )

@@ -12,7 +12,6 @@ from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply
 from hostrouting.cli.commands import check
 from hostrouting.cli.output import Painted, counted, line, plain
 from hostrouting.cli.remedy import ip_commands, remedy_lines, repaired_configuration, warning_lines
-from hostrouting.cli.schemas import CHECK, FINDINGS, ROUTE
 from hostrouting.errors import NotReady, RouteOverlapError
 
 if TYPE_CHECKING:
@@ -137,11 +136,4 @@ hostrouting repair 172.16.0.0/16 --as-config --mode STRICT > new.json
 """,
     failing="no static route can repair some of the overlap",
     takes_snapshot=True,
-    keys={
-        "verdict": CHECK["verdict"],
-        **{f"routes[].{key}": says for key, says in ROUTE.items()},
-        "commands[]": "the same routes as commands for a shell",
-        "closes": "which escapes the routes repair: all, some or none",
-        **FINDINGS,
-    },
 )

@@ -75,5 +75,4 @@ hostrouting snapshot --redact 172.16.0.0/16 > redacted.json
 """,
     takes_snapshot=True,
     no_json={"script": "it prints a shell script"},
-    keys={},  # it has the fields of `hostrouting.Snapshot`
 )

@@ -19,7 +19,6 @@ from hostrouting.check.rules import is_of_main
 from hostrouting.cli.check import Check, check_name
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option
 from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, named_lines, spoken, table
-from hostrouting.cli.schemas import CHECK, FINDINGS, STANDINGS
 from hostrouting.cli.source import config_of, installed_config, quiet_context, start_command
 from hostrouting.cli.standings import Standings
 from hostrouting.config import HostRoutingConfig, Mode, ProbeCondition
@@ -569,31 +568,4 @@ hostrouting status
 hostrouting status --config agent.json
 """,
     failing="something that hostrouting installed is wrong, or there is an overlap now",
-    keys={
-        "installed": "whether hostrouting has anything installed on this host",
-        "differs[]": "the parts of --config that are not installed as they are there, such as routeOverlap",
-        "routes[]": "hostrouting's routes, as ip route prints them",
-        "missing[]": "routes in the configuration, or else in the installed script, that the host lacks, or that wait",
-        "defaultRoute": "the IPv4 default route",
-        "ipv6DefaultRoute": "the IPv6 default route",
-        "files[]": "hostrouting's files",
-        "units[].unit": "one of hostrouting's units",
-        "units[].load": "its LoadState in systemd",
-        "units[].active": "its ActiveState in systemd",
-        "units[].result": "its Result in systemd",
-        "units[].status": "the exit status of its last run",
-        "gated[].unit": "a unit that the gate holds back",
-        "gated[].load": "its LoadState in systemd; empty if systemd does not run here",
-        "gated[].active[]": "the unit, or those instances of a template, that run now",
-        "gated[].checked": "whether each start is checked",
-        "manager": "whether systemd is running here",
-        "now.by": "config or installed: the configuration that the check used; now is null if there was no check",
-        "now.inForce": "whether gated units wait for a check with these settings",
-        "now.expectedCidrs[]": "the CIDRs that were checked",
-        **{f"now.{key}": says for key, says in CHECK.items()},
-        "lastCheck.verdict": "the verdict of the last check; lastCheck is null if there was none since boot",
-        "lastCheck.at": "its time",
-        **STANDINGS,
-        **FINDINGS,
-    },
 )

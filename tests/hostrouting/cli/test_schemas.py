@@ -11,7 +11,6 @@ import attrs
 import pytest
 
 from hostrouting.cli.commands import every_command
-from hostrouting.cli.schemas import ERROR
 from hostrouting.errors import BackendError
 from hostrouting.finding import Finding
 from hostrouting.fleet.dispatch import GivenExecutor
@@ -36,12 +35,13 @@ from tests.support.azure_leftovers import DEAD, MANAGED, OWN, R2, azure_host
 from tests.support.cli import say
 from tests.support.fleets import Inline, save
 from tests.support.topologies import refusing
+from tests.tables.documents import ERROR, KEYS
 
 CIDR = "172.16.0.0/16"
 # Keys of some questions only.
 SOMETIMES = {"node", "snapshot", "correction", "marks", "ipsec", "notLookedAt"}
 # A snapshot has the fields of `hostrouting.Snapshot`.
-SCHEMAS = {it.schema: it.keys for it in every_command() if it.name != "snapshot"} | {"hostrouting/error/2": ERROR}
+SCHEMAS = {it.schema: KEYS[it.name] for it in every_command() if it.name in KEYS} | {"hostrouting/error/2": ERROR}
 
 
 def paths(value: Any, at: str = "") -> Iterator[str]:

@@ -7,7 +7,6 @@ from unittest import mock
 
 import pytest
 
-from hostrouting.cli.schemas import OPERATIONS as DESCRIBED
 from hostrouting.errors import BackendError
 from hostrouting.finding import Finding
 from hostrouting.fleet import Outcome, Ran, outcome_of
@@ -16,6 +15,7 @@ from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import Link, Prefix, Route, Rule
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.cli import say
+from tests.tables.documents import OPERATIONS as DESCRIBED
 
 CIDR = "172.16.0.0/16"
 HALVES = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]

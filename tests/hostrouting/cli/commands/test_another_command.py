@@ -29,7 +29,6 @@ COMMAND = Command(
     more="Nobody is ever greeted by exit code 1.\n",
     examples="# a stranger\nhostrouting greet you\n",
     takes_snapshot=True,
-    keys={"greeted": "who was, and where"},
 )
 
 
