@@ -112,7 +112,11 @@ def _page(
     yield from check.evidence_lines(style)
     if check.found.escapes:
         yield from remedy_lines(
-            check, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, again=_again(arguments)
+            check,
+            config=arguments.config or "",
+            cidrs=arguments.cidrs,
+            devs=arguments.devs,
+            again=_repair_command(arguments),
         )
     yield from check.limit_lines(advice=advice_line(arguments))
     if check.found.verdict != "no-default-route":
@@ -123,7 +127,7 @@ def _page(
         lost = next(found for found in check.found.families if found.verdict == "no-default-route")
         yield line(f"To see its present route: hostrouting explain {lost.report.cidrs[0].ip}{where}")
     yield from _why_expected(check)
-    yield from _asked(check, arguments)
+    yield from _installed_check_lines(check, arguments)
     yield from standings.lines()
     yield from below(named_lines(gate))
 
@@ -139,16 +143,15 @@ def _why_expected(check: Check) -> Iterator[Line]:
         yield line(Painted(f"{spoken(devs)} {reason}; if that is wrong, name the right one: --dev DEV.", "soft"))
 
 
-def _asked(made: Check, arguments: argparse.Namespace) -> Iterator[Line]:
+def _installed_check_lines(check: Check, arguments: argparse.Namespace) -> Iterator[Line]:
     """Whether this check was the one that is installed on the host."""
-    if made.installed is None or not (check := made.installed.route_overlap).expected_cidrs:
+    if check.installed is None or not (installed := check.installed.route_overlap).expected_cidrs:
         return
-    asked = made.config.route_overlap
     named = arguments.cidrs or arguments.devs
-    if named and not _has(asked, check):
+    if named and not _has(check.config.route_overlap, installed):
         yield line("This was not the check that is installed on this host; to run that: hostrouting check")
     elif not named:
-        yield line(f"This was the check that is installed on this host: {check_name(check)}.")
+        yield line(f"This was the check that is installed on this host: {check_name(installed)}.")
 
 
 def _has(asked: RouteOverlapConfig, check: RouteOverlapConfig) -> bool:
@@ -163,7 +166,7 @@ def advice_line(arguments: argparse.Namespace) -> str:
     return f"Name the expected device (--dev DEV), and its router for a repair (--gateway ADDRESS){wait}."
 
 
-def _again(arguments: argparse.Namespace) -> str:
+def _repair_command(arguments: argparse.Namespace) -> str:
     """The command line that prints only the repair."""
     words = ["hostrouting", "repair", *question_words(arguments)]
     words += ["--snapshot", arguments.snapshot] if arguments.snapshot else []
