@@ -274,7 +274,7 @@ def _refused(foreign: ForeignPhases, words: Sequence[str]) -> int:
     elif "--json" in words:
         from hostrouting.cli.failure import document_of  # noqa: PLC0415  imported only for an error
 
-        sys.stdout.write(f"{_on_one_line(document_of(foreign))}\n")
+        sys.stdout.write(f"{_json(document_of(foreign))}\n")
     sys.stderr.write(f"hostrouting: {foreign}\n")
     return 3
 
@@ -283,7 +283,7 @@ def _complaint(error: str, message: str) -> Callable[[Terminal], None]:
     """A function that writes `hostrouting/error/2` for an error that is not one of our exceptions."""
     document: dict[str, object] = {"schema": "hostrouting/error/2", "error": error, "kind": "", "message": message}
     document |= {"canRetry": False, "findings": [], "faults": []}
-    return lambda terminal: terminal.write_json(_on_one_line(document))
+    return lambda terminal: terminal.write_json(_json(document))
 
 
 def _rendered(reply: Reply, *, as_json: bool) -> Callable[[Terminal], None]:
@@ -294,7 +294,7 @@ def _rendered(reply: Reply, *, as_json: bool) -> Callable[[Terminal], None]:
         document = reply.document()
         if isinstance(document, Iterator):
             return lambda terminal: _write_each(document, terminal)
-        text = document if isinstance(document, str) else _json(document)
+        text = document if isinstance(document, str) else _json(document, indent=2)
         return lambda terminal: terminal.write_json(text)
     make, failed = reply.lines, () if reply.failed is None else tuple(_why_failed(reply.failed))
     return lambda terminal: terminal.show((*failed, *make(terminal.style)))
@@ -339,7 +339,7 @@ def _failed(error: Exception, *, needs_files: bool, as_json: bool) -> tuple[int,
         _say("this is a bug in hostrouting, please report it with the following text", *format_exception(error))
     else:
         _say(*_words_of(error))
-    text = _on_one_line(document_of(error)) if as_json else ""
+    text = _json(document_of(error)) if as_json else ""
     return code_of(error, needs_files=needs_files), lambda terminal: terminal.write_json(text) if text else None
 
 
@@ -384,14 +384,8 @@ def _say(*paragraphs: str) -> None:
         )
 
 
-def _json(document: object) -> str:
+def _json(document: object, *, indent: int | None = None) -> str:
+    """The document as JSON: without `indent` on one line, because documents of one line each may precede it."""
     import json  # noqa: PLC0415  imported only with --json
 
-    return json.dumps(document, indent=2)
-
-
-def _on_one_line(document: object) -> str:
-    """The document of an error, on one line, because documents of one line each may precede it."""
-    import json  # noqa: PLC0415  imported only with --json
-
-    return json.dumps(document)
+    return json.dumps(document, indent=indent)

@@ -87,7 +87,7 @@ def ask_for_ipv6(ctx: phases.Context, fetch: Fetch, imds: ImdsConfig) -> Answer:
             return found
         if not found.can_retry or times > imds.retries:
             return Answer(None, found.reason if times == 1 else f"{found.reason} (asked {times} times)")
-        seconds = max(pause, _asked_for(found.retry_after, ctx))
+        seconds = max(pause, _asked_for(found.retry_after))
         ctx.log.info("the instance metadata service %s; asking again in %g s", found.reason, seconds)
         ctx.sleep(seconds)
         pause = min(2 * pause, _LONGEST_PAUSE)
@@ -108,19 +108,11 @@ def _ask(fetch: Fetch, url: str, timeout: float) -> Answer | _Unknown:
     return _Unknown(status)
 
 
-def _asked_for(retry_after: str | None, ctx: phases.Context) -> float:
-    """The seconds in a Retry-After header, within bounds; 0 if it cannot be parsed."""
-    from email.utils import parsedate_to_datetime  # noqa: PLC0415  only the reply of a busy server needs it
-
+def _asked_for(retry_after: str | None) -> float:
+    """The seconds in a Retry-After header, up to a limit; 0 for a date: the usual pause is enough."""
     text = (retry_after or "").strip()
-    if text.isascii() and text.isdigit():
-        seconds = float(text[:9])
-    else:
-        try:
-            seconds = (parsedate_to_datetime(text) - ctx.clock.utc()).total_seconds()
-        except (TypeError, ValueError, ArithmeticError, LookupError):  # not a date, or one without a time zone
-            return 0.0
-    return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER)
+    seconds = float(text[:9]) if text.isascii() and text.isdigit() else 0.0
+    return min(seconds, _LONGEST_RETRY_AFTER)
 
 
 def _read(body: bytes) -> Answer | _Unknown:

@@ -124,7 +124,7 @@ def test_what_cannot_be_found_out(probes: str, host: FakeHost) -> None:
     host.tables.fault = missing()
     told = say("check", host=host)
     assert told.code == 3
-    assert any(line.startswith("  rewrite-probe-source: ") for line in told.lines)
+    assert any(line.startswith("NOT-KNOWN: rewrite-probe-source: ") for line in told.lines)
 
 
 def test_explain(probes: str, host: FakeHost) -> None:

@@ -139,12 +139,9 @@ class TestWhenItIsAskedAgain:
             ("0", 0.5),
             ("86400", 30.0),
             ("9" * 5000, 30.0),
-            ("Thu, 01 Jan 2026 00:00:09 GMT", 9.0),
+            ("Thu, 01 Jan 2026 00:00:09 GMT", 0.5),
             ("Thu, 01 Jan 2026 00:00:09 -0000", 0.5),
-            ("Thu, 01 Jan 2099 00:00:00 GMT", 30.0),
-            ("Thu, 01 Jan 1970 00:00:00 GMT", 0.5),
             ("soon", 0.5),
-            ("Thu, 01 Jan 99999999999 00:00:00 GMT", 0.5),
             (f"Thu, 01 Jan 2026 00:00:00 +{'9' * 20}", 0.5),
             (",", 0.5),
             ("", 0.5),
@@ -154,7 +151,7 @@ class TestWhenItIsAskedAgain:
     )
     @pytest.mark.parametrize("status", [429, 503])
     def test_retry_after(self, status: int, value: str, seconds: float) -> None:
-        """The service may set the wait, in seconds or as a date: at most half a minute, and at least our pause."""
+        """The service may set the wait, in seconds: at most half a minute, and at least our pause."""
         assert asked(Reply(status, (("retry-after", value),)), YES) == (IS_YES, [0.0, seconds])
 
     def test_told_to_stop(self) -> None:
