@@ -31,6 +31,7 @@ UNASKED = (
     "kernel.nftables",
     "host.metadata",
     "host.discovery",
+    "host.image",
     "cli.commands.clean",
 )
 """The modules that an ordinary configuration does not load."""

@@ -16,14 +16,12 @@ effects    what a task has changed
 """
 
 from hostrouting.host.files import Files, LocalFiles, Lock
-from hostrouting.host.image import ImageFiles
 from hostrouting.host.systemd import Manager, SystemdManager, UnitState
 from hostrouting.kernel.programs import BOOT_PATH, Rights, find_program, own_program, own_rights, version_of
 
 __all__ = [
     "BOOT_PATH",
     "Files",
-    "ImageFiles",
     "LocalFiles",
     "Lock",
     "Manager",

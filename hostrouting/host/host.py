@@ -16,7 +16,6 @@ from hostrouting.errors import FileError, HostBusy
 from hostrouting.host import (
     BOOT_PATH,
     Files,
-    ImageFiles,
     LocalFiles,
     Manager,
     Rights,
@@ -163,6 +162,8 @@ class Host:
 
         Symbolic links are resolved inside the image, as after it has booted, and never outside it.
         """
+        from hostrouting.host.image import ImageFiles  # noqa: PLC0415  only an image needs it
+
         files, layout = ImageFiles(root), HostLayout(root=root)
 
         def find(name: str) -> str | None:

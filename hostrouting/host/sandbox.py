@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from hostrouting.host import ImageFiles, LocalFiles
+from hostrouting.host import LocalFiles
+from hostrouting.host.image import ImageFiles
 from hostrouting.kernel.netlink.channel import inside, namespace_path, open_namespace
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import phases
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import FileError, HostBusy
-from hostrouting.host import ImageFiles
 from hostrouting.host.host import Host
+from hostrouting.host.image import ImageFiles
 from hostrouting.tasks.configure import Configure
 from tests.support.children import as_nobody, running
 
@@ -217,7 +217,7 @@ class TestImage:
     def test_an_image_that_is_read_only(self, tmp_path: Path, *, there: bool) -> None:
         """A read-only image can be compared with the configuration; still one run at a time."""
         code = f"""if True:
-            from hostrouting.host import ImageFiles
+            from hostrouting.host.image import ImageFiles
             files = ImageFiles({str(tmp_path)!r})
             lock = files.try_lock("/run/host-routing.lock")
             assert lock
