@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from hostrouting.check.overlap import Escape
     from hostrouting.config import HostRoutingConfig
     from hostrouting.finding import Severity
-    from hostrouting.host import Rights
     from hostrouting.model import Prefix
 
 __all__ = [
@@ -69,7 +68,6 @@ __all__ = [
     "Finding",
     "Preflight",
     "UnitDropIn",
-    "file_findings",
     "folder_findings",
     "gated_findings",
     "lock_findings",
@@ -77,7 +75,6 @@ __all__ = [
     "overlap_findings",
     "program_findings",
     "replacement_findings",
-    "rights_findings",
     "systemd_findings",
     "tool_findings",
     "unit_findings",
@@ -122,14 +119,6 @@ def unread(name: str, target: str, error: HostRoutingError, *, is_root: bool) ->
         (finding,) = error.findings
         return attrs.evolve(finding, severity=severity, target=finding.target or target)
     return Finding(name, severity, str(error), target, can_retry=error.can_retry)
-
-
-def rights_findings(rights: Rights) -> Iterator[Finding]:
-    """Routes or rules would have to be changed, and this process may not."""
-    try:
-        rights.require_network()
-    except BackendError as error:
-        yield unread("kernel", "CAP_NET_ADMIN", error, is_root=rights.is_root)
 
 
 def _if_awaited(wait: float) -> Severity:
@@ -274,11 +263,6 @@ def gated_findings(state: str, openings: Iterable[str], *, unit: str) -> Iterato
         yield Finding("unit", "warning", f"with the gate installed, {opening}", unit)
 
 
-def file_findings(errors: Iterable[FileError], *, is_root: bool) -> Iterator[Finding]:
-    """The files that keep ours from being written: masked, not ours, or not a file."""
-    yield from (unread("file", error.path, error, is_root=is_root) for error in errors)
-
-
 def replacement_findings(replaced: Iterable[str], removed: Iterable[str]) -> Iterator[Finding]:
     """The files of another installer that ours replace."""
     for path in replaced:
@@ -401,7 +385,8 @@ class Preflight:
         yield from self._findings_or_unknown("task", "", partial(unknown_parts, self.host, tasks))
         yield from self._of_routes(look)
         if look.changes_kernel:
-            yield from rights_findings(self.host.rights())
+            may_change = self.host.rights().require_network
+            yield from self._answer_or_unknown("kernel", "CAP_NET_ADMIN", may_change, None)[1]
         yield from self._of_files(up, down)
         yield from self._of_tools(up)
         yield from self._findings_or_unknown("systemd", "systemd", lambda: self._of_systemd(up))
@@ -449,7 +434,7 @@ class Preflight:
     def _of_files(self, up: list[Part], down: list[Part]) -> Iterator[Finding]:
         layout, gate = self.host.layout, Gate(self.host, self.config.gate.units)
         obstacles, is_root = gate.obstacles(up), self.host.rights().is_root
-        yield from file_findings(obstacles, is_root=is_root)
+        yield from (unread("file", obstacle.path, obstacle, is_root=is_root) for obstacle in obstacles)
         in_the_way = {obstacle.path for obstacle in obstacles}
         state, runtime = layout.at(layout.state_directory), layout.at(layout.runtime_directory)
         cleanup = self.config.azure_vnet_cleanup
