@@ -38,8 +38,9 @@ from hostrouting.cli.source import (
     gateway_of,
     installed_config,
     known_devices,
-    looked_at,
+    open_kernel,
     quiet_context,
+    saved_snapshot,
     start_command,
 )
 from hostrouting.errors import ConfigError, Fault
@@ -180,11 +181,14 @@ def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check
     if here and installed is None and not arguments.cidrs:
         _propose(host())
     config = expected_of(arguments, installed)
-    gateway, wait = gateway_of(arguments, config), 0.0 if arguments.snapshot else arguments.wait
-    with looked_at(arguments, host) as backend:
-        found = examine(quiet_context(), backend, config, wait=wait, gateway=gateway)
-        known_devices(arguments, found.fib.snapshot)
-        return Check(found, config, installed, start=start, gateway=gateway)
+    gateway, saved = gateway_of(arguments, config), saved_snapshot(arguments)
+    if saved is not None:
+        found = examine_snapshot(saved, config, gateway=gateway)
+    else:
+        with open_kernel(host) as kernel:
+            found = examine(quiet_context(), kernel, config, wait=arguments.wait, gateway=gateway)
+    known_devices(arguments, found.fib.snapshot)
+    return Check(found, config, installed, start=start, gateway=gateway)
 
 
 def _propose(host: Host) -> None:

@@ -50,8 +50,9 @@ __all__ = [
     "installed_wait",
     "kept_config",
     "known_devices",
-    "looked_at",
+    "open_kernel",
     "quiet_context",
+    "saved_snapshot",
     "start_command",
     "wait_of",
 ]
@@ -284,12 +285,17 @@ def address_of(text: str, name: str) -> IP:
     return address
 
 
-def looked_at(arguments: argparse.Namespace, host: Callable[[], Host]) -> RouteBackend:
-    """The kernel of this host, or the saved snapshot if one is named."""
-    if getattr(arguments, "snapshot", None) is not None:
-        from hostrouting.host.saved import SavedBackend, read_snapshot  # noqa: PLC0415  for a snapshot only
+def saved_snapshot(arguments: argparse.Namespace) -> Snapshot | None:
+    """The saved snapshot, if one is named instead of this host."""
+    if arguments.snapshot is None:
+        return None
+    from hostrouting.host.saved import read_snapshot  # noqa: PLC0415  for a snapshot only
 
-        return SavedBackend(read_snapshot(arguments.snapshot))
+    return read_snapshot(arguments.snapshot)
+
+
+def open_kernel(host: Callable[[], Host]) -> RouteBackend:
+    """The routing of this host's kernel."""
     backend = host().backend
     if backend is None:
         raise BackendError(

@@ -10,7 +10,7 @@ systemd    the service manager: units, and what a service tells it
 conflists  the CNI configurations that are in force
 discovery  the cluster's networks, as far as files name them
 metadata   the cloud's instance metadata service
-saved      a snapshot in a file, and a routing edge made from it
+saved      a snapshot in a file
 redaction  a snapshot that strangers may see
 effects    what a task has changed
 """

@@ -1,8 +1,7 @@
-"""A saved snapshot: read from a file, a pipe or standard input, and used like a host.
+"""A saved snapshot, read from a file, a pipe or standard input.
 
-Here: recognising the two kinds of documents, reading the second, and errors that name the file; and an edge that
-answers as the kernel of the saved host would have, and cannot be changed. Not here: the first kind, which is our own
-(`model.snapshot`), the meaning of the kernel's messages (`kernel.netlink`), and computing the answers (`fib`).
+Here: recognising the two kinds of documents, reading the second, and errors that name the file. Not here: the first
+kind, which is our own (`model.snapshot`), and the meaning of the kernel's messages (`kernel.netlink`).
 
 The second document, `hostrouting/ip-snapshot/1`, is printed by a shell script (`boot.scripts`) on a node without this
 library:
@@ -34,10 +33,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from hostrouting.errors import BackendError, InputError
-from hostrouting.fib import ANY, Fib, Flow
+from hostrouting.errors import InputError
 from hostrouting.inputs import Unreadable, name_of, read_bytes
-from hostrouting.kernel.base import Answer, asked_addresses, part_of
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import HEADER, ROOM_BEHIND, Listing
 from hostrouting.kernel.netlink.numbers import AF_OF
@@ -55,18 +52,12 @@ from hostrouting.model import IPV4, IPV6, Link, NextHop, Snapshot, as_ip
 from hostrouting.model.snapshot import ENDS_EARLY, not_json
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
-    from typing_extensions import Self
-
-    from hostrouting.kernel.base import Outcome, RouteRequest
-    from hostrouting.model import IP, Address, Prefix, Rule
-    from phases import Clock
+    from hostrouting.model import Address, Rule
 
 __all__ = [
     "SCHEMA",
-    "SavedBackend",
     "is_ip_document",
     "of_file",
     "read_ip_document",
@@ -326,93 +317,3 @@ def _members(group: Iterable[Mapping[str, Any]], singles: Mapping[int, tuple[Nex
         if type(weight) is not int or not 0 < weight <= _MOST_WEIGHT:
             raise ValueError(f"{weight!r} is not a weight")
         yield from (attrs.evolve(leg, weight=weight) for leg in singles.get(member["id"], ()))
-
-
-# Used like a host
-
-
-class SavedBackend:
-    """A saved snapshot as a RouteBackend, so that all code that reads a host can read a saved one."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        """Take the snapshot."""
-        self._snapshot = snapshot
-        self._fib: Fib | None = None
-
-    def snapshot(
-        self,
-        *,
-        family: int | None = None,
-        table: int | None = None,
-        protocol: int | None = None,
-        prefixes: Collection[Prefix | str] | None = None,
-        reached: bool = False,
-        about: object = None,  # noqa: ARG002  nothing changes meanwhile
-        anew: bool = False,  # noqa: ARG002  nothing is kept
-    ) -> Snapshot:
-        """See RouteBackend."""
-        return part_of(
-            self._snapshot, family=family, table=table, protocol=protocol, prefixes=prefixes, reached=reached
-        )
-
-    def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
-        """See RouteBackend; unknown fields of the flow are those of a plain packet."""
-        fib = self._fib = self._fib or Fib(self._snapshot)
-        known = flow.assumed()
-        return tuple(
-            Answer(decision.kind, decision.route)
-            for decision in (fib.lookup(address, known) for address in asked_addresses(destinations))
-        )
-
-    def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        """Raise BackendError: a saved snapshot cannot be changed."""
-        raise BackendError(
-            f"a saved snapshot cannot be changed ({len(list(changes))} changes were requested)", kind="unusable"
-        )
-
-    def change_rule(self, verb: Literal["add", "delete"], rule: Rule) -> bool:
-        """Raise BackendError: a saved snapshot cannot be changed."""
-        raise BackendError(f"a saved snapshot cannot be changed (to {verb} the rule [{rule}])", kind="unusable")
-
-    def watch(self) -> _Still:
-        """See RouteBackend: no change ever comes."""
-        return _Still()
-
-    def close(self) -> None:
-        """See RouteBackend."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
-
-
-class _Still:
-    """A watch that never waits, because nothing changes."""
-
-    troubles = ()
-
-    def heed(self, concerns: object) -> None:
-        """See Watch."""
-
-    def listen(self, *, nftables: bool) -> None:
-        """See Watch."""
-
-    def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:  # noqa: ARG002  waiting would have no effect
-        """See Watch."""
-        return False
-
-    def wake(self) -> None:
-        """See Watch."""
-
-    def close(self) -> None:
-        """See Watch."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...

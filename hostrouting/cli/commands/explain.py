@@ -17,7 +17,7 @@ from hostrouting.check.report import packets_line, unexplained_owner
 from hostrouting.cli.check import mark_lines
 from hostrouting.cli.command import FINE, Command, Reply, config_option, devs_option
 from hostrouting.cli.output import SHOWN, Painted, capped, line, spoken, table
-from hostrouting.cli.source import address_of, config_of, installed_config, known_devices, looked_at
+from hostrouting.cli.source import address_of, config_of, installed_config, known_devices, open_kernel, saved_snapshot
 from hostrouting.cli.standings import Standings
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError, Fault
@@ -276,16 +276,23 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     config = config_of(arguments)
     check = config.route_overlap
     source_note, flow = _seen_by_rules(arguments, host, address, flow)
-    with looked_at(arguments, host) as backend:
-        snapshot = backend.snapshot(family=address.version)
+
+    def explained(snapshot: Snapshot) -> tuple[Explanation, Flow, str]:
         known_devices(arguments, snapshot)
         port, top = flow.iif, arrives_on({link.name: link for link in snapshot.links}, flow.iif or "")
+        seen, note = flow, source_note
         if top is not None and top != port:
-            flow = attrs.evolve(flow, iif=top)
+            seen = attrs.evolve(flow, iif=top)
             told = f"the device {port} is a port of {top}, so its packets arrive on {top}"
-            source_note = f"{source_note}; {told}" if source_note else told
-        found = explain(snapshot, address, flow, expected=check.expected_devs, allowed=check.allowed_devs)
-        surprise = _surprise(found, backend, flow)
+            note = f"{note}; {told}" if note else told
+        return explain(snapshot, address, seen, expected=check.expected_devs, allowed=check.allowed_devs), seen, note
+
+    if (saved := saved_snapshot(arguments)) is not None:
+        (found, flow, source_note), surprise = explained(saved), ""
+    else:
+        with open_kernel(host) as kernel:
+            found, flow, source_note = explained(kernel.snapshot(family=address.version))
+            surprise = _surprise(found, kernel, flow)
     marks = look_for_marks(
         None if arguments.snapshot else host,
         [

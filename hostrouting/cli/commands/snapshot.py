@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hostrouting.boot import render_snapshot_script
 from hostrouting.cli.command import FINE, Command, Reply
 from hostrouting.cli.output import SHOWN, spoken
-from hostrouting.cli.source import cidrs_of, looked_at
+from hostrouting.cli.source import cidrs_of, open_kernel, saved_snapshot
 from hostrouting.host.redaction import Redaction
 
 if TYPE_CHECKING:
@@ -35,8 +35,10 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
     if arguments.script:
         return Reply(FINE, lambda: render_snapshot_script().removesuffix("\n"))
-    with looked_at(arguments, host) as backend:
-        taken = backend.snapshot()
+    taken = saved_snapshot(arguments)
+    if taken is None:
+        with open_kernel(host) as kernel:
+            taken = kernel.snapshot()
     if arguments.redact is not None:
         taken = _redacted(taken, arguments.redact)
     return Reply(FINE, taken.to_json)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hostrouting import inputs as reading
-from hostrouting.cli.source import looked_at
+from hostrouting.cli.source import saved_snapshot
 from hostrouting.errors import InputError
 from hostrouting.testing import FakeHost, h200
 from tests.support.cases import for_each
@@ -274,7 +274,7 @@ def test_standard_input_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A closed standard input is bad input, and no bug."""
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(InputError, match="standard input: this is closed"):
-        looked_at(Namespace(snapshot="-"), FakeHost)
+        saved_snapshot(Namespace(snapshot="-"))
 
 
 @pytest.mark.parametrize("text", [h200().snapshot().to_json(), '{"schema": "hostrouting/ip-snapshot/1", "ip": ""}'])
