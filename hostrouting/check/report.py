@@ -80,11 +80,13 @@ def _no_default_route(found: FamilyExamination, severity: Severity, *, wait: flo
     """How long the check waited for a default route, what there was instead, and which device may be meant."""
     family = found.report.family
     lack = f"none appeared within {wait:g} s" if wait else "there is none"
-    told = f"the expected devices are those of the IPv{family} default route, and {lack}; last seen: {found.instead}"
+    sentence = (
+        f"the expected devices are those of the IPv{family} default route, and {lack}; last seen: {found.instead}"
+    )
     remedy = f"add a default route, or name routeOverlap.expectedDevs: {candidates_clause(found)}"
     remedy = next((flaw.remedy for flaw in found.flaws if is_of_main(flaw)), remedy)
     facts = {"family": family, "instead": found.instead}
-    return Finding("no-default-route", severity, told, f"IPv{family} default route", remedy, facts, can_retry=True)
+    return Finding("no-default-route", severity, sentence, f"IPv{family} default route", remedy, facts, can_retry=True)
 
 
 def candidates_clause(found: FamilyExamination) -> str:
@@ -127,13 +129,13 @@ def escape_finding(escape: Escape, expected_devs: Iterable[str], severity: Sever
     if escape.kind == "overlap":
         via = ", ".join(escape.devs) or _UNKNOWN
         owner = f"; owner: {owner_name(escape)}" if escape.unexplained else ""
-        told = f"{what} routes via {via} [{holder}], expected {expected}{owner}"
+        sentence = f"{what} routes via {via} [{holder}], expected {expected}{owner}"
     elif escape.kind == "no-route":
-        told = f"{what} has no IPv{escape.cidr.family} route; expected via {expected}"
+        sentence = f"{what} has no IPv{escape.cidr.family} route; expected via {expected}"
     else:
         how = {"prohibit": "is refused", "blackhole": "is dropped by a blackhole"}.get(escape.kind, "is unreachable")
-        told = f"{what} {how} [{holder}]; expected via {expected}"
-    return Finding(escape.kind, severity, told, where, intended_clause([escape]), _escape_facts(escape))
+        sentence = f"{what} {how} [{holder}]; expected via {expected}"
+    return Finding(escape.kind, severity, sentence, where, intended_clause([escape]), _escape_facts(escape))
 
 
 def escape_target(escape: Escape) -> str:
@@ -225,11 +227,11 @@ def _other_packets(note: Note, *, alone: bool) -> Finding:
     """
     where = f"expected CIDR {note.cidr} ({extent(note.cidr.family, note.first, note.last)})"
     where += _of_pods(note.senders).removesuffix(",")
-    told = f"{where}: {packets_line(note.cases)} {_fate(note)}"
+    sentence = f"{where}: {packets_line(note.cases)} {_fate(note)}"
     if note.known:
-        told += f"; {': '.join([_KNOWN[note.known], *note.reasons])}"
+        sentence += f"; {': '.join([_KNOWN[note.known], *note.reasons])}"
     elif alone:
-        told += "; the verdict does not hold for these packets"
+        sentence += "; the verdict does not hold for these packets"
     facts = {
         "cidr": str(note.cidr),
         **_ends(note.cidr.family, note.first, note.last),
@@ -237,7 +239,7 @@ def _other_packets(note: Note, *, alone: bool) -> Finding:
         **_packets(note.senders),
     }
     remedy = _declaration(note) if note.is_open else ""
-    return Finding("other-packets", "warning" if note.is_open else "note", told, str(note.cidr), remedy, facts)
+    return Finding("other-packets", "warning" if note.is_open else "note", sentence, str(note.cidr), remedy, facts)
 
 
 def _declaration(note: Note) -> str:

@@ -203,8 +203,8 @@ def _propose(host: Host) -> None:
 
 def lasting_line(where: str = "the host") -> Line:
     """A pointer to the answers that a check of the routes cannot give."""
-    told = f"To see what is installed on {where}, and whether it survives a reboot: hostrouting status"
-    return line(Painted(told, "soft"))
+    sentence = f"To see what is installed on {where}, and whether it survives a reboot: hostrouting status"
+    return line(Painted(sentence, "soft"))
 
 
 def check_name(check: RouteOverlapConfig) -> str:
@@ -482,8 +482,8 @@ def mark_lines(marks: Marks) -> Iterator[Line]:
             yield from capped(rows, len(sought.setters))
         else:
             who = "Nothing that was looked at" if marks.unseen else "No rule of a packet filter"
-            told = f"{who} sets mark {sought.name} ({rules}). A program may set it on its own sockets."
-            yield line(Painted(told, "soft"))
+            sentence = f"{who} sets mark {sought.name} ({rules}). A program may set it on its own sockets."
+            yield line(Painted(sentence, "soft"))
     yield from capped(
         (line(Painted(_policy(policy), "warn")) for policy in marks.policies[:SHOWN]), len(marks.policies)
     )

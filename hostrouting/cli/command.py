@@ -121,26 +121,26 @@ def config_option(parser: argparse.ArgumentParser, *, required: bool = False) ->
 
 def snapshots_option(parser: argparse.ArgumentParser, verb: str) -> None:
     """The option for the snapshots of many nodes; `verb` is what the command does with them."""
-    told = f"{verb} the snapshots of many nodes: directories with *.json files, patterns in quotes, or files"
-    parser.add_argument("--snapshots", metavar="PATH", nargs="+", action="extend", help=told)
+    meaning = f"{verb} the snapshots of many nodes: directories with *.json files, patterns in quotes, or files"
+    parser.add_argument("--snapshots", metavar="PATH", nargs="+", action="extend", help=meaning)
 
 
 def removal_option(parser: argparse.ArgumentParser) -> None:
     """The option that allows a configuration to take protection away."""
-    told = "apply even if this takes away the installed gate, the mode STRICT or the guard"
-    parser.add_argument("--allow-removal", action="store_true", help=told)
+    meaning = "apply even if this takes away the installed gate, the mode STRICT or the guard"
+    parser.add_argument("--allow-removal", action="store_true", help=meaning)
 
 
 def devs_option(parser: argparse.ArgumentParser) -> None:
     """The option for the expected devices."""
-    told = "an expected device, instead of those of the default route; may be repeated"
-    parser.add_argument("--dev", dest="devs", metavar="DEV", action="append", default=[], help=told)
+    meaning = "an expected device, instead of those of the default route; may be repeated"
+    parser.add_argument("--dev", dest="devs", metavar="DEV", action="append", default=[], help=meaning)
 
 
 def gateway_option(parser: argparse.ArgumentParser) -> None:
     """The option for the gateway of the repair."""
-    told = "the gateway on DEV that the repair uses, instead of that of the default route"
-    parser.add_argument("--gateway", metavar="ADDRESS", help=told)
+    meaning = "the gateway on DEV that the repair uses, instead of that of the default route"
+    parser.add_argument("--gateway", metavar="ADDRESS", help=meaning)
 
 
 def question_words(arguments: argparse.Namespace) -> list[str]:

@@ -97,8 +97,8 @@ class _Parser(argparse.ArgumentParser):
             names = list(action.choices)
             kind = "command" if action.dest == "typed" else action.metavar or action.dest
             meant = _meant(value, names)
-            told = f"{value!r} is not a known {kind}{meant} (known: {', '.join(names)})"
-            raise argparse.ArgumentError(None, told)
+            sentence = f"{value!r} is not a known {kind}{meant} (known: {', '.join(names)})"
+            raise argparse.ArgumentError(None, sentence)
 
     def _print_message(self, message: str, file: Any = None) -> None:
         # As from Python 3.11 on: help that cannot be written, or has no standard error, does not change the exit code.
@@ -133,11 +133,11 @@ def add_options(parser: argparse.ArgumentParser, command: Command) -> None:
     """Add the options and arguments of a command: its own, and those that all commands have."""
     command.options(parser)
     if command.takes_snapshot:
-        told = "use this saved snapshot instead of this host; - is standard input"
-        parser.add_argument("--snapshot", metavar="FILE", help=told)
+        meaning = "use this saved snapshot instead of this host; - is standard input"
+        parser.add_argument("--snapshot", metavar="FILE", help=meaning)
     # --json may also come before the command; if it is absent here, that value stays.
-    told = f"print one JSON document, {command.schema}"
-    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=told)
+    meaning = f"print one JSON document, {command.schema}"
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=meaning)
 
 
 def exit_codes(command: Command | None = None) -> Iterator[tuple[int, str]]:
@@ -222,8 +222,8 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
         return _carried_out(words, host)
     except KeyboardInterrupt:
         _say("interrupted")
-        told = _complaint("Interrupted", "interrupted")
-        return _answered(lambda: _INTERRUPTED, told) if "--json" in words else _INTERRUPTED
+        write = _complaint("Interrupted", "interrupted")
+        return _answered(lambda: _INTERRUPTED, write) if "--json" in words else _INTERRUPTED
 
 
 def _carried_out(words: Sequence[str], host: Callable[[], Host] | None) -> int:

@@ -170,8 +170,8 @@ def fleet_lines(groups: Sequence[NodeGroup], config: HostRoutingConfig, *, name:
     same.
     """
     counts = tally_verdicts(groups)
-    told = [Painted(f"{count:,} {verdict}", _TONES.get(verdict, "warn")) for verdict, count in counts.items()]
-    pieces = [piece for text in told for piece in (", ", text)]
+    verdicts = [Painted(f"{count:,} {verdict}", _TONES.get(verdict, "warn")) for verdict, count in counts.items()]
+    pieces = [piece for text in verdicts for piece in (", ", text)]
     yield line(Painted(counted(sum(counts.values()), "node"), "strong"), ": ", *pieces[1:])
     if any(group.verdict != "ok" for group in groups):
         yield line()

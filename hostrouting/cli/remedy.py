@@ -261,8 +261,8 @@ def _as_configuration(remedy: _Remedy, routes: Sequence[DesiredRoute]) -> Iterat
     if remedy.installed is not None:
         yield line(f"It includes what is installed here: {_said(remedy.installed)}.")
         if remedy.contested:
-            told = f"It leaves out the {entries_name(remedy.contested)}: {contested_clause(remedy.contested)}."
-            yield line(Painted(told, "warn"))
+            sentence = f"It leaves out the {entries_name(remedy.contested)}: {contested_clause(remedy.contested)}."
+            yield line(Painted(sentence, "warn"))
         return
     if remedy.kept:
         count = "the 1 route" if len(remedy.kept) == 1 else f"the {len(remedy.kept):,} routes"

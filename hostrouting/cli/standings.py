@@ -124,5 +124,5 @@ def gate_findings(host: Host) -> tuple[Finding, ...]:
 
 
 def _not_known(error: HostRoutingError) -> Finding:
-    told = f"whether gated units are checked before they start is not known: {error}"
-    return Finding("gate-open", "warning", told)
+    sentence = f"whether gated units are checked before they start is not known: {error}"
+    return Finding("gate-open", "warning", sentence)

@@ -153,5 +153,5 @@ class Progress:
 
     def _line(self, count: int, seconds: float) -> str:
         left = seconds_in_words((self._total - count) * seconds / count)
-        told = f"{count:,} of {self._total:,} {self._noun}, {left} left"
-        return told[: self._terminal.style.width - 1]
+        sentence = f"{count:,} of {self._total:,} {self._noun}, {left} left"
+        return sentence[: self._terminal.style.width - 1]

@@ -97,10 +97,10 @@ def _words(parser: argparse.ArgumentParser) -> Iterator[Word]:
             name for group in groups if action in group for one in group - {action} for name in one.option_strings
         }
         # The main help leaves --json out, because its usage has it.
-        told = "print one JSON document" if action.help == argparse.SUPPRESS else action.help
+        sentence = "print one JSON document" if action.help == argparse.SUPPRESS else action.help
         yield Word(
             names=tuple(action.option_strings),
-            meaning=" ".join((told or "").split()),
+            meaning=" ".join((sentence or "").split()),
             takes="" if action.nargs == 0 else str(action.metavar or action.dest.upper()),
             choices=tuple(map(str, action.choices or ())),
             required=action.required and action.nargs != "*",  # which versions of Python call required or not

@@ -233,8 +233,8 @@ class _Run:
 
     def _stopped(self, error: Exception) -> FleetError:
         reason = f"the executor could not go on ({describe_error(error)})"
-        told = f"{self._count:,} of {len(self._sources):,} snapshots were judged, and then {reason}"
-        return FleetError(told, kind="incomplete")
+        sentence = f"{self._count:,} of {len(self._sources):,} snapshots were judged, and then {reason}"
+        return FleetError(sentence, kind="incomplete")
 
 
 def _outcome(future: Results) -> tuple[NodeResult, ...] | Exception:

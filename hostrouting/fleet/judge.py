@@ -176,16 +176,16 @@ def _judged(data: bytes, question: Question) -> NodeResult:
     except HostRoutingError as error:
         return NodeResult(failure=error)
     except MemoryError:
-        told = "there is not enough memory to judge this snapshot"
-        return NodeResult(failure=FleetError(told, kind="judging-failed"))
+        sentence = "there is not enough memory to judge this snapshot"
+        return NodeResult(failure=FleetError(sentence, kind="judging-failed"))
     except Exception as error:  # noqa: BLE001  the other nodes have to be judged
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         code = None if trace is None else trace.tb_frame.f_code
         where = "" if code is None or trace is None else f" in {code.co_name}, {code.co_filename}:{trace.tb_lineno}"
-        told = f"this is a bug in hostrouting, please report it: {describe_error(error)}{where}"
-        return NodeResult(failure=FleetError(told, kind="judging-failed"))
+        sentence = f"this is a bug in hostrouting, please report it: {describe_error(error)}{where}"
+        return NodeResult(failure=FleetError(sentence, kind="judging-failed"))
 
 
 def judge(data: bytes, question: Question) -> NodeResult:

@@ -189,18 +189,18 @@ def _run(apply: Document, plan: Document | None) -> Outcome:
     files = _lasting(apply["files"]["write"], apply["files"]["remove"])
     counts = _counts(apply["steps"], apply["operations"], files)
     if not apply["ok"]:
-        told = "\n".join(failure["message"] for failure in apply["failures"]) or "the run was stopped"
-        told += f"\nwhat it has changed before it failed: {counts}" if apply["changed"] else ""
+        sentence = "\n".join(failure["message"] for failure in apply["failures"]) or "the run was stopped"
+        sentence += f"\nwhat it has changed before it failed: {counts}" if apply["changed"] else ""
     else:
-        told = f"DONE: {counts}" if apply["changed"] else _SETTLED
-        told += f"; the verdict is {verdict}" if (verdict := found.message) else ""
+        sentence = f"DONE: {counts}" if apply["changed"] else _SETTLED
+        sentence += f"; the verdict is {verdict}" if (verdict := found.message) else ""
     before, after = "", ""
     if plan is not None:
         rewritten = plan["files"].get("rewrite", ())
         before, after = _texts(_lines(apply["steps"], apply["operations"], files, rewritten))
     return attrs.evolve(
         found,
-        message=told,
+        message=sentence,
         changed=apply["changed"],
         failed=not apply["ok"],
         steps=tuple(apply["steps"]),
@@ -215,16 +215,16 @@ def _removal(remove: Document) -> Outcome:
     steps, files = tuple(remove["steps"]), _lasting((), remove["files"]["remove"])
     counts = _counts(steps, remove["operations"], files)
     if remove["failures"]:
-        told = "\n".join(failure["message"] for failure in remove["failures"])
-        return Outcome(f"{told}\nto see what is left on the node: hostrouting status", failed=True)
+        sentence = "\n".join(failure["message"] for failure in remove["failures"])
+        return Outcome(f"{sentence}\nto see what is left on the node: hostrouting status", failed=True)
     changed = bool(remove["dryRun"] or steps or remove["operations"] or files["remove"])
     if not changed:
-        told = "NOTHING TO DO: hostrouting has nothing installed on this host"
+        sentence = "NOTHING TO DO: hostrouting has nothing installed on this host"
     else:
-        told = f"TO DO: {counts}" if remove["dryRun"] else f"DONE: {counts}"
+        sentence = f"TO DO: {counts}" if remove["dryRun"] else f"DONE: {counts}"
     stays = tuple(_text(finding) for finding in remove["findings"])
     before, after = _texts(_lines(steps, remove["operations"], files, ()))
-    return Outcome(told, changed=changed, steps=steps, warnings=stays, before=before, after=after)
+    return Outcome(sentence, changed=changed, steps=steps, warnings=stays, before=before, after=after)
 
 
 def _checked(check: Document | None) -> Outcome:

@@ -296,8 +296,8 @@ class Markup(str):
 
 def element(name: str, /, *children: str, **attributes: str) -> Markup:
     """An element with these children, escaped unless they are Markup; `class_` and `aria_label` are attributes, too."""
-    told = "".join(f' {key.rstrip("_").replace("_", "-")}="{_as_text(value)}"' for key, value in attributes.items())
-    return Markup(f"<{name}{told}>{joined(children, between='')}</{name}>")
+    sentence = "".join(f' {key.rstrip("_").replace("_", "-")}="{_as_text(value)}"' for key, value in attributes.items())
+    return Markup(f"<{name}{sentence}>{joined(children, between='')}</{name}>")
 
 
 def joined(pieces: Iterable[str], *, between: str = "\n") -> Markup:

@@ -42,8 +42,8 @@ _ROOM = 16  # MiB: with less in /run/systemd, systemd refuses a daemon-reload
 def require_room(free: int) -> None:
     """Raise the ManagerError of a daemon-reload if so few bytes are free in /run/systemd that systemd refuses it."""
     if free < _ROOM << 20:
-        told = f"systemd reads no new units with less than {_ROOM} MiB of free space in /run/systemd"
-        raise ManagerError(f"{told}, which has {free >> 20} MiB; to see what fills it, run: du -xh /run | sort -h")
+        sentence = f"systemd reads no new units with less than {_ROOM} MiB of free space in /run/systemd"
+        raise ManagerError(f"{sentence}, which has {free >> 20} MiB; to see what fills it, run: du -xh /run | sort -h")
 
 
 @attrs.frozen

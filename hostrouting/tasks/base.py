@@ -224,8 +224,8 @@ class HostTask(Generic[ResultT]):
         # What a run has left, such as the figures of a guard that was started by hand, is not a loss.
         if self.is_wanted or not (part.files.present(files) or part.left(files)):
             return ()
-        told = f"not in this configuration, but installed: {self.loss or self.name}"
-        return (removal(self.section_path, told, is_protection=self.is_protection),)
+        sentence = f"not in this configuration, but installed: {self.loss or self.name}"
+        return (removal(self.section_path, sentence, is_protection=self.is_protection),)
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:  # noqa: ARG002  few operations take long
         """Look at what the task has done, and repair what can be repaired now; wait for nothing.
@@ -457,9 +457,9 @@ def removals_of(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, ..
     if not gate.steps or not {step.name for step in gate.steps} <= falling.keys():
         return found
     sections = [falling[step.name].section_path for step in gate.steps]
-    told = "this configuration asks for nothing that the gate runs, so the gate would go and "
-    told += f"{spoken(gate.gated)} would start unchecked"
-    gone = removal(sections[-1], told, is_protection=True, remedy=f"add {spoken(sections, last='or')}")
+    sentence = "this configuration asks for nothing that the gate runs, so the gate would go and "
+    sentence += f"{spoken(gate.gated)} would start unchecked"
+    gone = removal(sections[-1], sentence, is_protection=True, remedy=f"add {spoken(sections, last='or')}")
     return (gone, *(other for other in found if other.target != gone.target))
 
 
@@ -470,8 +470,8 @@ def _units_of(tasks: Iterable[HostTask[Any]]) -> tuple[str, ...]:
 
 def _of_unit(unit: str, path: str) -> Finding:
     """A unit that is gated now and is not at this path of the configuration."""
-    told = f"{unit} is gated, but not in this configuration, and would start unchecked"
-    return removal(path, told, is_protection=True, remedy=f'add "{unit}" to {path}')
+    sentence = f"{unit} is gated, but not in this configuration, and would start unchecked"
+    return removal(path, sentence, is_protection=True, remedy=f'add "{unit}" to {path}')
 
 
 def run_once(ctx: phases.Context, host: Host, unit: str, *, wait: float, is_new: bool) -> bool:

@@ -101,8 +101,8 @@ class KeepForeign(HostTask[Effects]):
         """The gate has changed the file. Say when it takes effect."""
         manager, is_new = self.host.manager, up and bool(change.files)
         if is_new and manager is not None and manager.is_running() and manager.state(NETWORKD).active == "active":
-            told = "systemd-networkd reads %s when it starts: until then, it still removes foreign routes and rules"
-            ctx.log.warning(told, self.host.layout.networkd_path)
+            sentence = "systemd-networkd reads %s when it starts: until then, it still removes foreign routes and rules"
+            ctx.log.warning(sentence, self.host.layout.networkd_path)
         return Effects()
 
 

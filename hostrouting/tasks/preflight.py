@@ -148,21 +148,23 @@ def overlap_findings(
     where = f"print them with: hostrouting repair --config {file}"
     in_time: Severity = _if_awaited(wait) if mode == "STRICT" else "warning"
     for finding in check_findings(found, mode=mode, correction=correction, where=where):
-        told, severity, is_late = finding.sentence, finding.severity, finding.target in late
+        sentence, severity, is_late = finding.sentence, finding.severity, finding.target in late
         if finding.name == "no-default-route":
-            told = f"there is no IPv{finding.facts['family']} default route that is in use, so no device is expected"
-            told += f"; apply would wait up to {wait:g} s for one; without one, {then}" if wait else f"; {then}"
+            sentence = (
+                f"there is no IPv{finding.facts['family']} default route that is in use, so no device is expected"
+            )
+            sentence += f"; apply would wait up to {wait:g} s for one; without one, {then}" if wait else f"; {then}"
             severity = in_time
         elif finding.name in ESCAPES:
-            told += ", while the configured routes there cannot be installed" if is_late else ""
-            told += f"; {then_for_pods if 'packets' in finding.facts else then}"
+            sentence += ", while the configured routes there cannot be installed" if is_late else ""
+            sentence += f"; {then_for_pods if 'packets' in finding.facts else then}"
             severity = in_time if is_late else severity
         elif finding.name == "unsafe":
-            told = f"no static route can repair this: {told}"
+            sentence = f"no static route can repair this: {sentence}"
         elif finding.name == "repair-cost":
             continue
         can_retry = finding.can_retry or is_late
-        yield attrs.evolve(finding, severity=severity, sentence=told, can_retry=can_retry)
+        yield attrs.evolve(finding, severity=severity, sentence=sentence, can_retry=can_retry)
 
 
 def _is_covered(escape: Escape, prefixes: Iterable[Prefix]) -> bool:
@@ -179,18 +181,18 @@ def tool_findings(needed: Mapping[str, Sequence[str]], installed: Iterable[str])
     """The tools that are not installed; `needed` has what needs each of them."""
     for tool in sorted({*needed} - {*installed}):
         programs, package = TOOLS[tool]
-        told = f"{' or '.join(programs)} is not installed, and {' and '.join(needed[tool])} cannot run without it"
-        yield Finding("tool", "error", told, tool, f"install the package {package} (Debian's name for it)")
+        sentence = f"{' or '.join(programs)} is not installed, and {' and '.join(needed[tool])} cannot run without it"
+        yield Finding("tool", "error", sentence, tool, f"install the package {package} (Debian's name for it)")
 
 
 def program_findings(path: str, version: str, needing: Sequence[str]) -> Iterator[Finding]:
     """Another program than that of iproute2 is the `ip` of this host; the ip of busybox lacks most options."""
     if "iproute2" not in version:
         answer = version.partition("\n")[0] or "nothing"
-        told = (
+        sentence = (
             f"{path} is not the ip of iproute2 (to ip -V it answers: {answer}), and {' and '.join(needing)} need that"
         )
-        yield Finding("tool", "error", told, "ip", "install the package iproute2")
+        yield Finding("tool", "error", sentence, "ip", "install the package iproute2")
 
 
 def systemd_findings(version: str | None, *, file: str = "FILE") -> Iterator[Finding]:
@@ -199,17 +201,17 @@ def systemd_findings(version: str | None, *, file: str = "FILE") -> Iterator[Fin
     `file` is the name of the configuration's file, for the command to type.
     """
     if version is None:
-        told = "systemd is not running here, so gated units start unchecked until this host has booted with it"
+        sentence = "systemd is not running here, so gated units start unchecked until this host has booted with it"
         image = f"to prepare an image: hostrouting render --config {file} --root DIR"
-        yield Finding("systemd", "warning", told, "systemd", image)
+        yield Finding("systemd", "warning", sentence, "systemd", image)
         return
     number = "".join(takewhile(str.isdigit, version))
     if not number:
-        told = f"the version of systemd is {version!r}, which is not a number"
-        yield Finding("systemd", "warning", told, "systemd", "look at: systemctl --version")
+        sentence = f"the version of systemd is {version!r}, which is not a number"
+        yield Finding("systemd", "warning", sentence, "systemd", "look at: systemctl --version")
     elif int(number) < _OLDEST_SYSTEMD:
-        told = f"systemd {number} is too old for our units, which need {_OLDEST_SYSTEMD} or newer"
-        yield Finding("systemd", "error", told, "systemd", "upgrade the operating system")
+        sentence = f"systemd {number} is too old for our units, which need {_OLDEST_SYSTEMD} or newer"
+        yield Finding("systemd", "error", sentence, "systemd", "upgrade the operating system")
 
 
 def networkd_findings(routes: Sequence[str], *, has_guard: bool) -> Iterator[Finding]:
@@ -217,7 +219,7 @@ def networkd_findings(routes: Sequence[str], *, has_guard: bool) -> Iterator[Fin
     if not routes:
         return
     lost = f"{counted(len(routes), 'static route')} of this configuration"
-    told = (
+    sentence = (
         f"systemd-networkd deletes {lost} when it is restarted or, in some versions, when it configures a device again"
     )
     until = (
@@ -225,23 +227,23 @@ def networkd_findings(routes: Sequence[str], *, has_guard: bool) -> Iterator[Fin
     )
     remedy = 'to prevent this, add "manageForeign": "keep" to the configuration'
     severity: Severity = "note" if has_guard else "warning"
-    yield Finding("networkd", severity, f"{told}, and {until}", NETWORKD, remedy)
+    yield Finding("networkd", severity, f"{sentence}, and {until}", NETWORKD, remedy)
 
 
 def unit_findings(shadows: Iterable[tuple[str, str]], drop_ins: Iterable[UnitDropIn]) -> Iterator[Finding]:
     """The paths that systemd reads instead of one of ours, each with ours; and the drop-ins that change our units."""
     for path, ours in shadows:
-        told = f"systemd reads {path} instead of {ours}, which hostrouting writes"
-        yield Finding("unit", "error", told, path, f"remove {path}")
+        sentence = f"systemd reads {path} instead of {ours}, which hostrouting writes"
+        yield Finding("unit", "error", sentence, path, f"remove {path}")
     for drop_in in drop_ins:
         path, units = drop_in.path, " and ".join(drop_in.units)
         if settings := dict(harmful_settings(drop_in.text)):
             for setting, meaning in settings.items():
-                told = f"{path} has {setting} for {units}, which means that {meaning}"
-                yield Finding("unit", "warning", told, path, "remove that setting")
+                sentence = f"{path} has {setting} for {units}, which means that {meaning}"
+                yield Finding("unit", "warning", sentence, path, "remove that setting")
         elif drop_in.is_meant:
-            told = f"{path} changes {units}, which hostrouting installs"
-            yield Finding("unit", "warning", told, path, "remove the drop-in, unless it is meant for that unit")
+            sentence = f"{path} changes {units}, which hostrouting installs"
+            yield Finding("unit", "warning", sentence, path, "remove the drop-in, unless it is meant for that unit")
 
 
 def gated_findings(state: str, openings: Iterable[str], *, unit: str) -> Iterator[Finding]:
@@ -252,13 +254,13 @@ def gated_findings(state: str, openings: Iterable[str], *, unit: str) -> Iterato
     if state == "masked":
         yield Finding("unit", "error", f"{unit} is masked and cannot start", unit, "unmask it")
     elif state == "not-found":
-        told = f"systemd has no {unit} yet; it is gated as soon as it is there"
+        sentence = f"systemd has no {unit} yet; it is gated as soon as it is there"
         remedy = "install the package systemd-container (Debian's name for it), now or later in the bootstrap"
         other = f"if {unit} is not going to be installed, correct the name in gate.units"
-        yield Finding("unit", "warning", told, unit, remedy if unit == MACHINES else other)
+        yield Finding("unit", "warning", sentence, unit, remedy if unit == MACHINES else other)
     elif state != "loaded":
-        told = f"systemd cannot use {unit} ({state}), so it cannot start; see: systemctl cat {unit}"
-        yield Finding("unit", "error", told, unit)
+        sentence = f"systemd cannot use {unit} ({state}), so it cannot start; see: systemctl cat {unit}"
+        yield Finding("unit", "error", sentence, unit)
     for opening in openings:
         yield Finding("unit", "warning", f"with the gate installed, {opening}", unit)
 
@@ -266,11 +268,11 @@ def gated_findings(state: str, openings: Iterable[str], *, unit: str) -> Iterato
 def replacement_findings(replaced: Iterable[str], removed: Iterable[str]) -> Iterator[Finding]:
     """The files of another installer that ours replace."""
     for path in replaced:
-        told = f"{path} was not written by this version of hostrouting, and will be replaced"
-        yield Finding("file", "note", told, path, "save a copy if you need it")
+        sentence = f"{path} was not written by this version of hostrouting, and will be replaced"
+        yield Finding("file", "note", sentence, path, "save a copy if you need it")
     for path in removed:
-        told = f"{path} belongs to an earlier installation, and will be removed"
-        yield Finding("file", "note", told, path, "save a copy if you need it")
+        sentence = f"{path} belongs to an earlier installation, and will be removed"
+        yield Finding("file", "note", sentence, path, "save a copy if you need it")
 
 
 def folder_findings(errors: Sequence[FileError], *, is_root: bool, spare: Collection[str] = ()) -> Iterator[Finding]:
@@ -285,24 +287,24 @@ def folder_findings(errors: Sequence[FileError], *, is_root: bool, spare: Collec
     for reason, them in alike.items():
         paths, first = ", ".join(error.path for error in them), them[0]
         if not reason:
-            told = f"this user cannot see whether these directories are writable: {paths}"
-            yield Finding("file", "warning", told, first.path, "run preflight as root")
+            sentence = f"this user cannot see whether these directories are writable: {paths}"
+            yield Finding("file", "warning", sentence, first.path, "run preflight as root")
         else:
-            told = f"cannot write into {paths}: {first.reason}" if first.reason else str(first)
+            sentence = f"cannot write into {paths}: {first.reason}" if first.reason else str(first)
             severity: Severity = (
                 "warning" if {error.path for error in them} <= {*spare} and first.errno in NO_ROOM else "error"
             )
-            yield Finding("file", severity, told, first.path)
+            yield Finding("file", severity, sentence, first.path)
 
 
 def lock_findings(holders: Sequence[str], *, path: str) -> Iterator[Finding]:
     """The lock is held: a bootstrap would wait for it, for a minute at most."""
     if holders:
-        told = (
+        sentence = (
             f"{' and '.join(holders)} {'have' if len(holders) > 1 else 'has'} locked {path};"
             " a bootstrap would wait for up to a minute, then fail"
         )
-        yield Finding("lock", "warning", told, path, can_retry=True)
+        yield Finding("lock", "warning", sentence, path, can_retry=True)
 
 
 @attrs.frozen

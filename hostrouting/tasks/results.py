@@ -125,11 +125,11 @@ def removal(path: str, text: str, *, is_protection: bool = False, remedy: str = 
 
     A run that does not allow removals is refused if it takes protection away: what keeps gated units or routes right.
     """
-    told = f"{path}: {text}"
+    sentence = f"{path}: {text}"
     if not is_protection:
-        return Finding("removal", "warning", told, path)
+        return Finding("removal", "warning", sentence, path)
     allow = "or allow this with --allow-removal; to remove everything: hostrouting remove"
-    return Finding("removal", "error", told, path, f"{remedy}, {allow}")
+    return Finding("removal", "error", sentence, path, f"{remedy}, {allow}")
 
 
 def refusals(removals: Sequence[Finding]) -> tuple[Fault, ...]:

@@ -105,8 +105,8 @@ def after_a_failure(host: Host, config: HostRoutingConfig, gate: GateState) -> L
         return line(Painted(when, "warn"), f" {refused}; correct this, and apply again")
     if is_kept:
         checked = f"from the next boot on, each start of {units} is" if boots else f"each start of {units} is still"
-        told = f"The last good static-routes.sh is still installed: {checked} checked with it"
-        return line(f"{told}; see: hostrouting status")
+        sentence = f"The last good static-routes.sh is still installed: {checked} checked with it"
+        return line(f"{sentence}; see: hostrouting status")
     checked = f"From the next boot on, each start of {units} is" if boots else f"Each start of {units} is still"
     return line(f"{checked} checked; see: hostrouting status")
 
@@ -136,12 +136,12 @@ def _page(
 
     check = done.check
     if done.run.ok:
-        told = (
+        head = (
             ("DONE:", f" {done.work}")
             if done.work
             else ("NOTHING TO DO:", f" the host already matches {arguments.config}")
         )
-        yield line(Painted(told[0], "good"), told[1])
+        yield line(Painted(head[0], "good"), head[1])
     if check is not None:
         yield from check.answer_lines()
     if done.work:

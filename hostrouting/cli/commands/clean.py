@@ -159,8 +159,8 @@ def _applied_page(shown: CleanupPlan, run: Run, result: CleanupResult, *, is_app
     done = run.effects.operations
     if run.ok and not done:
         gone = " what was stale is already gone" if shown.deletions else f" {_NOTHING}"
-        told = " nothing of the plan is stale any more" if result.kept else gone
-        yield line(Painted("NOTHING TO DO:", "good"), told)
+        sentence = " nothing of the plan is stale any more" if result.kept else gone
+        yield line(Painted("NOTHING TO DO:", "good"), sentence)
     elif run.ok:
         yield line(Painted("DONE:", "good"), f" {counted(len(done), 'thing')} of azure-vnet deleted")
     elif done:

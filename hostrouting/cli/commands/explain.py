@@ -283,8 +283,8 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         seen, note = flow, source_note
         if top is not None and top != port:
             seen = attrs.evolve(flow, iif=top)
-            told = f"the device {port} is a port of {top}, so its packets arrive on {top}"
-            note = f"{note}; {told}" if note else told
+            sentence = f"the device {port} is a port of {top}, so its packets arrive on {top}"
+            note = f"{note}; {sentence}" if note else sentence
         return explain(snapshot, address, seen, expected=check.expected_devs, allowed=check.allowed_devs), seen, note
 
     if (saved := saved_snapshot(arguments)) is not None:
@@ -330,22 +330,27 @@ def _seen_by_rules(
         ways = [
             dev for dev in settings.interfaces if is_rewritten(settings, source=source, destination=address, iif=dev)
         ]
-        told = (
+        sentence = (
             f"a packet that arrives on {' or '.join(ways)} from {source} gets the source {settings.global_address}"
             " before routing"
         )
-        return (f"{told}: add --iif {ways[0]} to trace it" if ways else ""), flow
+        return (f"{sentence}: add --iif {ways[0]} to trace it" if ways else ""), flow
     if not is_rewritten(settings, source=source, destination=address, iif=flow.iif):
         if address.is_link_local or address.is_multicast:
             return "", flow
-        told = f"Linux does not forward packets from {source}: a link-local address is valid on its own link only"
-        return f"{told}; the section probeRewrite of a configuration rewrites the source of load-balancer probes", flow
-    told = f"the source {source} becomes {settings.global_address} before routing (nftables table ip6 {settings.table})"
+        sentence = f"Linux does not forward packets from {source}: a link-local address is valid on its own link only"
+        return (
+            f"{sentence}; the section probeRewrite of a configuration rewrites the source of load-balancer probes",
+            flow,
+        )
+    sentence = (
+        f"the source {source} becomes {settings.global_address} before routing (nftables table ip6 {settings.table})"
+    )
     if not arguments.snapshot:
         standings = Standings.on(host(), config)
         faults = [*map(str, (*standings.troubles, *standings.faults))]
-        told += f"; but this is not in force: {'; '.join(faults)}" if faults else ""
-    return told, attrs.evolve(flow, source=settings.global_address)
+        sentence += f"; but this is not in force: {'; '.join(faults)}" if faults else ""
+    return sentence, attrs.evolve(flow, source=settings.global_address)
 
 
 def _surprise(found: Explanation, backend: RouteBackend, flow: Flow) -> str:
@@ -376,8 +381,8 @@ def _page(found: Explanation, marks: Marks, *, source: str, surprise: str) -> It
     yield _answer_line(found)
     if found.drop is not None:
         unless = f" if it leaves by {found.drop.out}" if found.drop.out else ""
-        told = f"But this host drops it when it arrives on {found.drop.dev}{unless}: {found.drop}."
-        yield line(Painted(told, "bad"))
+        sentence = f"But this host drops it when it arrives on {found.drop.dev}{unless}: {found.drop}."
+        yield line(Painted(sentence, "bad"))
     if source:
         yield line(Painted(f"{source[0].upper()}{source[1:]}.", "warn"))
     if surprise:

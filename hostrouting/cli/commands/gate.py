@@ -31,8 +31,8 @@ _LONGEST_REASON = 200
 
 def _options(parser: argparse.ArgumentParser) -> None:
     act = parser.add_mutually_exclusive_group(required=True)
-    told = "let it start for so long: a number with m, h or d, at most 7d"
-    act.add_argument("--open-for", metavar="TIME", type=_seconds, help=told)
+    meaning = "let it start for so long: a number with m, h or d, at most 7d"
+    act.add_argument("--open-for", metavar="TIME", type=_seconds, help=meaning)
     act.add_argument("--close", action="store_true", help="end it now")
     parser.add_argument("--reason", metavar="TEXT", help="why; each start is logged with it")
     parser.add_argument("--unit", metavar="UNIT", default=ALL, help="only this gated unit (default: all)")

@@ -236,8 +236,8 @@ def _short_page(found: Prospect | HostRoutingError, config: str) -> Iterator[Lin
 def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
 
     yield _answer_line(prospect, arguments.config)
-    told = [finding for finding in prospect.change.findings if finding.name != "route-conflict"]  # a step
-    yield from below(named_lines(worst_first(told)))
+    findings = [finding for finding in prospect.change.findings if finding.name != "route-conflict"]  # a step
+    yield from below(named_lines(worst_first(findings)))
     yield from below(prospect.work.lines())
     if prospect.after is not None:
         yield line()
@@ -247,8 +247,10 @@ def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> It
             yield from prospect.after.evidence_lines(style, now="then")
             yield line()
             if prospect.ends_in_overlap and prospect.changes:
-                told = "apply would do all of this, and then fail, and no gated unit would start: the mode is STRICT."
-                yield line(Painted(told, "warn"))
+                sentence = (
+                    "apply would do all of this, and then fail, and no gated unit would start: the mode is STRICT."
+                )
+                yield line(Painted(sentence, "warn"))
             if prospect.after.found.routes:
                 where = f" --snapshot {arguments.snapshot}" if prospect.saved else ""
                 again = f"hostrouting repair --config {arguments.config}{where}"
@@ -273,19 +275,19 @@ def _answer_line(prospect: Prospect, config: str) -> Line:
         return line(Painted("REFUSED:", "bad"), " apply would change nothing")
     if prospect.routes.conflicts:
         count = counted(len(prospect.routes.conflicts), "route")
-        told = f" {count} cannot be added; apply would change no route and fail{none}{beside}"
-        return line(Painted("CONFLICT:", "bad"), told)
+        sentence = f" {count} cannot be added; apply would change no route and fail{none}{beside}"
+        return line(Painted("CONFLICT:", "bad"), sentence)
     if prospect.change.conflicts:
         return line(Painted("CONFLICT:", "bad"), f" apply would fail, for the reasons below{none}{beside}")
     if prospect.routes.pending:
-        told = f" apply would wait for what is missing{until}{beside}"
-        return line(Painted("NOT READY:", "warn"), told)
+        sentence = f" apply would wait for what is missing{until}{beside}"
+        return line(Painted("NOT READY:", "warn"), sentence)
     if prospect.answer == "not-ready" and prospect.after is not None:
-        told = f" apply would wait for {' and '.join(prospect.after.found.lacking)}, which the check needs"
-        return line(Painted("NOT READY:", "warn"), told)
+        sentence = f" apply would wait for {' and '.join(prospect.after.found.lacking)}, which the check needs"
+        return line(Painted("NOT READY:", "warn"), sentence)
     if prospect.answer == "overlap":
-        told = f" apply would change nothing and fail: the mode is STRICT, so no gated unit starts{beside}"
-        return line(Painted("OVERLAP:", "bad"), told)
+        sentence = f" apply would change nothing and fail: the mode is STRICT, so no gated unit starts{beside}"
+        return line(Painted("OVERLAP:", "bad"), sentence)
     if not prospect.work:
         who = "the routes already match" if prospect.saved else "the host already matches"
         return line(Painted("NOTHING TO DO:", "good"), f" {who} {config}{beside}")

@@ -80,8 +80,8 @@ def _work(before: Change, *, is_done: bool = False) -> Work:
 
 def _work_lines(head: str, work: Work, more: str = "") -> Iterator[Line]:
     """How much it is, then each thing."""
-    told = f"{work}" or "the units of hostrouting, which are still loaded"
-    yield line(Painted(head, "good" if work.is_done else "warn"), f" {told}{more}")
+    sentence = f"{work}" or "the units of hostrouting, which are still loaded"
+    yield line(Painted(head, "good" if work.is_done else "warn"), f" {sentence}{more}")
     yield line()
     yield from work.lines()
 

@@ -37,8 +37,8 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 def _as_config(check: Check, arguments: argparse.Namespace) -> Reply:
     """Only a configuration, with log lines on standard error about what to know before it is applied."""
     if check.found.verdict == "no-default-route":
-        told = "; ".join(map(plain, check.answer_lines()))
-        raise NotReady(f"{told}; name the expected device and its router: --dev DEV --gateway ADDRESS")
+        sentence = "; ".join(map(plain, check.answer_lines()))
+        raise NotReady(f"{sentence}; name the expected device and its router: --dev DEV --gateway ADDRESS")
     for text in warning_lines(check):
         logging.getLogger("hostrouting").warning("%s", text)
     if check.found.unsafe and not check.found.routes:
@@ -49,10 +49,10 @@ def _as_config(check: Check, arguments: argparse.Namespace) -> Reply:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     check.check_options(parser)
-    told = "print only a configuration that includes the repair: hostrouting apply --config - reads it"
-    parser.add_argument("--as-config", action="store_true", help=told)
-    told = "the mode of that configuration (default: that of the installed or the named one, or else WARN)"
-    parser.add_argument("--mode", type=str.upper, choices=("WARN", "STRICT"), help=told)
+    meaning = "print only a configuration that includes the repair: hostrouting apply --config - reads it"
+    parser.add_argument("--as-config", action="store_true", help=meaning)
+    meaning = "the mode of that configuration (default: that of the installed or the named one, or else WARN)"
+    parser.add_argument("--mode", type=str.upper, choices=("WARN", "STRICT"), help=meaning)
 
 
 def _code(check: Check) -> int:
@@ -73,14 +73,14 @@ def _document(check: Check) -> dict[str, Any]:
 
     found = check.found
     flaws = (flaw for family in found.families for flaw in family.flaws)
-    told = (*unsafe_findings(found.unsafe), *found.costs, *flaws)
+    findings = (*unsafe_findings(found.unsafe), *found.costs, *flaws)
     return {
         "schema": COMMAND.schema,
         "verdict": check.found.verdict,
         "routes": repair_document(found.routes),
         "commands": list(ip_commands(check)),
         "closes": _closes(check),
-        "findings": [finding.to_mapping() for finding in told],
+        "findings": [finding.to_mapping() for finding in findings],
     }
 
 

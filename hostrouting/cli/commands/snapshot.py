@@ -22,13 +22,17 @@ __all__ = ["COMMAND"]
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    told = "print a shell script that takes the snapshot of a host without hostrouting; it needs iproute2, not root; "
-    told += "not with --json"
+    meaning = (
+        "print a shell script that takes the snapshot of a host without hostrouting; it needs iproute2, not root; "
+    )
+    meaning += "not with --json"
     ways = parser.add_mutually_exclusive_group()
-    ways.add_argument("--script", action="store_true", help=told)
-    told = "replace addresses and devices, the same everywhere, so that strangers may see it; each CIDR that is given"
-    told += " is printed to standard error as it is called in the snapshot"
-    ways.add_argument("--redact", metavar="CIDR", nargs="*", help=told)
+    ways.add_argument("--script", action="store_true", help=meaning)
+    meaning = (
+        "replace addresses and devices, the same everywhere, so that strangers may see it; each CIDR that is given"
+    )
+    meaning += " is printed to standard error as it is called in the snapshot"
+    ways.add_argument("--redact", metavar="CIDR", nargs="*", help=meaning)
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:

@@ -172,19 +172,19 @@ class HostStatus:
         if self.differs:
             parts = f"another configuration is installed here; it differs in {spoken(self.differs, most=SHOWN)}"
             remedy = f"to see what apply would change: hostrouting plan --config {self.file}"
-            told = parts if self.installed else "nothing is installed here"
-            found.append(Finding("not-installed", "error", told, remedy=remedy))
+            sentence = parts if self.installed else "nothing is installed here"
+            found.append(Finding("not-installed", "error", sentence, remedy=remedy))
         if self.now is None and self.last is not None and self.last.verdict != "ok":
-            told = f"the verdict of the last check was {self.last.verdict}, but now no check is installed"
-            found.append(Finding("not-known", "warning", told))
+            sentence = f"the verdict of the last check was {self.last.verdict}, but now no check is installed"
+            found.append(Finding("not-known", "warning", sentence))
         return worst_first(found)
 
     def _of_units(self) -> Iterator[Finding]:
         for unit in self.failed:
-            told = f"the last run of {unit} failed"
+            sentence = f"the last run of {unit} failed"
             if self.failed == (self.layout.gate_unit,):
-                told = "the last unit that tried to start was refused, and no present fact explains it"
-            yield Finding("unit", "error", told, unit, f"see: journalctl -u {unit}")
+                sentence = "the last unit that tried to start was refused, and no present fact explains it"
+            yield Finding("unit", "error", sentence, unit, f"see: journalctl -u {unit}")
 
     def _of_routes(self) -> Iterator[Finding]:
         follows = f", and {spoken(self.gate.units)} cannot start without it" if self.holding else ""
@@ -193,13 +193,13 @@ class HostStatus:
                 yield attrs.evolve(finding, severity="error", sentence=f"{finding.sentence}{follows}")
         missing = self.missing[: len(self.missing) - len(self.plan.conflicts) - len(self.plan.pending)]
         if missing:
-            told = f"{len(missing):,} of {counted(self.wanted, 'route')}: {spoken(missing)}"
+            sentence = f"{len(missing):,} of {counted(self.wanted, 'route')}: {spoken(missing)}"
             remedy = f"see: hostrouting plan --config {self.file}" if self.file else f"as root: {self.start}"
-            yield Finding("route-missing", "error", told, missing[0], remedy)
+            yield Finding("route-missing", "error", sentence, missing[0], remedy)
         if self.routes and not self.lasting:
-            told = "no script adds the routes of hostrouting at the next boot"
+            sentence = "no script adds the routes of hostrouting at the next boot"
             remedy = f"as root: hostrouting apply --config {self.file or 'FILE'}"
-            yield Finding("route-will-not-last", "error", told, remedy=remedy)
+            yield Finding("route-will-not-last", "error", sentence, remedy=remedy)
 
     @property
     def code(self) -> int:
@@ -229,9 +229,9 @@ def find_status(host: Host, config: HostRoutingConfig, *, file: str | None) -> H
     installed = _answer_or_trouble(troubles, "the installed script", lambda: installed_config(host))
     lost = installed is None or not installed.route_overlap.expected_cidrs
     if lost and checking and files.is_there(layout.check_script_path):
-        told = f"the installed check: {layout.check_script_path} is not as hostrouting wrote it"
+        sentence = f"the installed check: {layout.check_script_path} is not as hostrouting wrote it"
         remedy = "write it again with: hostrouting apply --config FILE"
-        troubles.append(Finding("not-known", "warning", told, layout.check_script_path, remedy))
+        troubles.append(Finding("not-known", "warning", sentence, layout.check_script_path, remedy))
     wanted = config if named else installed or config
     holding = _ROUTES in asked and installed is not None and wanted_routes(wanted) == wanted_routes(installed)
     try:
@@ -407,9 +407,9 @@ def _column(head: str, things: Sequence[object]) -> Iterator[Line]:
 
 def _answer_lines(status: HostStatus) -> Iterator[Line]:
     """What is wrong, escapes first; or one line that says that all is well."""
-    told = [*_escapes(status), *_astray(status)]
+    lines = [*_escapes(status), *_astray(status)]
     findings = [finding for finding in status.findings if finding.severity != "note"]
-    yield from told if told or findings else [_well(status)]
+    yield from lines if lines or findings else [_well(status)]
     yield from named_lines(status.findings)
 
 
@@ -463,8 +463,8 @@ def _well(status: HostStatus) -> Line:
     ours += [counted(len(status.files), "file")] if status.files else []
     here = f"{' and '.join(ours)} of hostrouting {'are' if len(status.routes) + len(status.files) > 1 else 'is'} here"
     if not status.installed:
-        told = " hostrouting has nothing installed on this host; to look for an overlap: hostrouting check CIDR"
-        return line(Painted("NOTHING:", "soft"), told)
+        sentence = " hostrouting has nothing installed on this host; to look for an overlap: hostrouting check CIDR"
+        return line(Painted("NOTHING:", "soft"), sentence)
     passed = ""
     if status.now is not None:
         passed = f", and {'' if status.now.is_installed else f'by {status.file} '}nothing escapes now"

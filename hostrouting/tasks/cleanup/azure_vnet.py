@@ -97,9 +97,9 @@ class CleanStaleAzureVnet(Cleanup):
         try:
             endpoints = () if text is None else read_state(text)
         except StateFileUnreadable as error:
-            told = f"azure-vnet's state file {STATE_FILE} cannot be read: {error}"
+            sentence = f"azure-vnet's state file {STATE_FILE} cannot be read: {error}"
             remedy = "wait for azure-vnet to write it, or remove it if azure-vnet is gone"
-            found.append(Finding("azure-vnet", "error", told, STATE_FILE, remedy))
+            found.append(Finding("azure-vnet", "error", sentence, STATE_FILE, remedy))
         entries = tuple(stale_entries(settings, facts, endpoints))
         gone = [entry.spec for entry in entries if entry.kind == "pod" and entry.fate == "delete"]
         if gone:
@@ -120,27 +120,27 @@ def _of_the_node(facts: CleanupFacts) -> Iterator[Finding]:
     """What there is to tell about the node, whatever is stale."""
     active = active_file(facts)
     if active:
-        told = f"{active} says that azure-vnet manages this node's pods"
-        yield Finding("azure-vnet", "error", told, active, "remove it if another CNI manages them")
+        sentence = f"{active} says that azure-vnet manages this node's pods"
+        yield Finding("azure-vnet", "error", sentence, active, "remove it if another CNI manages them")
     bridges = [link.name for link in facts.view.links if link.kind == "bridge"]
     if facts.rules is None and bridges:
-        told = "ebtables is not installed, or its modules are not loaded, so rules cannot be looked for"
+        sentence = "ebtables is not installed, or its modules are not loaded, so rules cannot be looked for"
         severity: Severity = "error" if any(map(_is_own_bridge, bridges)) else "warning"
-        yield Finding("tool", severity, told, "ebtables", "install it, or load its modules")
+        yield Finding("tool", severity, sentence, "ebtables", "install it, or load its modules")
     if facts.rules is not None and (unread := facts.rules.unreadable):
         count = f"{len(unread)} line{'s' * (len(unread) > 1)} of ebtables-save"
-        told = f"{count} cannot be understood, and will be kept: {unread[0]!a}"
-        yield Finding("azure-vnet", "note", told, "ebtables", facts={"lines": list(unread)})
+        sentence = f"{count} cannot be understood, and will be kept: {unread[0]!a}"
+        yield Finding("azure-vnet", "note", sentence, "ebtables", facts={"lines": list(unread)})
 
 
 def _listed(gone: list[str], facts: CleanupFacts, *, prunes: bool) -> Finding:
     """Azure's network monitor restores the rules of these pods."""
     monitor = next((name for name in map(_process(facts), facts.names("/proc")) if name in _MONITORS), "")
     who = f"{monitor}, which runs here, adds" if monitor else "Azure's network monitor, if it runs, adds"
-    told = f"{STATE_FILE} still lists pods that are gone ({_named(gone)}); {who} their rules again every 10 s"
+    sentence = f"{STATE_FILE} still lists pods that are gone ({_named(gone)}); {who} their rules again every 10 s"
     if prunes:
-        return Finding("azure-vnet", "note", told, STATE_FILE, "the clean-up takes them out of the file")
-    return Finding("azure-vnet", "warning", told, STATE_FILE, 'set azureVnetCleanup.stateFile to "prune"')
+        return Finding("azure-vnet", "note", sentence, STATE_FILE, "the clean-up takes them out of the file")
+    return Finding("azure-vnet", "warning", sentence, STATE_FILE, 'set azureVnetCleanup.stateFile to "prune"')
 
 
 def _process(facts: CleanupFacts) -> Any:
@@ -389,8 +389,8 @@ class _Judge:
             return "keep", kept
         for mac in macs:
             if mac in self._alive:
-                told = f"{ip} is managed by another CNI, but its MAC address {mac} belongs to {self._alive[mac]}"
-                return "conflict", told
+                sentence = f"{ip} is managed by another CNI, but its MAC address {mac} belongs to {self._alive[mac]}"
+                return "conflict", sentence
         if kept := self._in_state_file(ip):
             return "keep", kept
         unknown = "it is not known whether its pod is alive"

@@ -66,8 +66,8 @@ class KeepAzureVnetClean(HostTask[CleanupResult]):
         try:
             plan = self._plan()
         except (BackendError, FileError, ProgramError) as error:
-            told = f"what azure-vnet has left cannot be looked for: {error}"
-            return Change(others=(Finding("azure-vnet", "warning", told, "azure-vnet"),))
+            sentence = f"what azure-vnet has left cannot be looked for: {error}"
+            return Change(others=(Finding("azure-vnet", "warning", sentence, "azure-vnet"),))
         wanted = plan.deletions if self._repeats and not plan.hindrances else ()
         # Each operation has the plan, which names host and boot, with its own entry only.
         things = tuple(entry.deletion(attrs.evolve(plan, entries=(entry,))) for entry in wanted)
@@ -117,6 +117,6 @@ class KeepAzureVnetClean(HostTask[CleanupResult]):
         if stale and (plan.hindrances or not self._repeats):
             named = "; ".join(f"{entry.kind} {entry.spec}" for entry in stale[:_SHOWN])
             more = f"; and {len(stale) - _SHOWN:,} more" if len(stale) > _SHOWN else ""
-            told = f"{len(stale):,} of azure-vnet's entries are stale: {named}{more}"
+            sentence = f"{len(stale):,} of azure-vnet's entries are stale: {named}{more}"
             remedy = "to see all and delete them, as root: hostrouting clean azure-vnet --config FILE"
-            yield Finding("azure-vnet", "warning", told, "azure-vnet", remedy)
+            yield Finding("azure-vnet", "warning", sentence, "azure-vnet", remedy)

@@ -203,10 +203,10 @@ class Cleanup:
             return
         theirs, ours = approved.host or "an unnamed host", host or "this host"
         if theirs == ours:
-            told = f"it was made before {ours} last booted, and rules, neighbours and routes have changed since"
+            sentence = f"it was made before {ours} last booted, and rules, neighbours and routes have changed since"
         else:
-            told = f"it was made on {theirs}, and this is {ours}"
-        raise InputError("approved-plan", path="the approved plan", problem=told)
+            sentence = f"it was made on {theirs}, and this is {ours}"
+        raise InputError("approved-plan", path="the approved plan", problem=sentence)
 
     def _origin(self) -> tuple[str, str]:
         """The name of this host, and the kernel's boot ID, which is different after each boot."""
@@ -388,10 +388,10 @@ class _Deleting:
     def _delete_singly(self, ctx: phases.Context, rules: list[CleanupEntry]) -> None:
         """Delete the rules one by one until the timeout; the others are reported."""
         end = ctx.clock.now() + _TIME_LIMIT
-        told = f"not deleted within {_TIME_LIMIT:g} s, because other processes change the rules; try again"
+        sentence = f"not deleted within {_TIME_LIMIT:g} s, because other processes change the rules; try again"
         for rule in rules:
             if ctx.clock.now() >= end:
-                self._left.append(f"rule {rule.thing}: {told}")
+                self._left.append(f"rule {rule.thing}: {sentence}")
             elif self._edges.ebtables.delete_one(str(rule.thing)):
                 self._done.append(rule)
 
@@ -421,8 +421,8 @@ class _Deleting:
         more = Counter(entry.key for entry in after.deletions) - (
             Counter(entry.key for entry in self._seen.deletions) - done
         )
-        told = f"was added again: {self._task.cni} or another program is active"
-        self._left += [f"{kind} {spec} {told}" for kind, spec in more if done[kind, spec]]
+        sentence = f"was added again: {self._task.cni} or another program is active"
+        self._left += [f"{kind} {spec} {sentence}" for kind, spec in more if done[kind, spec]]
         if self._left:
             saved = f", and are saved in {self._log.path}" if self._done else ""
             gone = f"{len(self._done)} of {planned} entries were deleted{saved}"
@@ -475,8 +475,8 @@ class UndoCleanup:
             restoring.neighbours(log.neighbours)
             restoring.routes(log.routes)
             if restoring.left:
-                told = f"{len(restoring.done)} entries of {self.path} were restored; not restored"
-                raise CleanupError(told, restoring.left, kind="incomplete")  # noqa: TRY301  with what was done
+                sentence = f"{len(restoring.done)} entries of {self.path} were restored; not restored"
+                raise CleanupError(sentence, restoring.left, kind="incomplete")  # noqa: TRY301  with what was done
         except BaseException as error:
             tell_effects(error, operations=restoring.done)
             raise

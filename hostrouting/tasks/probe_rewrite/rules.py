@@ -282,18 +282,20 @@ def _hindrances(config: ProbeRewriteConfig, around: Surroundings) -> Iterator[Fi
         severity: Severity = "warning" if has_ipv6 else "note"  # without an address no probe is sent to this host
         if around.settings.get("all.forwarding") == 0:
             setting = "net.ipv6.conf.all.forwarding"
-            told = f"{setting} is 0, so no probe is forwarded to a pod; set it to 1, and accept_ra of the uplink to 2"
-            yield _finding("forwarding-off", setting, told, severity)
+            sentence = (
+                f"{setting} is 0, so no probe is forwarded to a pod; set it to 1, and accept_ra of the uplink to 2"
+            )
+            yield _finding("forwarding-off", setting, sentence, severity)
         if around.way_back is not None and not set(around.way_back) & set(config.interfaces):
             ways, uplinks = " and ".join(around.way_back), " or ".join(config.interfaces)
             ways = f"leaves by {ways}" if ways else "has no route"
-            told = f"a packet to {known} {ways}, so replies to probes are lost"
+            sentence = f"a packet to {known} {ways}, so replies to probes are lost"
             remedy = "it has to leave by" if config.ensure_route else "set ensureRoute to true, or add a route by"
-            yield _finding("no-way-back", str(known), f"{told}; {remedy} {uplinks}", severity)
+            yield _finding("no-way-back", str(known), f"{sentence}; {remedy} {uplinks}", severity)
     for family, name in around.tables:
         if _RIVAL in name.lower():
-            told = f"the nftables table {family} {name} has the same purpose; other agents create and delete it"
-            yield _finding("other-table", f"{family} {name}", f"{told}; it is not changed", "note")
+            sentence = f"the nftables table {family} {name} has the same purpose; other agents create and delete it"
+            yield _finding("other-table", f"{family} {name}", f"{sentence}; it is not changed", "note")
 
 
 def _device_hindrances(dev: str, config: ProbeRewriteConfig, around: Surroundings) -> Iterator[Finding]:
@@ -305,12 +307,12 @@ def _device_hindrances(dev: str, config: ProbeRewriteConfig, around: Surrounding
     # it runs twice: Linux runs the hook in ip6_rcv for the port, passes the packet to the VRF, and runs it again there.
     master = None if link is None or link.master is None else snapshot.link(link.master)
     if link is not None and link.master is not None and not (master is not None and master.kind == "vrf"):
-        told = f"{dev} is a port of {link.master}, so its packets arrive on {link.master} and no rule matches them"
-        yield _finding("link-enslaved", dev, f"{told}; name {link.master} in probeRewrite.interfaces", "warning")
+        sentence = f"{dev} is a port of {link.master}, so its packets arrive on {link.master} and no rule matches them"
+        yield _finding("link-enslaved", dev, f"{sentence}; name {link.master} in probeRewrite.interfaces", "warning")
     if settings.get(f"{dev}.accept_ra") == 1 and settings.get("all.forwarding"):
         setting = f"net.ipv6.conf.{dev}.accept_ra"
-        told = f"{setting} is 1, so a host that forwards ignores router advertisements, and loses the default"
-        yield _finding("accept-ra", setting, f"{told} route that they install; set it to 2", "note")
+        sentence = f"{setting} is 1, so a host that forwards ignores router advertisements, and loses the default"
+        yield _finding("accept-ra", setting, f"{sentence} route that they install; set it to 2", "note")
 
 
 def _finding(kind: str, target: str, told: str, severity: Severity) -> Finding:

@@ -237,9 +237,9 @@ class RewriteProbeSource(HostTask[Effects]):
             around = self._surroundings(nft, backend, snapshot, with_way=not (is_added or plan.waits))
         found += find_hindrances(settings, around)
         counts = () if plan.operations else nft.counts(settings.table)
-        told = "{:,} packets rewritten on their way in, {:,} on their way out"
+        sentence = "{:,} packets rewritten on their way in, {:,} on their way out"
         # Another program may have changed the table meanwhile.
-        return Standing(subject, up, tuple(found), (told.format(*counts),) if len(counts) == _COUNTERS else ())
+        return Standing(subject, up, tuple(found), (sentence.format(*counts),) if len(counts) == _COUNTERS else ())
 
     @property
     def _settings(self) -> ProbeRewriteConfig:
