@@ -215,7 +215,7 @@ def test_what_is_kept_is_what_is_there(node: Namespace, events: int) -> None:
 
 SILENT = (
     (
-        "address add 10.0.0.7/32 dev lo\nroute add 20.8.0.0/16 dev ib0 src 10.0.0.7 table 1000",
+        "address add 10.0.0.7/32 dev lo\nroute add 20.8.0.0/16 dev ib0 src 10.0.0.7",
         "address del 10.0.0.7/32 dev lo",
     ),
     ("address add fd00:5::1/64 dev ib0 nodad", "address add fd00:5::2/64 dev ib0 nodad"),
