@@ -295,6 +295,49 @@ class TestValuesAreDataOnly:
             assert done.stdout.splitlines() == lines
 
 
+def words_of(script: str, key: str) -> list[list[str]]:
+    """The words of each setting with this key."""
+    lines = (line.strip(" '").split() for line in block_of(script)[0])
+    return [words for first, *words in lines if first == key]
+
+
+class TestSettings:
+    """What is in a script's data block besides the configuration."""
+
+    def test_a_route_of_few_words(self) -> None:
+        """What is taken from the default route is not there; a word without its name is refused."""
+        config = HostRoutingConfig(StaticRoutesConfig(True, [StaticRoute("172.16.0.0/17")]))
+        text = render_static_routes_script(config)
+        assert words_of(text, "route") == [["172.16.0.0/17"]]
+        with pytest.raises(ValueError, match="shorter"):
+            parse_static_routes_script(text.replace("172.16.0.0/17'", "172.16.0.0/17 via'"))
+
+    def test_what_is_around_them(self) -> None:
+        """Before them are comments without gaps, after them what the script includes; one that is missing is named."""
+        text = SCRIPTS["static-routes"]
+        head = text.partition("configuration=(")[0].splitlines()
+        assert head[-2].startswith("# Why it does what it does")
+        asset = "\n".join(asset_lines("static-routes.sh")).partition("configuration=(")[0].splitlines()
+        assert [*head[:-2], head[-1]] == [line for line in asset if line]
+        assert "\nnap() {\n" in text
+        with pytest.raises(ValueError, match="the script has no setting 'wait'"):
+            parse_static_routes_script(re.sub(r"  'wait .*'\n", "", text))
+
+    def test_names_and_blocks_of_a_check(self) -> None:
+        """The check knows the names of protocols, and the routes of CNIs; eight words are in a line, each once."""
+        for key, some, other in (
+            ("protocols", {"2/kernel", "11/zebra", "213/hostrouting"}, "200/200"),
+            ("pods", {"6/12/*"}, ""),
+        ):
+            lines = words_of(SCRIPTS["check-route-overlap"], key)
+            words = [word for line in lines for word in line]
+            assert [len(line) for line in lines[:-1]] == [8] * (len(lines) - 1)
+            assert len(words) == len({*words})
+            assert some <= {*words}
+            assert other not in words
+        assert len(words_of(SCRIPTS["kernel-rules"], "rule")) == 5
+
+
 class TestTexts:
     """Laws for every rendered text."""
 
