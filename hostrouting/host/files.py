@@ -59,7 +59,7 @@ class Files(Protocol):
     def is_protected(self, path: str) -> bool:
         """Whether the path is a regular file that root, or the current user, owns and only the owner can write.
 
-        A file that can be executed is not protected.
+        A file that its owner cannot read, or that can be executed, is not protected.
         """
         ...
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fnmatch
 import os
+import stat
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -83,7 +84,8 @@ class FakeFiles:
     def is_protected(self, path: str) -> bool:
         """See Files."""
         is_file = path in self.texts and path not in self.links and path not in self.strange
-        return is_file and not self.modes.get(path, PROTECTED) & PROTECTED
+        mode = self.modes.get(path, PROTECTED)
+        return is_file and bool(mode & stat.S_IRUSR) and not mode & PROTECTED
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""

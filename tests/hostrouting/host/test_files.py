@@ -58,7 +58,7 @@ class TestBoth:
         assert not files.leads(path, path)
         assert not files.holds(link, "one", mode=0o755), "nothing is written through a link"
 
-    @pytest.mark.parametrize("mode", [0o600, 0o644, 0o440, 0o622, 0o664, 0o755, 0o4600])
+    @pytest.mark.parametrize("mode", [0o600, 0o644, 0o440, 0o044, 0o622, 0o664, 0o755, 0o4600])
     def test_protected(self, files: Files, tmp_path: Path, mode: int) -> None:
         """A file that only its owner can write, and that nobody can run, is protected; a link or a folder is not.
 
