@@ -93,6 +93,7 @@ def a_route(prefix: str, dev: str = "eth0", metric: int = 0, **more: Any) -> Rou
     ("flow", "taken", "passed", "reason"),
     [
         ({}, a_route("fd00::/16"), a_route("::/0", source=SUB), "source"),
+        ({}, a_route("fd00::/16"), a_route("::/0", expires=-1), "expired"),
         ({"source": AFTER}, a_route("fd00::/16"), a_route("::/0", source=SUB), "source"),
         (
             {"source": ip_at(6, SUB.last)},
