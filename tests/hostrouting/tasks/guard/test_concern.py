@@ -215,34 +215,6 @@ def test_what_is_kept_is_what_is_there(node: Namespace, events: int) -> None:
                 assert one == the_other, f"seed {SEED}, change {number}: {told}"
 
 
-SILENT = (
-    (
-        "address add 10.0.0.7/32 dev lo\nroute add 20.8.0.0/16 dev ib0 src 10.0.0.7",
-        "address del 10.0.0.7/32 dev lo",
-    ),
-    ("address add fd00:5::1/64 dev ib0 nodad", "address add fd00:5::2/64 dev ib0 nodad"),
-    ("link set ib0 up\nroute add 20.9.0.0/16 dev ib0 table 1000", "link set ib0 down"),
-    (
-        "nexthop add id 7 via 10.0.0.1 dev eth0\nroute add 20.7.0.0/16 nhid 7",
-        "nexthop replace id 7 via 10.0.0.9 dev eth0",
-    ),
-    ("link add pod0 type veth peer name pod1", "link set pod1 netns {pid}"),
-)
-"""What is there, and a change with which Linux changes more than it reports."""
-
-
-def test_what_linux_does_not_report(node: Namespace) -> None:
-    """What goes with a device, an address or a next hop, and what gets another place, is not kept."""
-    about = partial(Concern.of, networks=(), protocols=())
-    with NetlinkBackend(netns=node.path) as backend, private_namespace() as elsewhere:
-        for there, change in SILENT:
-            node.batch(there.splitlines())
-            backend.snapshot(reached=True, about=about)
-            node.batch([change.format(pid=elsewhere.pid)])
-            found = every(backend.snapshot(reached=True, about=about))
-            assert found == every(backend.snapshot(reached=True)), change
-
-
 @pytest.mark.parametrize("events", [100, pytest.param(EVENTS, marks=pytest.mark.nightly)], ids=["some", "many"])
 @pytest.mark.parametrize("is_routed", [True, False], ids=["routes", "check"])
 def test_what_is_left_out_changes_no_answer(node: Namespace, events: int, *, is_routed: bool) -> None:
