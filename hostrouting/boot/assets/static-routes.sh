@@ -33,7 +33,8 @@ main() {
   done
   trap '' TERM INT HUP # as it ends anyway
   tell " (given up after $wait s)"
-  give_back # and it exits like a script that was cut short
+  give_back
+  exit 1
 }
 
 # Makes the plan: lines "missing …" and "refused …"; or "write", the commands, and as many that undo them; then "end".
