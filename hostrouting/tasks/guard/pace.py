@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hostrouting.tasks.guard.look import Repair
 
-__all__ = ["Bucket", "Fight", "Fights", "Pace"]
+__all__ = ["EVERY", "Bucket", "Fight", "Fights", "Pace"]
 
 _ROUNDING = 1e-9  # after exactly the seconds that were named, the amount may be this much smaller
 
