@@ -7,6 +7,7 @@ about several values, or for one section only (`settings` and the other sections
 from __future__ import annotations
 
 from enum import Enum
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -140,6 +141,7 @@ def network_with_host_bits(raw: object, at: Spot, *, or_address: bool = False) -
     raise at.faulty(raw, "is not a network", _FORM)
 
 
+@lru_cache(64)  # many routes share a few gateways, and reading an address is a fifth of reading a route
 def _address(text: str) -> Address | None:
     if "%" in text:
         return None
@@ -151,8 +153,8 @@ def _address(text: str) -> Address | None:
 
 def _around(address: Address, length: int) -> Network:
     if isinstance(address, IPv4Address):
-        return IPv4Network((address, length), strict=False)
-    return IPv6Network((address, length), strict=False)
+        return IPv4Network((int(address), length), strict=False)  # of an address, it would parse the text again
+    return IPv6Network((int(address), length), strict=False)
 
 
 def _probably(address: Address) -> Network:

@@ -17,9 +17,10 @@ Linux does not delete is another program's, and stays beside ours.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import compress
+from operator import eq
 from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 
 import attrs
@@ -27,6 +28,7 @@ import attrs
 from hostrouting.arguments import listed, require
 from hostrouting.errors import RouteConflict
 from hostrouting.fib import Fib
+from hostrouting.fib.table import BITS, pack
 from hostrouting.finding import Finding
 from hostrouting.model import (
     IPV4,
@@ -366,8 +368,8 @@ def plan_routes(
     desired routes with one destination and metric.
     """
     wishes = listed(desired, "plan_routes")
-    if strangers := [wish for wish in wishes if not isinstance(wish, DesiredRoute)]:
-        require(strangers[0], DesiredRoute, "plan_routes", 'write DesiredRoute("10.0.0.0/8")')
+    for wish in dict(zip(map(type, wishes), wishes, strict=True)).values():  # one of each type
+        require(wish, DesiredRoute, "plan_routes", 'write DesiredRoute("10.0.0.0/8")')
     routes, fib = snapshot.routes, Fib(snapshot)
     ours = frozenset({protocol, *former})
     uplink = Uplink(fib, protocol=protocol, former=former)
@@ -377,9 +379,7 @@ def plan_routes(
     # An existing route for a pending wish stays until the wish can be resolved.
     settled = {route.desired.key if isinstance(route, Pending) else route.key for route in resolved}
     steps = [step for route in resolved if isinstance(route, Route) for step in _steps(route, fib, ours)]
-    ours_there = (
-        routes[place] for place in sorted(set(routes.places(lambda shape: shape.protocol in ours)) - kept.keys())
-    )
+    ours_there = (routes[place] for place in routes.places(lambda shape: shape.protocol in ours) if place not in kept)
     before = {wish.key for wish in installed}
     joined = (
         route
@@ -435,40 +435,45 @@ def _as_wanted(
     The existing route has to be the only one with its prefix. The wanted shape is computed once for each combination
     of device, gateway and metric, so no Route object is created for a kept route.
     """
-    alone: dict[int, dict[tuple[int, int], int]] = {IPV4: {}, IPV6: {}}
+    alone: dict[int, dict[int, int]] = {IPV4: {}, IPV6: {}}
     alone |= {column.family: _alone(column) for column in routes.columns if column.table == TABLE_MAIN}
     numbers = {shape_of(shape): number for number, shape in enumerate(routes.shapes)}
     there = routes.shape_numbers
     meant: dict[tuple[object, ...], int] = {}
     kept: dict[int, DesiredRoute] = {}
     rest: list[DesiredRoute] = []
+    number, before, family, dev, metric = -1, object(), 0, None, 0
     for wish in desired:
         destination, gateway = wish.destination, wish.gateway
-        # Addresses are slow to hash.
-        way = (destination.family, wish.dev, wish.metric, None if gateway is None else int(gateway), type(gateway))
-        number = meant.get(way)
-        if number is None:
-            wanted = uplink.resolve(wish)
-            number = meant[way] = numbers.get(shape_of(wanted), -1) if isinstance(wanted, Route) else -1
-        place = alone[destination.family].get((destination.network, destination.length))
+        # Addresses are slow to hash, and neighbours often share one.
+        if not (gateway is before and wish.dev == dev and wish.metric == metric and destination.family == family):
+            before, family, dev, metric = gateway, destination.family, wish.dev, wish.metric
+            way = (family, dev, metric, None if gateway is None else int(gateway), type(gateway))
+            if way not in meant:
+                wanted = uplink.resolve(wish)
+                meant[way] = numbers.get(shape_of(wanted), -1) if isinstance(wanted, Route) else -1
+            number = meant[way]
+        place = alone[family].get(destination.network << BITS | destination.length)
         if place is None or there[place] != number:
             rest.append(wish)
         elif (other := kept.setdefault(place, wish)) is not wish:
             _distinct((other, wish))
     if kept:
         for wish in rest:
-            place = alone[wish.destination.family].get((wish.destination.network, wish.destination.length), -1)
+            destination = wish.destination
+            place = alone[destination.family].get(destination.network << BITS | destination.length, -1)
             _distinct((wish, kept.get(place, wish)))
     return kept, rest
 
 
-def _alone(column: Column) -> dict[tuple[int, int], int]:
-    """The positions of the routes that are the only ones with their prefix, by network and length."""
-    found = dict(zip(zip(column.networks, column.lengths, strict=True), column.positions, strict=True))
-    if len(found) < len(column.positions):
-        for prefix, count in Counter(zip(column.networks, column.lengths, strict=True)).items():
-            if count > 1:
-                del found[prefix]
+def _alone(column: Column) -> dict[int, int]:
+    """The positions of the routes that are the only ones with their prefix, by the packed prefix."""
+    packed = pack(column.networks, column.lengths)
+    found = dict(zip(packed, column.positions, strict=True))
+    if len(found) < len(packed):
+        packed.sort()
+        for several in set(compress(packed, map(eq, packed, packed[1:]))):
+            del found[several]
     return found
 
 
