@@ -25,7 +25,7 @@ __all__ = ["check_contests"]
 
 _IN_HAND, _WHOLE = "from a snapshot: Fib, check_overlap, propose_repair", "the same, and the snapshot"
 _NODE = 50  # routes of an ordinary node
-_LESS = "read devices and addresses of one family only, and decode routes in C"
+_LESS = "decode devices and routes in C, and prove the repair without a second index of the tables"
 
 
 def check_contests(bench: Bench) -> Iterator[Contest]:
