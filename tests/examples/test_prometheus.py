@@ -146,6 +146,7 @@ class TestTheDashboard:
 
 
 @pytest.mark.linux
+@pytest.mark.nightly  # it waits for Prometheus; the rules have tests of their own
 @pytest.mark.needs(*PROGRAMS)
 @pytest.mark.needs("root")
 def test_from_the_guard_to_the_alert(tmp_path: Path) -> None:

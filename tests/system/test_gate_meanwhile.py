@@ -239,6 +239,7 @@ def test_systemd_executes_itself_anew(settings: HostRoutingConfig, again: int) -
             end(system)
 
 
+@pytest.mark.nightly  # on a busy machine it takes half a minute; one daemon-reexec in each phase of a start is tried by day
 @pytest.mark.releases
 def test_systemd_executes_itself_anew_again_and_again() -> None:
     """A start outlasts a daemon-reexec every 0.3 s, which cuts off whoever waits for systemd; it is judged as without."""
