@@ -480,11 +480,11 @@ class _Change:
         names = {part.name for part in stale}
         digests = self._gate.digests_after(up, down)
         failure: FileError | None = None
+        for part in stale:
+            self._note(part.name, part.before(self._files).install(self._files))
         units, drop_ins = self._gate.units_after(up), self._gate.leaving_drop_ins(up)
         try:
             marked = [attrs.evolve(step, kind="changing") if step.name in names else step for step in steps]
-            for part in stale:
-                self._note(part.name, part.before(self._files).install(self._files))
             # With those that leave: if this run is killed before the daemon-reload, the next one knows of them.
             self._list(marked, digests | self._gate.digests_of((drop_ins,)))
             self._stop_gate()

@@ -196,7 +196,9 @@ def _losses(gate: Gate) -> Iterator[Finding]:
         unit = _file_name(path)
         if not unit.endswith(".service"):
             yield Finding("edited-file", "note", f"{path} is missing", path, again)
-        elif gate.files.read(path) == "" and not path.endswith(f".wants/{unit}"):
+        elif path.endswith(f".wants/{unit}"):
+            yield Finding("unit", "error", f"{path} is missing, so {unit} does not start at boot", unit, again)
+        elif gate.files.read(path) == "":
             yield Finding(
                 "unit", "error", f"{path} is masked, so {unit} does not run", unit, f"as root: systemctl unmask {unit}"
             )

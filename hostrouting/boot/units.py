@@ -214,7 +214,8 @@ def parse_extension(text: str) -> Any:
 
 def add_protocol_numbers(text: str | None, numbers: Iterable[int]) -> str:
     """The same file, or a new one, which also names these numbers."""
-    return (text or HEADER) + "".join(f"{number} {protocol_name(OURS)}\n" for number in sorted(numbers))
+    text = (text or HEADER).rstrip("\n") + "\n"
+    return text + "".join(f"{number} {protocol_name(OURS)}\n" for number in sorted(numbers))
 
 
 def parse_protocol_numbers(text: str) -> frozenset[int]:
@@ -223,7 +224,7 @@ def parse_protocol_numbers(text: str) -> frozenset[int]:
     found = [line.removesuffix(name) for line in text.splitlines() if line.endswith(name) and not line.startswith("#")]
     if not found:
         raise ValueError("the text does not name our route protocol")
-    return frozenset(map(int, found))
+    return frozenset(int(number) for number in found if number.isdecimal())
 
 
 _EXEC = "ExecStart="

@@ -92,14 +92,14 @@ def _no_default_route(found: FamilyExamination, severity: Severity, *, wait: flo
 def candidates_clause(found: FamilyExamination) -> str:
     """A clause for a host without a default route: the devices that may be the expected one. Otherwise empty.
 
-    These are up and have an address, and are neither InfiniBand nor in a network of the CIDRs: the check looks for such
-    devices because they capture packets.
+    These are up, have an address, and are not InfiniBand. Devices in a network of the CIDRs come last.
     """
     report, snapshot = found.report, found.fib.snapshot
     if report.verdict != "no-default-route":
         return ""
-    likely: list[str] = []
-    unlikely: list[str] = []
+    first: list[str] = []
+    last: list[str] = []
+    fabric: list[str] = []
     for link in snapshot.links:
         own = [
             address
@@ -112,10 +112,10 @@ def candidates_clause(found: FamilyExamination) -> str:
         inside = any(address.ip in cidr for address in own for cidr in report.cidrs)
         facts = [f"{own[0].ip}/{own[0].length}", *(["InfiniBand"] if link.infiniband else [])]
         facts += [f"in {spoken([str(cidr) for cidr in report.cidrs])}"] if inside else []
-        (unlikely if inside or link.infiniband else likely).append(f"{link.name} ({', '.join(facts)})")
-    if likely:
-        return f"the device may be {spoken(likely, most=_CANDIDATES, last='or')}"
-    other = f" other than {spoken(unlikely, most=_CANDIDATES)}" if unlikely else ""
+        (fabric if link.infiniband else last if inside else first).append(f"{link.name} ({', '.join(facts)})")
+    if devs := [*first, *last]:
+        return f"the device may be {spoken(devs, most=_CANDIDATES, last='or')}"
+    other = f" other than {spoken(fabric, most=_CANDIDATES)}" if fabric else ""
     return f"no device{other} is up and has an IPv{report.family} address"
 
 
@@ -192,7 +192,8 @@ def intended_clause(escapes: Iterable[Escape]) -> str:
     if not 0 < len(kinds) <= _CANDIDATES:
         return ""
     names, line = spoken([f"{dev} ({kind})" for dev, kind in kinds.items()]), ", ".join(f'"{dev}"' for dev in kinds)
-    return f'if {names} {"are" if len(kinds) > 1 else "is"} intended: "allowedDevs": ["...", {line}]'
+    are = "are" if len(kinds) > 1 else "is"
+    return f'if {names} {are} intended: "allowedDevs": ["...", {line}], or add to your own list'
 
 
 def owner_name(escape: Escape) -> str:

@@ -453,8 +453,8 @@ def _intended_rules(raw: object, at: Spot) -> tuple[IntendedRule, ...]:
     return items_read(raw, at, _INTENDED_RULE.reader(IntendedRule))
 
 
-def _allowed_devs(raw: object, at: Spot) -> tuple[str, ...]:
-    """Patterns for devices; the entry `_DEFAULTS` stands for the default ones."""
+def _patterns(raw: object, at: Spot) -> tuple[str, ...]:
+    """Patterns for devices; the entry `_DEFAULTS` stands for the default ones of `allowed_devs`."""
     patterns = ((DEFAULT_ALLOWED_DEVS if glob == _DEFAULTS else (glob,)) for glob in values.globs(raw, at))
     return tuple(dict.fromkeys(dev for devs in patterns for dev in devs))
 
@@ -464,9 +464,9 @@ _ROUTE_OVERLAP = Keys(
         "expected_cidrs": values.cidrs,
         "mode": values.mode,
         "expected_devs": values.devs,
-        "allowed_devs": _allowed_devs,
+        "allowed_devs": _patterns,
         "pod_cidrs": values.cidrs,
-        "pod_devs": values.globs,
+        "pod_devs": _patterns,
         "intended_rules": _intended_rules,
     },
     absent={"pod_cidrs": ()},

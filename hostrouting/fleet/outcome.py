@@ -218,13 +218,16 @@ def _removal(remove: Document) -> Outcome:
         sentence = "\n".join(failure["message"] for failure in remove["failures"])
         return Outcome(f"{sentence}\nto see what is left on the node: hostrouting status", failed=True)
     changed = bool(remove["dryRun"] or steps or remove["operations"] or files["remove"])
+    is_left = any(finding["name"] == "task" for finding in remove["findings"])
     if not changed:
-        sentence = "NOTHING TO DO: hostrouting has nothing installed on this host"
+        what = "nothing that it knows" if is_left else "nothing"
+        sentence = f"NOTHING TO DO: hostrouting has {what} installed on this host"
     else:
         sentence = f"TO DO: {counts}" if remove["dryRun"] else f"DONE: {counts}"
     stays = tuple(_text(finding) for finding in remove["findings"])
     before, after = _texts(_lines(steps, remove["operations"], files, ()))
-    return Outcome(sentence, changed=changed, steps=steps, warnings=stays, before=before, after=after)
+    failed = is_left and not remove["dryRun"]
+    return Outcome(sentence, changed=changed, failed=failed, steps=steps, warnings=stays, before=before, after=after)
 
 
 def _checked(check: Document | None) -> Outcome:

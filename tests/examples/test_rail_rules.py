@@ -28,6 +28,7 @@ from hostrouting import (
 )
 from hostrouting.cli.source import kept_config
 from hostrouting.errors import TaskError
+from hostrouting.fleet import Ran, outcome_of
 from hostrouting.host.fileset import Changes
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.tasks.configure import installed_tasks
@@ -394,6 +395,11 @@ def test_its_package_is_gone(config: str) -> None:
     assert told in say("status", host=host).out
     removed = say("remove", host=host)
     assert (removed.code, told in removed.out) == (1, True)  # not everything could be removed
+    left = outcome_of({"remove": Ran(1, say("remove", "--json", host=host).out)})
+    assert (left.failed, left.message) == (
+        True,
+        "NOTHING TO DO: hostrouting has nothing that it knows installed on this host",
+    )
     assert SCRIPT in host.files.texts
     assert "45 requires rail-rules" in host.files.texts["/etc/hostrouting/host-routing-gate.conf"]
     guard = Guard(kept_config(host), host=host)

@@ -65,7 +65,7 @@ BEGIN {
   ANY = bits_of("0.0.0.0"); BROADCAST = bits_of("255.255.255.255")
   n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
   for (; n; n--) is_spare[bits_of(spare[n])] = 1
-  split("unicast local broadcast anycast multicast blackhole unreachable prohibit", type_name, " ")
+  split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw", type_name, " ")
   kind["Network is unreachable"] = kind["Operation not supported"] = "no-route" # the second: without IPv6
   kind["No route to host"] = "unreachable"; kind["Invalid argument"] = "blackhole"
   kind["Permission denied"] = "prohibit"
@@ -164,7 +164,7 @@ function read_route(   i, hits) { # only default routes and those in the expecte
   for (i = 1; i <= legs; i++) hits += (has["table"], group[leg_dev[i]]) in suppressed
   if (suppresses && $1 == 1 && (hits < legs ? hits : !legs))
     uncertain = suppresses " can treat each address differently: " $0
-  if (size || $1 !~ /^[1678]$/) return
+  if (size || $1 !~ /^[16789]$/) return
   default_route[++defaults] = $0; default_rank[defaults] = rank()
 }
 # Sets `has` and the next hops of a route. A device name can be any of these words, so words are read in pairs.
@@ -228,6 +228,7 @@ function first_default(r, is_sure,   n, i, best, metric, worth, most) {
     if ((legs && !leads_out()) || (best && (metric != has["metric"] || worth <= most))) continue
     best = default_route[n]; metric = has["metric"]; most = worth
   }
+  if (best ~ /^9 /) return # a throw: Linux goes on with the next rule
   for (read_words(best); legs; legs--) if (holds_back[r] == "default" || holds_back[r] == group[leg_dev[legs]]) return
   return best && !is_sure ? "unsure" : best
 }

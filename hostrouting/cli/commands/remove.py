@@ -101,7 +101,7 @@ def _document(before: Change, run: Run | None) -> dict[str, Any]:
     ok = run is None or run.ok
     return {
         "schema": COMMAND.schema,
-        "ok": before.is_empty if run is None else run.ok,
+        "ok": (before.is_empty if run is None else run.ok) and not _unknown(before),
         "dryRun": run is None and not before.is_empty,
         **(_work(before) if ok else Work()).document(),
         "findings": [finding.to_mapping() for finding in before.others],

@@ -419,19 +419,22 @@ def _escapes(status: HostStatus) -> Iterator[Line]:
     if now is None or now.verdict == "ok":
         return
     yield from now.check.answer_lines()
+    adds = any(step.action != "delete" for step in status.plan.changes)
+    start = status.start if adds and not (status.plan.conflicts or status.plan.pending or status.file) else ""
     if now.verdict != "undecided":
-        yield from (line("  ", text) for text in _follows(now, status.gate))
-    start = status.start if status.plan.changes and not status.file else ""
+        yield from (line("  ", text) for text in _follows(now, status.gate, is_added=bool(start)))
     yield line("  ", _ways(now, status.file, start=start))
 
 
-def _follows(now: Now, gate: GateState) -> Iterator[str]:
-    """What follows from the verdict for the units that wait for it."""
+def _follows(now: Now, gate: GateState, *, is_added: bool) -> Iterator[str]:
+    """What follows from the verdict for the units that wait for it; `is_added`: the gate can add missing routes."""
     mode, units = now.check.config.route_overlap.mode, spoken(gate.units)
     if now.in_force and mode is Mode.WARN:
         yield f"The mode is WARN: {units} can start anyway."
     elif now.in_force and gate.openings:
         yield "The mode is STRICT, but the gate is open, as said below."
+    elif now.in_force and is_added:
+        yield f"The mode is STRICT: before {units} starts, the gate adds the missing routes, and then checks."
     elif now.in_force:
         yield f"The mode is STRICT: {units} cannot start while this lasts; what runs keeps running."
 
@@ -556,10 +559,11 @@ COMMAND = Command(
 The present state of the host is checked: by the given configuration if it has expected CIDRs, else by the installed
 check. The verdict of the last check is shown as well; it does not affect the exit code.
 
-Exit code 1 means that there is an overlap now, that one of hostrouting's units has failed, that a run was
-interrupted, that no script adds its routes at the next boot, that the given configuration is not the installed one, or
-that routes are missing: those of the configuration, or, without one, those of the installed script. 3 means
-that not everything could be determined, or that the verdict is undecided.
+Exit code 1 means that there is an overlap now, that one of hostrouting's units has failed, that a run was interrupted,
+that the gate is open or shut, that the routes do not come back at the next boot, that a file or link of a unit is
+missing or masked, that the given configuration is not the installed one, or that routes are missing: those of the
+configuration, or, without one, those of the installed script. 3 means that not everything could be determined, or that
+the verdict is undecided.
 """,
     examples="""\
 # is everything that hostrouting installed in force?

@@ -10,7 +10,7 @@ meanwhile. So a reading that is repeated, in the same snapshot or in the next on
    because they have an order.
 3. Linux does not report that IPv4 routes go with their device or with an address, nor that a next hop gets or loses a
    flag. So a change of a device, its settings or its addresses is a change of each table that has a route by it, or
-   with that source.
+   with that source. Linux reports this change before the routes go, so a table that is read soon after is not kept.
 4. After any other report, such as one about a next hop object, and after lost reports, nothing is kept.
 5. A table with a route that expires is never kept. Some settings of a device are only in its own message, and Linux
    does not report that they change: the caller has to read everything from time to time.
@@ -21,6 +21,7 @@ Here: which parts are kept. Not here: how a part is read (`read`), and which cha
 from __future__ import annotations
 
 import os
+import time
 from ipaddress import ip_address
 from itertools import chain
 from sys import byteorder
@@ -45,6 +46,7 @@ T = TypeVar("T")
 # RTM_NEW… and RTM_DEL…
 _LINKS, _ADDRESSES, _ROUTES, _RULES, _SETTINGS = (16, 17), (20, 21), (24, 25), (32, 33), (80, 81)
 _OF_ADDRESS, _NEW_NETNSID, _IFINDEX = frozenset({1, 2}), frozenset({45}), 1  # IFA_…, IFLA_… and NETCONFA_…
+_FLUSH = 0.5  # seconds in which the routes of a device or an address are gone after the report
 # Until a namespace gets its first custom rule, IPv4 keeps these two merged, and a list of one passes through the other.
 _MERGED = (TABLE_LOCAL, TABLE_MAIN)
 
@@ -59,6 +61,7 @@ class Kept:
         self._parts: dict[tuple[str, int, int], Any] = {}
         # By table: the devices and source addresses of its routes.
         self._ends: dict[tuple[str, int, int], frozenset[object]] = {}
+        self._touched: dict[tuple[str, int, int], float] = {}
         self._names: dict[int, str] = {}
         self._known: set[str] = set()
         self._routes: dict[bytes, Route] = {}
@@ -100,7 +103,8 @@ class Kept:
         found: RouteTable | None = self._parts.get(home)
         if found is None:
             found = read(self._read_route)
-            if not any(shape.expires is not None for shape in found.shapes):
+            is_settled = time.monotonic() - self._touched.get(home, -_FLUSH) >= _FLUSH
+            if is_settled and not any(shape.expires is not None for shape in found.shapes):
                 self._parts[home] = found
                 self._ends[home] = frozenset(chain.from_iterable((one.prefsrc, *one.devs) for one in found.shapes))
         return found
@@ -162,6 +166,8 @@ class Kept:
     def _apply_address(self, data: bytes, version: int, *, is_new: bool) -> None:
         index, raw = device_of(data), attributes_of(data, 24, _OF_ADDRESS)
         key, known = address_key(data), self._parts.get(("address", version, 0), {})
+        if version == IPV6 and not any(device == index and (device, address) != key for device, address in known):
+            self._parts.pop(("link", 0, 0), None)  # IPv6 was perhaps enabled or disabled on it, which is not reported
         if version == IPV4 or (is_new and key not in known and any(device == index for device, _ in known)):
             self._parts.pop(("address", version, 0), None)  # they have an order
         else:
@@ -191,6 +197,7 @@ class Kept:
         ends = {name_of(index, self._names), *sources}
         for home in [home for home in self._parts if home[0] == "route" and not self._ends[home].isdisjoint(ends)]:
             del self._parts[home]
+            self._touched[home] = time.monotonic()
 
 
 def address_key(data: bytes) -> tuple[int, bytes]:

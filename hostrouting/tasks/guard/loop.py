@@ -26,7 +26,7 @@ from hostrouting.host.systemd import Line, NoService, Service
 from hostrouting.release import __version__
 from hostrouting.tasks.configure import TASKS, TaskClasses, classes, make_tasks, unknown_parts
 from hostrouting.tasks.guard.look import Look
-from hostrouting.tasks.guard.pace import EVERY, Fights, Pace
+from hostrouting.tasks.guard.pace import Fights, Pace
 from hostrouting.tasks.guard.state import State, figures
 from phases.errors import ExceptionGroup
 
@@ -205,7 +205,6 @@ class _Watching:
         # If another run holds the host, the guard comes again instead of waiting for the lock.
         self._host = attrs.evolve(guard.host, lock_wait=0.0, backend=self._lend)
         self._backend: RouteBackend | None = None  # of the looks since the last full one
-        self._opened = 0.0
         self._pace = Pace.begin(self._clock.now())
         self._fights = Fights()
         self._denied: list[str] = []  # the keys whose repair has to wait
@@ -239,7 +238,7 @@ class _Watching:
     def _lend(self) -> RouteBackend:
         """One backend for all tasks and looks, so that what has not changed is read once; a full look opens another."""
         if self._backend is None and self._guard.host.backend is not None:
-            self._backend, self._opened = self._guard.host.backend(), self._clock.now()
+            self._backend = self._guard.host.backend()
         return cast("RouteBackend", _Lent(cast("RouteBackend", self._backend)))
 
     def close(self) -> None:
@@ -317,7 +316,7 @@ class _Watching:
         """Events that came before a look need no other look. Not every change has one: each minute, all is read."""
         if self._pace.event is not None:
             self._watch.wait(0, clock=self._clock)
-        if self._pace.event is None or self._pace.failures or self._clock.now() - self._opened > EVERY:
+        if self._pace.event is None or self._pace.failures or self._clock.now() >= self._pace.due:
             self.close()
 
     def _ask_tasks(self) -> Look:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hostrouting.tasks.guard.look import Repair
 
-__all__ = ["EVERY", "Bucket", "Fight", "Fights", "Pace"]
+__all__ = ["Bucket", "Fight", "Fights", "Pace"]
 
 _ROUNDING = 1e-9  # after exactly the seconds that were named, the amount may be this much smaller
 
@@ -117,7 +117,10 @@ class Pace:
         if failed:
             wait = min(wait, max(_retry(failures, chance), time.wait_for(0, ended)))
         looks = self.looks.take(1, ended) if idle and self.event is not None else self.looks
-        return Pace(due=ended + wait, failures=failures, time=time, looks=looks)
+        due, is_early = ended + wait, self.event is not None and ended < self.due
+        if is_early and not (failed or self.failures):  # looks after events do not postpone the regular one
+            due = min(due, self.due)
+        return Pace(due=due, failures=failures, time=time, looks=looks)
 
     def postponed(self, until: float) -> Pace:
         """The pace after a look that was not possible: the next attempt is at this moment."""

@@ -570,6 +570,19 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "ok",
     ),
+    "a VPN, and a default route behind one that goes on with the next table": (
+        [
+            "route del default",
+            "route add throw default",
+            "route add default via 10.0.0.1 dev eth0 metric 100",
+            "route add 0.0.0.0/1 dev wg0",
+            "route add 128.0.0.0/1 dev wg0",
+            "route add 172.20.0.0/16 dev eth0",
+            "route add default dev eth1 table default",
+        ],
+        [],
+        "overlap",
+    ),
     "main only with a group suppressed": (
         ["rule add pref 50 lookup main suppress_ifgroup 7", "rule del pref 32766"],
         [],

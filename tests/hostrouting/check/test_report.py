@@ -76,8 +76,11 @@ def test_overlap_line() -> None:
 @pytest.mark.parametrize(
     ("kinds", "told"),
     [
-        (("wireguard",), '; if wg7 (wireguard) is intended: "allowedDevs": ["...", "wg7"]'),
-        (("vxlan", "geneve"), '; if wg7 (vxlan) and wg8 (geneve) are intended: "allowedDevs": ["...", "wg7", "wg8"]'),
+        (("wireguard",), '; if wg7 (wireguard) is intended: "allowedDevs": ["...", "wg7"], or add to your own list'),
+        (
+            ("vxlan", "geneve"),
+            '; if wg7 (vxlan) and wg8 (geneve) are intended: "allowedDevs": ["...", "wg7", "wg8"], or add to your own list',
+        ),
         (("",), ""),
         (("", "vxlan"), ""),
         (("ipoib",), ""),

@@ -11,7 +11,7 @@ import pytest
 from hostrouting.errors import BackendError
 from hostrouting.host import UnitState
 from hostrouting.host.layout import HostLayout
-from hostrouting.kernel.base import RouteBackend
+from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model import OURS, Link, Prefix, Route, Rule, default_rules
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.cli import Said, say
@@ -521,10 +521,17 @@ def test_what_is_installed_closes_it(repaired: str) -> None:
     lose_routes(host)
     said = say("status", host=host)
     add = "  To add the installed routes that are missing now, as root: systemctl start static-routes.service"
-    assert (said.code, said.lines[:2]) == (1, [OVERLAP, REFUSED])
+    first = "  The mode is STRICT: before systemd-nspawn@.service starts, the gate adds the missing routes, and then checks."
+    assert (said.code, said.lines[:2]) == (1, [OVERLAP, first])
     assert said.lines[2] == f"{add}; for details: hostrouting check"
     assert [name for name, _ in found(host)] == ["route-missing"]
     assert isinstance(host.manager, FakeManager)
+    # A route that is to go adds nothing.
+    host.kernel.change([RouteRequest("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))])
+    for prefix in REPAIR:
+        host.kernel.ip_route("add", Route.to(prefix, dev="eth0", gateway="10.0.0.1", protocol=213))
+    host.kernel.ip_route("add", Route.to("172.16.5.0/24", dev="ib0"))
+    assert say("status", host=host).lines[1:3] == [REFUSED, WAYS]
     # While systemd has yet to read the gate, nothing waits.
     host.manager.read = {}
     assert say("status", host=host).lines[1] == "  The mode is STRICT, but the gate is open, as said below."

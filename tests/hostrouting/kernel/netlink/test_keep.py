@@ -1,0 +1,67 @@
+"""What a guard keeps of the kernel's lists: what Linux reports before its effect, or not at all."""
+
+from __future__ import annotations
+
+import socket
+import time
+from functools import partial
+
+import pytest
+
+from hostrouting.kernel.concern import Concern
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.kernel.netlink.channel import HEADER
+from hostrouting.kernel.netlink.keep import Kept
+from hostrouting.model import Route, RouteTable
+from tests.support.namespace import private_namespace, run_program
+from tests.support.waiting import wait_for
+
+LINK_OF_2 = HEADER.pack(32, 16, 0, 0, 0) + bytes([0, 0, 1, 0, 2, 0, 0, 0]) + bytes(8)
+
+
+def test_a_table_that_is_read_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Routes go after the report about their device: a table that is read in between is not kept.
+
+    Kills: keeping it as soon as it is read.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    reads, kept = list[int](), Kept(ours)
+
+    def read(_: object) -> RouteTable:
+        reads.append(1)
+        return RouteTable.of([Route.to("10.0.0.0/8", dev="eth0")])
+
+    def look() -> int:
+        kept.table(4, 254, read)
+        return len(reads)
+
+    kept.name({2: "eth0"})
+    assert [look(), look()] == [1, 1]
+    theirs.send(LINK_OF_2)
+    assert [*kept.hear()] == [LINK_OF_2]
+    assert [look(), look()] == [2, 3]
+    now = time.monotonic()
+    monkeypatch.setattr("hostrouting.kernel.netlink.keep.time.monotonic", lambda: now + 1)
+    assert [look(), look()] == [4, 4]
+    kept.close()
+    theirs.close()
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_ipv6_of_a_device() -> None:
+    """IPv6 that is enabled again, which has no report, is seen with the first address of the device."""
+    about = partial(Concern.of, networks=(), protocols=())
+    with private_namespace() as node, NetlinkBackend(netns=node.path) as backend:
+        node.batch(["link add eth0 type veth peer name wire0", "link set wire0 up", "link set eth0 up"])
+
+        def is_disabled() -> bool:
+            links = {link.name: link for link in backend.snapshot(reached=True, about=about).links}
+            return links["eth0"].ipv6_disabled
+
+        assert not is_disabled()
+        for setting, value in [("accept_dad", 0), ("disable_ipv6", 1), ("disable_ipv6", 0)]:
+            words = (*node.enter, "sh", "-c", f"echo {value} > /proc/sys/net/ipv6/conf/eth0/{setting}")
+            assert not run_program(words).returncode
+            if setting == "disable_ipv6":
+                wait_for(f"{setting}={value}", lambda: is_disabled() is bool(value))  # noqa: B023  called at once
