@@ -13,7 +13,8 @@ meanwhile. So a reading that is repeated, in the same snapshot or in the next on
    with that source. Linux reports this change before the routes go, so a table that is read soon after is not kept.
 4. After any other report, such as one about a next hop object, and after lost reports, nothing is kept.
 5. A table with a route that expires is never kept. Some settings of a device are only in its own message, and Linux
-   does not report that they change: the caller has to read everything from time to time.
+   does not report that they change, nor the group of a device that is down: the caller has to read everything from time
+   to time.
 
 Here: which parts are kept. Not here: how a part is read (`read`), and which changes disturb a reading (`watch`).
 """

@@ -179,10 +179,14 @@ def node() -> Iterator[Namespace]:
 
 
 def every(found: Snapshot) -> tuple[object, ...]:
-    """All that a snapshot has; what Linux lists by device, in the order of their names."""
+    """All that a snapshot has; what Linux lists by device, in the order of their names.
+
+    Linux reports the group of a device that is down only when it is up.
+    """
+    links = (link if link.up else attrs.evolve(link, group=0) for link in found.links)
     addresses = sorted(found.addresses, key=lambda address: (address.ip.version, address.dev))
     return (
-        sorted(map(str, found.links)),
+        sorted(map(str, links)),
         addresses,
         found.rules,
         found.routes,
