@@ -16,8 +16,6 @@ from hostrouting.text import nearest, spoken
 if TYPE_CHECKING:
     from hostrouting.model import Snapshot
 
-__all__ = ["HOST_OF_A_SNAPSHOT", "listed", "names", "require", "require_devices", "uncalled"]
-
 HOST_OF_A_SNAPSHOT = "the host of this snapshot"
 _SHOWN = 20  # devices that a message names; the others are counted
 

@@ -13,8 +13,6 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["ESCAPES", "NAMES", "SHOWN", "Finding", "Severity", "first_lines", "of_severity", "worst", "worst_first"]
-
 Severity: TypeAlias = Literal["error", "warning", "note"]
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 

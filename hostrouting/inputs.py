@@ -17,18 +17,6 @@ import stat
 import sys
 from contextlib import suppress
 
-__all__ = [
-    "STANDARD_INPUT",
-    "NotAFile",
-    "Unreadable",
-    "is_piped",
-    "kind_of",
-    "name_of",
-    "open_file",
-    "read_bytes",
-    "require_file",
-]
-
 STANDARD_INPUT = "-"
 
 _PATIENCE = 10.0  # seconds to wait until a program opens a fifo for writing

@@ -10,8 +10,6 @@ TYPE_CHECKING = False  # importing `typing` would take a third of the time of a 
 if TYPE_CHECKING:
     from hostrouting.errors import ForeignPhases
 
-__all__ = ["foreign_phases", "require_own_phases"]
-
 _OURS = "hostrouting"
 
 

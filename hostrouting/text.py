@@ -12,8 +12,6 @@ TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["SHOWN", "counted", "nearest", "show", "spoken"]
-
 SHOWN = 60
 """A message shows at most this many characters of a value."""
 _LONGEST = 60  # characters that are compared: the cost grows with the square of the length

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
     from phases.report import Event, Observer, Report
 
-__all__ = ["Clock", "Context", "Flag", "Node", "Run", "Scope", "SystemClock", "Thread"]
-__all__ += ["FIELDS", "TaskLogger", "complain", "joined", "listed_observers", "valid_context"]
-
 FIELDS = "phases"
 """The one extra key of every record, with all fields of its line as one mapping."""
 

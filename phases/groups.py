@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from phases.context import Context, Thread
     from phases.tasks import AnyTask, Task
 
-__all__ = ["can_retry", "deadline", "parallel", "retry", "serial", "when"]
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 

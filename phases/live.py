@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from phases.report import Event, Report
 
-__all__ = ["LiveTree", "live_tree"]
-
 _SIGN = {
     Status.RUNNING: ("…", "bold"),
     Status.OK: ("✓", "green"),

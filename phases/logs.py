@@ -18,8 +18,6 @@ from phases.text import as_data, describe_error, escaped, moment_as_text, printa
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["FIELDS", "JsonFormatter", "LogObserver", "LogfmtFormatter"]
-
 _WORD = {Status.OK: "completed", Status.FAILED: "failed", Status.CANCELLED: "cancelled", Status.SKIPPED: "skipped"}
 _LEVEL = {Status.FAILED: logging.ERROR, Status.CANCELLED: logging.WARNING}
 

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-__all__ = ["Event", "Failure", "Finished", "Observer", "Retrying", "Skipped", "Started", "Status"]
-__all__ += ["KEYS", "Report", "ReportBuilder", "folded"]
-
 
 class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
     """The state of a task."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from phases.context import Clock
     from phases.tasks import AnyTask, Task
 
-__all__ = ["act", "default_observers", "execute", "pass_over", "plan", "run", "step", "undo"]
-
 T = TypeVar("T")
 
 

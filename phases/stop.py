@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from phases.context import Context
 
-__all__ = ["stopping"]
-
 _DEFAULT = (signal.default_int_handler, signal.SIG_DFL)
 
 

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
     from phases.context import Context
 
-__all__ = ["AnyTask", "FunctionTask", "Skip", "Task", "task"]
-__all__ += ["layers_of", "left_out", "offer_of", "subtasks_of", "valid_task", "walk"]
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 

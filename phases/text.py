@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-__all__ = ["as_data", "describe_error", "draw_tree", "escaped", "for_stdout", "in_ascii", "is_utf8", "printable"]
-__all__ += ["moment_as_text", "seconds_in_words"]
-
 N = TypeVar("N")
 _ASCII = str.maketrans(
     {"–": "-", "…": "...", "→": "->", "µ": "u", "│": "|", "─": "-", "├": "|", "└": "`"}  # noqa: RUF001  a dash between addresses

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import hostrouting
-from hostrouting.boot import render_guard_unit
+from hostrouting.boot.units import render_guard_unit
 from hostrouting.cli.commands.completion import completion_of
 from tests.support.bundle import DEPENDENCIES
 from tests.support.debian_package import NAME, debian_version, package_files

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.boot import render_gate_script
+from hostrouting.boot.gate_files import render_gate_script
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.testing import h200, plain_vm
 from tests.support.bundle import DEPENDENCIES

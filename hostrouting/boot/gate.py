@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.boot import (
+from hostrouting.boot.gate_files import (
     FORMAT,
     GateStep,
     digest_of,
@@ -49,12 +49,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     import phases
-    from hostrouting.boot import StepKind
-    from hostrouting.host import Files
+    from hostrouting.boot.gate_files import StepKind
+    from hostrouting.host.files import Files
     from hostrouting.host.host import Host
     from hostrouting.host.layout import HostLayout
-
-__all__ = ["Changed", "Gate", "Part", "paths_of", "pattern_of", "unseen"]
 
 Changed = dict[str, tuple[str, ...]]
 """The changed paths, by the name of the step that they belong to."""

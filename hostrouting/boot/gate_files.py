@@ -23,18 +23,6 @@ from hostrouting.boot.scripts import filled
 from hostrouting.boot.units import FLUSHERS, HEADER, render_oneshot, shell
 from hostrouting.host.layout import HostLayout
 
-__all__ = [
-    "FORMAT",
-    "GateStep",
-    "digest_of",
-    "format_of",
-    "gate_digests",
-    "is_list_edited",
-    "parse_gate_steps",
-    "render_gate_drop_in",
-]
-__all__ += ["StepKind", "render_gate_script", "render_gate_steps", "render_gate_unit"]
-
 StepKind: TypeAlias = Literal["requires", "wants", "changing"]
 _KINDS: dict[str, StepKind] = {"requires": "requires", "wants": "wants", "changing": "changing"}
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.boot import parse_gate_steps, render_gate_drop_in
 from hostrouting.boot.gate import Gate, pattern_of, unseen
+from hostrouting.boot.gate_files import parse_gate_steps, render_gate_drop_in
 from hostrouting.boot.opening import ALL, opening_findings
 from hostrouting.errors import FileError
 from hostrouting.finding import Finding, worst_first
@@ -27,20 +27,9 @@ from hostrouting.text import spoken
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from hostrouting.host import Manager
     from hostrouting.host.fileset import File
     from hostrouting.host.host import Host
-
-__all__ = [
-    "UNIT_FOLDERS",
-    "GateState",
-    "GatedUnit",
-    "drop_in_folders",
-    "find_coming_openings",
-    "find_edits",
-    "find_gate_state",
-    "harmful_settings",
-]
+    from hostrouting.host.systemd import Manager
 
 UNIT_FOLDERS = (
     "/etc/systemd/system.control",

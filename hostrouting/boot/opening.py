@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from hostrouting.host.host import Host
 
-__all__ = ["ALL", "Opening", "opening_findings", "openings_in_force", "parse_openings", "render_openings"]
-
 ALL = "all"
 """In place of a unit: each gated unit."""
 

@@ -16,17 +16,6 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.model import DEFAULT_METRIC, IPV6, OURS
 from hostrouting.model.constants import LINK_LOCAL, MULTICAST
 
-__all__ = [
-    "ON_LINK",
-    "OUR_COMMENT",
-    "ProbeScript",
-    "parse_probe_script",
-    "render_probe_deletion",
-    "render_probe_script",
-    "render_probe_table",
-    "render_probe_unit",
-]
-
 OUR_COMMENT = 'comment "hostrouting: '
 """What nft lists of each of our tables: the table and its rules have comments that begin like this."""
 ON_LINK = (LINK_LOCAL, MULTICAST[IPV6])

@@ -26,23 +26,6 @@ from hostrouting.model import DEFAULT_METRIC, IP, OURS, ROUTE_TYPES, default_rul
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = [
-    "DEFAULT_WAIT",
-    "MOST_WAIT",
-    "CheckScript",
-    "KnownSettings",
-    "RoutesScript",
-    "asset_lines",
-    "filled",
-    "parse_check_script",
-    "parse_static_routes_script",
-    "render_check_script",
-    "render_rules_script",
-    "render_snapshot_script",
-    "render_static_routes_script",
-    "settings_in",
-]
-
 _OPENING, _CLOSING = "configuration=(", ")"
 _INCLUDE = "#include "
 _HEADING = "# ---"

@@ -22,27 +22,6 @@ if TYPE_CHECKING:
 
     from hostrouting.config import HostRoutingConfig
 
-__all__ = [
-    "FLUSHERS",
-    "GRACE",
-    "HEADER",
-    "SANDBOX",
-    "SHELL",
-    "add_protocol_numbers",
-    "parse_extension",
-    "parse_guard_unit",
-    "parse_protocol_numbers",
-    "render_check_unit",
-    "render_extension",
-    "render_guard_unit",
-    "render_networkd_drop_in",
-    "render_oneshot",
-    "render_preset",
-    "render_protocol_name",
-    "render_routes_unit",
-    "shell",
-]
-
 HEADER = "# Written by hostrouting; changes are overwritten.\n"
 _LOST = "$$0 is missing or incomplete; write it again with: hostrouting apply --config FILE"
 

@@ -14,5 +14,3 @@ marks       who sets the marks that an answer depends on
 segments    a CIDR as ranges, for a map
 report      all of it in sentences and as JSON
 """
-
-__all__: list[str] = []

@@ -11,8 +11,6 @@ from hostrouting.config.cni import CNI_ROUTES, CniRoute
 from hostrouting.fib import Fib
 from hostrouting.model import REFUSING, Prefix, Route, width_of
 
-__all__ = ["PodBlocks", "is_like"]
-
 
 class PodBlocks:
     """The pod blocks of one host, within the checked CIDRs."""

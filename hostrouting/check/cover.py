@@ -9,8 +9,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.model import Prefix, width_of
 
-__all__ = ["Zone", "ZoneKind", "cover"]
-
 ZoneKind: TypeAlias = Literal["open", "keep", "free"]
 
 

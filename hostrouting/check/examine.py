@@ -45,22 +45,6 @@ if TYPE_CHECKING:
     from hostrouting.routes.plan import RoutePlan
     from hostrouting.routes.uplink import DesiredRoute
 
-__all__ = [
-    "Correction",
-    "Examination",
-    "FamilyExamination",
-    "await_found",
-    "await_plan",
-    "concern_of",
-    "correction_of",
-    "examine",
-    "examine_snapshot",
-    "find_correction",
-    "read",
-    "repair_routes",
-    "with_repair",
-]
-
 T = TypeVar("T")
 
 _WORST_FIRST: tuple[Verdict, ...] = ("overlap", "no-default-route", "undecided", "ok")

@@ -27,8 +27,6 @@ from hostrouting.fib import Case, Cases, Condition, Decision, Fib
 from hostrouting.model import TABLE_MAIN, Prefix
 from hostrouting.model.constants import LOOPBACK
 
-__all__ = ["Exceptions", "Known"]
-
 Known: TypeAlias = Literal["", "own-address", "bound", "forwarded", "tunnel", "intended"]
 """The known kinds of packets; empty if it is not known what the packets are."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.marking import Effect, IpsecPolicy, MarkingOf, MarkSetter
     from hostrouting.model import Prefix, Rule
 
-__all__ = ["Marks", "SoughtMark", "SourcesOfMarks", "look_for_marks", "marks_of", "rules_in"]
-
 
 class SourcesOfMarks(Protocol):
     """What a host is asked: its packet filters and IPsec policies."""

@@ -39,17 +39,6 @@ from hostrouting.model.constants import LOOPBACK
 from hostrouting.routes.connected import is_unexplained, networks_of
 from hostrouting.routes.uplink import default_route, outbound_devs
 
-__all__ = [
-    "Escape",
-    "EscapeKind",
-    "Judge",
-    "Note",
-    "OverlapReport",
-    "Verdict",
-    "check_overlap",
-    "follow_kernel",
-]
-
 Verdict: TypeAlias = Literal["ok", "overlap", "no-default-route", "undecided"]
 EscapeKind: TypeAlias = Literal["overlap", "no-route", "unreachable", "blackhole", "prohibit"]
 # How a decision escapes, and by which devices; None if it does not escape.

@@ -27,8 +27,6 @@ from hostrouting.fib.arrival import arrives_on
 from hostrouting.model import IPV4, IPV6, Link, Prefix, Rule, Snapshot, prefixes_between, spans_of, width_of
 from hostrouting.text import spoken
 
-__all__ = ["PodPackets", "find_pod_packets", "senders_phrase", "some_of", "with_devices_of"]
-
 _NAMED = 3  # the number of sources and devices of pods that are named; the others are counted
 
 _ANY_DEVICE = "/"  # stands for a device that no rule names; no device can have this name

@@ -38,8 +38,6 @@ from hostrouting.fib.arrival import (
 from hostrouting.finding import Finding
 from hostrouting.model import IP, IPV4, Link, Prefix, Rule, prefixes_between, spans_of, width_of
 
-__all__ = ["Ask", "PodReport", "check_pods", "find_dropped"]
-
 Ask: TypeAlias = Callable[[PodPackets], Mapping[int, Decision]]
 
 _NOBODY = 0xFFFFFFFF  # no user has this number

@@ -66,9 +66,6 @@ from hostrouting.routes.connected import is_unexplained, networks_of
 from hostrouting.routes.uplink import METRICS, DesiredRoute, Pending, Uplink, default_route
 from hostrouting.text import spoken
 
-__all__ = ["TOO_MANY", "Repair", "Unsafe", "UnsafeReason", "propose_repair", "refused_gateway"]
-
-
 # earlier-rule: a rule decides before table main is looked up. longest-prefix: a route to a single address decides, and
 # no prefix is longer. no-way: no gateway is known for the expected device. too-many: closing it would take more than
 # TOO_MANY routes. reserved: a static route to this range is not allowed. surprise: the kernel's answer differs from its

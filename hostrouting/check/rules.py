@@ -33,8 +33,6 @@ from hostrouting.model import (
 from hostrouting.routes.uplink import bare_leg, default_route
 from hostrouting.text import spoken
 
-__all__ = ["SERIOUS", "find_flaws", "is_of_main"]
-
 _ADVERTISED = 9  # the route protocol of what routers advertise
 _OF_A_VRF = 0  # the table of a rule that looks up that of the packet's VRF
 

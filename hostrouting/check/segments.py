@@ -12,8 +12,6 @@ from hostrouting.check.overlap import Judge
 from hostrouting.fib import PLAIN, Decision, Fib
 from hostrouting.model import Prefix
 
-__all__ = ["JUDGEMENTS", "Judgement", "Segment", "Strip", "segments_of", "strip_of", "told_segments"]
-
 Judgement: TypeAlias = Literal["expected", "allowed", "own", "escape"]
 
 JUDGEMENTS: dict[Judgement, str] = {

@@ -17,10 +17,11 @@ import phases
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import FINE
 from hostrouting.cli.failure import code_of, errors_in
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, line
+from hostrouting.cli.output import SHOWN, Painted, capped, line
 from hostrouting.host.effects import Effects, Operation, effects_of
 from hostrouting.routes.plan import Step, plan_static_routes
 from hostrouting.routes.uplink import bare_leg
+from hostrouting.text import counted
 from phases.errors import BaseExceptionGroup
 
 if TYPE_CHECKING:
@@ -30,15 +31,6 @@ if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host.host import Host
     from hostrouting.model import Route, Snapshot
-
-__all__ = [
-    "Run",
-    "Work",
-    "operation_lines",
-    "refusal",
-    "run_task",
-]
-
 
 _TONES: dict[str, Tone] = {"conflict": "bad", "add": "good", "replace": "warn", "delete": "warn", "keep": "soft"}
 _DONE = {"add": "added", "replace": "replaced", "delete": "deleted", "keep": "kept", "create": "created"}

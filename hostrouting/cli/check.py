@@ -31,7 +31,7 @@ from hostrouting.check.report import (
     remarks,
 )
 from hostrouting.check.segments import JUDGEMENTS, segments_of, strip_of
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, named_lines, spoken, table
+from hostrouting.cli.output import SHOWN, Painted, capped, line, named_lines, table
 from hostrouting.cli.source import (
     NOTHING_TO_CHECK,
     expected_of,
@@ -45,6 +45,7 @@ from hostrouting.cli.source import (
 )
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model import extent, ip_at, table_name
+from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -63,8 +64,6 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
     from hostrouting.kernel.marking import Effect, IpsecPolicy, MarkSetter
     from hostrouting.model import IP, Prefix, Route, Snapshot
-
-__all__ = ["LIMITS", "Check", "FamilyView", "check_name", "draw_map", "lasting_line", "make_check", "mark_lines"]
 
 LIMITS = "Only routing tables and rules are checked, as they are now; not firewalls, IPsec or eBPF programs."
 

@@ -23,23 +23,6 @@ if TYPE_CHECKING:
 
     Answer: TypeAlias = "Callable[[argparse.Namespace, Callable[[], Host]], Reply]"
 
-__all__ = [
-    "FAILED",
-    "FINE",
-    "UNDECIDED",
-    "VERDICT_CODES",
-    "WRONG_INPUT",
-    "Command",
-    "Reply",
-    "config_option",
-    "devs_option",
-    "gateway_option",
-    "question_words",
-    "removal_option",
-    "snapshots_option",
-    "wait_option",
-]
-
 FINE, FAILED, WRONG_INPUT, UNDECIDED = 0, 1, 2, 3
 """The exit codes."""
 VERDICT_CODES = {"ok": FINE, "overlap": FAILED, "undecided": UNDECIDED, "no-default-route": UNDECIDED}

@@ -12,10 +12,10 @@ import os
 import sys
 
 from hostrouting.cli.commands import CHANGING, COMMANDS, command_of, every_command
-from hostrouting.cli.output import SHOWN, Painted, capped, line, plain, spoken, width_of
+from hostrouting.cli.output import SHOWN, Painted, capped, line, plain, width_of
 from hostrouting.installation import foreign_phases
 from hostrouting.release import __version__
-from hostrouting.text import nearest
+from hostrouting.text import nearest, spoken
 
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hostrouting.cli.terminal import Terminal
     from hostrouting.errors import ForeignPhases
     from hostrouting.host.host import Host
-
-__all__ = ["Misused", "add_options", "exit_codes", "main", "make_parser"]
 
 _INTERRUPTED = 130  # 128 plus the number of SIGINT, as in a shell
 

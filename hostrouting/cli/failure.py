@@ -30,8 +30,6 @@ from hostrouting.errors import (
 _UNANSWERED = (BackendError, FleetError, ForeignPhases, MetadataError, NotReady, ProgramError)
 """The errors that leave the answer open, or the work undone."""
 
-__all__ = ["code_of", "document_of", "errors_in"]
-
 
 def code_of(error: BaseException, *, needs_files: bool = True) -> int:
     """The exit code for this error; in a group of errors, a failure takes precedence over an undecided result.

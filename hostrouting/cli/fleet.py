@@ -20,7 +20,7 @@ from hostrouting.check.report import repair_document
 from hostrouting.cli.check import LIMITS, lasting_line
 from hostrouting.cli.command import FAILED, FINE, VERDICT_CODES, Reply, question_words
 from hostrouting.cli.failure import code_of, document_of
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, spoken, table
+from hostrouting.cli.output import SHOWN, Painted, capped, line, table
 from hostrouting.cli.remedy import correction_lines, route_lines
 from hostrouting.cli.source import expected_of, gateway_of
 from hostrouting.cli.terminal import Progress, Terminal
@@ -29,7 +29,8 @@ from hostrouting.fleet.dispatch import judge_snapshots
 from hostrouting.fleet.grouping import Grouping, common_correction, own_file_reason, tally_verdicts
 from hostrouting.fleet.judge import Question, find_snapshots
 from hostrouting.fleet.page import read_page
-from hostrouting.host import LocalFiles
+from hostrouting.host.files import LocalFiles
+from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from hostrouting.cli.output import Line, Piece, Tone
     from hostrouting.config import HostRoutingConfig
     from hostrouting.fleet import NodeGroup, NodeResult, Source
-
-__all__ = ["NAMES", "check_fleet", "fleet_lines", "sources_of"]
 
 _LOG = logging.getLogger("hostrouting")
 

@@ -9,34 +9,12 @@ from __future__ import annotations
 
 import os
 
-from hostrouting.text import counted, spoken
-
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Literal, TextIO, TypeAlias
 
     from hostrouting.finding import Finding
-
-__all__ = [
-    "SHOWN",
-    "Line",
-    "Painted",
-    "Piece",
-    "Style",
-    "Tone",
-    "below",
-    "capped",
-    "counted",
-    "finding_lines",
-    "items",
-    "line",
-    "named_lines",
-    "plain",
-    "spoken",
-    "table",
-    "width_of",
-]
 
 Tone: TypeAlias = "Literal['good', 'bad', 'warn', 'soft', 'strong', '']"
 Piece: TypeAlias = "str | Painted"

@@ -20,11 +20,12 @@ from hostrouting.check.report import (
     repair_document,
     unsafe_findings,
 )
-from hostrouting.cli.output import SHOWN, Painted, counted, finding_lines, line, spoken
+from hostrouting.cli.output import SHOWN, Painted, finding_lines, line
 from hostrouting.config import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model import TABLE_MAIN, NextHop, Route
 from hostrouting.routes.plan import plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.routes.uplink import DesiredRoute, Uplink
+from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from hostrouting.cli.check import Check
     from hostrouting.cli.output import Line
     from hostrouting.config import RouteOverlapConfig
-
-__all__ = ["correction_lines", "ip_commands", "remedy_lines", "repaired_configuration", "route_lines", "warning_lines"]
 
 
 class _Remedy:

@@ -13,7 +13,7 @@ import attrs
 
 import phases
 from hostrouting.arguments import HOST_OF_A_SNAPSHOT, require_devices
-from hostrouting.cli.output import SHOWN, spoken
+from hostrouting.cli.output import SHOWN
 from hostrouting.config import (
     AzureVnetCleanupConfig,
     GateConfig,
@@ -27,35 +27,18 @@ from hostrouting.config.values import gateway
 from hostrouting.errors import BackendError, ConfigError, Fault
 from hostrouting.inputs import STANDARD_INPUT, Unreadable, is_piped, name_of, read_bytes
 from hostrouting.model import IPV4, IPV6, OURS
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
-    from hostrouting.boot import CheckScript, ProbeScript, RoutesScript
+    from hostrouting.boot.probe import ProbeScript
+    from hostrouting.boot.scripts import CheckScript, RoutesScript
     from hostrouting.config.values import Network
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model import IP, Snapshot
-
-__all__ = [
-    "NOTHING_TO_CHECK",
-    "address_of",
-    "cidrs_of",
-    "config_again",
-    "config_of",
-    "expected_of",
-    "gateway_of",
-    "installed_config",
-    "installed_wait",
-    "kept_config",
-    "known_devices",
-    "open_kernel",
-    "quiet_context",
-    "saved_snapshot",
-    "start_command",
-    "wait_of",
-]
 
 T = TypeVar("T")
 
@@ -130,8 +113,8 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
     if not host.may_have_ours:
         return None
     # What reads our files is loaded for a host that may have some.
-    from hostrouting.boot import parse_guard_unit  # noqa: PLC0415
     from hostrouting.boot.gate import Gate  # noqa: PLC0415
+    from hostrouting.boot.units import parse_guard_unit  # noqa: PLC0415
     from hostrouting.host.fileset import OURS as WRITTEN  # noqa: PLC0415
 
     routes, check, probe = _scripts(host)
@@ -164,14 +147,14 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
 
 def _parse_cleanup(text: str) -> AzureVnetCleanupConfig | None:
     """The section that was kept; ValueError for another text, and for settings that this version does not take."""
-    from hostrouting.boot import parse_extension  # noqa: PLC0415  as in installed_config
+    from hostrouting.boot.units import parse_extension  # noqa: PLC0415  as in installed_config
 
     return HostRoutingConfig.from_mapping({"azureVnetCleanup": parse_extension(text)}).azure_vnet_cleanup
 
 
 def _installed_extensions(host: Host) -> Iterator[tuple[str, Any]]:
     """The settings of other projects' tasks that are kept on this host, by name."""
-    from hostrouting.boot import parse_extension  # noqa: PLC0415  as in installed_config
+    from hostrouting.boot.units import parse_extension  # noqa: PLC0415  as in installed_config
 
     for file in host.files.names(host.layout.at(host.layout.extensions)):
         name = file.removesuffix(".json")
@@ -187,18 +170,15 @@ def wait_of(arguments: argparse.Namespace, host: Host) -> float:
 
 def installed_wait(host: Host) -> float:
     """The seconds that the boot scripts of this host wait, else the default."""
-    from hostrouting.boot import DEFAULT_WAIT  # noqa: PLC0415  as in installed_config
+    from hostrouting.boot.scripts import DEFAULT_WAIT  # noqa: PLC0415  as in installed_config
 
     return next((float(section.wait) for section in _scripts(host) if section is not None), float(DEFAULT_WAIT))
 
 
 def _scripts(host: Host) -> tuple[RoutesScript | None, CheckScript | None, ProbeScript | None]:
     """What the boot scripts on this host say; None for one that is absent or not ours."""
-    from hostrouting.boot import (  # noqa: PLC0415  as in installed_config
-        parse_check_script,
-        parse_probe_script,
-        parse_static_routes_script,
-    )
+    from hostrouting.boot.probe import parse_probe_script  # noqa: PLC0415  few questions read the scripts
+    from hostrouting.boot.scripts import parse_check_script, parse_static_routes_script  # noqa: PLC0415  see above
 
     return (
         _script(host, host.layout.routes_script_path, parse_static_routes_script),

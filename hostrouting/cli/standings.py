@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
     from hostrouting.tasks.results import Standing
 
-__all__ = ["Standings", "gate_findings", "looked_at_gate"]
-
 
 @attrs.frozen
 class Standings:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["Progress", "Terminal", "log_to_stderr"]
-
 _CODES: dict[Tone, str] = {"good": "32", "bad": "1;31", "warn": "33", "soft": "2", "strong": "1"}
 _GONE = {errno.EPIPE, errno.EIO}  # the pipe was closed; the terminal was
 

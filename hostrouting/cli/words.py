@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from hostrouting.cli.command import Command
 
-__all__ = ["KINDS", "Word", "main_words", "summary", "words_of"]
-
 KINDS = {
     "FILE": "file",
     "DIR": "directory",

@@ -17,8 +17,6 @@ from hostrouting.config.values import Network, Word, devs, network_in, one_of, s
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["AZURE_VNET_CLEANUP", "AzureVnetCleanupConfig", "EbtablesChoice", "StateFile"]
-
 _WIDEST = {4: 8, 6: 32}
 
 

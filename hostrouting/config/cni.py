@@ -20,8 +20,6 @@ import attrs
 
 from hostrouting.model import REFUSING, RouteType
 
-__all__ = ["CNIS", "CNI_ROUTES", "DEFAULT_ALLOWED_DEVS", "Cni", "CniRoute"]
-
 
 @attrs.frozen
 class CniRoute:

@@ -15,8 +15,6 @@ from hostrouting.config.json import Keys, Spot, items_read, text_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["GATE", "MACHINES", "GateConfig"]
-
 MACHINES = "systemd-nspawn@.service"
 """The template of the machines that systemd-nspawn runs."""
 

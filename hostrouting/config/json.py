@@ -22,24 +22,6 @@ from hostrouting.text import SHOWN, nearest, show
 if TYPE_CHECKING:
     import json
 
-__all__ = [
-    "SIZE_LIMIT",
-    "WHOLE",
-    "InvalidValue",
-    "JsonObject",
-    "Keys",
-    "Reader",
-    "Spot",
-    "camel",
-    "items",
-    "items_read",
-    "parse",
-    "printable",
-    "read",
-    "text_of",
-    "unread",
-]
-
 WHOLE = "configuration"
 """The path of the top level, as shown in messages."""
 

@@ -19,19 +19,6 @@ from hostrouting.model.constants import LINK_LOCAL
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = [
-    "DEFAULT_GLOBAL_ADDRESS",
-    "DEFAULT_IMDS_URL",
-    "DEFAULT_LINK_LOCAL",
-    "DEFAULT_PRIORITY",
-    "DEFAULT_TABLE",
-    "PROBE_REWRITE",
-    "ImdsConfig",
-    "OnUnknown",
-    "ProbeCondition",
-    "ProbeRewriteConfig",
-]
-
 DEFAULT_LINK_LOCAL = "fe80::1234:5678:9abc"
 """The source address of the probes of Azure's load balancer."""
 DEFAULT_GLOBAL_ADDRESS = "2603:1062:0:1:fe80:1234:5678:9abc"

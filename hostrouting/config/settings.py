@@ -29,16 +29,6 @@ from hostrouting.model.constants import DEFAULT_METRIC, LINK_LOCAL, OURS
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = [
-    "GuardConfig",
-    "HostRoutingConfig",
-    "IntendedRule",
-    "RouteOverlapConfig",
-    "StaticRoute",
-    "StaticRoutesConfig",
-    "needs_config",
-]
-
 _SECTION = "hostRouting"
 _LONGEST_REASON = 200
 _DEFAULTS = "..."

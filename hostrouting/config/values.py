@@ -19,30 +19,6 @@ if TYPE_CHECKING:
 
     from hostrouting.config.json import Spot
 
-__all__ = [
-    "Address",
-    "Mode",
-    "Network",
-    "Upkeep",
-    "Word",
-    "address_in",
-    "cidrs",
-    "destination",
-    "dev",
-    "device_name",
-    "devs",
-    "gateway",
-    "globs",
-    "integer",
-    "metric",
-    "mode",
-    "network_in",
-    "network_with_host_bits",
-    "one_of",
-    "protocol",
-    "switch",
-]
-
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 E = TypeVar("E", bound="Word")

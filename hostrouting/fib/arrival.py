@@ -35,19 +35,6 @@ from hostrouting.fib import Decision, Fib, Flow
 from hostrouting.model import IP, IPV4, IPV6, REFUSING, RP_FILTER_STRICT, Link, Snapshot, width_of
 from hostrouting.model.constants import LOOPBACK, MULTICAST
 
-__all__ = [
-    "RP_FILTER_REASONS",
-    "Drop",
-    "DropReason",
-    "arrives_on",
-    "drop_reason",
-    "filter_clause",
-    "find_drop",
-    "forwarding_clause",
-    "is_forwarding_off",
-    "reverse_flow",
-]
-
 # bad-source: not the address of one host. loopback: from or to 127.0.0.0/8, or to ::1. forwarding: it is off there.
 # own-source: it comes from an address of this host. strict: rp_filter is 1, and the route back leaves by another
 # device, or there is none. loose: rp_filter is 2, and there is no route back. no-address: rp_filter is 2, the route

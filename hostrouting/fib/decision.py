@@ -22,21 +22,6 @@ from hostrouting.model import (
 )
 from hostrouting.model.constants import MULTICAST
 
-__all__ = [
-    "CHOSEN",
-    "Case",
-    "Cases",
-    "Cell",
-    "Condition",
-    "Contest",
-    "Decision",
-    "Kind",
-    "Variant",
-    "goes_out",
-    "is_own",
-    "paired",
-]
-
 CHOSEN = "chosen"
 """The name, in a condition, of the question whether Linux chose a next hop by a hash; the value is the next hop."""
 

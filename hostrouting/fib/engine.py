@@ -41,9 +41,6 @@ from hostrouting.model.constants import MULTICAST
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Fib", "Liking", "Sieve", "joined"]
-
-
 # Whether a check accepts these next hops.
 Liking: TypeAlias = Callable[[tuple[NextHop, ...]], bool]
 

@@ -22,24 +22,6 @@ from hostrouting.model import IP, IPV4, IPV6, SELECTORS, TO, NextHop, Prefix, Ru
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = [
-    "ANY",
-    "ANYTHING",
-    "PLAIN",
-    "REACHABLE",
-    "Ask",
-    "Flow",
-    "Sought",
-    "Supposed",
-    "Words",
-    "asks_of",
-    "chosen_ask",
-    "has_tos",
-    "reachable_ask",
-    "source_ask",
-    "tos_ask",
-]
-
 REACHABLE = "reachable"
 """The name, in a condition, of the question whether a gateway is reachable: its value is the next hop."""
 

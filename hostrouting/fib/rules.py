@@ -27,8 +27,6 @@ from hostrouting.fib.packet import ANYTHING, Ask, Flow, Sought, Supposed, Words,
 from hostrouting.fib.table import Entry, Hit, Table
 from hostrouting.model import IPV4, REFUSING, TO, Rule, width_of
 
-__all__ = ["Branches", "Default", "End", "Ending", "Region", "Rules", "Span", "Stage", "Turn", "plain_turns"]
-
 # The first and the last address.
 Span: TypeAlias = tuple[int, int]
 

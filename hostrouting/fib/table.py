@@ -21,9 +21,6 @@ from typing import NamedTuple, TypeAlias
 from hostrouting.fib.packet import Ask, Sought
 from hostrouting.model import IPV4, PATHLESS, Column, NextHop, Prefix, Route, RouteTable
 
-__all__ = ["BITS", "Entry", "Hit", "Legs", "Ordered", "Table", "pack"]
-
-
 BITS = 8  # a prefix is packed as its network, shifted by this, plus its length
 
 

@@ -15,8 +15,6 @@ from hostrouting.fib.packet import Sought, has_tos, tos_ask
 from hostrouting.fib.table import BITS, Entry, Hit, Legs, Table
 from hostrouting.model import IPV4, TABLE_LOCAL, NextHop, Route, RouteTable, tos_bits, width_of
 
-__all__ = ["TableIPv4", "taken_in_turn"]
-
 
 class TableIPv4(Table):
     """The routes of one IPv4 table."""

@@ -31,8 +31,6 @@ from hostrouting.fib.packet import Ask, Sought, reachable_ask, source_ask
 from hostrouting.fib.table import BITS, Entry, Hit, Legs, Table
 from hostrouting.model import IPV6, PATHLESS, PREFERENCES, Prefix, Route, RouteTable, width_of
 
-__all__ = ["TableIPv6"]
-
 _HIGHEST = 100  # no other score is as high
 _EVERYWHERE = Prefix(IPV6, 0, 0)
 

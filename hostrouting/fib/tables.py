@@ -30,8 +30,6 @@ from hostrouting.model import (
     default_rules,
 )
 
-__all__ = ["Tables"]
-
 # The table number of a rule that looks up the table of a VRF, for packets in none: Linux uses main.
 _UNSAID = 0
 

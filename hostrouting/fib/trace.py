@@ -16,8 +16,6 @@ from hostrouting.fib.rules import Turn
 from hostrouting.fib.table import Entry
 from hostrouting.model import IP, NextHop, Prefix, Route, Rule, Snapshot, as_ip
 
-__all__ = ["Passed", "Reason", "Result", "Trace", "Tried", "trace_route"]
-
 # not-selected: the rule does not match this packet. no-route: nothing in its table covers the address. suppressed,
 # thrown: a route was found, but the lookup continues at the next rule. jump: the lookup continues at another rule.
 # nothing: the rule does nothing. refused: the rule itself is the answer. decides: a route is the answer.

@@ -42,17 +42,6 @@ if TYPE_CHECKING:
     from hostrouting.fleet.grouping import NodeGroup
     from hostrouting.fleet.judge import Source
 
-__all__ = [
-    "BatchJudge",
-    "GivenExecutor",
-    "OwnProcesses",
-    "Results",
-    "Workers",
-    "check_snapshots",
-    "judge_snapshots",
-    "make_page",
-]
-
 BatchJudge: TypeAlias = "Callable[[Sequence[bytes], Question], tuple[NodeResult, ...]]"
 Results: TypeAlias = "Future[tuple[NodeResult, ...]]"
 

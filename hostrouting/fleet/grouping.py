@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from hostrouting.fleet.judge import NodeEscape, NodeResult
     from hostrouting.routes.uplink import DesiredRoute
 
-__all__ = ["Grouping", "NodeGroup", "common_correction", "group_nodes", "own_file_reason", "tally_verdicts"]
-
 _WORST_FIRST: tuple[Verdict | None, ...] = ("overlap", None, "no-default-route", "undecided", "ok")
 _NUMBER = re.compile(r"\d+")
 _RUN = 3  # consecutive numbers from which on only the first and the last device are named

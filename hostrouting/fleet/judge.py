@@ -41,18 +41,6 @@ if TYPE_CHECKING:
     from hostrouting.model import IP, Prefix
     from hostrouting.routes.uplink import DesiredRoute
 
-__all__ = [
-    "NodeEscape",
-    "NodeResult",
-    "Question",
-    "Source",
-    "count_repeated",
-    "digest_of",
-    "find_snapshots",
-    "judge",
-    "judge_each",
-]
-
 
 @attrs.frozen
 class NodeEscape:

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from hostrouting.config import HostRoutingConfig
 
-__all__ = ["Document", "NodeFacts", "Outcome", "Ran", "outcome_of", "routing_facts", "verdict_sentence"]
-
 Document: TypeAlias = "Mapping[str, Any]"
 _Pair: TypeAlias = "tuple[str, str]"  # a line before and a line after; an empty one is absent
 

@@ -44,19 +44,6 @@ if TYPE_CHECKING:
     from hostrouting.fleet.judge import NodeResult, Question
     from hostrouting.model import Prefix
 
-__all__ = [
-    "CidrMap",
-    "MapRow",
-    "Markup",
-    "element",
-    "fill",
-    "joined",
-    "maps_of",
-    "read_maps",
-    "read_page",
-    "render_page",
-]
-
 _PROBLEMS = 100  # groups that have a section of their own; the others are in the tables only
 _NAMES = 12  # nodes that a section names at once
 _RANGES = 8  # ranges of a map in words

@@ -14,22 +14,3 @@ saved      a snapshot in a file
 redaction  a snapshot that strangers may see
 effects    what a task has changed
 """
-
-from hostrouting.host.files import Files, LocalFiles, Lock
-from hostrouting.host.systemd import Manager, SystemdManager, UnitState
-from hostrouting.kernel.programs import BOOT_PATH, Rights, find_program, own_program, own_rights, version_of
-
-__all__ = [
-    "BOOT_PATH",
-    "Files",
-    "LocalFiles",
-    "Lock",
-    "Manager",
-    "Rights",
-    "SystemdManager",
-    "UnitState",
-    "find_program",
-    "own_program",
-    "own_rights",
-    "version_of",
-]

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-__all__ = ["files_in_force", "objects_in", "read_conflists"]
-
 _ENDINGS = (".conf", ".conflist", ".json")
 _NAMED = ("clusterNetwork", "defaultNetworks")
 """The keys of multus that name networks: by file, or by the name of a configuration."""

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from hostrouting.host.layout import HostLayout
     from hostrouting.model import IP
 
-__all__ = ["Discovery", "NamedNetwork", "discover"]
-
 _NODE, _PODS, _SERVICES, _SERVER, _ASKED = (
     "pods of this node",
     "pods of the cluster",

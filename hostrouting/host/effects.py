@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from hostrouting.kernel.base import RouteRequest
 
-__all__ = ["Effects", "Operation", "effects_of", "having_changed", "tell_effects"]
-
 E = TypeVar("E", bound=BaseException)
 
 

@@ -18,8 +18,6 @@ from hostrouting.inputs import NotAFile, kind_of, open_file, require_file
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["NO_ROOM", "PROTECTED", "SETTINGS", "Files", "LocalFiles", "Lock", "holder_of", "holders_of", "lock_file"]
-
 _LIMIT = 256 * 1024 * 1024  # bytes; a script with the routes of the largest configuration is less than half as large
 _CHUNK = 1024 * 1024
 _SETTING = 4096  # bytes; Linux gives a setting no more

@@ -17,10 +17,8 @@ from hostrouting.host.effects import tell_effects
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from hostrouting.host import Files
+    from hostrouting.host.files import Files
     from hostrouting.host.layout import HostLayout
-
-__all__ = ["OURS", "Changes", "File", "FileSet", "unit_file"]
 
 OURS = "Written by hostrouting"
 

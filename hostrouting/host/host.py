@@ -13,19 +13,10 @@ import attrs
 
 from hostrouting.arguments import require, uncalled
 from hostrouting.errors import FileError, HostBusy
-from hostrouting.host import (
-    BOOT_PATH,
-    Files,
-    LocalFiles,
-    Manager,
-    Rights,
-    SystemdManager,
-    find_program,
-    own_program,
-    own_rights,
-    version_of,
-)
+from hostrouting.host.files import Files, LocalFiles
 from hostrouting.host.layout import HostLayout
+from hostrouting.host.systemd import Manager, SystemdManager
+from hostrouting.kernel.programs import BOOT_PATH, Rights, find_program, own_program, own_rights, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,8 +32,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.neighbours import KernelLinkLayer, LinkLayer
     from hostrouting.kernel.netlink import NetlinkBackend
     from hostrouting.kernel.nftables import Nftables, NftProgram
-
-__all__ = ["Host", "makes_edge", "needs_host", "not_callable"]
 
 _A_KERNEL = (
     "a kernel is only part of a host: FakeHost(kernel=…) in a test, attrs.evolve(Host.local(), backend=…) elsewhere"

@@ -14,8 +14,6 @@ from hostrouting.host.files import LocalFiles, holder_of, holders_of, lock_file
 if TYPE_CHECKING:
     from hostrouting.host.files import Lock
 
-__all__ = ["ImageFiles"]
-
 _LINKS = 40  # Linux follows at most as many in one path
 
 

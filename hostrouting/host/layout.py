@@ -5,8 +5,6 @@ Here: names. Not here: the contents of the files (`boot`), and writing them (`ho
 
 import attrs
 
-__all__ = ["DROP_IN", "HostLayout"]
-
 DROP_IN = "00-host-routing.conf"
 """The file name of the drop-in that runs the gate before a unit starts."""
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import phases
     from hostrouting.config import ImdsConfig
 
-__all__ = ["SIZE_LIMIT", "Answer", "Fetch", "Reply", "ask_for_ipv6", "fetch"]
-
 SIZE_LIMIT = 1 << 20
 """The maximum size of a reply in bytes; the document of a host with many interfaces has a few thousand."""
 

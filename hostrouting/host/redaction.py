@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from hostrouting.config.values import Network
     from hostrouting.model import IP, Snapshot
 
-__all__ = ["DEVICE_FIELDS", "Redaction"]
-
 _FIXED: dict[int, tuple[Prefix, ...]] = {
     IPV4: tuple(map(Prefix.parse, ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "168.63.129.16/32"))),
     IPV6: tuple(map(Prefix.parse, ("::/127", "ff00::/8"))),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from hostrouting.host import LocalFiles
+from hostrouting.host.files import LocalFiles
 from hostrouting.host.image import ImageFiles
 from hostrouting.kernel.netlink.channel import inside, namespace_path, open_namespace
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hostrouting.kernel.neighbours import LinkLayer, LinkLayerView, Neighbour
-
-__all__ = ["Namespace", "SandboxFiles", "SandboxLinkLayer"]
 
 T = TypeVar("T")
 

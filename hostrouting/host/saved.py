@@ -56,16 +56,6 @@ if TYPE_CHECKING:
 
     from hostrouting.model import Address, Rule
 
-__all__ = [
-    "SCHEMA",
-    "is_ip_document",
-    "of_file",
-    "read_ip_document",
-    "read_snapshot",
-    "snapshot_bytes",
-    "snapshot_in",
-]
-
 _LIMIT = 64 << 20  # bytes; a snapshot with 100,000 routes has about 10 MiB
 _REMEDY = "save one with: hostrouting snapshot > FILE"
 

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from hostrouting.kernel.programs import Run
 
-__all__ = ["Line", "Manager", "NoService", "Service", "SystemdManager", "SystemdService", "UnitState"]
-__all__ += ["find_ungated", "require_room"]
-
 _DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
 # Otherwise a machine whose administrator made it require our unit would be stopped or restarted with the unit. And a
 # start must not wait for a target that may itself be waiting for the caller.

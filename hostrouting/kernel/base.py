@@ -29,22 +29,6 @@ if TYPE_CHECKING:
     from hostrouting.model import IP, Prefix, Route, Snapshot
     from phases import Clock
 
-__all__ = [
-    "KIND_OF_ERRNO",
-    "Answer",
-    "Outcome",
-    "RouteBackend",
-    "RouteRequest",
-    "Source",
-    "Verb",
-    "Watch",
-    "asked_addresses",
-    "asked_prefixes",
-    "cannot_listen",
-    "part_of",
-    "require_simple",
-]
-
 Verb: TypeAlias = Literal["add", "append", "prepend", "replace", "delete"]
 Source: TypeAlias = Literal["routes", "nftables"]
 """What a watch listens to: `routes` stands for links, addresses, rules and routes."""

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from hostrouting.model import IP, Column, Route, RouteTable, Snapshot
 
-__all__ = ["Concern"]
-
 _BOTH = (IPV4, IPV6)
 
 _Spans: TypeAlias = "Mapping[int, tuple[Sequence[int], Sequence[int]]]"

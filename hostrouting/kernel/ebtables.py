@@ -29,34 +29,6 @@ if TYPE_CHECKING:
 
     from hostrouting.kernel.programs import Ended, Run
 
-__all__ = [
-    "BACKENDS",
-    "PROGRAMS",
-    "Backend",
-    "Ebtables",
-    "EbtablesProgram",
-    "OneBackend",
-    "batch",
-    "both_backends",
-    "has_nat",
-    "is_incomplete",
-    "knows_batches",
-    "listed",
-    "missing",
-    "missing_from",
-    "nat_rules",
-    "no_nf_tables",
-    "not_loaded",
-    "not_permitted",
-    "refused",
-    "require_distinct",
-    "require_lines",
-    "tidied",
-    "timed_out",
-    "too_old",
-    "wrong_backend",
-]
-
 OneBackend: TypeAlias = Literal["nft", "legacy"]
 """Where the kernel keeps the rules: nf_tables, or ebtables' own tables. A program sees only those of its backend."""
 

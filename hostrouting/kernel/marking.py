@@ -36,24 +36,6 @@ if TYPE_CHECKING:
 
     from hostrouting.kernel.programs import Run
 
-__all__ = [
-    "ALL_BITS",
-    "NOT_IN_A_SNAPSHOT",
-    "Effect",
-    "Hook",
-    "IpsecPolicy",
-    "MarkSetter",
-    "Marking",
-    "MarkingOf",
-    "MarkingRules",
-    "hooks_of",
-    "ipsec_policies",
-    "iptables_rules",
-    "marking_of",
-    "nft_rules",
-]
-
-
 ALL_BITS = 0xFFFFFFFF
 
 Effect: TypeAlias = Literal["arriving", "own", "own-later", "none"]

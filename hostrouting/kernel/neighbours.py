@@ -31,26 +31,6 @@ from hostrouting.model import IP, as_ip
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = [
-    "STATES",
-    "EthernetLink",
-    "KernelLinkLayer",
-    "LinkLayer",
-    "LinkLayerView",
-    "Neighbour",
-    "PeerMac",
-    "State",
-    "UnknownPeer",
-    "cannot_load",
-    "canonical_mac",
-    "no_device",
-    "refused",
-    "require_permanent",
-    "timed_out",
-    "unavailable",
-    "unsettled",
-]
-
 State: TypeAlias = Literal["none", "incomplete", "reachable", "stale", "delay", "probe", "failed", "noarp", "permanent"]
 
 STATES: dict[int, State] = {

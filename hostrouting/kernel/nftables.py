@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from hostrouting.kernel.programs import Ended, Run
 
-__all__ = ["NftProgram", "Nftables", "missing", "not_permitted", "refused", "require_name"]
-
 
 class Nftables(Protocol):
     """The tables of the family ip6.

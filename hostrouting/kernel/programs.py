@@ -22,20 +22,6 @@ from hostrouting.errors import BackendError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "BOOT_PATH",
-    "Ended",
-    "Rights",
-    "Run",
-    "find_program",
-    "own_program",
-    "own_rights",
-    "read_rights",
-    "run_program",
-    "tool_environment",
-    "version_of",
-]
-
 BOOT_PATH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """Where the boot scripts look for programs."""
 

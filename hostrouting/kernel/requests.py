@@ -42,23 +42,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteRequest
     from hostrouting.model import IP, Address, Prefix, Route
 
-__all__ = [
-    "Facts",
-    "Obstacle",
-    "expires",
-    "find_exactly",
-    "foreign",
-    "has_weight",
-    "is_leg_of",
-    "is_meant",
-    "leg_is_meant",
-    "metric_of",
-    "misfit",
-    "refusal",
-    "same",
-    "sources_of",
-]
-
 # What does not fit into a message
 
 _BYTE, _WORD = 1 << 8, 1 << 32

@@ -8,18 +8,6 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
-__all__ = [
-    "DEFAULT_METRIC",
-    "LINK_LOCAL",
-    "LOOPBACK",
-    "MULTICAST",
-    "OURS",
-    "RESERVED",
-    "RESERVED_RANGES",
-    "is_reserved",
-    "reserved_for",
-]
-
 OURS = 213
 """The protocol number that marks a route as ours; the configuration can set another. No known program uses it."""
 

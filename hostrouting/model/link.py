@@ -7,9 +7,6 @@ import attrs
 
 from hostrouting.model.prefix import IP, Prefix
 
-__all__ = ["ARPHRD_INFINIBAND", "RP_FILTER_STRICT", "Address", "Link"]
-
-
 ARPHRD_INFINIBAND = 32
 RP_FILTER_STRICT = 1  # a packet is dropped if the route back to its source leaves by another device
 

@@ -13,21 +13,6 @@ import attrs
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = [
-    "IP",
-    "IPV4",
-    "IPV6",
-    "Prefix",
-    "as_ip",
-    "as_prefix",
-    "extent",
-    "ip_at",
-    "prefixes_between",
-    "spans_of",
-    "width_of",
-]
-
-
 IP: TypeAlias = IPv4Address | IPv6Address
 
 IPV4, IPV6 = 4, 6

@@ -14,27 +14,6 @@ from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = [
-    "PATHLESS",
-    "PREFERENCES",
-    "PROTOCOL_KERNEL",
-    "REFUSING",
-    "ROUTE_TYPES",
-    "SCOPE_HOST",
-    "SCOPE_LINK",
-    "SCOPE_UNIVERSE",
-    "TABLE_DEFAULT",
-    "TABLE_LOCAL",
-    "TABLE_MAIN",
-    "NextHop",
-    "Preference",
-    "Route",
-    "RouteKey",
-    "RouteType",
-    "protocol_name",
-    "table_name",
-]
-
 RouteType: TypeAlias = Literal[
     "unspec",
     "unicast",

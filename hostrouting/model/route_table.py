@@ -26,8 +26,6 @@ from hostrouting.model.route import Route, RouteKey
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Column", "Outline", "RouteEdits", "RouteTable", "Shapes", "routes_like", "shape_of"]
-
 T = TypeVar("T")
 
 _SAID = tuple(field.name for field in attrs.fields(Route) if field.name != "prefix")

@@ -20,23 +20,6 @@ import attrs
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, width_of
 from hostrouting.model.route import TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, protocol_name, table_name
 
-__all__ = [
-    "SELECTORS",
-    "TO",
-    "Rule",
-    "RuleAction",
-    "Selector",
-    "by_priority",
-    "command_adding",
-    "default_rules",
-    "missing_rules",
-    "reached_tables",
-    "selector_of",
-    "tos_bits",
-    "tos_name",
-]
-
-
 RuleAction: TypeAlias = Literal["to_table", "goto", "nop", "blackhole", "unreachable", "prohibit"]
 
 

@@ -28,8 +28,6 @@ from hostrouting.text import SHOWN
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["ENDS_EARLY", "SCHEMA", "Snapshot", "from_json", "not_json", "to_json"]
-
 _NO_ROUTES = RouteTable.of(())
 
 

@@ -8,5 +8,3 @@ connected   the kernel's own routes, and which of our routes will not last becau
 plan        the steps from the present routes to the wanted ones
 apply       the steps, carried out as one transaction
 """
-
-__all__: list[str] = []

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.base import Verb
     from hostrouting.routes.plan import Place, RoutePlan
 
-__all__ = ["Applied", "apply_plan", "as_taken", "put_back", "take_away"]
-
 _ELSE = "another program changes these routes at the same time"
 _AT_ONCE = 5_000  # changes between two calls of `check`
 _TRIES = 3  # attempts to roll back, before the remaining differences are reported

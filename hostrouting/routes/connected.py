@@ -35,8 +35,6 @@ from hostrouting.model import (
 )
 from hostrouting.routes.uplink import DesiredRoute, Uplink, is_held, way_round
 
-__all__ = ["connected_routes", "foresee", "is_unexplained", "networks_of"]
-
 _LOOPBACK = 772  # ARPHRD_LOOPBACK
 _VRF = "vrf"
 

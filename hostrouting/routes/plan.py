@@ -59,29 +59,6 @@ if TYPE_CHECKING:
 
     from hostrouting.config import HostRoutingConfig, StaticRoutesConfig
 
-__all__ = [
-    "Action",
-    "Place",
-    "RoutePlan",
-    "Step",
-    "Steps",
-    "beside_finding",
-    "can_join",
-    "deletion_command",
-    "hop_of",
-    "in_order",
-    "is_left_behind",
-    "is_shared",
-    "next_hop_stays",
-    "plan_exactly",
-    "plan_routes",
-    "plan_static_routes",
-    "reply_destinations",
-    "stays",
-    "wanted_routes",
-    "wanted_routes_of",
-]
-
 Action: TypeAlias = Literal["keep", "add", "replace", "delete", "conflict"]
 Place: TypeAlias = Literal["only", "first", "last"]
 

@@ -37,23 +37,6 @@ from hostrouting.model import (
 )
 from hostrouting.model.constants import LINK_LOCAL
 
-__all__ = [
-    "METRICS",
-    "DesiredRoute",
-    "Pending",
-    "Uplink",
-    "bare_leg",
-    "default_route",
-    "hides",
-    "is_held",
-    "missing_default",
-    "missing_device",
-    "outbound_devs",
-    "resolve_route",
-    "seen_instead",
-    "way_round",
-]
-
 # The next hops of a route, and its scope.
 _Way: TypeAlias = tuple[tuple[NextHop, ...], int]
 # Addresses that cannot be a router. The kernel accepts the first kind as a gateway anyway, and drops the packets.

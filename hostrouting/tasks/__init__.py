@@ -15,6 +15,4 @@ base            their base class: the lock, the gate, and the run of the units
 
 from hostrouting.installation import require_own_phases
 
-__all__ = ()
-
 require_own_phases()

@@ -48,8 +48,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, ca
 import attrs
 
 import phases
-from hostrouting.boot import DEFAULT_WAIT, render_extension
 from hostrouting.boot.gate import Gate, paths_of
+from hostrouting.boot.scripts import DEFAULT_WAIT
+from hostrouting.boot.units import render_extension
 from hostrouting.config import needs_config
 from hostrouting.errors import BackendError, CleanupError, FileError, HostRoutingError, ProgramError, UnitFailed
 from hostrouting.finding import Finding, of_severity
@@ -68,22 +69,8 @@ if TYPE_CHECKING:
 
     from hostrouting.boot.gate import Changed, Part
     from hostrouting.config import HostRoutingConfig
-    from hostrouting.host import Manager
+    from hostrouting.host.systemd import Manager
     from hostrouting.kernel.base import RouteBackend
-
-__all__ = [
-    "Alive",
-    "Fallback",
-    "HostTask",
-    "MayRepair",
-    "locked",
-    "preview",
-    "removals_of",
-    "run_once",
-    "start_unit",
-    "valid_wait",
-    "work",
-]
 
 MayRepair: TypeAlias = "Callable[[Repair], bool]"
 """Whether this repair may be made now; another program may keep undoing it."""

@@ -17,8 +17,8 @@ import attrs
 
 import phases
 from hostrouting.arguments import listed
-from hostrouting.boot import DEFAULT_WAIT
 from hostrouting.boot.gate import Gate, Part, paths_of
+from hostrouting.boot.scripts import DEFAULT_WAIT
 from hostrouting.config import needs_config
 from hostrouting.errors import ConfigError, Fault, HostRoutingError, TaskError
 from hostrouting.finding import Finding
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from hostrouting.boot.gate import Changed
     from hostrouting.config import HostRoutingConfig
     from hostrouting.tasks.base import Fallback
-
-__all__ = ["TASKS", "Configure", "Remove", "TaskClasses", "classes", "installed_tasks", "make_tasks", "unknown_parts"]
-
 
 TaskClasses: TypeAlias = "tuple[type[HostTask[Any]], ...]"
 

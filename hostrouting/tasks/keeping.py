@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from hostrouting.boot import render_networkd_drop_in, render_rules_script
 from hostrouting.boot.gate import Part
+from hostrouting.boot.scripts import render_rules_script
+from hostrouting.boot.units import render_networkd_drop_in
 from hostrouting.check.examine import read
 from hostrouting.config import Upkeep
 from hostrouting.host.effects import Effects, Operation
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     import phases
     from hostrouting.config import HostRoutingConfig
     from hostrouting.model import Rule, Snapshot
-
-__all__ = ["NETWORKD", "KeepForeign", "KeepKernelRules", "with_kept_rules"]
 
 NETWORKD = "systemd-networkd.service"
 """The unit that reads the drop-in."""

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
-from hostrouting.boot import MOST_WAIT, GateStep, parse_check_script, render_check_script, render_check_unit
 from hostrouting.boot.gate import Part
+from hostrouting.boot.gate_files import GateStep
 from hostrouting.boot.opening import opening_findings
+from hostrouting.boot.scripts import MOST_WAIT, parse_check_script, render_check_script
+from hostrouting.boot.units import render_check_unit
 from hostrouting.check.examine import Examination, FamilyExamination, concern_of, examine, find_correction
 from hostrouting.check.report import check_document, check_findings, escapes_in, npd_line
 from hostrouting.config import Mode
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.concern import Concern
     from hostrouting.tasks.base import Alive, MayRepair
-
-__all__ = ["CheckRouteOverlap"]
 
 _ANSWER = {"schema", "verdict", "verdicts", "mode", "expectedDevs"}
 """The keys of a report that say what the answer is."""

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import attrs
 
-from hostrouting.boot import DEFAULT_WAIT
 from hostrouting.boot.gate import Gate, unseen
 from hostrouting.boot.gate_state import (
     UNIT_FOLDERS,
@@ -28,6 +27,7 @@ from hostrouting.boot.gate_state import (
     find_gate_state,
     harmful_settings,
 )
+from hostrouting.boot.scripts import DEFAULT_WAIT
 from hostrouting.check.examine import correction_of, examine_snapshot
 from hostrouting.check.report import check_findings, escape_target
 from hostrouting.config import Upkeep, needs_config
@@ -62,24 +62,6 @@ if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
     from hostrouting.finding import Severity
     from hostrouting.model import Prefix
-
-__all__ = [
-    "TOOLS",
-    "Finding",
-    "Preflight",
-    "UnitDropIn",
-    "folder_findings",
-    "gated_findings",
-    "lock_findings",
-    "networkd_findings",
-    "overlap_findings",
-    "program_findings",
-    "replacement_findings",
-    "systemd_findings",
-    "tool_findings",
-    "unit_findings",
-    "unread",
-]
 
 T = TypeVar("T")
 TOOLS = {

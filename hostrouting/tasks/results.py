@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from hostrouting.routes.plan import RoutePlan
     from hostrouting.tasks.cleanup.plan import CleanupEntry, CleanupPlan
 
-__all__ = [
-    "Change",
-    "CheckResult",
-    "CleanupResult",
-    "PreflightResult",
-    "RoutesResult",
-    "Standing",
-    "refusals",
-    "removal",
-]
-
 
 @attrs.frozen
 class Change:

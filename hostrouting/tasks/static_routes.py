@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from hostrouting.boot import (
-    MOST_WAIT,
-    GateStep,
+from hostrouting.boot.gate import Gate, Part
+from hostrouting.boot.gate_files import GateStep, digest_of
+from hostrouting.boot.scripts import MOST_WAIT, parse_static_routes_script, render_static_routes_script
+from hostrouting.boot.units import (
     add_protocol_numbers,
-    digest_of,
     parse_protocol_numbers,
-    parse_static_routes_script,
     render_preset,
     render_protocol_name,
     render_routes_unit,
-    render_static_routes_script,
 )
-from hostrouting.boot.gate import Gate, Part
 from hostrouting.check.examine import await_plan, read
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ApplyError, BackendError, ConfigError, NotReady
@@ -51,7 +48,7 @@ if TYPE_CHECKING:
     import phases
     from hostrouting.config import StaticRoutesConfig
     from hostrouting.finding import Finding
-    from hostrouting.host import Files
+    from hostrouting.host.files import Files
     from hostrouting.host.layout import HostLayout
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model import RouteKey
@@ -61,8 +58,6 @@ if TYPE_CHECKING:
 _SHOWN = 10  # reasons in one line
 _NOT_NOW = ("route-conflict", "route-waits")
 _ATTEMPTS = 5  # transactions of one look: each of the four steps of one may find refused routes, and the last succeeds
-
-__all__ = ["ConfigureStaticRoutes", "has_script_succeeded", "repair_of"]
 
 
 @attrs.frozen

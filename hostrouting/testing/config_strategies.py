@@ -43,23 +43,6 @@ if TYPE_CHECKING:
 
     from hostrouting.config.values import Address, Network
 
-__all__ = [
-    "KEYS",
-    "cleanups",
-    "configs",
-    "destinations",
-    "device_names",
-    "gateways",
-    "json_values",
-    "near_configs",
-    "near_routes",
-    "near_texts",
-    "networks",
-    "probe_rewrites",
-    "routes",
-    "scalars",
-]
-
 _UNITS = ("containerd.service", "kubelet.service", "systemd-nspawn@.service", "systemd-nspawn@kube1.service")
 DEVICE_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 

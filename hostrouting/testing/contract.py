@@ -57,8 +57,6 @@ if TYPE_CHECKING:
 
     from hostrouting.kernel.base import RouteBackend, Verb
 
-__all__ = ["BackendContract", "contract_host"]
-
 
 def contract_host() -> MemoryBackend:
     """The host that the contract suite requires, as a fake kernel."""

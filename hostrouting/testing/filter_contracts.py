@@ -35,15 +35,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.neighbours import LinkLayer
     from hostrouting.kernel.nftables import Nftables
 
-__all__ = [
-    "CONTRACT_RULES",
-    "EbtablesContract",
-    "LinkLayerContract",
-    "NftablesContract",
-    "contract_table",
-    "contract_view",
-]
-
 
 @contextmanager
 def _refuses() -> Iterator[None]:

@@ -19,12 +19,12 @@ import attrs
 from hostrouting.arguments import require
 from hostrouting.errors import BackendError, FileError, MetadataError, UnitFailed
 from hostrouting.fib import PLAIN, Flow
-from hostrouting.host import Rights, UnitState
 from hostrouting.host.files import PROTECTED, SETTINGS
 from hostrouting.host.host import Host, makes_edge, not_callable
 from hostrouting.host.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
-from hostrouting.host.systemd import require_room
+from hostrouting.host.systemd import UnitState, require_room
 from hostrouting.kernel.marking import Marking, MarkingOf
+from hostrouting.kernel.programs import Rights
 from hostrouting.testing.kernel import MemoryBackend
 from hostrouting.testing.kernel.ebtables import MemoryEbtables
 from hostrouting.testing.kernel.neighbours import MemoryLinkLayer
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.neighbours import LinkLayer
     from hostrouting.kernel.nftables import Nftables
     from hostrouting.model import IP, Rule, Snapshot
-
-__all__ = ["UNIT_FOLDERS", "FakeFiles", "FakeHost", "FakeManager", "Visit", "shown", "texts_of"]
 
 _NUMBERS = {os.strerror(number): number for number in errno.errorcode}
 

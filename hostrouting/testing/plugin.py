@@ -10,8 +10,6 @@ import pytest
 from hostrouting.testing import topologies
 from hostrouting.testing.kernel import MemoryBackend
 
-__all__ = ["cni_node", "ecmp_node", "h200", "memory_kernel", "plain_vm", "vpn_node"]
-
 
 @pytest.fixture
 def memory_kernel() -> MemoryBackend:

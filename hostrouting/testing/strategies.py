@@ -42,8 +42,6 @@ from hostrouting.model import (
     width_of,
 )
 
-__all__ = ["DEVICES", "blocks", "legs", "links", "prefixes", "routes", "rules", "snapshots"]
-
 DEVICES = ("eth0", "eth1", "ib0", "wg0")
 TABLES = (TABLE_MAIN, TABLE_LOCAL, 100)
 OWN: list[RouteType] = ["local", "broadcast", "anycast"]

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from hostrouting.tasks.base import HostTask
     from hostrouting.tasks.results import Change
 
-__all__ = ["check_task"]
-
 _MOST = 500  # effects of one run
 _IMAGE = "/image"
 

@@ -7,8 +7,6 @@ from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import ARPHRD_INFINIBAND, Link, NextHop, Prefix, Route, Rule, as_ip
 from hostrouting.testing.kernel import MemoryBackend
 
-__all__ = ["cni_node", "ecmp_node", "h200", "plain_vm", "vpn_node"]
-
 _RA = 9
 _DHCP = 16
 _STATIC = 4

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from hostrouting.boot import render_check_script, render_static_routes_script
+from hostrouting.boot.scripts import render_check_script, render_static_routes_script
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.model import IPV4, Prefix
 from tests.benchmarks.contest import Contest, Goal

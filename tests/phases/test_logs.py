@@ -121,7 +121,7 @@ def record(message: str, fields: object = None, *args: object) -> logging.LogRec
     made = logging.LogRecord("phases", logging.INFO, __file__, 1, message, args, None)
     made.created = 1_767_225_600.25
     if fields is not None:
-        vars(made)[phases.logs.FIELDS] = fields
+        vars(made)[phases.context.FIELDS] = fields
     return made
 
 

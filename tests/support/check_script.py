@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.boot import render_check_script
+from hostrouting.boot.scripts import render_check_script
 from hostrouting.check.examine import examine_snapshot
 from hostrouting.check.report import marked_verdict
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig

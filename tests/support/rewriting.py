@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 import phases
-from hostrouting.boot import render_probe_table
+from hostrouting.boot.probe import render_probe_table
 from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend

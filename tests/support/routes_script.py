@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from hostrouting.boot import render_static_routes_script
+from hostrouting.boot.scripts import render_static_routes_script
 from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.model import IPV4
 from tests.support.awks import AWKS, only_awk, put_before

@@ -19,16 +19,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import phases
-from hostrouting.boot import (
-    GateStep,
-    ProbeScript,
-    StepKind,
-    render_preset,
-    render_probe_script,
-    render_probe_unit,
-)
 from hostrouting.boot.gate import Gate, Part
-from hostrouting.boot.units import FLUSHERS
+from hostrouting.boot.gate_files import GateStep, StepKind
+from hostrouting.boot.probe import ProbeScript, render_probe_script, render_probe_unit
+from hostrouting.boot.units import FLUSHERS, render_preset
 from hostrouting.config import ProbeRewriteConfig
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.host.host import Host

@@ -5,7 +5,7 @@ import re
 import attrs
 import pytest
 
-from hostrouting.boot import render_probe_table
+from hostrouting.boot.probe import render_probe_table
 from tests.support.gate import LAYOUT, await_start, begin_start, gate_tests, is_starting
 from tests.support.systemd import System
 from tests.support.waiting import wait_for

@@ -62,7 +62,7 @@ CASES: Mapping[str, Mapping[str, str]] = {opening.name: {opening.path: opening.t
 
 _SHOW = """\
 import json, sys
-from hostrouting.host import SystemdManager
+from hostrouting.host.systemd import SystemdManager
 for line in sys.stdin:
     names, units = json.loads(line)
     print(json.dumps([dict(it) for it in SystemdManager().show(names, *units)]), flush=True)

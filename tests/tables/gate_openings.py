@@ -2,7 +2,7 @@
 
 import attrs
 
-from hostrouting.boot import SHELL
+from hostrouting.boot.units import SHELL
 from hostrouting.host.layout import HostLayout
 
 __all__ = ["EDITS", "KUBE1", "OPENINGS", "Edit", "Opening"]

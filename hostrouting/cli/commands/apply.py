@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
 
-__all__ = ["COMMAND"]
-
 
 @attrs.frozen
 class Done:

@@ -17,11 +17,12 @@ from hostrouting.cli.command import (
     snapshots_option,
     wait_option,
 )
-from hostrouting.cli.output import Painted, below, line, named_lines, spoken
+from hostrouting.cli.output import Painted, below, line, named_lines
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.source import config_of, installed_config
 from hostrouting.cli.standings import Standings, gate_findings
 from hostrouting.config import HostRoutingConfig
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from hostrouting.config import RouteOverlapConfig
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
-
-__all__ = ["COMMAND", "advice_line", "check_options"]
 
 
 def check_options(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ import attrs
 
 from hostrouting.cli.changes import operation_lines, run_task
 from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
-from hostrouting.cli.output import Painted, below, counted, items, line, named_lines
+from hostrouting.cli.output import Painted, below, items, line, named_lines
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import ConfigError, Fault, InputError
 from hostrouting.finding import of_severity
@@ -18,6 +18,7 @@ from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
 from hostrouting.tasks.cleanup.plan import CleanupPlan
 from hostrouting.tasks.cleanup.task import UndoCleanup
 from hostrouting.tasks.results import CleanupResult
+from hostrouting.text import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host.host import Host
     from hostrouting.tasks.cleanup.plan import CleanupEntry
-
-__all__ = ["COMMAND"]
 
 _NOTHING = "nothing of azure-vnet is stale"
 _LIMIT = 1 << 28  # bytes of a plan; one with 1,000,000 deletions is smaller

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     Commands: TypeAlias = "Mapping[Command, Sequence[Word]]"
 
-__all__ = ["COMMAND", "SHELLS", "completion_of"]
-
 SHELLS = ("bash", "zsh", "fish")
 
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from hostrouting.check.examine import examine_snapshot
 from hostrouting.cli.command import FAILED, FINE, Command, Reply
-from hostrouting.cli.output import Painted, line, spoken, table
+from hostrouting.cli.output import Painted, line, table
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import BackendError
 from hostrouting.host.discovery import discover
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from hostrouting.host.discovery import Discovery
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
-
-__all__ = ["COMMAND"]
 
 
 def _answer(_: argparse.Namespace, host: Callable[[], Host]) -> Reply:

@@ -16,7 +16,7 @@ from hostrouting.check.marks import look_for_marks, rules_in
 from hostrouting.check.report import packets_line, unexplained_owner
 from hostrouting.cli.check import mark_lines
 from hostrouting.cli.command import FINE, Command, Reply, config_option, devs_option
-from hostrouting.cli.output import SHOWN, Painted, capped, line, spoken, table
+from hostrouting.cli.output import SHOWN, Painted, capped, line, table
 from hostrouting.cli.source import address_of, config_of, installed_config, known_devices, open_kernel, saved_snapshot
 from hostrouting.cli.standings import Standings
 from hostrouting.config import HostRoutingConfig
@@ -28,6 +28,7 @@ from hostrouting.fib.trace import trace_route
 from hostrouting.model import IPV4, TABLE_LOCAL, Prefix, protocol_name, table_name
 from hostrouting.routes.connected import is_unexplained, networks_of
 from hostrouting.routes.uplink import outbound_devs
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model import IP, Address, Link, Route, Snapshot
-
-__all__ = ["COMMAND", "Explanation", "explain", "explain_document"]
 
 
 @attrs.frozen

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hostrouting.cli.output import Line
     from hostrouting.host.host import Host
 
-__all__ = ["COMMAND"]
-
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400}
 _LONGEST = 7 * 86_400
 _LONGEST_REASON = 200

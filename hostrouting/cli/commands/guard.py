@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host.host import Host
 
-__all__ = ["COMMAND"]
-
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hostrouting.cli.words import Word
     from hostrouting.host.host import Host
 
-__all__ = ["COMMAND", "STOPPED", "manual_page"]
-
 STOPPED = "stopped by Ctrl-C or SIGTERM"
 """The meaning of the exit codes 130 and 143."""
 

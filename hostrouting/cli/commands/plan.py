@@ -23,7 +23,7 @@ from hostrouting.cli.command import (
     wait_option,
 )
 from hostrouting.cli.failure import code_of, document_of
-from hostrouting.cli.output import SHOWN, Painted, below, counted, line, named_lines, plain, spoken
+from hostrouting.cli.output import SHOWN, Painted, below, line, named_lines, plain
 from hostrouting.cli.source import config_of, installed_config, wait_of
 from hostrouting.cli.standings import looked_at_gate
 from hostrouting.config import HostRoutingConfig
@@ -33,6 +33,7 @@ from hostrouting.host.saved import read_snapshot
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure, installed_tasks
 from hostrouting.tasks.results import Change
+from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from hostrouting.fleet import Source
     from hostrouting.host.host import Host
     from hostrouting.model import Snapshot
-
-__all__ = ["COMMAND"]
 
 
 @attrs.frozen

@@ -5,15 +5,16 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hostrouting.boot import DEFAULT_WAIT
+from hostrouting.boot.scripts import DEFAULT_WAIT
 from hostrouting.cli.check import lasting_line
 from hostrouting.cli.command import FAILED, FINE, WRONG_INPUT, Command, Reply, config_option, removal_option
-from hostrouting.cli.output import Painted, below, counted, line, named_lines
+from hostrouting.cli.output import Painted, below, line, named_lines
 from hostrouting.cli.source import config_of, installed_wait, quiet_context
 from hostrouting.errors import FileError
 from hostrouting.finding import of_severity
 from hostrouting.tasks.configure import installed_tasks
 from hostrouting.tasks.preflight import Preflight
+from hostrouting.text import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from hostrouting.cli.output import Line
     from hostrouting.host.host import Host
     from hostrouting.tasks.results import PreflightResult
-
-__all__ = ["COMMAND"]
 
 _CODES = {"note": FINE, "warning": FAILED, "error": WRONG_INPUT}
 """2 is also the code for bad input, as with every command: a bootstrap with such a configuration fails, too."""

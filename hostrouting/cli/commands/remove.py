@@ -8,10 +8,11 @@ import attrs
 
 from hostrouting.cli.changes import Work, run_task
 from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
-from hostrouting.cli.output import Painted, below, line, named_lines, spoken
+from hostrouting.cli.output import Painted, below, line, named_lines
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import BackendError, TaskError
 from hostrouting.tasks.configure import Remove, installed_tasks
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
     from hostrouting.tasks.results import Change
-
-__all__ = ["COMMAND"]
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

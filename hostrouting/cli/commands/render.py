@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from hostrouting.cli.changes import Run
     from hostrouting.cli.output import Line
 
-__all__ = ["COMMAND"]
-
 
 def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)

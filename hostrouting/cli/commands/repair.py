@@ -10,9 +10,10 @@ from hostrouting.check.report import repair_document, unsafe_findings
 from hostrouting.cli.check import make_check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply
 from hostrouting.cli.commands import check
-from hostrouting.cli.output import Painted, counted, line, plain
+from hostrouting.cli.output import Painted, line, plain
 from hostrouting.cli.remedy import ip_commands, remedy_lines, repaired_configuration, warning_lines
 from hostrouting.errors import NotReady, RouteOverlapError
+from hostrouting.text import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from hostrouting.cli.check import Check
     from hostrouting.cli.output import Line
     from hostrouting.host.host import Host
-
-__all__ = ["COMMAND"]
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from logging import getLogger
 from typing import TYPE_CHECKING
 
-from hostrouting.boot import render_snapshot_script
+from hostrouting.boot.scripts import render_snapshot_script
 from hostrouting.cli.command import FINE, Command, Reply
-from hostrouting.cli.output import SHOWN, spoken
+from hostrouting.cli.output import SHOWN
 from hostrouting.cli.source import cidrs_of, open_kernel, saved_snapshot
 from hostrouting.host.redaction import Redaction
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
     from hostrouting.host.host import Host
     from hostrouting.model import Snapshot
-
-__all__ = ["COMMAND"]
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

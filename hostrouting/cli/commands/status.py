@@ -18,7 +18,7 @@ from hostrouting.check.report import marked_verdict
 from hostrouting.check.rules import is_of_main
 from hostrouting.cli.check import Check, check_name
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option
-from hostrouting.cli.output import SHOWN, Painted, capped, counted, line, named_lines, spoken, table
+from hostrouting.cli.output import SHOWN, Painted, capped, line, named_lines, table
 from hostrouting.cli.source import config_of, installed_config, quiet_context, start_command
 from hostrouting.cli.standings import Standings
 from hostrouting.config import HostRoutingConfig, Mode, ProbeCondition
@@ -29,6 +29,7 @@ from hostrouting.model import IPV4, IPV6
 from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.routes.uplink import default_route
 from hostrouting.tasks.configure import installed_tasks, make_tasks
+from hostrouting.text import counted, spoken
 from phases.text import moment_as_text
 
 if TYPE_CHECKING:
@@ -37,13 +38,11 @@ if TYPE_CHECKING:
 
     from hostrouting.cli.output import Line, Tone
     from hostrouting.config import ProbeRewriteConfig, RouteOverlapConfig
-    from hostrouting.host import UnitState
     from hostrouting.host.host import Host
     from hostrouting.host.layout import HostLayout
+    from hostrouting.host.systemd import UnitState
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model import Route
-
-__all__ = ["COMMAND", "HostStatus", "LastCheck", "Now", "find_status"]
 
 T = TypeVar("T")
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.concern import Concern
     from hostrouting.model import IP, Prefix, Rule, Snapshot
 
-__all__ = ["NetlinkBackend"]
-
 T = TypeVar("T")
 
 

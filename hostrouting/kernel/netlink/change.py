@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.netlink.channel import Channel, KernelError
     from hostrouting.model import Address, Prefix, Route, RouteTable, Rule
 
-__all__ = ["carry_out", "change_rule"]
-
-
 _RULE = struct.Struct("=5B2xBI")  # struct fib_rule_hdr: family, lengths, tos, table, action, flags
 _TO_TABLE = 1  # FR_ACT_TO_TBL
 _DST, _SRC, _PRIORITY, _TABLE, _PROTOCOL = 1, 2, 6, 15, 21  # FRA_…

@@ -35,32 +35,6 @@ from hostrouting.kernel.netlink import numbers as n
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-__all__ = [
-    "ATTRIBUTE",
-    "HEADER",
-    "ROOM_BEHIND",
-    "SEQUENCE",
-    "Channel",
-    "Interrupted",
-    "KernelError",
-    "Listing",
-    "Lost",
-    "Template",
-    "as_backend_error",
-    "attributes_of",
-    "here",
-    "inside",
-    "message",
-    "namespace_path",
-    "numbered",
-    "open_namespace",
-    "open_socket",
-    "pack_attributes",
-    "place_messages",
-    "read_error",
-    "why_not_opened",
-]
-
 # Messages
 
 HEADER = struct.Struct("=IHHII")  # struct nlmsghdr: length, kind, flags, sequence number, port

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from hostrouting.model import Route
 
-__all__ = ["Kept", "address_key"]
-
 T = TypeVar("T")
 
 # RTM_NEW… and RTM_DEL…

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.netlink.channel import Channel, KernelError
     from hostrouting.model import IP
 
-__all__ = ["encode_lookup", "look_up", "lookup_template"]
-
 # Attributes of a request (RTA_…).
 _SRC, _IIF, _MARK, _UID, _IP_PROTO, _SPORT, _DPORT = 2, 3, 16, 25, 27, 28, 29
 _WORD = struct.Struct("=I")

@@ -3,50 +3,6 @@
 A number that only one module needs is in that module.
 """
 
-__all__ = [
-    "AF_OF",
-    "FAMILY_OF",
-    "NETLINK_CAP_ACK",
-    "NETLINK_EXT_ACK",
-    "NETLINK_GET_STRICT_CHK",
-    "NETLINK_NETFILTER",
-    "NETLINK_ROUTE",
-    "NFTABLES",
-    "NLMSGERR_ATTR_MSG",
-    "NLMSG_DONE",
-    "NLMSG_ERROR",
-    "NLM_F_ACK",
-    "NLM_F_ACK_TLVS",
-    "NLM_F_APPEND",
-    "NLM_F_CAPPED",
-    "NLM_F_CREATE",
-    "NLM_F_DUMP",
-    "NLM_F_DUMP_INTR",
-    "NLM_F_EXCL",
-    "NLM_F_REPLACE",
-    "NLM_F_REQUEST",
-    "RTA_DST",
-    "RTA_NH_ID",
-    "RTA_OIF",
-    "RTA_TABLE",
-    "RTM_DELROUTE",
-    "RTM_DELRULE",
-    "RTM_F_CLONED",
-    "RTM_F_FIB_MATCH",
-    "RTM_F_LOOKUP_TABLE",
-    "RTM_GETADDR",
-    "RTM_GETLINK",
-    "RTM_GETNETCONF",
-    "RTM_GETNEXTHOP",
-    "RTM_GETROUTE",
-    "RTM_GETRULE",
-    "RTM_NEWADDR",
-    "RTM_NEWROUTE",
-    "RTM_NEWRULE",
-    "SOL_NETLINK",
-    "groups",
-]
-
 # The address families (AF_…) by IP version, and back.
 AF_OF = {4: 2, 6: 10}
 FAMILY_OF = {number: family for family, number in AF_OF.items()}

@@ -77,32 +77,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.netlink.channel import Channel
     from hostrouting.model import IP, NextHop, Route, RuleAction
 
-__all__ = [
-    "EVERY",
-    "NEW",
-    "Names",
-    "NextHops",
-    "NoDevice",
-    "RouteReader",
-    "Settings",
-    "as_text",
-    "decode_selectors",
-    "default_link",
-    "in_force",
-    "index_of",
-    "list_addresses",
-    "list_names",
-    "list_routes",
-    "list_rules",
-    "read_addresses",
-    "read_links",
-    "read_nexthops",
-    "read_rules",
-    "read_settings",
-    "settings_in_files",
-    "take_snapshot",
-]
-
 # The lists, and a snapshot of all of them
 
 # A host on which something changes ten times a second is almost certainly read in time.

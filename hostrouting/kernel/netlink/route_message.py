@@ -52,18 +52,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteRequest, Verb
     from hostrouting.model import IP
 
-__all__ = [
-    "DESTINATION_AT",
-    "LEG",
-    "ROUTE",
-    "RTMSG",
-    "ChangeEncoder",
-    "encode_change",
-    "name_of",
-    "read_leg",
-    "read_route",
-]
-
 _VERBS: dict[Verb, tuple[int, int]] = {
     "add": (n.RTM_NEWROUTE, n.NLM_F_CREATE | n.NLM_F_EXCL),
     "append": (n.RTM_NEWROUTE, n.NLM_F_CREATE | n.NLM_F_APPEND),

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from hostrouting.model import Route, Snapshot
     from phases import Clock
 
-__all__ = ["EVERYTHING", "NetlinkWatch", "Wanted", "device_of", "disturbed", "reports", "table_of"]
-
 _LONGEST = 3600.0  # the longest wait of one poll call, in seconds; it does not accept infinity
 _ROOM = 1 << 16
 _TABLE = frozenset({n.RTA_TABLE})

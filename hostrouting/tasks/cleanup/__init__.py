@@ -9,5 +9,3 @@ keep         KeepAzureVnetClean: the same as a task of Configure and the guard
 
 A clean-up of another CNI is one class: a subclass of `Cleanup`, whose `judge` makes a `CleanupPlan` of `CleanupFacts`.
 """
-
-__all__ = ()

@@ -49,9 +49,6 @@ if TYPE_CHECKING:
     from hostrouting.config import AzureVnetCleanupConfig, HostRoutingConfig
     from hostrouting.model import IP, Route
 
-__all__ = ["CleanStaleAzureVnet", "Endpoint", "NotAPodRule", "PodRule", "StateFileUnreadable"]
-__all__ += ["active_file", "pod_rule", "pruned_state", "read_state", "stale_entries"]
-
 STATE_FILE = "/var/run/azure-vnet.json"
 _LOCK, _OLD_LOCK = "/var/run/azure-vnet/azure-vnet.lock", f"{STATE_FILE}.lock"
 _CONFLISTS = "/etc/cni/net.d"

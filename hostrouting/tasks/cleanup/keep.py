@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 import phases
-from hostrouting.boot import render_extension
 from hostrouting.boot.gate import Part
+from hostrouting.boot.units import render_extension
 from hostrouting.errors import BackendError, FileError, ProgramError
 from hostrouting.finding import Finding
 from hostrouting.host.fileset import File, FileSet
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
     from hostrouting.tasks.cleanup.plan import CleanupPlan
-
-__all__ = ["KeepAzureVnetClean"]
 
 _SHOWN = 3  # stale entries that are named
 _SUBJECT = "the clean-up after azure-vnet"

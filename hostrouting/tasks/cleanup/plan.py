@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-__all__ = ["NOUNS", "CleanupEntry", "CleanupFacts", "CleanupPlan", "Fate", "Kind"]
-
 Kind: TypeAlias = Literal["rule", "neighbour", "route", "pod"]
 """What an entry is; a pod is one in the other CNI's own list."""
 NOUNS: dict[Kind, str] = {"rule": "ebtables rule", "neighbour": "neighbour", "route": "route", "pod": "listed pod"}

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from hostrouting.model import IP
 
-__all__ = ["SavedRule", "SavedRules", "read_saved"]
-
 _DESTINATIONS = ("--arp-ip-dst", "--ip-dst", "--ip6-dst")
 _OTHER_NAMES = {"--to-destination": "--to-dst", "--ip-destination": "--ip-dst", "--ip6-destination": "--ip6-dst"}
 

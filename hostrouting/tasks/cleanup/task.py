@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 import attrs
 
 import phases
-from hostrouting.boot import digest_of
+from hostrouting.boot.gate_files import digest_of
 from hostrouting.config import EbtablesChoice
 from hostrouting.errors import BackendError, CleanupError, FileError, InputError, ProgramError
 from hostrouting.finding import of_severity
@@ -34,14 +34,12 @@ from hostrouting.tasks.results import CleanupResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hostrouting.host import Files
+    from hostrouting.host.files import Files
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.ebtables import Backend, Ebtables
     from hostrouting.kernel.neighbours import LinkLayer
     from hostrouting.model import IP
     from hostrouting.tasks.cleanup.plan import CleanupEntry, Kind
-
-__all__ = ["Cleanup", "UndoCleanup"]
 
 _TRIES = 3
 """How often the batch is tried, with a new read of the rules each time, before they are deleted one by one."""

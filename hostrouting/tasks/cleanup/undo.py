@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from hostrouting.tasks.cleanup.plan import CleanupEntry
 
-__all__ = ["SavedFile", "UndoLog"]
-
 _HEAD = """\
 # What hostrouting deleted, because another CNI had left it behind. To restore it, as root:
 #   hostrouting clean azure-vnet --undo FILE

@@ -6,5 +6,3 @@ state     what the guard knows, as JSON and for a Prometheus collector
 loop      Guard, the task that waits, looks and repairs
 service   InstallGuard, the task that installs the service that runs Guard
 """
-
-__all__ = ()

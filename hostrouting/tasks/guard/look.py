@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hostrouting.host.effects import Operation
     from hostrouting.kernel.concern import Concern
 
-__all__ = ["Look", "Repair"]
-
 
 @attrs.frozen
 class Repair:

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from hostrouting.tasks.guard.look import Repair
     from hostrouting.tasks.guard.pace import Fight
 
-__all__ = ["Guard", "Orders"]
-
 _REPAIRED = "6d1f2c0a5f0b4f5a9a1d7b0f4c7e2a11"
 _VERDICT = "9b3d7c54e2a84d0f8c6f1e5a0d924b72"
 _PROBLEM = "c07a4e8b1d6249d3b5f2a9e603c81f73"

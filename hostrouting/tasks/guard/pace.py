@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from hostrouting.tasks.guard.look import Repair
 
-__all__ = ["Bucket", "Fight", "Fights", "Pace"]
-
 _ROUNDING = 1e-9  # after exactly the seconds that were named, the amount may be this much smaller
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 import phases
-from hostrouting.boot import render_guard_unit, render_preset
 from hostrouting.boot.gate import Part
+from hostrouting.boot.units import render_guard_unit, render_preset
 from hostrouting.check.report import GUARD_SCHEMA, document_in
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.finding import Finding
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from hostrouting.host import Manager
-
-__all__ = ["InstallGuard"]
+    from hostrouting.host.systemd import Manager
 
 _PROGRAM = "hostrouting"
 _TO_START = 100.0  # seconds; the unit itself has less

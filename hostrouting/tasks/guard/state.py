@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hostrouting.finding import Finding
     from hostrouting.tasks.guard.pace import Fight
 
-__all__ = ["VALID", "State", "figures"]
-
 VALID = timedelta(minutes=3)
 """How long an answer of the guard is valid for node-problem-detector: it looks three times meanwhile."""
 

@@ -31,5 +31,3 @@ comment of ours belongs to another program: it is never changed, only reported.
 rules    what is wanted, the record, the changes that are needed, and what else keeps probes from the pods
 task     RewriteProbeSource
 """
-
-__all__ = ()

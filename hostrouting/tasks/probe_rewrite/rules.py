@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from hostrouting.config import ProbeRewriteConfig
     from hostrouting.model import Snapshot
 
-__all__ = ["Record", "RewritePlan", "Surroundings", "find_hindrances", "is_rewritten", "plan_rewrite"]
-
 
 def is_rewritten(config: ProbeRewriteConfig, *, source: IPv6Address, destination: IPv6Address, iif: str | None) -> bool:
     """Whether the rules change the source of such a packet to the global address."""

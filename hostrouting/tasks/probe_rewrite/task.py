@@ -12,13 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from hostrouting.boot import (
-    MOST_WAIT,
-    ProbeScript,
-    render_probe_script,
-    render_probe_unit,
-)
 from hostrouting.boot.gate import Part
+from hostrouting.boot.probe import ProbeScript, render_probe_script, render_probe_unit
+from hostrouting.boot.scripts import MOST_WAIT
 from hostrouting.check.examine import await_found
 from hostrouting.config import OnUnknown, ProbeCondition
 from hostrouting.errors import ApplyError, HostRoutingError, MetadataError, NotReady, ProgramError
@@ -47,8 +43,6 @@ if TYPE_CHECKING:
     from hostrouting.model import Snapshot
     from hostrouting.tasks.base import Alive, MayRepair
     from hostrouting.tasks.probe_rewrite.rules import RewritePlan
-
-__all__ = ["RewriteProbeSource"]
 
 _SETTINGS = "/proc/sys/net/ipv6/conf"
 _COUNTERS = 2

@@ -62,8 +62,6 @@ if TYPE_CHECKING:
     from phases import Clock
     from phases.context import Flag
 
-__all__ = ["MemoryBackend", "MemoryWatch", "Namespace"]
-
 
 class MemoryBackend:
     """A kernel's routing without a kernel; `hostrouting.testing.kernel` lists how far it is equal to Linux."""

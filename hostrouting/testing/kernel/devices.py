@@ -12,8 +12,6 @@ import attrs
 
 from hostrouting.model import IP, IPV4, Address, Link, Prefix
 
-__all__ = ["LOOPBACK", "Device", "Devices", "Holding", "Refused"]
-
 LOOPBACK = "lo"
 
 

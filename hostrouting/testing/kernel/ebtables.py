@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from hostrouting.kernel.ebtables import Backend, OneBackend
 
-__all__ = ["MemoryEbtables"]
-
 _CHAINS = ("PREROUTING", "OUTPUT", "POSTROUTING")
 
 

@@ -15,8 +15,6 @@ from hostrouting.errors import BackendError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Due", "Faults", "Faulty", "Moment", "Strike"]
-
 E = TypeVar("E")
 
 

@@ -44,9 +44,6 @@ from hostrouting.testing.kernel.devices import Device, Devices, Holding, Refused
 from hostrouting.testing.kernel.rules import Rules
 from hostrouting.testing.kernel.tables import Installed, Tables, as_kept
 
-__all__ = ["Addresses", "Checks", "Routes", "check_tos"]
-
-
 # Whether a route is accepted.
 
 # A rule that ends the lookup; "unreachable" has a different errno here than in a route.

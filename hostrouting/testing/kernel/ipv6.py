@@ -56,8 +56,6 @@ from hostrouting.testing.kernel.tables import Installed, Tables, as_kept, bare, 
 if TYPE_CHECKING:
     from phases import Clock
 
-__all__ = ["Addresses", "Checks", "KernelClock", "Routes"]
-
 
 class KernelClock:
     """Seconds since the fake kernel started, for routes that expire. The clock stands still until a test moves it."""

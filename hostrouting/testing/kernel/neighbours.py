@@ -14,8 +14,6 @@ from hostrouting.testing.kernel.faults import Faulty
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["MemoryLinkLayer"]
-
 
 class MemoryLinkLayer(Faulty[BackendError]):
     """The link layer in two lists; `str()` prints them, neighbours as `ip neigh` does."""

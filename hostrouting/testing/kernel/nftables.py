@@ -16,8 +16,6 @@ from hostrouting.testing.kernel.faults import Faulty
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["MemoryNftables"]
-
 _COMMAND = re.compile(r"(add|delete) table ip6 (\w+)\n|(table ip6 (\w+) \{\n(?: .*\n)*\}\n)|\s*(?:#.*)?\n")
 
 

@@ -13,8 +13,6 @@ import attrs
 from hostrouting.model import IPV4, SELECTORS, Rule, default_rules
 from hostrouting.testing.kernel.devices import Refused
 
-__all__ = ["Rules"]
-
 # If two rules agree in these and in their selectors, the second is refused; `invert` is not compared.
 _TOLD_APART_BY = ("action", "table", "priority", "suppress_ifgroup", "suppress_prefixlength", "protocol")
 # In these, 0 is a value of its own.

@@ -11,8 +11,6 @@ import attrs
 
 from hostrouting.model import IPV4, Prefix, Route, width_of
 
-__all__ = ["Installed", "Tables", "as_kept", "bare", "by_source"]
-
 # A prefix is packed as its network, shifted by this, plus its length.
 _BITS = 8
 # The largest packet, and what remains of it for TCP.

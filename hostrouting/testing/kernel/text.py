@@ -23,8 +23,6 @@ from hostrouting.model import (
     width_of,
 )
 
-__all__ = ["print_routes", "print_rules", "print_world"]
-
 _PROTOCOL_BOOT = 3
 _SCOPES = {200: "site", 253: "link", 254: "host", 255: "nowhere"}
 

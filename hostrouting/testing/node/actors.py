@@ -26,19 +26,6 @@ if TYPE_CHECKING:
 
     from hostrouting.testing.node.machine import Kind, Node
 
-__all__ = [
-    "ADMINISTRATOR",
-    "AGENT",
-    "FABRIC",
-    "MISHAPS",
-    "Act",
-    "Thing",
-    "Verb",
-    "network_manager",
-    "networkd",
-    "program",
-]
-
 _STATIC, _RA, _DHCP = 4, 9, 16
 _RULES = {0, 32766, 32767}
 _GATEWAYS = ("10.0.0.1", "10.0.0.2")

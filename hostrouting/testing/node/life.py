@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from hostrouting.testing.node.actors import Act
 
-__all__ = ["Life", "Step"]
-
 _DAY = 86_400.0
 _REST = -1
 _SHOWN = 30  # lines of a story

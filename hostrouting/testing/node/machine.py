@@ -30,13 +30,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import attrs
 
 import phases
-from hostrouting.boot import parse_check_script, parse_gate_steps, parse_static_routes_script
+from hostrouting.boot.gate_files import parse_gate_steps
+from hostrouting.boot.scripts import parse_check_script, parse_static_routes_script
 from hostrouting.check.cni import is_like
 from hostrouting.check.examine import examine
 from hostrouting.config import HostRoutingConfig, Mode, Upkeep
 from hostrouting.errors import BackendError, FileError, HostRoutingError, RouteOverlapError, UnitFailed
-from hostrouting.host import UnitState
-from hostrouting.host.systemd import NoService
+from hostrouting.host.systemd import NoService, UnitState
 from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.model import IPV4, IPV6, TABLE_MAIN, Address, Link, Prefix, Route, Rule, ip_at, missing_rules
 from hostrouting.tasks.configure import Configure
@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from hostrouting.testing.kernel.faults import Due, Moment, Strike
     from hostrouting.testing.node.actors import Act, Thing, Verb
     from phases.context import Thread
-
-__all__ = ["PROMISED", "BrokenLaw", "Event", "Kind", "Node", "Pipeline"]
 
 Kind: TypeAlias = Literal["snapshot", "lookup", "change", "watch", "wait", "listen", "file", "manager"]
 """What hostrouting does at a moment."""

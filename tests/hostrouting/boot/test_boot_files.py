@@ -14,40 +14,41 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hostrouting.boot
-from hostrouting.boot import (
-    SHELL,
-    CheckScript,
+from hostrouting.boot.gate_files import (
     GateStep,
-    ProbeScript,
-    RoutesScript,
     StepKind,
-    add_protocol_numbers,
-    parse_check_script,
-    parse_extension,
     parse_gate_steps,
-    parse_guard_unit,
-    parse_probe_script,
-    parse_protocol_numbers,
-    parse_static_routes_script,
-    render_check_script,
-    render_check_unit,
-    render_extension,
     render_gate_drop_in,
     render_gate_script,
     render_gate_steps,
     render_gate_unit,
-    render_guard_unit,
-    render_networkd_drop_in,
-    render_preset,
-    render_probe_script,
-    render_probe_unit,
-    render_protocol_name,
-    render_routes_unit,
+)
+from hostrouting.boot.probe import ProbeScript, parse_probe_script, render_probe_script, render_probe_unit
+from hostrouting.boot.scripts import (
+    CheckScript,
+    RoutesScript,
+    asset_lines,
+    parse_check_script,
+    parse_static_routes_script,
+    render_check_script,
     render_rules_script,
     render_snapshot_script,
     render_static_routes_script,
 )
-from hostrouting.boot.scripts import asset_lines
+from hostrouting.boot.units import (
+    SHELL,
+    add_protocol_numbers,
+    parse_extension,
+    parse_guard_unit,
+    parse_protocol_numbers,
+    render_check_unit,
+    render_extension,
+    render_guard_unit,
+    render_networkd_drop_in,
+    render_preset,
+    render_protocol_name,
+    render_routes_unit,
+)
 from hostrouting.config import (
     AzureVnetCleanupConfig,
     HostRoutingConfig,

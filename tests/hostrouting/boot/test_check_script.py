@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from hostrouting.boot import render_check_script
+from hostrouting.boot.scripts import render_check_script
 from hostrouting.check.examine import examine_snapshot
 from hostrouting.check.report import check_findings
 from hostrouting.config import HostRoutingConfig

@@ -12,8 +12,8 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.boot import GateStep, parse_gate_steps, render_gate_drop_in, render_gate_steps
 from hostrouting.boot.gate import Changed, Gate, Part
+from hostrouting.boot.gate_files import GateStep, parse_gate_steps, render_gate_drop_in, render_gate_steps
 from hostrouting.config import GateConfig
 from hostrouting.errors import ConfigError, FileError, HostRoutingError, ManagerError
 from hostrouting.host.fileset import File, FileSet

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.boot import gate, render_gate_script
+from hostrouting.boot import gate
+from hostrouting.boot.gate_files import render_gate_script
 
 MODEL = (Path(__file__).parents[2] / "system/gate.pml").read_text()
 

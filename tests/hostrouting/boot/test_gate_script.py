@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.boot import GateStep, StepKind, parse_gate_steps, render_gate_script, render_gate_steps
+from hostrouting.boot.gate_files import GateStep, StepKind, parse_gate_steps, render_gate_script, render_gate_steps
 from hostrouting.boot.opening import opening_findings
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout

@@ -10,7 +10,8 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.boot import gate, gate_digests, parse_gate_steps, render_gate_steps
+from hostrouting.boot import gate
+from hostrouting.boot.gate_files import gate_digests, parse_gate_steps, render_gate_steps
 from hostrouting.boot.gate_state import GateState, drop_in_folders, find_gate_state
 from hostrouting.config import GuardConfig, HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.finding import Finding

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from hostrouting.boot import ProbeScript, render_probe_script, render_probe_table
+from hostrouting.boot.probe import ProbeScript, render_probe_script, render_probe_table
 from hostrouting.config import ProbeRewriteConfig
 from tests.support.awks import put_before
 from tests.support.commands import ports

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.boot import render_check_script, render_static_routes_script
+from hostrouting.boot.scripts import render_check_script, render_static_routes_script
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from tests.support.awks import AWKS, only_awk, put_before
 from tests.support.commands import LINKS, fabric_host, furnish

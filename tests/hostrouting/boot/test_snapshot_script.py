@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.boot import render_snapshot_script
+from hostrouting.boot.scripts import render_snapshot_script
 from hostrouting.errors import InputError
 from hostrouting.host.saved import read_ip_document
 from hostrouting.kernel.netlink import NetlinkBackend

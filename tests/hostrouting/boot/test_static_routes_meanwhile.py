@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.boot import render_static_routes_script
+from hostrouting.boot.scripts import render_static_routes_script
 from hostrouting.config import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.model import IPV6
 from tests.support.awks import put_before

@@ -32,7 +32,7 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.boot import render_snapshot_script
+from hostrouting.boot.scripts import render_snapshot_script
 from hostrouting.check.examine import Examination, FamilyExamination, examine, examine_snapshot
 from hostrouting.check.overlap import Judge
 from hostrouting.check.report import check_findings, repair_document

@@ -17,7 +17,7 @@ from hostrouting.cli.output import plain
 from hostrouting.errors import FileError, InputError
 from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.dispatch import GivenExecutor
-from hostrouting.host import LocalFiles
+from hostrouting.host.files import LocalFiles
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import Link, Route, Snapshot
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hostrouting import HostRoutingConfig
-from hostrouting.boot import render_snapshot_script
+from hostrouting.boot.scripts import render_snapshot_script
 from hostrouting.fleet import Ran, routing_facts
 from tests.support.cli import say
 from tests.support.machine import H200, private_machine

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.errors import FileError
-from hostrouting.host import Files, LocalFiles
+from hostrouting.host.files import Files, LocalFiles
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child, running
 from tests.support.namespace import private_namespace
@@ -455,7 +455,7 @@ class TestLocalFiles:
 def test_a_folder_where_nothing_can_be_written(options: str, left: str, text: str, tmp_path: Path) -> None:
     """A read-only or full file system is reported before anything is tried."""
     code = f"""if True:
-        from hostrouting.host import LocalFiles
+        from hostrouting.host.files import LocalFiles
         try:
             LocalFiles().require_writable({str(tmp_path / "a" / "b")!r})
         except Exception as error:
@@ -482,7 +482,7 @@ def test_root_that_is_denied(tmp_path: Path) -> None:
     os.chown(tmp_path, 65534, 65534)
     tmp_path.chmod(0o555)
     code = f"""if True:
-        from hostrouting.host import LocalFiles
+        from hostrouting.host.files import LocalFiles
         for act, path in ((LocalFiles().read, {str(path)!r}), (LocalFiles().require_writable, {str(tmp_path)!r})):
             try:
                 act(path)

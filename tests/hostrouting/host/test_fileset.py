@@ -8,7 +8,7 @@ import pytest
 
 from hostrouting.boot.gate import Gate, Part
 from hostrouting.errors import FileError
-from hostrouting.host import LocalFiles
+from hostrouting.host.files import LocalFiles
 from hostrouting.host.fileset import Changes, File, FileSet
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.overlap_check import CheckRouteOverlap

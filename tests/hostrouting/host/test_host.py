@@ -8,9 +8,10 @@ import pytest
 
 import phases
 from hostrouting.errors import FileError, HostBusy
-from hostrouting.host import LocalFiles, SystemdManager
+from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
+from hostrouting.host.systemd import SystemdManager
 from hostrouting.testing import FakeHost
 from phases.testing import FakeClock
 

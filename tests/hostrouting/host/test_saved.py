@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.boot import render_snapshot_script
+from hostrouting.boot.scripts import render_snapshot_script
 from hostrouting.errors import InputError
 from hostrouting.host.saved import SCHEMA, is_ip_document, read_ip_document, snapshot_in
 from hostrouting.kernel.netlink.channel import HEADER

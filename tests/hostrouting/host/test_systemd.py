@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.errors import ManagerError, UnitFailed
-from hostrouting.host import SystemdManager
-from hostrouting.host.systemd import Line, NoService, SystemdService
+from hostrouting.host.systemd import Line, NoService, SystemdManager, SystemdService
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ class TestSystemdManager:
         """Ctrl-C at the terminal is for us alone, and has the unit stopped; systemctl did not die of it before."""
         stub |= {"start x.service": ("hang", "")}
         log = self.ready(tmp_path, stub)
-        code = "from hostrouting.host import SystemdManager; SystemdManager().start('x.service', timeout=50)"
+        code = "from hostrouting.host.systemd import SystemdManager; SystemdManager().start('x.service', timeout=50)"
         child = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stderr=subprocess.PIPE)
         wait_for("it to start systemctl", log.exists)
         os.killpg(child.pid, signal.SIGINT)

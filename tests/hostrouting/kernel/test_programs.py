@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hostrouting.errors import BackendError
-from hostrouting.host import Rights
 from hostrouting.kernel.programs import (
     BOOT_PATH,
     Ended,
+    Rights,
     find_program,
     own_program,
     read_rights,
@@ -177,7 +177,7 @@ class TestOwn:
 
     def test_root_in_a_container(self) -> None:
         """Root may lack the capability."""
-        code = "from hostrouting.host import own_rights; print(own_rights())"
+        code = "from hostrouting.kernel.programs import own_rights; print(own_rights())"
         drop = ("setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin")
         done = subprocess.run(
             [*drop, sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30

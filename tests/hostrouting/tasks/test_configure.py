@@ -11,7 +11,7 @@ import pytest
 import phases
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ApplyError, UnitFailed
-from hostrouting.host import Rights
+from hostrouting.kernel.programs import Rights
 from hostrouting.model import Prefix, Route, as_ip
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap

@@ -13,7 +13,7 @@ from hostrouting.check.examine import Examination
 from hostrouting.check.report import repair_document
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendError, RouteOverlapError
-from hostrouting.host import UnitState
+from hostrouting.host.systemd import UnitState
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200

@@ -21,10 +21,11 @@ from hostrouting.errors import (
     PreflightFailed,
     ProgramError,
 )
-from hostrouting.host import Rights, UnitState
 from hostrouting.host.host import Host
 from hostrouting.host.metadata import Reply
+from hostrouting.host.systemd import UnitState
 from hostrouting.kernel.ebtables import missing
+from hostrouting.kernel.programs import Rights
 from hostrouting.model import Route, default_rules
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
 from hostrouting.tasks.configure import Configure

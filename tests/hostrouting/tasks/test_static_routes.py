@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import phases
-from hostrouting.boot import parse_static_routes_script
 from hostrouting.boot.gate import Gate
+from hostrouting.boot.scripts import parse_static_routes_script
 from hostrouting.errors import FileError, NotReady, RouteConflict
 from hostrouting.host.fileset import Changes
 from hostrouting.host.layout import HostLayout

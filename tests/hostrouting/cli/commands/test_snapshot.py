@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hostrouting import Snapshot
-from hostrouting.boot import render_snapshot_script
+from hostrouting.boot.scripts import render_snapshot_script
 from hostrouting.kernel.marking import NOT_IN_A_SNAPSHOT
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say

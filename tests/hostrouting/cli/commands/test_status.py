@@ -9,8 +9,8 @@ from unittest import mock
 import pytest
 
 from hostrouting.errors import BackendError
-from hostrouting.host import UnitState
 from hostrouting.host.layout import HostLayout
+from hostrouting.host.systemd import UnitState
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model import OURS, Link, Prefix, Route, Rule, default_rules
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200, plain_vm

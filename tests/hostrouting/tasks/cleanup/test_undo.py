@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.boot import digest_of
+from hostrouting.boot.gate_files import digest_of
 from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.model import Prefix, Route, ip_at
 from hostrouting.tasks.cleanup.undo import SavedFile, UndoLog

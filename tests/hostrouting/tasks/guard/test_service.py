@@ -10,9 +10,10 @@ import pytest
 
 import phases
 from hostrouting import Configure, GuardConfig, Host, HostRoutingConfig, Remove
-from hostrouting.boot import parse_gate_steps, parse_guard_unit
-from hostrouting.host import UnitState
+from hostrouting.boot.gate_files import parse_gate_steps
+from hostrouting.boot.units import parse_guard_unit
 from hostrouting.host.layout import HostLayout
+from hostrouting.host.systemd import UnitState
 from hostrouting.tasks.guard.loop import Guard
 from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.testing import FakeHost, FakeManager, h200

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.boot import render_probe_table
+from hostrouting.boot.probe import render_probe_table
 from hostrouting.config import ProbeRewriteConfig
 from hostrouting.model import Address, Link, Prefix, Route, Snapshot, as_ip
 from hostrouting.tasks.probe_rewrite.rules import (

@@ -9,8 +9,8 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.boot import parse_probe_script, render_probe_table
 from hostrouting.boot.gate import Gate
+from hostrouting.boot.probe import parse_probe_script, render_probe_table
 from hostrouting.cli.failure import code_of
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import (

@@ -32,7 +32,7 @@ class ActionModule(NodeAction):
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(**ARGUMENTS)
         self.require_hostrouting()
-        from hostrouting.boot import render_snapshot_script
+        from hostrouting.boot.scripts import render_snapshot_script
         from hostrouting.fleet import routing_facts
 
         found = routing_facts(self.run_on_node("sh", render_snapshot_script()), self.config_of(arguments))
