@@ -207,7 +207,7 @@ _REMEDIES: dict[InputKind, str] = {
 
 
 class InputError(HostRoutingError, ValueError):
-    """A file is not what its kind says, or not one of this host: a snapshot, undo-file or approved-plan."""
+    """An input file is not usable, or is from another host: a snapshot, an undo file or an approved plan."""
 
     kind: InputKind
 
@@ -233,13 +233,13 @@ class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong
     """Routes cannot be added: routes that are not ours have the same destination and metric. Nothing was changed."""
 
     def __init__(self, findings: Iterable[Finding]) -> None:
-        """Keep a finding for each route, with the other route, its destination and metric, and the remedy."""
+        """Keep a finding for each route: the route that holds its destination and metric, and the remedy."""
         found = tuple(findings)
         super().__init__("; ".join(map(str, found)), findings=found)
 
 
 class ApplyError(HostRoutingError):
-    """Routes could not be applied. `reasons` says why, `after` what is true now.
+    """Routes could not be applied. `reasons` says why, `after` how the routes are now.
 
     `refused` has the keys (as in `Route.key`) of the routes that are the reason; without them, the plan may succeed. It
     is empty if the reason is not a route, such as a kernel that does not answer.
@@ -248,7 +248,7 @@ class ApplyError(HostRoutingError):
     can_retry = True
 
     def __init__(self, *reasons: str, after: str, refused: Collection[object] = ()) -> None:
-        """Keep the reasons, what is true now, and the keys of the routes that are the reason."""
+        """Keep the reasons, how the routes are now, and the keys of the routes that are the reason."""
         self.reasons, self.after, self.refused = reasons, after, frozenset(refused)
         super().__init__(f"the routes could not be applied: {_first(reasons)}; {after}")
 
@@ -312,7 +312,7 @@ class FileError(HostRoutingError):
     _name = "file"
 
     def __init__(self, message: str, *, path: str, errno: int | None = None, reason: str = "") -> None:
-        """Keep the path, the errno, and the part of the message that could be the same for another path."""
+        """Keep the path, the errno, and the message without the path, which other paths may share."""
         self.path = self._target = path
         self.errno, self.reason = errno, reason
         super().__init__(message)
@@ -367,7 +367,7 @@ class MetadataError(HostRoutingError):
 
 
 class TaskError(HostRoutingError):
-    """A hook of another project's task raised an error that nobody raises on purpose, or returned something else.
+    """A hook of another project's task raised an unexpected error, or returned a value of the wrong type.
 
     `task` is the name of the task. The error of the hook is the cause, with its traceback.
     """
@@ -381,7 +381,7 @@ class TaskError(HostRoutingError):
 
 
 class FleetError(HostRoutingError):
-    """Snapshots of a fleet could not be judged: some of them (incomplete), or this one (the other kinds)."""
+    """Snapshots of a fleet could not be judged: some (kind incomplete), or this one (the other kinds)."""
 
     kind: FleetKind
 
@@ -429,7 +429,7 @@ _DENIED = {errno.EACCES, errno.EPERM}
 
 
 def is_denied(error: BaseException | None) -> bool:
-    """Whether an error of any edge says that this process lacks a permission, or was caused by one that does."""
+    """Whether this error, or one that caused it, says that this process lacks a permission."""
     if error is None:
         return False
     denied = getattr(error, "kind", "") == "not-permitted" or (isinstance(error, FileError) and error.errno in _DENIED)

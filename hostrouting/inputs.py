@@ -1,4 +1,4 @@
-"""Opening and reading what an argument names: a regular file, a pipe, or standard input (`-`), and no device.
+"""Open and read the file that an argument names: a regular file, a pipe or standard input (`-`), never a device.
 
 Here: the check of a file's type, the names of the types, the wait for the writer of a pipe, and why something cannot be
 read. Not here: the files of a host (`host.files`), and the meaning of the bytes.
@@ -44,7 +44,7 @@ class Unreadable(Exception):  # noqa: N818  reads as what is wrong
     """An argument's file cannot be read: `rule` says why, and `remedy` what to do; empty if this is not known."""
 
     def __init__(self, rule: str, remedy: str = "") -> None:
-        """Keep both."""
+        """Keep the arguments."""
         self.rule, self.remedy = rule, remedy
         super().__init__(f"{rule}; {remedy}" if remedy else rule)
 

@@ -64,7 +64,7 @@ _AWAITED = ("sysinit.target", "basic.target", "network-pre.target", "network.tar
 
 
 def unseen(unit: str) -> str:
-    """The unit or, for a template, an instance without settings of its own, which represents every other one."""
+    """The unit; for a template, the name of an instance that has no settings of its own."""
     return unit.replace("@.", "@hostrouting-probe.")
 
 
@@ -185,7 +185,7 @@ class Gate:
     """The programs that its script runs."""
 
     def __init__(self, host: Host, units: Collection[str] = ()) -> None:
-        """Nothing is read from the host except whether systemd runs.
+        """Find out whether systemd runs; read nothing else from the host.
 
         A change that installs parts gates these `units` and no others. Without `units`, those that are gated stay so.
         """
@@ -197,7 +197,7 @@ class Gate:
 
     @property
     def gated(self) -> tuple[str, ...]:
-        """The units that have our drop-in, and those that have lost it: then the list still has its digest."""
+        """The units that have our drop-in, and those whose drop-in was lost: the list still has its digest."""
         names = (self._unit_of(path) for path in gate_digests(self._listed))
         return tuple(sorted({*self._with_drop_in(), *filter(None, names)}))
 
@@ -328,7 +328,7 @@ class Gate:
         return bool(self.present()) and not self.installed.present(self.files)
 
     def starting(self, units: Iterable[str]) -> tuple[str, ...]:
-        """Those of the units whose start has begun: systemd runs the commands that come before the unit itself."""
+        """The units that are starting now: systemd runs the commands before the unit itself."""
         patterns = tuple(map(pattern_of, units))
         if self.manager is None or not patterns:
             return ()
@@ -368,7 +368,7 @@ class Gate:
         return any(unit.get("NeedDaemonReload") == "yes" for unit in found)
 
     def ungateable(self, up: Collection[Part]) -> tuple[Fault, ...]:
-        """The units that would come to be gated and cannot be.
+        """The units that this change would gate, but that cannot be gated.
 
         The gate waits for such a unit, so each would wait for the other; or the name is an alias: systemd and the
         gate's messages use the other name, and an opening of the gate for the alias would open nothing.
@@ -564,7 +564,7 @@ class _Change:
             self._is_unread = False
 
     def _stop_gate(self) -> None:
-        """End a run of the gate that has read the old list; a unit that waits for this run starts a new one."""
+        """Stop a run of the gate that has read the old list; a unit that waits for it starts a new run."""
         if self._manager is not None:
             self._manager.stop(self._layout.gate_unit)
 

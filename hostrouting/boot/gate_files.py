@@ -69,7 +69,7 @@ class GateStep:
 
 
 def render_gate_drop_in(layout: HostLayout | None = None) -> str:
-    """The drop-in that makes a unit start the gate's unit, and wait for its result; it is the same for each unit."""
+    """The drop-in that makes a unit start the gate's unit and wait for its result; the same for each unit."""
     where = layout or HostLayout()
     # After the gate's unit: a run for another unit ends before this one starts its own. Otherwise a run could let this
     # one start, and a unit that only this one's start has pulled in could then undo the run's work.
@@ -86,7 +86,7 @@ def render_gate_drop_in(layout: HostLayout | None = None) -> str:
 
 
 def _run(layout: HostLayout, held: str) -> str:
-    """The beginning of the command that runs the gate's script, before what it holds back starts.
+    """The beginning of the command that runs the gate's script; it explains a missing script by itself.
 
     Another program may have removed the whole folder. So what the operator has to know then is in the drop-in and in
     the unit, which are elsewhere.

@@ -179,7 +179,7 @@ def find_edits(gate: Gate) -> tuple[Finding, ...]:
 
 
 def _losses(gate: Gate) -> Iterator[Finding]:
-    """The files and links without which a unit of ours does not run at boot; a preset is only a note."""
+    """Missing or masked files and links of our units. An error if the unit then does not run at boot."""
     again = "write it again with: hostrouting apply --config FILE"
     for path in gate.lost:
         unit = _file_name(path)
@@ -196,7 +196,7 @@ def _losses(gate: Gate) -> Iterator[Finding]:
 
 
 def find_coming_openings(host: Host, unit: str) -> tuple[str, ...]:
-    """What would let the unit start unchecked if it were gated now; one sentence each, as in GateState.
+    """One sentence for each thing that would let the unit start unchecked if it were gated now.
 
     ManagerError if systemd does not answer, FileError as above.
     """
@@ -225,7 +225,7 @@ def _coming_commands(host: Host, unit: str, found: Mapping[str, str]) -> str:
 
 
 def drop_in_folders(unit: str) -> tuple[str, ...]:
-    """The folders that systemd reads the drop-ins of a unit from: of two files with one name, it reads the first.
+    """The folders of a unit's drop-ins, in systemd's order: of two files with one name, the first counts.
 
     The name of the unit may be cut after each dash. The folders for all units of a kind come last.
     """
@@ -260,7 +260,7 @@ def _file_name(path: str) -> str:
 
 
 def _installed(gate: Gate, file: File, name: str) -> str:
-    """The command of a file of the gate on the host, which another version may have written; an edit does not count."""
+    """The command in an installed file of the gate, which may be another version's; not in an edited file."""
     text = None if file.path in gate.edited else gate.files.read(file.path)
     return _command_in(text or file.text, name)
 
@@ -271,7 +271,7 @@ def _command_in(text: str, wanted: str) -> str:
 
 
 def _hold(host: Host, units: Sequence[str]) -> str:
-    """The command that masks the units; one with a file in /etc, which overrides a mask in /run, needs another one."""
+    """The command that masks the units. A unit file in /etc overrides a mask in /run, so such a unit needs a link."""
     layout, folder = host.layout, "/run/systemd/system.control"
     own = [unit for unit in units if host.files.is_there(layout.at(f"{layout.unit_directory}/{unit}"))]
     others = [unit for unit in units if unit not in own]

@@ -43,7 +43,7 @@ class Opening:
 
     @property
     def finding(self) -> Finding:
-        """That the gate is open."""
+        """The finding that the gate is open."""
         whose = "each gated unit" if self.unit == ALL else self.unit
         moment = moment_as_text(datetime.fromtimestamp(self.until, timezone.utc))
         told = f"{whose} may start unchecked until {moment}: opened by {self.who}: {self.why}"

@@ -112,7 +112,7 @@ def render_check_script(
 
 
 def _several(key: str, words: Sequence[str]) -> list[str]:
-    """Settings with this key and all the words, eight in a line."""
+    """The words as lines of settings with this key, eight words on a line."""
     return [f"{key} {' '.join(words[at : at + 8])}" for at in range(0, len(words), 8)]
 
 
@@ -158,7 +158,7 @@ def _protocols() -> tuple[str, ...]:
 
 
 def _pod_blocks() -> list[str]:
-    """The refusing routes of CNIs: type and protocol as numbers, a device, perhaps only single addresses."""
+    """The routes with which CNIs refuse packets: type, protocol, perhaps a device, perhaps only single addresses."""
     return [
         f"{ROUTE_TYPES.index(kind)}/{protocol}/{route.dev}{'/single' * route.single}"
         for route in CNI_ROUTES

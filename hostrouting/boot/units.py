@@ -141,7 +141,7 @@ def render_routes_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_
 
 
 def render_networkd_drop_in() -> str:
-    """What tells systemd-networkd to keep routes and rules that it does not know.
+    """The drop-in that tells systemd-networkd to keep routes and rules that it does not know.
 
     An older systemd-networkd ignores a key that it does not know, with a line in the journal.
     """
@@ -166,7 +166,7 @@ def render_preset(unit: str) -> str:
 
 
 def render_protocol_name(protocol: int = OURS, *, digest: str = "") -> str:
-    """The file that makes `ip route` print the name of our route protocol instead of its number.
+    """The file that lets `ip route` print the name of our route protocol instead of its number.
 
     `digest` is that of the script that has succeeded; `ip` takes its line for a comment.
     """
@@ -175,7 +175,7 @@ def render_protocol_name(protocol: int = OURS, *, digest: str = "") -> str:
 
 
 def render_extension(settings: object) -> str:
-    """The file that keeps the settings of a task of another project, so that other processes know them."""
+    """The file that keeps the settings of another project's task, where other processes find them."""
     import json  # noqa: PLC0415  few hosts have one
 
     return json.dumps({"//": HEADER.strip("# \n"), "settings": settings}, indent=2) + "\n"

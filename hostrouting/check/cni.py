@@ -1,4 +1,4 @@
-"""The devices of a host that a CNI made, and its pod blocks: the routes that refuse packets for them on purpose.
+"""The devices that a CNI has made on a host, and the routes with which it refuses packets for pods.
 
 Here: which devices match a pattern, and which routes are for a pod block, so that they are not escapes. Not here: which
 devices and refusing routes each CNI has (`config.cni`), and how other refusing routes are judged (`overlap`).
@@ -13,7 +13,7 @@ from hostrouting.model import REFUSING, Prefix, Route, width_of
 
 
 class PodBlocks:
-    """The pod blocks of one host, within the checked CIDRs."""
+    """The blocks of addresses for pods of one host, within the checked CIDRs."""
 
     def __init__(self, fib: Fib, cidrs: tuple[Prefix, ...], allowed: tuple[str, ...]) -> None:
         """Take the host, the CIDRs that are checked, and the patterns of devices that may carry a part of them."""
@@ -65,7 +65,7 @@ def is_like(dev: str, patterns: Iterable[str], kind: str | None = None) -> bool:
 
 @lru_cache(maxsize=64)
 def _names(patterns: tuple[str, ...], kind: str | None) -> Callable[[str], object]:
-    """A matcher for the names of devices of this kind, made of the patterns that apply to that kind."""
+    """A regular expression for the names of devices of this kind, from the patterns that apply to that kind."""
     import re  # noqa: PLC0415  loaded when the first stray device or route is seen
     from fnmatch import translate  # noqa: PLC0415  see above
 

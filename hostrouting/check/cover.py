@@ -13,7 +13,7 @@ ZoneKind: TypeAlias = Literal["open", "keep", "free"]
 
 
 class Zone(NamedTuple):
-    """A range of addresses, and the shortest length at which a covering prefix captures it.
+    """A range of addresses, and the shortest length of a prefix that decides about it.
 
     Open: a chosen prefix must capture it. Keep: no chosen prefix may. Free: both are fine, but not captured is
     preferred.
@@ -26,7 +26,7 @@ class Zone(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """A set of prefixes. Compared by what is minimised: the number of prefixes, then the free addresses captured."""
+    """A set of prefixes, ordered by their number, then by how many free addresses they capture."""
 
     number: int
     taken: int

@@ -1,4 +1,4 @@
-"""The whole check of a host, by family: verdicts on its own packets and on those of pods, the repair, and what follows.
+"""The whole check of a host by family: verdicts on its own and its pods' packets, the repair and its effects.
 
 Here: the check of a kernel, once it is ready, and of a snapshot; waiting for missing devices and routes by kernel
 events; what to change in a configuration so that it repairs the host; and the host after the repair. Not here: the
@@ -96,12 +96,12 @@ class FamilyExamination:
 
     @property
     def instead(self) -> str:
-        """What is there instead of a default route; empty if there is one."""
+        """The routes that are there instead of a usable default route; empty if there is one."""
         return seen_instead(self.fib, family=self.report.family) if _lacks_default(self) else ""
 
     @property
     def after_repair(self) -> FamilyExamination:
-        """What the same check finds once the repair is in place."""
+        """The result of the same check with the repair in place."""
         return attrs.evolve(self, report=self.repair.proof, pods=self.repair.pods)
 
     @property
@@ -120,7 +120,7 @@ class FamilyExamination:
 
 @attrs.frozen
 class Examination:
-    """The result of a check, by family: each family has a default route, a verdict and a repair of its own."""
+    """The result of a check. Each family has its own default route, verdict and repair."""
 
     families: tuple[FamilyExamination, ...]
     """The families with expected CIDRs, IPv4 first."""
@@ -179,7 +179,7 @@ def examine(
     wait: float,
     gateway: IP | None = None,
 ) -> Examination:
-    """Check the expected CIDRs on the kernel, once it has a default route for each family of them.
+    """Check the expected CIDRs on this host, after waiting for a default route of each family.
 
     The kernel itself is asked once in every cell. If an answer disagrees with its tables, the whole examination is
     repeated; if they still disagree, the verdict follows the kernel. If the kernel does not answer, the error carries
@@ -296,14 +296,14 @@ def _with_pods(
 
 
 class _Asking:
-    """Asks the kernel about the cells of a report; `surprises` are its answers that the tables do not explain."""
+    """Asks the kernel about the cells of a report; `surprises` are answers that differ from its tables."""
 
     def __init__(self, backend: RouteBackend, fib: Fib, report: OverlapReport) -> None:
         self._backend, self._fib, self._report = backend, fib, report
         self.surprises: list[str] = []
 
     def about_pods(self, packets: PodPackets) -> dict[int, Decision]:
-        """Ask about a packet of this class, if its device exists: if possible, one that this host does not drop."""
+        """Ask about a packet of this class, if its device exists; prefer one that this host does not drop."""
         if not packets.exist or not packets.devs:
             return {}
         starts = [(block.first, min(block.first + _NEAR, block.last)) for block in packets.sources[:_NEAR]]
@@ -340,20 +340,20 @@ def _surprise(address: IP, decision: Decision, answer: Answer, flow: Flow) -> st
 
 
 def _as_answered(decision: Decision, answer: Answer) -> Decision:
-    """The kernel's answer as a decision; a kind that follows from the address alone is kept."""
+    """The kernel's answer as a decision. A kind that follows from the address alone is not changed."""
     by_address = decision.route is not None and decision.kind != decision.route.type
     route = answer.route
     return Decision(decision.kind if by_address else answer.kind, None, route, () if route is None else route.legs)
 
 
 def _explains(decision: Decision, answer: Answer) -> bool:
-    """Whether the tables say this for the packet, or for packets for which Linux chooses another next hop."""
+    """Whether the tables give this answer, perhaps for another choice of next hop."""
     others = (variant.decision for variant in decision.variants if variant.is_by_hash)
     return any(_agree(possible, answer) for possible in (decision, *others))
 
 
 def _agree(decision: Decision, answer: Answer) -> bool:
-    """Whether both name one route; Linux lists the legs of an IPv6 route from the one that it chose for the address."""
+    """Whether both are one route. Linux lists an IPv6 route's next hops from the chosen one on."""
     route = answer.route
     if route is None or decision.route is None:
         # A lookup gives one error for a rule's "unreachable" and for no route; own addresses may have no route.
@@ -404,7 +404,7 @@ def find_correction(found: Examination, config: HostRoutingConfig, *, gateway: I
 
 
 def correction_of(after: Examination, config: HostRoutingConfig, plan: RoutePlan) -> Correction:
-    """The correction, if the host after the plan of this configuration has been examined already."""
+    """The correction, from an examination of the host after this configuration's plan."""
     from hostrouting.routes.plan import wanted_routes  # noqa: PLC0415  as above
 
     added, lost = {route.key for route in after.routes}, {step.route.key for step in plan.conflicts}
@@ -447,7 +447,7 @@ def read(
     about: Callable[[Snapshot], Concern] | None = None,
     anew: bool = False,
 ) -> tuple[Snapshot, bool]:
-    """The host's state, and whether it is consistent: if the tables keep changing, this is the last snapshot.
+    """The host's state. It is inconsistent if the tables kept changing: then it is the last snapshot.
 
     `reached` leaves out the tables that no rule looks up, and `about` the changes that do not matter; then `anew` reads
     the tables, too, of which no change was reported.

@@ -1,4 +1,4 @@
-"""The packets that a rule treats differently, and which of them are known: those do not make a verdict undecided.
+"""The packets that a rule treats differently, and which of them are harmless: the verdict stays decided.
 
 Here: whether a kind of packets is known, and as what. Not here: whether they escape (`overlap`), and the sentences.
 
@@ -34,7 +34,7 @@ _LOOPBACKS = (Prefix.of(LOOPBACK), Prefix.parse("::1/128"))
 
 
 class Exceptions:
-    """Knows the packets of one host."""
+    """Decides which packets of one host are known to be harmless."""
 
     def __init__(self, fib: Fib, family: int, *, allowed_devs: Sequence[str], intended: Iterable[IntendedRule]) -> None:
         """Take the host, the patterns of allowed devices, and the rules that are declared."""
@@ -51,7 +51,7 @@ class Exceptions:
         return {ip: devs for ip, devs in found.items() if not all(is_like(dev, self._allowed) for dev in devs)}
 
     def known(self, case: Case, decision: Decision) -> Known:
-        """The kind of the packets that fulfil all conditions of the case, and that this decision is for."""
+        """The known kind of packets that fulfil all conditions of the case and get this decision; None if unknown."""
         if self._reasons and case and all(condition.rule.selection in self._reasons for condition in case):
             return "intended"
         sources = [

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SourcesOfMarks(Protocol):
-    """What a host is asked: its packet filters and IPsec policies."""
+    """The question to a host: its packet filters and IPsec policies."""
 
     @property
     def marking_of(self) -> MarkingOf:
@@ -39,7 +39,7 @@ class SoughtMark:
 
 @attrs.frozen
 class Marks:
-    """Who sets the marks that an answer depends on; empty if it depends on none."""
+    """The programs and rules that set the marks on which an answer depends; empty if there are no such marks."""
 
     sought: tuple[SoughtMark, ...] = ()
     policies: tuple[IpsecPolicy, ...] = ()
@@ -58,7 +58,7 @@ class Marks:
         )
 
     def document(self) -> dict[str, Any]:
-        """The marks for JSON: the keys are there only if the answer depends on a mark."""
+        """The marks as JSON. The keys are only there if the answer depends on a mark."""
         if not self.sought:
             return {}
         return {

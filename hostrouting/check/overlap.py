@@ -210,7 +210,7 @@ def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision],
 
 
 def _owned(findings: Iterable[Escape], fib: Fib) -> tuple[Escape, ...]:
-    """Add what the devices are, and whether the route has protocol kernel but no address that explains it."""
+    """Add the kinds of the devices, and whether no address explains a route with protocol kernel."""
     found: list[Escape] = []
     findings = tuple(findings)
     links, addresses = (fib.snapshot.links, fib.snapshot.addresses) if findings else ((), ())
@@ -256,7 +256,7 @@ class Judge:
         return "overlap", tuple(dev for dev in decision.devs if not self._is_welcome(dev))
 
     def is_own_block(self, decision: Decision) -> bool:
-        """Whether a route refuses the packets because they are for one of this host's pod blocks."""
+        """Whether a route refuses these packets because they are for one of this host's pod blocks."""
         return self._blocks is not None and decision.route is not None and self._blocks.holds(decision.route)
 
     def likes(self, legs: tuple[NextHop, ...]) -> bool:
@@ -317,7 +317,7 @@ def _same(one: Escape, other: Escape) -> bool:
 
 
 def _ends(decision: Decision) -> Iterator[int]:
-    """The seconds until each of the routes expires that decide for some packet."""
+    """The seconds until each of the deciding routes expires."""
     if decision.route is not None and decision.route.expires is not None:
         yield decision.route.expires
     for variant in decision.variants:
@@ -331,7 +331,7 @@ def _counts_in(decision: Decision, address: int) -> bool:
 
 
 def _own_ranges(cidr: Prefix, cells: Iterable[Cell], judge: Judge) -> Iterator[Finding]:
-    """Ranges that a route of type local delivers to this host, as for its single addresses; and its pod blocks."""
+    """Ranges that a route of type local delivers to this host whole, and the host's own pod blocks."""
     blocks: dict[int, Finding] = {}
     for cell in cells:
         route = cell.decision.route
@@ -370,7 +370,7 @@ def _expiry(seconds: int) -> Finding:
 
 
 def _notes(cidr: Prefix, cells: Iterable[Cell], judge: Judge, exceptions: Exceptions) -> Iterator[Note]:
-    """Yield the packets that would change the judgement on a cell: one note per kind of packet and kind of escape."""
+    """Yield the packets that change the judgement of a cell: one note for each kind of packet and of escape."""
     extents: dict[int, tuple[Decision, int, int]] = {}
     for cell in cells:
         if cell.decision.variants:
@@ -405,7 +405,7 @@ def _notes(cidr: Prefix, cells: Iterable[Cell], judge: Judge, exceptions: Except
 
 
 def _by_kind(cases: Cases, decision: Decision, exceptions: Exceptions) -> dict[Known, Cases]:
-    """The cases by what their packets are known to be."""
+    """The cases, grouped by the known kind of their packets."""
     found: dict[Known, list[Case]] = {}
     for case in cases:
         found.setdefault(exceptions.known(case, decision), []).append(case)

@@ -34,7 +34,7 @@ _ANY_DEVICE = "/"  # stands for a device that no rule names; no device can have 
 
 @attrs.frozen
 class PodPackets:
-    """Packets of pods that no rule tells apart: from one of these sources, arriving on one of these devices."""
+    """Packets of pods that the rules treat alike: their sources, and the devices on which they arrive."""
 
     sources: tuple[Prefix, ...]
     devs: tuple[str, ...]
@@ -67,7 +67,7 @@ def find_pod_packets(
 
 
 def senders_phrase(packets: Iterable[PodPackets]) -> str:
-    """A phrase that names packets of pods: where they come from, and the devices that they arrive on."""
+    """A phrase for packets of pods: their sources, and the devices on which they arrive."""
     sources: dict[tuple[tuple[str, ...], bool], dict[Prefix, None]] = {}
     for sender in packets:
         sources.setdefault((sender.devs, sender.exist), {}).update(dict.fromkeys(sender.sources))
@@ -85,13 +85,13 @@ def some_of(things: Iterable[object]) -> str:
 
 
 def with_devices_of(fib: Fib, packets: Iterable[PodPackets]) -> Fib:
-    """The host once the devices of these packets exist."""
+    """The host as if the devices of these packets existed."""
     missing = {dev for sender in packets if not sender.exist for dev in sender.devs if fib.snapshot.link(dev) is None}
     return fib.with_links(Link(name=dev, index=0) for dev in sorted(missing)) if missing else fib
 
 
 class _Effects:
-    """What the rules do with packets, by the value of the field that one selector compares.
+    """The rules' effects on packets, by the value of one selector's field.
 
     A rule with such a value is told by what it does apart from that, and by the number of the other rules before it.
     """
@@ -113,13 +113,13 @@ class _Effects:
                 self._of_value.setdefault(value, []).append((place, others, number))
 
     def where(self, values: Iterable[object]) -> tuple[tuple[int, int], ...]:
-        """Equal for packets that the rules treat alike; `values` are those that match the packets."""
+        """A value that is equal for packets that the rules treat alike; `values` are those that match the packets."""
         matching = sorted(rule for value in values for rule in self._of_value.get(value, ()))
         return tuple((others, number) for _, others, number in matching)
 
 
 def _classes_of_sources(snapshot: Snapshot, cidrs: Iterable[Prefix], rules: Sequence[Rule]) -> list[tuple[Prefix, ...]]:
-    """The CIDRs in parts, grouped: no rule and no route distinguishes the parts of one group."""
+    """The CIDRs, cut where a rule or route distinguishes sources; equal parts together."""
     effects = _Effects(rules, "src")
     of_routes: set[Prefix] = set()
     if any(outline.has_source for outline in snapshot.routes.outlines):
@@ -140,7 +140,7 @@ def _classes_of_sources(snapshot: Snapshot, cidrs: Iterable[Prefix], rules: Sequ
 def _classes_of_devices(
     snapshot: Snapshot, patterns: Sequence[str], expected: Sequence[Prefix], rules: Sequence[Rule]
 ) -> list[tuple[tuple[str, ...], bool]]:
-    """The devices that packets of pods arrive on, grouped as nothing distinguishes them, and whether they exist."""
+    """The devices on which pods' packets arrive, in groups that are treated alike, and whether they exist."""
     effects = _Effects(rules, "iif")
     preferred = set(_preferred(snapshot, expected)) if expected[0].family == IPV6 else set()
     existing = {link.name: link.kind for link in snapshot.links}
@@ -159,7 +159,7 @@ def _classes_of_devices(
 
 
 def _arriving(snapshot: Snapshot, patterns: Sequence[str]) -> Iterator[str]:
-    """The devices that IP packets of pods arrive on: a port's packets arrive on its bridge. VRFs are not covered."""
+    """The devices on which pods' IP packets arrive: a port's packets arrive on its bridge. Not for VRFs."""
     links = {link.name: link for link in snapshot.links}
     for link in snapshot.links:
         is_pods = link.name != "lo" and is_like(link.name, patterns, link.kind)
@@ -169,7 +169,7 @@ def _arriving(snapshot: Snapshot, patterns: Sequence[str]) -> Iterator[str]:
 
 
 def _preferred(snapshot: Snapshot, expected: Sequence[Prefix]) -> Iterator[str]:
-    """The devices of the IPv6 routes whose choice can depend on the device that a packet arrived on."""
+    """The devices of IPv6 routes whose choice can depend on the packet's incoming device."""
     routes, width = snapshot.routes, width_of(IPV6)
     low, high = min(prefix.first for prefix in expected), max(prefix.last for prefix in expected)
     hosts = [(1 << width - length) - 1 for length in range(width + 1)]

@@ -1,4 +1,4 @@
-"""What pods send: the check of the host's own packets, made again for each class of pods' packets; and what is dropped.
+"""The check for packets of pods, once for each class of them; and which of their packets this host drops.
 
 Here: the verdict on each class, as far as it differs from that on the host's own packets; and the packets that this
 host drops when they arrive. Not here: the classes (`packets`), the check itself (`overlap`), and what Linux asks of a
@@ -45,7 +45,7 @@ _NOBODY = 0xFFFFFFFF  # no user has this number
 
 @attrs.frozen
 class PodReport:
-    """The verdict on packets of pods: those of several classes, if the answers for all of them are equal."""
+    """The verdict on packets of pods: on all classes with equal answers."""
 
     packets: tuple[PodPackets, ...]
     verdict: Verdict
@@ -53,7 +53,7 @@ class PodReport:
     notes: tuple[Note, ...] = ()
 
     def escapes_beyond(self, report: OverlapReport) -> tuple[Escape, ...]:
-        """The findings that the check of the host's own packets does not have: other addresses, or another way."""
+        """The findings of this check that the check of the host's own packets does not have."""
         known: dict[object, list[Escape]] = {}
         for finding in report.escapes:
             known.setdefault(_way(finding), []).append(finding)
@@ -66,7 +66,7 @@ class PodReport:
         )
 
     def notes_beyond(self, report: OverlapReport) -> tuple[Note, ...]:
-        """The notes that the check of the host's own packets does not have."""
+        """The notes of this check that the check of the host's own packets does not have."""
         known = set(map(_note_key, report.notes))
         return tuple(note for note in self.notes if _note_key(note) not in known)
 
@@ -133,7 +133,7 @@ def _dropped(
     to: Flow | None = None,
     unless_marked: bool = False,
 ) -> Finding:
-    """Packets that are dropped as they arrive on one of these devices; none are those that are created later.
+    """Packets that are dropped on these incoming devices; without devices, on those that are created later.
 
     `back` decides the route back, if it is the reason. Replies are those `to` these packets, or to all that pods send.
     """
@@ -164,7 +164,7 @@ def _dropped(
 
 
 def _replied(flow: Flow | None) -> str:
-    """A phrase: which packets the dropped replies are for."""
+    """A phrase for the packets whose replies are dropped."""
     if flow is None:
         return "packets of pods"
     whose = "packets" if flow.iif == "lo" else "packets of pods"
@@ -180,7 +180,7 @@ def _replied(flow: Flow | None) -> str:
 
 
 def find_dropped(fib: Fib, report: OverlapReport, packets: Sequence[PodPackets]) -> tuple[Finding, ...]:
-    """What this host drops of the packets between the expected CIDRs of a report and pods, or the host itself."""
+    """The packets that this host drops between the expected CIDRs and its pods, or itself."""
     if not report.expected_devs:
         return ()
     fib = with_devices_of(fib, packets)
@@ -206,7 +206,7 @@ def _ways(fib: Fib, report: OverlapReport, flow: Flow) -> dict[str, Prefix]:
 
 
 def _not_forwarded(fib: Fib, report: OverlapReport, ways: _Ways) -> Iterator[Finding]:
-    """The devices that do not forward packets of pods, or the replies to these packets."""
+    """The devices that do not forward packets of pods, or replies to them."""
     if not ways:
         return
     family, snapshot = report.family, fib.snapshot
@@ -226,7 +226,7 @@ def _not_forwarded(fib: Fib, report: OverlapReport, ways: _Ways) -> Iterator[Fin
 
 
 def _dropped_by_rp_filter(fib: Fib, report: OverlapReport, ways: _Ways) -> Iterator[Finding]:
-    """The pods' devices that take no source in the pod CIDRs, those together that have the same reason."""
+    """The pods' devices that refuse sources in the pod CIDRs, grouped by the reason."""
     if report.family != IPV4:
         return
     links = {link.name: link for link in fib.snapshot.links if link.rp_filter}
@@ -266,7 +266,7 @@ def _routes_back(fib: Fib, sender: PodPackets, outs: dict[str, Prefix]) -> list[
 def _dropped_on_new_devices(
     fib: Fib, report: OverlapReport, backs: dict[PodPackets, list[Decision]]
 ) -> Iterator[Finding]:
-    """The same for devices that are created later, if no pod has one yet but there is a route to pods."""
+    """The same for devices that are created later, if there are routes to pods but no device of a pod yet."""
     link = fib.snapshot.default_link
     for sender, decisions in backs.items():
         for back in decisions if link is not None and link.rp_filter and not sender.devs else ():
@@ -299,14 +299,14 @@ def _dropped_replies(fib: Fib, report: OverlapReport, packets: Sequence[PodPacke
 
 
 def _reply_leaves_by(fib: Fib, link: Link, sent: Flow) -> str:
-    """The device that sends the reply to this packet, which arrives on `link`; lo for a packet to this host."""
+    """The device by which the reply to this packet leaves (it arrived on `link`); lo for packets to this host."""
     if sent.iif == "lo" or sent.source is None:
         return "lo"
     return next(iter(fib.lookup(sent.source, Flow(iif=link.name)).devs), "lo")
 
 
 def _senders(fib: Fib, link: Link, packets: Sequence[PodPackets]) -> Iterator[Flow]:
-    """The packets whose replies may arrive on the device and have another route back."""
+    """The packets whose replies may arrive on this device, although the route back uses another one."""
     host = attrs.evolve(PLAIN, source=_own_address(fib, link))
     rules = [rule for rule in fib.snapshot.rules if rule.family == IPV4]
     if any(entry.in_turn for entry in fib.defaults(IPV4)):
@@ -324,7 +324,7 @@ def _senders(fib: Fib, link: Link, packets: Sequence[PodPackets]) -> Iterator[Fl
 
 
 def _own_address(fib: Fib, link: Link) -> IP | None:
-    """The address that a packet of this host gets if it leaves by the device."""
+    """The source address that this host chooses for packets that leave by the device."""
     return next(
         (address.ip for address in fib.snapshot.addresses if address.dev == link.name and address.ip.version == IPV4),
         PLAIN.source,

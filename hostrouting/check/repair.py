@@ -84,7 +84,7 @@ _NAMED = 9  # a message names at most this many devices
 
 @attrs.frozen
 class Unsafe:
-    """An escaping range that none of our routes can close safely; `decision` holds the rule and route that decide it.
+    """An escaping range that our routes cannot close safely; `decision` names the rule and route that decide.
 
     The range includes the host's single addresses inside it, as in an Escape. `missing` names what a repair needs. If
     Linux refuses the next hop, `missing` is that next hop, and `against` is the decision that makes Linux refuse it.
@@ -108,7 +108,7 @@ _Diversion: TypeAlias = tuple[str, str]
 
 @attrs.frozen
 class Repair:
-    """The routes that close the escapes, what they cannot close, what they cost, and the check with them in place."""
+    """The routes that close the escapes, what no route can close, the cost, and the check with these routes."""
 
     routes: tuple[DesiredRoute, ...]
     unsafe: tuple[Unsafe, ...]
@@ -189,7 +189,7 @@ def _diverts(before: Fib, after: Fib, report: OverlapReport, flows: Iterable[Flo
 
 
 def _diversions(diverted: Mapping[Prefix, _Diversion]) -> Iterator[Finding]:
-    """What the repair takes from other devices; alike ones together."""
+    """What the repair takes from other devices, with equal cases together."""
     alike: dict[_Diversion, list[str]] = {}
     for prefix, diversion in diverted.items():
         alike.setdefault(diversion, []).append(str(prefix))
@@ -199,7 +199,7 @@ def _diversions(diverted: Mapping[Prefix, _Diversion]) -> Iterator[Finding]:
 
 
 def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[Route]) -> Iterator[Finding]:
-    """What the reverse path filter drops after the repair, and accepted before.
+    """The packets that the reverse path filter drops only after the repair.
 
     For a packet that arrives on a device for an address of this host, Linux looks up the way back from that address. In
     IPv6 it has no such filter. The way back is the same for all addresses that the same rules select.
@@ -232,7 +232,7 @@ def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[R
 
 
 def _beside_own(pairs: Sequence[tuple[int, int, Decision, Decision]], place: int) -> tuple[int, int]:
-    """The range, extended over the host's own addresses next to it: no packets from these arrive."""
+    """The range with the host's own addresses next to it: no packets arrive from these."""
     low = high = place
     while low and pairs[low - 1][2].own:
         low -= 1
@@ -254,7 +254,7 @@ def _check(fib: Fib, report: OverlapReport, flow: Flow) -> OverlapReport:
 
 
 def _both(one: Repair, other: Repair, packets: PodPackets) -> Repair:
-    """The routes of both, and what either cannot close, each once; the other is for these packets."""
+    """Both repairs as one: their routes, and what cannot be closed; `other` is for these packets."""
     unsafe = {_place(lost): lost for lost in one.unsafe}
     for lost in other.unsafe:
         known = unsafe.get(_place(lost))
@@ -325,7 +325,7 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
 def _nothing(
     report: OverlapReport, reason: UnsafeReason, missing: str = "", against: Decision | None = None
 ) -> _Proposal:
-    """The proposal without a route: nothing that was found can be closed, for this reason."""
+    """A proposal without routes, because of this reason."""
     lost = (
         Unsafe(report.family, finding.first, finding.last, reason, finding.decision, missing, against)
         for finding in report.escapes
@@ -334,7 +334,7 @@ def _nothing(
 
 
 def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int, gateway: IP | None) -> DesiredRoute:
-    """The template for the repair's routes: with device and gateway if possible, open if the default is ECMP."""
+    """The template for the routes: with device and gateway, or open if the default route has several next hops."""
     anywhere = Prefix(family, 0, 0)
     if gateway is not None:
         return DesiredRoute(anywhere, gateway=gateway, dev=next(iter(report.expected_devs)), metric=metric)
@@ -352,7 +352,7 @@ def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int, gateway:
 
 
 def _missing(way: Pending, fib: Fib) -> str:
-    """What is missing; if that is a device, also the devices that exist, because its name may be mistyped."""
+    """What is missing. For a device, also the devices that exist, because its name may be mistyped."""
     dev, names = way.desired.dev, [link.name for link in fib.snapshot.links if link.name != "lo"]
     if dev is None or dev in names or dev not in way.missing:
         return way.missing
@@ -405,7 +405,7 @@ class _Task:
         return sum(unsafe.last - unsafe.first + 1 for unsafe in self.unsafe)
 
     def closing(self, block: Prefix, *, metric: int) -> "_Task":
-        """A copy of this repair that also closes the block's escapes, as far as possible, by routes of this metric."""
+        """A copy of this repair that also closes the block's escapes, as far as routes of this metric can."""
         after = copy(self)
         after._way = attrs.evolve(self._way, metric=metric)
         after.routes, after.unsafe, after.diverted = [*self.routes], [*self.unsafe], {**self.diverted}
@@ -413,14 +413,14 @@ class _Task:
         return after
 
     def _route_to(self, prefix: Prefix) -> Route:
-        """The route to this prefix: with the usual metric, unless another route of the prefix would win over it."""
+        """The route to this prefix, with a lower metric only if another route would win otherwise."""
         usual = DEFAULT_METRIC[prefix.family]
         others = (route for route in self._fib.routes(prefix) if route.protocol != self._protocol)
         is_needed = self._way.metric != METRICS[prefix.family][-1] or any(route.metric <= usual for route in others)
         return attrs.evolve(self._way, prefix=prefix, metric=self._way.metric if is_needed else usual)
 
     def _close(self, block: Prefix) -> tuple[Prefix, ...]:
-        """The prefixes that close those of the block's escapes that can be closed."""
+        """The prefixes that close the block's escapes, as far as possible."""
         dev = self._way.legs[0].dev
         contests = self._fib.contests(block, dev=dev, metric=self._way.metric, ours=self._protocol, flow=self._flow)
         pieces = [piece for contest in contests for piece in _at_borders(block.family, contest)]
@@ -446,7 +446,7 @@ class _Task:
         return chosen
 
     def _treatment(self, family: int, contest: Contest) -> tuple[ZoneKind, int]:
-        """What the repair must do with a range, and from which length on."""
+        """How the repair treats a range: close or keep it, and from which prefix length on."""
         decision, length = contest.decision, contest.length
         if self._judge.escape(decision) is None:
             # A kind that follows from the address alone is the same for every route.
@@ -464,7 +464,7 @@ class _Task:
         return "open", length
 
     def _reason_against(self, family: int, contest: Contest) -> UnsafeReason | None:
-        """The reason why none of our routes can close the range; None if one can."""
+        """Why our routes cannot close the range; None if they can."""
         width, length, route = width_of(family), contest.length, contest.decision.route
         if length is None:
             host_route = route is not None and route.table == TABLE_MAIN and route.prefix.length == width
@@ -479,7 +479,7 @@ class _Task:
         return None
 
     def _is_usable(self, prefix: Prefix) -> bool:
-        """Whether a static route may have this prefix, packets find it, and only one of our routes can hold its key."""
+        """Whether a static route may have this prefix, decides for packets, and has a key that only we can hold."""
         if not prefix.length or is_reserved(prefix.family, prefix.first, prefix.last):
             return False
         if self._fib.skips(prefix, self._flow):
@@ -498,7 +498,7 @@ class _Task:
             self.unsafe.append(Unsafe(family, first, contest.last, reason, decision))
 
     def _divert(self, decision: Decision) -> None:
-        """Record networks of other devices that our routes will reach instead, and what a route refused."""
+        """Record the networks of other devices that our routes take over, and what a route has refused on purpose."""
         route = decision.route
         if route is None or route.prefix in self.diverted:
             return
@@ -550,7 +550,7 @@ def _surprising(findings: Iterable[Escape]) -> Iterator[Unsafe]:
 
 
 def _still_open(proof: OverlapReport, known: list[Unsafe]) -> Iterator[Unsafe]:
-    """What the proof found that was not reported as unsafe before; a report has one family."""
+    """What the proof found and was not reported as unsafe before, for the one family of the report."""
     given_up = sorted(known, key=lambda unsafe: unsafe.first)
     firsts = [unsafe.first for unsafe in given_up]
     reaches = list(accumulate((unsafe.last for unsafe in given_up), max))
@@ -564,7 +564,7 @@ def _still_open(proof: OverlapReport, known: list[Unsafe]) -> Iterator[Unsafe]:
 
 
 def refused_gateway(fib: Fib, leg: NextHop) -> Decision | None:
-    """The decision that makes Linux refuse this gateway; None if Linux accepts it, or has nothing to look up."""
+    """The decision that makes Linux refuse this gateway; None if Linux accepts it or does not look it up."""
     gateway = leg.gateway
     if gateway is None or leg.dev is None or gateway in LINK_LOCAL:
         return None
@@ -620,7 +620,7 @@ def _around(fib: Fib, gateway: IP, *, table: int | None = None) -> list[Route]:
 
 
 def _with_carriers(snapshot: Snapshot) -> Snapshot:
-    """The host as this lookup sees it.
+    """The host as this lookup sees it: whether the carrier matters.
 
     A lost carrier makes no difference, though Linux may list the next hop as dead.
     """
@@ -643,6 +643,6 @@ def _with_carriers(snapshot: Snapshot) -> Snapshot:
 
 
 def _is_beside(decision: Decision, dev: str) -> bool:
-    """Whether the route is by this device without a gateway, whatever its type, unless it refuses packets."""
+    """Whether the route by this device has no gateway and does not refuse packets."""
     legs = () if decision.route is None or decision.route.type in PATHLESS else decision.route.legs
     return any((leg.dev, leg.gateway) == (dev, None) for leg in legs)

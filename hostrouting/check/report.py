@@ -77,7 +77,7 @@ _RANGES = 3  # the number of ranges that are named for one cause; the others are
 
 
 def _no_default_route(found: FamilyExamination, severity: Severity, *, wait: float) -> Finding:
-    """How long the check waited for a default route, what there was instead, and which device may be meant."""
+    """How long the check waited for a default route, what was there instead, and which device may be meant."""
     family = found.report.family
     lack = f"none appeared within {wait:g} s" if wait else "there is none"
     sentence = (
@@ -169,7 +169,7 @@ def _ends(family: int, first: int, last: int) -> dict[str, str]:
 
 
 def _packets(senders: Iterable[PodPackets]) -> dict[str, Any]:
-    """The packets of pods that a finding is about; empty if it is about those that the host itself sends."""
+    """Which packets of pods the finding is about; empty for packets that the host itself sends."""
     packets = [
         {"sources": list(map(str, sender.sources)), "devs": list(sender.devs), "exist": sender.exist}
         for sender in senders
@@ -178,12 +178,12 @@ def _packets(senders: Iterable[PodPackets]) -> dict[str, Any]:
 
 
 def _of_pods(senders: Sequence[PodPackets]) -> str:
-    """A phrase in commas: which packets of pods it is about; empty if it is about those that the host itself sends."""
+    """The same as a phrase between commas."""
     return f", for {senders_phrase(senders)}," if senders else ""
 
 
 def intended_clause(escapes: Iterable[Escape]) -> str:
-    """A clause: the virtual devices that these leave by, and how to allow them; empty if there are none, or too many.
+    """A clause: by which virtual devices these leave, and how to allow them; empty for none or too many.
 
     Network cards and InfiniBand are left out: they are rarely intended.
     """
@@ -206,7 +206,7 @@ def owner_name(escape: Escape) -> str:
 
 
 def unexplained_owner(name: str, devs: Iterable[str]) -> str:
-    """A route protocol that says that the kernel added a route, which it would not have done."""
+    """The route protocol if it says that the kernel added a route that the kernel would not add; else empty."""
     return f"{name} (but no address on {', '.join(devs)} makes the kernel add this route)"
 
 
@@ -420,7 +420,7 @@ def document_in(text: str | None, *schemas: str) -> dict[str, Any]:
 
 
 def escapes_in(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The escapes in a document of a check. Its other findings change by themselves: a route expires in less time."""
+    """The escapes in the document of a check. Other findings also change with time, as when a route is to expire."""
     found = document.get("findings")
     known = found if isinstance(found, list) else []
     return [finding for finding in known if isinstance(finding, dict) and finding.get("name") in ESCAPES]
@@ -433,7 +433,7 @@ def marked_verdict(marker: str) -> str:
 
 
 def npd_line(answer: str, until: datetime) -> str:
-    """What the plugin of node-problem-detector prints until this moment: an exit status and a sentence, in ASCII.
+    """The line that node-problem-detector's plugin prints until this moment: an exit status, and ASCII text.
 
     NPD cuts a sentence in the middle of a character. A name of a device can have any other character.
     """

@@ -1,4 +1,4 @@
-"""A CIDR as segments: its ranges side by side, each with its outgoing device, and what they are on a scale of columns.
+"""A CIDR as segments (ranges with one outgoing device each), and their columns on a scale.
 
 Here: which segments there are, and which of them a column shows. Not here: which devices are expected, and how a
 map is drawn (`cli.check` in characters, `fleet.page` as HTML).
@@ -39,7 +39,7 @@ class Segment(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """A CIDR on a scale: runs of columns, each with the segment that it shows and its length, from left to right."""
+    """The columns of a CIDR on a scale: runs, each with its segment and its length, from left to right."""
 
     runs: tuple[tuple[Segment, int], ...]
     hidden: tuple[Segment, ...]
@@ -64,7 +64,7 @@ def segments_of(
 
 
 def told_segments(segments: Sequence[Segment]) -> tuple[Segment, ...]:
-    """The segments for a list in words: a single address of the host itself counts in the range before or after it."""
+    """The segments for a list in words: one single address of the host itself joins the range beside it."""
     found: list[Segment] = []
     begin: int | None = None
     for segment in segments:
@@ -93,7 +93,7 @@ def strip_of(cidr: Prefix, segments: Sequence[Segment], columns: int) -> Strip:
 
 
 def _columns(cidr: Prefix, segments: Sequence[Segment], columns: int) -> list[Segment]:
-    """The segment for each column: an escape inside it, however small; else an allowed device; else the largest."""
+    """The segment for each column: an escape first, then an allowed device, else the largest."""
     size, at, found = cidr.last - cidr.first + 1, 0, []
     for column in range(columns):
         low = cidr.first + column * size // columns

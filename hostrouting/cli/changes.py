@@ -1,4 +1,4 @@
-"""What a command changes or would change: the work, and a run of our tasks.
+"""The changes that a command makes or would make: the steps as data, and a run of our tasks.
 
 Shared by `plan`, `apply`, `remove`, `render` and `guard`. Here: the values, and their lines and documents. Not here:
 which task it is and what the task does (`hostrouting.tasks`), and the state of what is installed (`standings`).
@@ -53,7 +53,7 @@ class Work:
         return has_steps or bool(self.operations or self.writes or self.removes)
 
     def __str__(self) -> str:
-        """How much it is: `add 2 routes, write 11 files`."""
+        """A short summary: `add 2 routes, write 11 files`."""
         counts = {action: sum(step.action == action for step in self.steps) for action in _DONE}
         if not self.is_done:
             del counts["keep"]
@@ -67,7 +67,7 @@ class Work:
         return ", ".join(f"{what} {_DONE[verb]}" if verb in is_worded else f"{verb} {what}" for verb, what in parts)
 
     def lines(self) -> Iterator[Line]:
-        """Each step as in a diff, and behind the changes what would stay; then the operations and the files."""
+        """The steps as in a diff: first the changes, then what would stay; then the operations and the files."""
         for action, tone in _TONES.items():
             alike = [step for step in self.steps if step.action == action and not (self.is_done and action == "keep")]
             shown = [text for step in alike[:SHOWN] for text in str(step).splitlines()]
@@ -110,7 +110,7 @@ class Run:
     removed: tuple[str, ...]
 
     def work(self, steps: Sequence[Step] | None = None) -> Work:
-        """What was done; `steps` are those for the routes, if they are known better than from the run's effects."""
+        """What was done; `steps` replaces the steps for routes that follow from the run's effects."""
         steps = self.steps if steps is None else steps
         return Work(steps, self.effects.operations, self.wrote, self.removed, is_done=True)
 
@@ -126,7 +126,7 @@ class Run:
 
     @property
     def code(self) -> int:
-        """0; or the code of the failures: 1 (failed) takes precedence over 3 (undecided); or 128 plus the signal."""
+        """The exit code: 0, that of the worst failure (1 before 3), or 128 plus the signal that stopped the run."""
         if self.ok:
             return FINE
         if not self.report.failures:
@@ -179,7 +179,7 @@ def run_task(
 
 @contextmanager
 def _hangup(act: Callable[[], object]) -> Iterator[None]:
-    """Call this for each SIGHUP; ignored under nohup."""
+    """Call `act` for each SIGHUP during the block, unless the process runs under nohup."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGHUP) != signal.SIG_DFL:
         yield
         return
@@ -191,7 +191,7 @@ def _hangup(act: Callable[[], object]) -> Iterator[None]:
 
 
 def refusal(installed: HostRoutingConfig, snapshot: Snapshot, required: Collection[str]) -> str:
-    """Why the installed routes and the installed check would refuse every gated unit; empty if they would not."""
+    """Why no gated unit could start with the installed routes and check; empty if each could."""
     plan = plan_static_routes(installed, snapshot)
     if "static-routes" in required:
         for step in plan.conflicts:

@@ -1,4 +1,4 @@
-"""The check that a command makes: its configuration, what was found, the host after the repair, and the page of lines.
+"""The check behind several commands: its configuration, its results, the host after the repair, and the lines.
 
 Here: making the check, and its lines, from the whole to the parts: what both families have in common, one family, the
 map of a CIDR in characters, and who sets the marks. Not here: which segments a map has (`check.segments`), how it is
@@ -82,7 +82,7 @@ class Check:
         start: str = "",
         gateway: IP | None = None,
     ) -> None:
-        """Keep all of them.
+        """Keep the arguments.
 
         `installed` is the configuration in the boot files, `start` the command that installs its routes now, and
         `gateway` the router that was given for the repair.
@@ -118,7 +118,7 @@ class Check:
 
     @property
     def open_verdicts(self) -> list[tuple[Verdict, Line]]:
-        """The verdicts that are neither ok nor overlap once the repair is in place, each with a sentence."""
+        """The verdicts that are still open with the repair in place, each with a sentence."""
         found: list[tuple[Verdict, Line]] = []
         for view in self._views:
             later = view.found.after_repair
@@ -191,7 +191,7 @@ def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check
 
 
 def _propose(host: Host) -> None:
-    """Raise ConfigError with the CIDRs that the files of this host name, if they name some."""
+    """Raise a ConfigError that proposes the CIDRs found in this host's files, if there are any."""
     from hostrouting.host.discovery import discover  # noqa: PLC0415  only a command line without CIDRs needs it
 
     if seen := discover(host.files, host.layout).cidrs:
@@ -201,7 +201,7 @@ def _propose(host: Host) -> None:
 
 
 def lasting_line(where: str = "the host") -> Line:
-    """A pointer to the answers that a check of the routes cannot give."""
+    """The line that points to `status`, for what a check of the routes cannot tell."""
     sentence = f"To see what is installed on {where}, and whether it survives a reboot: hostrouting status"
     return line(Painted(sentence, "soft"))
 
@@ -298,7 +298,7 @@ class FamilyView:
                 yield line(Painted(f"Packets{their} escape in the same way.", "warn"))
 
     def _uniformity(self) -> str:
-        """A sentence without exceptions: which packets the verdict holds for."""
+        """A sentence for a check without exceptions: which packets the verdict holds for."""
         family = self.found.report.family
         if any(pods.escapes_beyond(self.found.report) for pods in self.found.pods):
             return f"Holds for all IPv{family} packets that this host itself sends."
@@ -310,14 +310,14 @@ _LIMITING = (*_OF_THE_HOST, "kernel-differs", "dropped", "expiry", "skipped-keys
 
 
 def _sentence(text: str) -> str:
-    """A clause as a sentence; a full stop behind a command would be pasted with it, and a key is spelled as it is."""
+    """The clause as a sentence: no full stop after a command, which may be pasted; a leading key keeps its spelling."""
     stop = "" if "with: " in text or text.endswith((".", "}", "]")) else "."
     first = text[:1] if "." in text.partition(" ")[0] else text[:1].upper()
     return f"{first}{text[1:]}{stop}"
 
 
 def _others(view: FamilyView) -> str:
-    """A clause about the packets that are treated differently: the first kind, and the number of other kinds."""
+    """A clause about the packets that are treated differently: the first kind, and how many more there are."""
     notes = [note for note in view.found.notes if note.is_open]
     if not notes and view.found.doubts:
         return f"but {spoken(view.found.doubts)}"
@@ -360,7 +360,7 @@ def _row(finding: Escape) -> Sequence[Piece]:
 
 
 def _range(finding: Escape) -> str:
-    """The range as blocks; as first and last address if that would be too many."""
+    """The range as CIDR blocks; as its first and last address if that would take too many blocks."""
     blocks = finding.prefixes
     if len(blocks) <= _BLOCKS:
         return " ".join(map(str, blocks))
@@ -396,7 +396,7 @@ _COLUMNS = (64, 32, 16)
 
 
 def draw_map(cidr: Prefix, rows: Sequence[tuple[str, Sequence[Segment]]], style: Style) -> Iterator[Line]:
-    """The lines of a map: the CIDR once for each row (a name and its segments), to one scale."""
+    """The lines of a map of the CIDR: one bar for each row, all on the same scale."""
     margin = max(len(name) for name, _ in rows) + 5
     columns = next((column for column in _COLUMNS if column + margin + 1 <= style.width), _COLUMNS[-1])
     yield line(Painted(str(cidr), "strong"), Painted(f"; {_scale(cidr, columns)}", "soft"))
@@ -428,7 +428,7 @@ def _scale(cidr: Prefix, columns: int) -> str:
 
 
 def _axis(cidr: Prefix, columns: int) -> str:
-    """The first, middle and last address: those that differ and for which there is room."""
+    """The first, middle and last address, as far as they differ and fit."""
     if cidr.first == cidr.last:
         return str(ip_at(cidr.family, cidr.first))
     first, last = str(ip_at(cidr.family, cidr.first)), str(ip_at(cidr.family, cidr.last))
@@ -440,7 +440,7 @@ def _axis(cidr: Prefix, columns: int) -> str:
 
 
 def _bar(segment: Segment, length: int, style: Style) -> tuple[str, bool]:
-    """The characters for a run of columns, and whether the label fits into them or is not needed."""
+    """The characters for a run of columns; False if the label is needed and does not fit into them."""
     fill = _FILLS[style.unicode][segment.judgement]
     if len(segment.label) + 2 > length:
         return fill * length, segment.judgement == "own"
@@ -472,7 +472,7 @@ _DOES = {"drop": "drops them", "pass": "leaves them as they are", "transport": "
 
 
 def mark_lines(marks: Marks) -> Iterator[Line]:
-    """What was found, for an operator."""
+    """What was found about marks, as lines."""
     for sought in marks.sought:
         rules = f"rule{'s' if len(sought.rules) > 1 else ''} {spoken(list(map(str, sought.rules)))}"
         if sought.setters:

@@ -127,7 +127,7 @@ def gateway_option(parser: argparse.ArgumentParser) -> None:
 
 
 def question_words(arguments: argparse.Namespace) -> list[str]:
-    """The arguments that ask a check the same: its CIDRs, devices, gateway and configuration."""
+    """The words that repeat this check in another command: its CIDRs, devices, gateway and configuration."""
     words = [*arguments.cidrs, *(word for dev in arguments.devs for word in ("--dev", dev))]
     words += ["--gateway", arguments.gateway] if arguments.gateway else []
     return words + (["--config", arguments.config] if arguments.config else [])

@@ -255,7 +255,7 @@ def _carried_out(words: Sequence[str], host: Callable[[], Host] | None) -> int:
 
 
 def _unwritten() -> bool:
-    """Whether what argparse printed is still in a buffer, because it could not be written."""
+    """Whether output of argparse is still in a buffer because it could not be written."""
     try:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None and not stream.closed:
@@ -266,7 +266,7 @@ def _unwritten() -> bool:
 
 
 def _refused(foreign: ForeignPhases, words: Sequence[str]) -> int:
-    """Print the error, using only the standard library, and return the exit code, if `phases` is another project's."""
+    """Print the error and return the exit code, using only the standard library: `phases` is another project's."""
     if "--version" in words:
         sys.stdout.write(f"hostrouting {__version__}\n")
     elif "--json" in words:
@@ -285,7 +285,7 @@ def _complaint(error: str, message: str) -> Callable[[Terminal], None]:
 
 
 def _rendered(reply: Reply, *, as_json: bool) -> Callable[[Terminal], None]:
-    """A function that writes the reply. The document is made before, because that can fail."""
+    """A function that writes the reply. Its document is made before, so that a failure is noticed in time."""
     if as_json or reply.lines is None:
         from collections.abc import Iterator  # noqa: PLC0415  imported only with --json
 
@@ -342,7 +342,7 @@ def _failed(error: Exception, *, needs_files: bool, as_json: bool) -> tuple[int,
 
 
 def _words_of(error: BaseException) -> Iterator[str]:
-    """The message of the error, and which commands work anyway."""
+    """The message of the error, and the commands that work without the right that was missing."""
     from hostrouting.errors import BackendError, ConfigError, is_denied  # noqa: PLC0415  imported only for an error
 
     if isinstance(error, ConfigError):
@@ -359,7 +359,7 @@ def _words_of(error: BaseException) -> Iterator[str]:
 
 
 def _why_failed(report: phases.Report) -> Iterator[Line]:
-    """Why a run failed: each failure once, and which commands work anyway."""
+    """Why a run failed: each failure once; and the commands that work without the right that was missing."""
     from hostrouting.cli.failure import errors_in  # noqa: PLC0415  imported only for an error
 
     if not report.failures:

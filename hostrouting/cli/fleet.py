@@ -72,7 +72,7 @@ def check_fleet(arguments: argparse.Namespace) -> Reply:
 
 
 class _Run:
-    """The results one by one, and what is known when there are no more."""
+    """The results one by one, with the exit code and the groups at the end."""
 
     def __init__(
         self, sources: tuple[Source, ...], question: Question, page: str | None, *, shows_progress: bool
@@ -120,7 +120,7 @@ def _line_of(result: NodeResult) -> str:
 
 
 def _sort_out(arguments: argparse.Namespace) -> None:
-    """Make CIDRs of the words after --snapshots that are networks and not files: operators write CIDRs last."""
+    """Move networks among the snapshot paths to the CIDRs, because operators write CIDRs last."""
     cidrs = [snapshot for snapshot in arguments.snapshots if _is_network(snapshot) and not os.path.lexists(snapshot)]
     arguments.snapshots = [snapshot for snapshot in arguments.snapshots if snapshot not in cidrs]
     arguments.cidrs = [*arguments.cidrs, *cidrs]
@@ -221,7 +221,7 @@ def _group_lines(
 
 
 def _own_file(group: NodeGroup) -> str:
-    """The end of a command that writes a configuration for the nodes of a group, and never over a snapshot."""
+    """The end of a command that writes the configuration for a group's nodes, never over a snapshot."""
     name = os.path.basename(group.example.name)
     beside = not os.path.dirname(os.path.normpath(group.example.path))
     return f" --as-config > {shlex.quote(f'config-{name}.json' if beside else f'{name}.json')}"

@@ -30,7 +30,7 @@ class Painted:
     __slots__ = ("text", "tone")
 
     def __init__(self, text: str, tone: Tone) -> None:
-        """Keep both."""
+        """Keep the arguments."""
         self.text, self.tone = text, tone
 
 
@@ -40,7 +40,7 @@ class Style:
     __slots__ = ("unicode", "width")
 
     def __init__(self, width: int = 80, *, unicode: bool = True) -> None:
-        """Keep both."""
+        """Keep the arguments."""
         self.width, self.unicode = width, unicode
 
 
@@ -84,7 +84,7 @@ _FINDING_TONES: dict[str, Tone] = {"error": "bad", "warning": "warn", "note": "s
 
 
 def finding_lines(findings: Sequence[Finding]) -> Iterator[Line]:
-    """The first findings below a title that says what they are, a line each."""
+    """A title, and the first findings below it, one on each line."""
     shown = (line("  ", Painted(str(one), _FINDING_TONES[one.severity])) for one in findings[:SHOWN])
     yield from capped(shown, len(findings))
 
@@ -96,7 +96,7 @@ def named_lines(findings: Sequence[Finding]) -> Iterator[Line]:
 
 
 def below(lines: Iterable[Line]) -> Iterator[Line]:
-    """The lines after a blank one; nothing without lines."""
+    """A blank line and the lines; nothing if there are no lines."""
     for at, one in enumerate(lines):
         yield from () if at else (line(),)
         yield one

@@ -63,7 +63,7 @@ class _Remedy:
 
     @property
     def lacking(self) -> tuple[DesiredRoute, ...]:
-        """The routes that the configuration lacks: the repair of the host after the configuration was applied."""
+        """The routes to add to the configuration: the repair of the host as this configuration would leave it."""
         return self.correction.add
 
     @property
@@ -128,7 +128,7 @@ def _is_static(route: Route) -> bool:
 
 
 def _as_wish(route: Route) -> DesiredRoute:
-    """The route as a configuration expresses it; several next hops can only be expressed as the default route's."""
+    """The route as a configuration writes it; several next hops can only be those of the default route."""
     leg = route.legs[0] if len(route.legs) == 1 else NextHop()
     return DesiredRoute(route.prefix, gateway=leg.gateway, dev=leg.dev, metric=route.metric)
 
@@ -142,7 +142,7 @@ def remedy_lines(
     mode: str | None = None,
     again: str = "",
 ) -> Iterator[Line]:
-    """First what the repair costs and what it cannot close; then the repair, as configuration and as commands.
+    """The cost of the repair and what it cannot close; then the repair itself, as configuration and as commands.
 
     `config` is the file of the configuration, if there is one; `cidrs`, `devs` and `mode` are those from the command
     line. With `again`, a long repair is not printed; the line names that command instead.
@@ -206,7 +206,7 @@ def _added_to(remedy: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence
 
 
 def correction_lines(correction: Correction, config: HostRoutingConfig, name: str) -> Iterator[Line]:
-    """The changes of a configuration's static routes other than additions; `name` is that of the configuration."""
+    """The changes of static routes in the configuration `name` that are not additions."""
     yield from (line(Painted(text, "warn")) for text in deletion_lines(correction.replaced, correction.contested, name))
     if not config.static_routes.enabled:
         yield line("Also set staticRoutes.enabled to true.")
@@ -229,7 +229,7 @@ def _beside_routes(config: HostRoutingConfig) -> dict[str, Any]:
 
 
 def repaired_configuration(check: Check, named: HostRoutingConfig | None, *, mode: str | None = None) -> dict[str, Any]:
-    """The JSON of a configuration that closes what can be closed, and keeps the installed one or the `named` one.
+    """The installed configuration, or the `named` one, as JSON with the routes that close what can be closed.
 
     With a `mode`, it has this one.
     """
@@ -280,7 +280,7 @@ def _said(installed: HostRoutingConfig) -> str:
 
 
 def route_lines(routes: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
-    """The routes, as a configuration has them, to paste into a list, one line each."""
+    """The routes as lines to paste into the list in a configuration."""
     for at, route in enumerate(routes, start=1):
         yield line(f"    {json.dumps(route)}{',' if at < len(routes) else ''}")
 

@@ -54,7 +54,7 @@ def config_of(arguments: argparse.Namespace) -> HostRoutingConfig:
 
 
 def config_again(arguments: argparse.Namespace) -> HostRoutingConfig:
-    """The configuration from --config as it is now; that of a pipe, which can be read only once, stays as it was."""
+    """The configuration from --config, read again. A pipe can be read only once, so its content is kept."""
     if not hasattr(arguments, "piped"):
         vars(arguments).pop("loaded", None)
     return config_of(arguments)
@@ -146,7 +146,7 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
 
 
 def _parse_cleanup(text: str) -> AzureVnetCleanupConfig | None:
-    """The section that was kept; ValueError for another text, and for settings that this version does not take."""
+    """The kept section. ValueError if the text is not one, or has settings that this version does not accept."""
     from hostrouting.boot.units import parse_extension  # noqa: PLC0415  as in installed_config
 
     return HostRoutingConfig.from_mapping({"azureVnetCleanup": parse_extension(text)}).azure_vnet_cleanup

@@ -82,7 +82,7 @@ class Standings:
         return [standing.to_mapping() for standing in self.found]
 
     def lines(self) -> Iterator[Line]:
-        """One line for each that says whether it works, and below it what prevents that; then what is not known."""
+        """A line for each task that says whether it works, with the reasons below; at the end, what is not known."""
         for standing in self.found:
             yield line()
             if not standing.is_in_force:

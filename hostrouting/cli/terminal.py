@@ -56,7 +56,7 @@ class Terminal:
         self._write(f"{text}\n", encoding="utf-8")
 
     def rewrite(self, text: str) -> None:
-        """Write the text in place of what this wrote last; for a terminal that is live."""
+        """Replace what the last call wrote with this text; only for a live terminal."""
         self._write(f"\r{text}\x1b[K")
 
     def _line(self, pieces: Line) -> str:
@@ -125,17 +125,17 @@ _PAUSE = 0.1  # seconds between two writings: a reader needs no more, and the ru
 
 
 class Progress:
-    """The line for a run through so many things."""
+    """A progress line that counts items."""
 
     def __init__(
         self, total: int, noun: str, *, terminal: Terminal | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Write to standard error, unless another terminal is given; `noun` is the plural of what is counted."""
+        """Write to standard error, unless another terminal is given; `noun` is the plural of the items."""
         self._total, self._noun, self._clock = total, noun, clock
         self._terminal = Terminal(sys.stderr) if terminal is None else terminal
 
     def along(self, things: Iterable[T]) -> Iterator[T]:
-        """Yield each of the things; until the last one or an error, the line says how many were taken."""
+        """Yield each item; until the last one or an error, the line shows how many were taken."""
         begun = written = self._clock()
         count = 0
         try:

@@ -1,4 +1,4 @@
-"""What can be typed, as plain values: the options and arguments of a command, and what each of them takes.
+"""The options and arguments of each command as plain values, and what each of them accepts.
 
 Here: reading argparse, which is done nowhere else. Not here: what is written from it: completion scripts and the manual
 page (`commands.completion`, `commands.manual`) and the page of commands in the documentation.
@@ -40,7 +40,7 @@ KINDS = {
 
 @attrs.frozen
 class Word:
-    """An option, or an argument that is known by its place."""
+    """An option, or a positional argument."""
 
     names: tuple[str, ...]
     """The spellings of an option, such as -h and --help; empty for an argument."""

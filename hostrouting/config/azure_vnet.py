@@ -30,7 +30,7 @@ class EbtablesChoice(Word):
 
 
 class StateFile(Word):
-    """What to do with pods in azure-vnet's state file that no longer exist: Azure's network monitor restores theirs."""
+    """What to do with dead pods in azure-vnet's state file, from which Azure's network monitor restores rules."""
 
     READ = "read"
     """Only report them."""

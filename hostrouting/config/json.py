@@ -180,7 +180,7 @@ class Spot:
 
     @property
     def path(self) -> str:
-        """The path from the top; only computed if a message needs it."""
+        """The path from the top, computed only when a message needs it."""
         if self._above is None:
             return ""
         above, key = self._above.path, self._key
@@ -242,7 +242,7 @@ class Keys:
         self.together = together
 
     def is_foreign(self, raw: Mapping[str, object], *, also: Iterable[str] = ()) -> bool:
-        """Whether this is another kind of object: it has keys, and none of them is or resembles one of these keys."""
+        """Whether the object is of another kind: it has keys, and none is or resembles one of these."""
         known = (*self.attributes, *also)
         return bool(raw) and not any(name in known or _nearest(name, known) for name in raw)
 
@@ -324,7 +324,7 @@ def items_read(raw: object, at: Spot, read: Reader) -> tuple[Any, ...]:
 
 
 def unread(raw: object, at: Spot) -> dict[str, Any]:
-    """An object whose values are read by somebody else: any JSON, with names as those of tasks, as plain values."""
+    """An object that another project reads: any JSON values, with keys that are names of tasks."""
     if not isinstance(raw, Mapping):
         raise at.faulty(raw, "is not an object", "write {...}, with a key for each task")
     for name in raw:

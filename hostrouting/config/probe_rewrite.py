@@ -133,7 +133,7 @@ class ProbeRewriteConfig:
 
 
 def _interfaces(raw: object, at: Spot) -> tuple[str | None, ...]:
-    """Every name, with None for a faulty one, so that it still counts as given."""
+    """The names. A faulty one becomes None, so that it still counts as given."""
     names: list[str | None] = []
     holders: dict[str, Spot] = {}
     for item, spot in items(raw, at):
@@ -231,7 +231,7 @@ def _is_host(ipv6: str | None, ipv4: str | None) -> bool:
 
 
 def _rules_of_several(found: dict[str, Any], at: Spot) -> None:
-    """The rules about the switch, the interfaces and the route together; values with a fault are not checked."""
+    """Check the switch, the interfaces and the route together; values with a fault are left out."""
     interfaces = found.get("interfaces")
     if interfaces and found.get("enabled") is False:
         rule = "interfaces were provided but enabled=false"

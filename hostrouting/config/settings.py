@@ -66,7 +66,7 @@ class StaticRoute:
 
     @classmethod
     def _of(cls, read: Mapping[str, Any]) -> Self:
-        """The route of values that were just read: checking them again takes a fifth of the time of a large file."""
+        """A route from values that were just checked: to check them again takes a fifth of the time of a large file."""
         made = cls.__new__(cls)
         made.__attrs_init__(**{"gateway": None, "dev": None, **read})
         return made
@@ -298,7 +298,7 @@ def needs_config(instance: object, _attribute: object, value: Any) -> None:
 
 
 def _routes(raw: object, at: Spot) -> tuple[StaticRoute | None, ...]:
-    """Every route, with None for a faulty one, which is still checked for duplicates."""
+    """The routes. A faulty one becomes None; duplicates are still found."""
     routes: list[StaticRoute | None] = []
     holders: dict[tuple[Network, int], Spot] = {}
     for item, spot in items(raw, at):
@@ -332,7 +332,7 @@ def _key(destination: Network, metric: int) -> tuple[Network, int]:
 
 
 def _gateway_fits(found: dict[str, Any], at: Spot) -> None:
-    """A gateway has the family of the destination, is not the destination, and if it is link-local, has a device."""
+    """Check a gateway: the destination's family, not the destination itself, and a device if it is link-local."""
     destination, gateway = found.get("destination"), found.get("gateway")
     if destination is None or gateway is None:
         return
@@ -444,7 +444,7 @@ def _intended_rules(raw: object, at: Spot) -> tuple[IntendedRule, ...]:
 
 
 def _patterns(raw: object, at: Spot) -> tuple[str, ...]:
-    """Patterns for devices; the entry `_DEFAULTS` stands for the default ones of `allowed_devs`."""
+    """Patterns for devices, with the default ones of `allowed_devs` in place of the entry `_DEFAULTS`."""
     patterns = ((DEFAULT_ALLOWED_DEVS if glob == _DEFAULTS else (glob,)) for glob in values.globs(raw, at))
     return tuple(dict.fromkeys(dev for devs in patterns for dev in devs))
 

@@ -48,7 +48,7 @@ _PROTOCOLS_IN_USE = (
 
 
 class Word(str, Enum):
-    """A word out of a fixed few. In text it is the word itself, as with StrEnum, which Python 3.10 does not have."""
+    """One of a few words. str() is the word itself, as with StrEnum, which Python 3.10 does not have."""
 
     __str__ = str.__str__
 
@@ -68,7 +68,7 @@ class Mode(Word):
 
 
 def address_in(raw: object, at: Spot, remedy: str) -> Address:
-    """One address; the remedy must say how to write it."""
+    """One address. `remedy` must say how to write one."""
     if type(raw) is IPv4Address:
         return raw
     text = text_of(raw, at, remedy)
@@ -82,7 +82,7 @@ def address_in(raw: object, at: Spot, remedy: str) -> Address:
 
 
 def network_in(raw: object, at: Spot, *, or_address: bool = False) -> Network:
-    """One network, without host bits; with `or_address`, also one address without a length."""
+    """One network without host bits, or with `or_address` also one address without a length."""
     network, address = network_with_host_bits(raw, at, or_address=or_address)
     if network.network_address != address:
         remedy = f'write "{network}", or "{address}/{network.max_prefixlen}" for that one address'
@@ -269,7 +269,7 @@ def one_of(kind: type[E], what: str) -> Callable[[object, Spot], E]:
 
 
 def integer(raw: object, at: Spot, highest: int, remedy: str, *, lowest: int = 0) -> int:
-    """An integer from `lowest` to `highest`; the remedy must name the range."""
+    """An integer from `lowest` to `highest`. `remedy` must name these limits."""
     if isinstance(raw, bool) or not isinstance(raw, int):
         raise at.faulty(raw, "is not an integer", remedy)
     if not lowest <= raw <= highest:

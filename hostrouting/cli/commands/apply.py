@@ -79,7 +79,7 @@ class Done:
 
 
 def after_a_failure(host: Host, config: HostRoutingConfig, gate: GateState) -> Line:
-    """The last line of a run of this configuration that failed: whether a gated unit can start now."""
+    """The last line after a failed run: whether a gated unit can start now."""
     units = spoken(gate.units)
     if gate.openings or not gate.is_up:
         why = gate.openings[0] if gate.openings else f"the drop-in that makes {units} wait for the check is missing"

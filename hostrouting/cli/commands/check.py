@@ -132,7 +132,7 @@ def _page(
 
 
 def _why_expected(check: Check) -> Iterator[Line]:
-    """Why these devices are expected, unless they were named: the default route itself may be wrong."""
+    """Why these devices are expected, if nobody has named them: the default route may be wrong."""
     if check.config.route_overlap.expected_devs:
         return
     for report in (found.report for found in check.found.families if found.report.expected_devs):

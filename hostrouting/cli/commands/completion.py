@@ -73,7 +73,7 @@ def _zsh(main: Sequence[Word], commands: Commands) -> Iterator[str]:
 
 
 def _zsh_specs(word: Word) -> Iterator[str]:
-    """What _arguments is told about an option, once for each spelling, or about an argument."""
+    """The specifications for zsh's _arguments: one for each spelling of an option, or one for an argument."""
     special = str.maketrans({char: f"\\{char}" for char in "\\[]:"})
     meaning, taken = (text.translate(special) for text in (word.meaning, word.takes))
     action = {

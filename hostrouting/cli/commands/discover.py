@@ -1,4 +1,4 @@
-"""`discover`: which networks to name: those in the files of this host, and the commands that ask the cluster."""
+"""`discover`: propose CIDRs to expect from this host's files, with commands that ask the cluster for the others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _answer(_: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _lost(found: Discovery, open_backend: Callable[[], RouteBackend]) -> Iterator[dict[str, str]]:
-    """The servers for names, and the gateways, that are in these networks and escape."""
+    """The name servers and gateways in these networks whose packets escape."""
     if not found.cidrs:
         return
     with open_backend() as backend:

@@ -311,7 +311,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 def _seen_by_rules(
     arguments: argparse.Namespace, host: Callable[[], Host], address: IP, flow: Flow
 ) -> tuple[str, Flow]:
-    """A sentence: how a link-local source is rewritten before routing; and the packet as routing sees it."""
+    """The packet as routing sees it, and a sentence if a link-local source is rewritten before that."""
     source = flow.source
     if (
         not isinstance(source, IPv6Address)
@@ -353,7 +353,7 @@ def _seen_by_rules(
 
 
 def _surprise(found: Explanation, backend: RouteBackend, flow: Flow) -> str:
-    """A clause: the kernel's own answer, if it differs from its tables; else empty."""
+    """A clause with the kernel's own answer if that differs from its tables; empty if not."""
     trace = found.trace
     comes_in = flow.iif not in {None, "lo"}
     # Linux refuses a lookup for an arriving packet without a source, before any route is looked up.

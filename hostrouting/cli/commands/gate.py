@@ -80,7 +80,7 @@ def _reason(text: str | None) -> str:
 
 
 def _in_force(host: Host, now: datetime) -> tuple[Opening, ...]:
-    """The openings that have not ended; a file that does not open the gate is written anew."""
+    """The openings that have not ended; none if the file is faulty, because it is then written anew."""
     try:
         return openings_in_force(host, now)
     except ValueError:

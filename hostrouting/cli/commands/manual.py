@@ -167,7 +167,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _filled(words: Iterable[str]) -> Iterator[str]:
-    """The words in lines that cannot be mistaken for macros."""
+    """The words, filled into lines that roff cannot mistake for macros."""
     row = ""
     for word in words:
         if row and len(row) + 1 + len(word) > _WIDTH:

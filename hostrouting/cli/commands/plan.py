@@ -67,7 +67,7 @@ class Prospect:
 
     @property
     def work(self) -> Work:
-        """What would be done; if routes have conflicts, only these of all steps, because none would be carried out."""
+        """What would be done. With conflicts, these are the only steps, because nothing would be carried out."""
         steps, files = self.routes.conflicts or self.routes.steps, self.change.files
         return Work(steps, self.change.operations, files.writes, files.removes)
 
@@ -113,7 +113,7 @@ class Prospect:
 
 
 def while_stuck(host: Host, config: HostRoutingConfig, look: Change) -> str:
-    """What stays installed if `apply` cannot change any route, and what follows for gated units; may be empty.
+    """What stays installed if `apply` cannot change the routes, and whether gated units start; may be empty.
 
     The routes stay, and the check is the new one.
     """
@@ -222,7 +222,7 @@ def _lines_of_many(planned: Iterator[tuple[Source, Prospect | HostRoutingError]]
 
 
 def _short_page(found: Prospect | HostRoutingError, config: str) -> Iterator[Line]:
-    """What is told of one of many nodes; equal if their plans are equal."""
+    """The lines for one node of many; nodes with equal plans have equal lines."""
     if isinstance(found, HostRoutingError):
         yield line(Painted("FAILED:", "bad"), f" {found}")
         return

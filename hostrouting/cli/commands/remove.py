@@ -78,7 +78,7 @@ def _work(before: Change, *, is_done: bool = False) -> Work:
 
 
 def _work_lines(head: str, work: Work, more: str = "") -> Iterator[Line]:
-    """How much it is, then each thing."""
+    """The number of changes, then one line for each."""
     sentence = f"{work}" or "the units of hostrouting, which are still loaded"
     yield line(Painted(head, "good" if work.is_done else "warn"), f" {sentence}{more}")
     yield line()
@@ -86,12 +86,12 @@ def _work_lines(head: str, work: Work, more: str = "") -> Iterator[Line]:
 
 
 def _unknown(before: Change) -> list[Finding]:
-    """What tasks have installed that are not installed here."""
+    """The findings about installed parts of tasks whose package is missing here."""
     return [finding for finding in before.others if finding.name == "task"]
 
 
 def _stays(before: Change) -> Iterator[Line]:
-    """What tasks of other projects have; the wanted routes that are not ours, with the commands that delete them."""
+    """Lines for what stays: parts of tasks of other projects, and wanted routes that are not ours."""
     return below(named_lines([finding for finding in before.others if finding.name in {"task", "route-stays"}]))
 
 

@@ -60,7 +60,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _for_a_new_node(arguments: argparse.Namespace) -> Reply:
-    """The document, or what failed. A new node has none of our files, so it gets what an empty image would."""
+    """The document for a new node, rendered into an empty image; or what failed."""
     with tempfile.TemporaryDirectory() as root:
         image = Host.offline(root)
         configure = Configure(config_of(arguments), host=image, wait=wait_of(arguments, image), tasks=installed_tasks())
@@ -87,7 +87,7 @@ def _ignition(files: Sequence[_File], links: Mapping[str, str]) -> str:
 
 
 def _cloud_init(files: Sequence[_File], links: Mapping[str, str]) -> str:
-    """User data. JSON is YAML; systemd reads the new units, and those that a link enables are started at once."""
+    """User data for cloud-init (JSON is YAML). Its last commands make systemd read and start the new units."""
     entries = [
         {"path": file.path, "permissions": f"{file.mode:04o}", "encoding": "b64", "content": file.content}
         for file in files

@@ -34,7 +34,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _as_config(check: Check, arguments: argparse.Namespace) -> Reply:
-    """Only a configuration, with log lines on standard error about what to know before it is applied."""
+    """The reply with only the configuration; warnings about it are logged to standard error."""
     if check.found.verdict == "no-default-route":
         sentence = "; ".join(map(plain, check.answer_lines()))
         raise NotReady(f"{sentence}; name the expected device and its router: --dev DEV --gateway ADDRESS")

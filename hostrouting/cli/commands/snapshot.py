@@ -48,7 +48,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _redacted(taken: Snapshot, given: list[str]) -> Snapshot:
-    """The snapshot as strangers may see it; what became of the CIDRs and devices is logged, and is not in it."""
+    """The redacted snapshot. The new names of the CIDRs and devices that were given are only logged."""
     log, redaction = getLogger("hostrouting"), Redaction()
     cidrs = [str(redaction.network(cidr)) for cidr in cidrs_of(given)]
     found = redaction.snapshot(taken)

@@ -129,7 +129,7 @@ class HostStatus:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The wanted routes that do not exist, or are different, or wait: then it is not known what they should be."""
+        """The wanted routes that do not exist, differ, or still lack a gateway or device."""
         steps = (*self.plan.changes, *self.plan.conflicts)
         return (*(str(step.route) for step in steps if step.action != "delete"), *map(str, self.plan.pending))
 
@@ -140,11 +140,11 @@ class HostStatus:
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """The units whose last run failed, without those whose failure no longer applies."""
+        """The units whose last run failed, unless the reason has gone since."""
         return tuple(unit for unit, state in self.units if not state.ok and not self._is_past(unit, state))
 
     def _is_past(self, unit: str, state: UnitState) -> bool:
-        """Whether a unit failed for a reason that other facts cover by now: the present routes, or the verdict now."""
+        """Whether the reason for a unit's failure has gone, judged by the present routes and the present verdict."""
         has_refused = (state.result, state.status) == ("exit-code", 1)
         if unit == self.layout.gate_unit:
             return has_refused and self._explains_a_refusal
@@ -159,14 +159,14 @@ class HostStatus:
 
     @property
     def _explains_a_refusal(self) -> bool:
-        """Whether the facts explain why the gate refused a gated unit: the routes, the verdict now or the last one."""
+        """Whether the routes, the present verdict or the last one explain why the gate refused a gated unit."""
         verdicts = {found.verdict for found in (self.now, self.last) if found is not None}
         refusals = self.missing or self.gate.bars or self.standings.faults
         return bool(refusals or verdicts & _REFUSING)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is wrong and what is not known, except for the verdict and for what other tasks tell themselves."""
+        """What is wrong and what is not known; the verdict and the findings of other tasks come separately."""
         found = [*self.gate.findings, *self._of_units(), *self._of_routes(), *self.troubles]
         if self.differs:
             parts = f"another configuration is installed here; it differs in {spoken(self.differs, most=SHOWN)}"
@@ -300,7 +300,7 @@ def _judge(
 
 
 def _differences(wanted: HostRoutingConfig, installed: HostRoutingConfig) -> Iterator[str]:
-    """The parts of a configuration that are not installed as it has them."""
+    """The parts of the configuration that differ from what is installed."""
     if wanted_routes(wanted) != wanted_routes(installed):
         yield "staticRoutes"
     settings = [config.route_overlap if config.route_overlap.expected_cidrs else None for config in (wanted, installed)]
@@ -317,14 +317,14 @@ def _differences(wanted: HostRoutingConfig, installed: HostRoutingConfig) -> Ite
 
 
 def _is_rewrite(wanted: ProbeRewriteConfig, installed: ProbeRewriteConfig) -> bool:
-    """Whether the installed script is that of these settings, or the metadata service has said that none is needed."""
+    """Whether the script has these settings, or the metadata service has said that no rewrite is needed."""
     if not (wanted.enabled and installed.enabled):
         return wanted.enabled == installed.enabled or (wanted.enabled and wanted.condition is ProbeCondition.IMDS)
     return attrs.evolve(wanted, imds=installed.imds) == installed
 
 
 def _answer_or_trouble(troubles: list[Finding], what: str, question: Callable[[], T]) -> T | None:
-    """The answer; or None, after adding the error to `troubles` unless it is already there."""
+    """The answer; None if there is an error, which is added to `troubles` once."""
     try:
         return question()
     except (ConfigError, FileError, ManagerError) as error:
@@ -439,7 +439,7 @@ def _follows(now: Now, gate: GateState, *, is_added: bool) -> Iterator[str]:
 
 
 def _ways(now: Now, config: str | None, *, start: str) -> str:
-    """The commands to run next; `start` adds the installed routes that are missing."""
+    """The commands to run next; `start` is the one that adds missing installed routes."""
     if now.verdict == "no-default-route":
         lost = next(found for found in now.check.found.families if found.verdict == now.verdict)
         ip = "ip -6" if lost.report.family == IPV6 else "ip"
@@ -453,7 +453,7 @@ def _ways(now: Now, config: str | None, *, start: str) -> str:
 
 
 def _astray(status: HostStatus) -> Iterator[Line]:
-    """Other tasks that are not in force or do not work; the reasons follow below."""
+    """Other tasks that are not in force or do not work; the reasons are below."""
     for standing in status.standings.found:
         if not standing.is_right:
             word = "NOT WORKING:" if standing.is_in_force else "NOT IN FORCE:"
@@ -474,7 +474,7 @@ def _well(status: HostStatus) -> Line:
 
 
 def _without_systemd(status: HostStatus) -> str:
-    """That systemd does not run, and which parts of hostrouting are in force without it."""
+    """A sentence that systemd does not run, and which parts of hostrouting are in force without it."""
     if not status.files:
         return "not running here"
     if not status.routes:
