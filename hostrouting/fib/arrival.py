@@ -77,7 +77,7 @@ class Drop:
 
 
 def forwarding_clause(family: int, devs: Sequence[str]) -> str:
-    """A clause: which setting of this host forbids to forward packets; no devices are those that are created later."""
+    """A clause: which setting forbids this host to forward packets; without devices, for those created later."""
     if family != IPV4:
         return "this host does not forward IPv6 packets (net.ipv6.conf.all.forwarding is 0)"
     if not devs:
@@ -100,7 +100,7 @@ def filter_clause(reason: DropReason, back: str, decision: Decision | None, *, w
 
 
 def arrives_on(links: Mapping[str, Link], dev: str) -> str | None:
-    """The device on which the IP packets of a device arrive; None if it is a port of something unknown, or of a VRF."""
+    """The device on which IP sees packets that arrive on this one; None for a VRF or if unknown."""
     top = links.get(dev)
     while top is not None and top.master is not None:
         top = links.get(top.master)
@@ -117,7 +117,7 @@ def is_forwarding_off(snapshot: Snapshot, link: Link | None, family: int) -> boo
 
 
 def find_drop(fib: Fib, destination: IP, flow: Flow) -> Drop | None:
-    """Why Linux drops this packet, which arrives on the device `flow.iif` from `flow.source`; None if it does not.
+    """Why Linux drops this packet from `flow.source` that arrives on `flow.iif`; None if it does not.
 
     None also if no route takes the packet, on a device that forwards: then that is the reason.
     """
@@ -163,7 +163,7 @@ def _against_addresses(link: Link, source: IP, destination: IP) -> DropReason | 
 
 
 def reverse_flow(fib: Fib, flow: Flow, destination: IP | None, *, out: str = "lo", keeps_mark: bool = False) -> Flow:
-    """The packet that Linux looks up for the route back of one to this destination, which leaves by `out`."""
+    """The packet for the route back: its lookup is for a packet to this destination that leaves by `out`."""
     reads = fib.reads_ports
     return attrs.evolve(
         flow,
@@ -179,7 +179,7 @@ def reverse_flow(fib: Fib, flow: Flow, destination: IP | None, *, out: str = "lo
 
 
 def drop_reason(fib: Fib, link: Link, back: Decision, *, out: str = "lo") -> DropReason | None:
-    """The reason why `link` drops IPv4 packets with this route back, which leave by `out`; None if it takes them."""
+    """Why `link` drops IPv4 packets that leave by `out` and have this route back; None if it does not."""
     route, filters = back.route, link.rp_filter
     leads = route is not None and back.kind not in REFUSING
     is_own = leads and back.kind == "local" and not link.accept_local

@@ -55,7 +55,7 @@ def goes_out(kind: Kind, route: Route | None) -> bool:
 
 @attrs.frozen
 class Condition:
-    """Something unknown that a rule selects on: all of `selectors` are true, or (not `holds`) at least one is not.
+    """A condition on unknown fields: all of `selectors` are true, or (not `holds`) at least one is not.
 
     The selectors are those of `rule`, or the `tos` of a route in the table that it looks up.
     """
@@ -122,7 +122,7 @@ class Decision:
         return f"{route.name} proto {protocol_name(route.protocol)}{table}{lost}"
 
     def __str__(self) -> str:
-        """The deciding route, its next hops in use if these are not all, the rule, and the number of variants."""
+        """The route that decides, its next hops in use if not all are, the rule, and the number of variants."""
         words = [self.kind if self.route is None else str(self.route)]
         words += [self.kind] if self.route is not None and self.kind not in {"unicast", self.route.type} else []
         if self.route is not None and self.legs != self.route.legs:
@@ -137,7 +137,7 @@ class Decision:
 
 @attrs.frozen
 class Variant:
-    """A different answer, and the packets that get it: one of the `cases` applies to them in full."""
+    """A different answer, for packets that fulfil all conditions of one of the `cases`."""
 
     cases: Cases
     decision: Decision
@@ -158,7 +158,7 @@ class Cell(NamedTuple):
 
 
 def paired(some: Sequence[Cell], others: Sequence[Cell]) -> Iterator[tuple[int, int, Decision, Decision]]:
-    """Two answers for one prefix as ranges with both decisions: for other packets, or on another host."""
+    """Two answers for one prefix as ranges, each with both decisions."""
     begins = [cell.first for cell in others]
     for one in some:
         for other in others[bisect_right(begins, one.first) - 1 : bisect_right(begins, one.last)]:
@@ -166,7 +166,7 @@ def paired(some: Sequence[Cell], others: Sequence[Cell]) -> Iterator[tuple[int, 
 
 
 class Contest(NamedTuple):
-    """A range of destinations, and the shortest prefix with which a new route would decide there.
+    """A range of destinations, and the shortest prefix of a new route that would decide there.
 
     A new route that covers the range decides if its prefix is at least `length` long, and not skipped (`Fib.skips`);
     None if no length is enough.

@@ -58,7 +58,7 @@ _SPECIAL = {family: min(low for low, _, _ in them if low) for family, them in _B
 
 
 class _Ready(NamedTuple):
-    """What is prepared once for a family and a flow."""
+    """The prepared rules and tables for one family and flow."""
 
     family: int
     rules: Rules
@@ -85,12 +85,12 @@ class Fib:
 
     @property
     def merged(self) -> bool:
-        """Whether the IPv4 tables local and main are merged: as given, or else as the rules show."""
+        """Whether the IPv4 tables local and main are merged: as given, otherwise as the rules show."""
         return self._tables.merged
 
     @cached_property
     def looks_back(self) -> bool:
-        """Whether Linux looks up the route back of each IPv4 packet that arrives, as far as rules and routes show.
+        """Whether Linux looks up the route back of each arriving IPv4 packet, as far as rules and routes show.
 
         It begins when a rule is added or deleted, or a local route is added, and remembers it when that is gone.
         """
@@ -101,7 +101,7 @@ class Fib:
 
     @cached_property
     def reads_ports(self) -> bool:
-        """Whether Linux reads protocol and ports of IPv4 packets that arrive: a rule for these selects on them."""
+        """Whether Linux reads protocol and ports of arriving IPv4 packets, because a rule selects on them."""
         return any(
             rule.ipproto or rule.sports or rule.dports
             for rule in self.snapshot.rules
@@ -127,7 +127,7 @@ class Fib:
         return self._cells(self._prepare(prefix.family, flow), prefix.first, prefix.last)
 
     def doubtful_cells(self, prefixes: Sequence[Prefix], liking: Liking, flow: Flow = ANY) -> Iterator[list[Cell]]:
-        """For each prefix its cells, in order, except some cells of unicast routes whose next hops `liking` accepts.
+        """For each prefix its cells in order, without some whose unicast routes have next hops that `liking` accepts.
 
         The omitted ranges have no variants, may be parts of cells, and are not listed.
         """
@@ -147,7 +147,7 @@ class Fib:
     def contests(
         self, prefix: Prefix, *, dev: str | None = None, metric: int = 0, ours: int = -1, flow: Flow = ANY
     ) -> Iterator[Contest]:
-        """The ranges of the prefix, with the length that a new unicast route in table main needs to decide in each.
+        """The prefix as ranges, each with the prefix length that a new unicast route in table main needs there.
 
         The new route has this metric and tos 0, and leaves by `dev`. It may replace a route with the same prefix and
         metric whose protocol is `ours`. Its prefix is not one that `skips` names. The ranges cover the prefix, in
@@ -165,7 +165,7 @@ class Fib:
             yield Contest(place, last, decision, length)
 
     def skips(self, prefix: Prefix, flow: Flow = ANY) -> bool:
-        """Whether a plain packet of this flow skips this prefix in table main, because it has IPv6 routes for others.
+        """Whether a plain packet of this flow skips the prefix in main: its IPv6 routes are for other sources.
 
         Linux then finds no route of exactly this prefix for it, also not a new one.
         """
@@ -200,7 +200,7 @@ class Fib:
         return (default.entry for default in found)
 
     def suppressed_defaults(self, family: int) -> tuple[tuple[Rule, Route], ...]:
-        """The default routes that a plain packet would meet but a rule suppresses, each with the first such rule.
+        """The default routes that a rule hides from a plain packet by suppression, each with the first such rule.
 
         Empty unless another default route takes the packet.
         """
@@ -214,7 +214,7 @@ class Fib:
         return ()
 
     def turns(self, destination: IP, flow: Flow) -> Iterator[tuple[Rule, Turn, Entry | None, bool]]:
-        """The walk of a plain packet of this flow: each rule up to the one that decides.
+        """The rules that a plain packet of this flow meets, up to the one that decides.
 
         Each with the route that was found, and whether it decides.
         """
@@ -229,7 +229,7 @@ class Fib:
                     return
 
     def covering(self, destination: IP, table: int) -> Iterator[tuple[Route, Entry | None]]:
-        """The routes that a lookup in the table may meet, the longest prefix first; with its entry if it is in use."""
+        """The routes that a lookup in the table may meet, longest prefix first; with an entry if in use."""
         return self._tables.covering(destination.version, table, int(destination))
 
     def _prepare(self, family: int, flow: Flow) -> _Ready:
@@ -249,7 +249,7 @@ class Fib:
         return ready
 
     def _doubtful(self, ready: _Ready, sieve: "Sieve", low: int, high: int) -> list[Span]:
-        """The ranges in low … high, or around, that have to be checked cell by cell."""
+        """The ranges that have to be checked cell by cell: in low … high, or reaching beyond them."""
         if not 0 < low <= high < _SPECIAL[ready.family]:
             return [(low, high)]
         found: list[Span] = []
@@ -272,7 +272,7 @@ class Fib:
         return found
 
     def _runs(self, ready: _Ready, low: int, high: int) -> Iterator[tuple[int, Decision]]:
-        """The decisions in low … high, each with the place where it begins; neighbours may be equal."""
+        """The decisions in low … high, each with its first address; neighbours may be equal."""
         within = range(bisect_right(ready.regions, low) - 1, bisect_right(ready.regions, high))
         # What changes at a place: the longest prefix in one of the tables, or (the last index) the region.
         tables = ready.rules.tables
@@ -306,7 +306,7 @@ class Fib:
     def _decision(
         self, ending: Ending, *, fixed: bool, by_address: Kind | None = None, others: Sequence[End] = ()
     ) -> Decision:
-        """The one object for this answer; `fixed`: whether Linux keeps to one default route."""
+        """One object for equal answers; `fixed` is whether Linux keeps to one default route."""
         stage, entry = ending
         in_turn = () if fixed or entry is None else entry.in_turn
         by_address = None if by_address == _kind(ending) else by_address
@@ -339,7 +339,7 @@ def _numbers(ending: Ending) -> tuple[int, int]:
 
 
 def _gives_way(route: Route, metric: int, ours: int) -> bool:
-    """Whether a new route with the same prefix, tos 0 and this metric precedes or replaces this one."""
+    """Whether a new route with this prefix, tos 0 and this metric would win over this route or replace it."""
     if route.table != TABLE_MAIN or route.tos:
         return False
     return metric < route.metric or (metric == route.metric and route.protocol == ours)
@@ -363,7 +363,7 @@ def _kind(ending: Ending) -> Kind:
 
 
 class Sieve:
-    """Finds the ranges that a check can skip, because every route that may decide there is fine.
+    """Finds the ranges that a check can skip: every route that may decide there is fine.
 
     Nearly all cells of a check are fine, and computing each takes 10 µs. So the plain routes come first: unicast routes
     in use, for any tos, with next hops that the check accepts. If every route that a packet could match is plain, and
@@ -383,7 +383,7 @@ class Sieve:
         self._known: dict[int, tuple[list[Span], list[int]]] = {}
 
     def doubtful(self, stages: Iterable[Stage], low: int, high: int) -> list[Span]:
-        """The ranges, in low … high or around, where something other than a plain route may decide at these stages."""
+        """The ranges in low … high, or reaching beyond, where these stages may use something but a plain route."""
         found: list[Span] = []
         for stage in stages:
             if stage.table is None or not stage.simple:

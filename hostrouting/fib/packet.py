@@ -1,4 +1,4 @@
-"""What is known of a packet apart from its destination, what a rule selects on, and what may be assumed of the rest.
+"""The known fields of a packet without its destination, the questions of rules, and assumptions about the rest.
 
 Here: one packet against one question, answered yes, no, or unknown; and assumptions about unknown fields, all of one
 packet. Not here: the rules that the questions come from, and their order (`rules`).
@@ -40,7 +40,7 @@ def _as_ip(value: str | IP | None) -> IP | None:
 
 
 class Sought(NamedTuple):
-    """The fields of a packet that matter inside a table; None means unknown."""
+    """The fields of a packet that matter inside a table; None for unknown ones."""
 
     tos: int | None = 0
     # The device that the packet's socket is bound to.
@@ -52,7 +52,7 @@ class Sought(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class Flow:
-    """The known fields of a packet apart from its destination; None means unknown.
+    """The known fields of a packet without its destination; None for unknown ones.
 
     `iif` is "lo" for packets that the host itself sends; `oif` is the device that their socket is bound to, "" if it is
     not bound; a `source` of 0.0.0.0 has not been chosen yet.
@@ -122,12 +122,12 @@ class Ask(NamedTuple):
         return self.low <= number <= self.high if self.mask is None else not (number ^ self.low) & self.mask
 
     def answer(self, known: Mapping[str, int]) -> bool | None:
-        """The answer for these known fields; None if the field is unknown."""
+        """The answer for these known fields; None if the field of the question is unknown."""
         number = known.get(self.name)
         return None if number is None else self.allows(number)
 
     def implies(self, other: "Self") -> bool:
-        """Whether yes to this implies yes to the other question about the same field."""
+        """Whether a yes to this question implies a yes to the other one about the same field."""
         if self.mask is None or other.mask is None:
             return other.low <= self.low and self.high <= other.high
         return not other.mask & ~self.mask and other.allows(self.low)
@@ -151,7 +151,7 @@ def _known_of_plain(family: int) -> dict[str, int]:
 
 
 def asks_of(rule: Rule, devs: Collection[str]) -> Iterator[tuple[Ask, bool]]:
-    """What the rule selects on, except the destination; each with whether any packet can match.
+    """The questions of the rule about everything but the destination, each with whether any packet can match.
 
     A rule for a device that does not exist matches no packet ("[detached]").
     """
@@ -186,7 +186,7 @@ def reachable_ask(legs: Iterable[NextHop]) -> Ask:
 
 
 def chosen_ask(position: int, legs: Iterable[NextHop]) -> Ask:
-    """The question whether Linux chose one of these next hops of the route at this position, which has others, too.
+    """The question whether Linux has chosen one of these next hops of the route at this position.
 
     Linux chooses anew for each route.
     """
@@ -199,12 +199,12 @@ _Numbers: TypeAlias = "bool | tuple[_Numbers, _Numbers]"
 
 
 def _bits(name: str, family: int) -> int:
-    """How many bits the numbers of a field have, or more; a device is the number that its name spells."""
+    """The number of bits that hold every value of a field, or more. A device is the number that its name spells."""
     return 128 if family == IPV6 or name in {"iif", "oif"} else 32
 
 
 def _added(numbers: _Numbers, low: int, high: int, bits: int) -> _Numbers:
-    """The numbers with low … high added; all have so many bits."""
+    """The numbers with low … high added; all numbers have this many bits."""
     last = (1 << bits) - 1
     if numbers is True or low > last or high < 0:
         return numbers
@@ -217,7 +217,7 @@ def _added(numbers: _Numbers, low: int, high: int, bits: int) -> _Numbers:
 
 
 def _has_all(numbers: _Numbers, low: int, high: int, bits: int) -> bool:
-    """Whether all of low … high are among the numbers, as far as they have no more bits than these."""
+    """Whether all of low … high are among the numbers, as far as their bits reach."""
     last = (1 << bits) - 1
     if isinstance(numbers, bool) or low > last or high < 0:
         return numbers is True or low > last or high < 0
@@ -226,7 +226,7 @@ def _has_all(numbers: _Numbers, low: int, high: int, bits: int) -> bool:
 
 
 class Supposed(NamedTuple):
-    """What is assumed to be true of a packet, all of it together, and the conditions behind it.
+    """Assumptions about a packet that hold together, and the conditions from which they come.
 
     `holds` has a true question for each field. `excluded` has the numbers of a field that the packet does not have. Of
     each of the `refused`, which are not about a range of one field, at least one part is false. If several of those
@@ -239,7 +239,7 @@ class Supposed(NamedTuple):
     conditions: Case
 
     def suppose(self, rule: Rule, asks: tuple[Ask, ...], *, true: bool) -> "Supposed | None":
-        """Add the assumption that all of `asks` are true, or that not all are; None if that is impossible."""
+        """Add the assumption that all of `asks` are true, or that at least one is not; None if impossible."""
         still = tuple(ask for ask in asks if not self._says(ask))
         if not still:
             return self if true else None
@@ -259,7 +259,7 @@ class Supposed(NamedTuple):
         return None if any(found._is_impossible(ask.name, rule.family) for ask in still) else found
 
     def _without(self, ask: Ask, family: int) -> dict[str, _Numbers]:
-        """The excluded numbers with those of this question."""
+        """The excluded numbers and those of this question."""
         before = self.excluded.get(ask.name, False)
         return {**self.excluded, ask.name: _added(before, ask.low, ask.high, _bits(ask.name, family))}
 
@@ -281,7 +281,7 @@ class Supposed(NamedTuple):
         return held is not None and held.implies(ask)
 
     def _with(self, asks: tuple[Ask, ...]) -> dict[str, Ask] | None:
-        """The true questions with these added; None if that is impossible."""
+        """The questions that are true, with these added; None if that is impossible."""
         holds = dict(self.holds)
         for ask in asks:
             joined = holds[ask.name].joined(ask) if ask.name in holds else ask

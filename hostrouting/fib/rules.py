@@ -32,7 +32,7 @@ Span: TypeAlias = tuple[int, int]
 
 
 class Stage:
-    """One rule as the walk sees it: what it does with packets that match it."""
+    """One rule during the walk: its effect on packets that match it."""
 
     __slots__ = ("_groups", "rule", "simple", "table", "verdict")
 
@@ -55,7 +55,7 @@ class Stage:
         return kept or entry, unclear or kept not in {None, entry}, kept is not None
 
     def kept(self, entry: Entry, sought: Sought) -> Entry | None:
-        """The part of the found route that this rule keeps; None if the next rule is tried for all packets."""
+        """The part of the found route that this rule keeps; None if every packet goes on to the next rule."""
         if entry.throws:
             return None
         rule, route = self.rule, entry.route
@@ -88,7 +88,7 @@ Ending: TypeAlias = tuple[Stage | None, Entry | None]
 
 
 class Turn:
-    """A stage in a list: the packets that take it, and where they continue if it is a goto.
+    """A stage in a list, with the packets that match it and, for a goto, the stage where they continue.
 
     Packets that answer yes to all of `asks` take it, or (`invert`) all others; `span` are its destinations. If it is
     `impossible` that a packet answers yes, `invert` makes it match all.
@@ -107,7 +107,7 @@ class Turn:
         impossible: bool = False,
         unmet: Words | None = None,
     ) -> None:
-        """Take what is known; `unmet` is the first selector that a plain packet does not match."""
+        """Take what is known; `unmet` is the first selector that does not match a plain packet."""
         self.stage, self.impossible, self.unmet = stage, impossible, unmet
         self.asks, self.span = ((), None) if impossible else (asks, span)
         self.invert = invert and not impossible
@@ -119,7 +119,7 @@ class Turn:
         self.plain = (unmet is None) is not invert
 
     def at(self, address: int) -> "Turn":
-        """The same turn for one destination, which then needs no check any more."""
+        """The same turn for one destination, with the check of the destination done."""
         if self.span is None:
             return self
         low, high = self.span
@@ -136,7 +136,7 @@ class Turn:
 
 
 def plain_turns(turns: Sequence[Turn]) -> Iterator[Turn]:
-    """The turns that a plain packet visits, whether it takes them (`plain`) or not: all up to a verdict.
+    """The turns up to the verdict for a plain packet, including those that it does not take (not `plain`).
 
     None of them has a destination left to check.
     """
@@ -162,17 +162,17 @@ BUDGET = 4096
 
 
 class End(NamedTuple):
-    """One end, and the cases that lead to it; equal cases are one object."""
+    """One end of the walk, and the cases that lead there; equal cases are one object."""
 
     ending: Ending
     cases: Cases
 
 
 class Branches:
-    """Every possible end of the walk through these turns, for packets with unknown fields."""
+    """All possible ends of the walk through these turns, for packets with unknown fields."""
 
     def __init__(self, turns: Sequence[Turn], sought: Sought, cases: dict[Cases, Cases]) -> None:
-        """Take the turns, none with a destination left to check; `cases` are the ones known already."""
+        """Take turns whose destinations are already checked; `cases` are the cases known before."""
         self._turns, self._sought, self._cases = turns, sought, cases
         self._tables = tuple({id(table): table for turn in turns if (table := turn.stage.table)}.values())
         # Stages with the same table and suppression give the same result, so they are looked up once.
@@ -216,7 +216,7 @@ def _asks_like(stage: Stage) -> tuple[int, int | None, int | None]:
 
 
 class _Walk:
-    """All paths through the turns, with known table results."""
+    """Every path through the turns; the results of the tables are known."""
 
     def __init__(self, turns: Sequence[Turn], hits: Sequence[Hits]) -> None:
         self._turns, self._hits = turns, hits
@@ -241,7 +241,7 @@ class _Walk:
             at, going = self._turn(at, known)
 
     def _known_at(self, at: int, supposed: Supposed) -> Supposed | None:
-        """The assumptions still held at a turn; None if a walk without assumptions has already been here."""
+        """The assumptions at this turn; None if a walk without assumptions has been here already."""
         if not supposed.conditions:
             return supposed  # the plain packet's walk
         self._left -= 1
@@ -253,7 +253,7 @@ class _Walk:
         return ANYTHING._replace(conditions=supposed.conditions)
 
     def _turn(self, at: int, supposed: Supposed) -> tuple[int, Supposed | None]:
-        """Where the walk continues after a turn, and the assumptions there; None if it ends."""
+        """The next turn, and the assumptions there; None if the walk ends."""
         turn, found = self._turns[at], self._hits[at]
         taking, passing = _split(supposed, turn)
         if taking is None:
@@ -275,7 +275,7 @@ class _Walk:
         return at + 1, passing if left is None else left
 
     def _take(self, stage: Stage, hits: Hits, supposed: Supposed) -> tuple[Supposed | None, list[Supposed]]:
-        """End at each route that is kept; return the assumptions of packets that find none, in general and per hit."""
+        """End at each kept route; return what is assumed of packets that find none, in general and for each hit."""
         going: list[Supposed] = []
         for asks, kept, place in hits:
             if not asks:
@@ -298,14 +298,14 @@ class _Walk:
             self._pending.append((at, supposed))
 
     def _end(self, stage: Stage | None, place: int | None, supposed: Supposed, kept: Keeping = "whole") -> None:
-        """Record an end; of stages with the same result or verdict, only the first is used."""
+        """Record an end. Of stages with the same result, only the first counts."""
         group = None if stage is None or kept == "whole" else stage.rule.suppress_ifgroup
         key = None if stage is None else stage.rule.action if place is None else (id(stage.table), place, group)
         self._found.setdefault(key, (stage, place, {}))[2][supposed.conditions] = None
 
 
 def _split(supposed: Supposed, turn: Turn) -> tuple[Supposed | None, Supposed | None]:
-    """The assumptions about packets that take the turn, and about those that do not."""
+    """The assumptions about packets that take the turn, and about packets that do not."""
     if not turn.asks:
         return supposed, None
     rule, asks = turn.stage.rule, turn.asks
@@ -319,7 +319,7 @@ class Region:
     """Destinations for which all rules behave the same, and the lookups for them."""
 
     def __init__(self, turns: Sequence[Turn], sought: Sought, width: int, cases: dict[Cases, Cases]) -> None:
-        """Take the turns, none with a destination left to check; `width` is the number of address bits.
+        """Take turns whose destinations are already checked; `width` is the number of bits in an address.
 
         `cases` are the ones known already (see `Branches`).
         """
@@ -332,7 +332,7 @@ class Region:
         self.certain = () if self._asks or sought.oif else self._lane
 
     def decide(self, address: int) -> tuple[Ending, bool]:
-        """The end for a plain packet, and whether its unknown fields could make a difference."""
+        """The end for a plain packet, and whether its unknown fields could change it."""
         sought, unsure = self._sought, self._asks
         for stage in self._lane:
             entry, unclear, decides = stage.take(address, sought)
@@ -342,7 +342,7 @@ class Region:
         return _NOTHING, unsure
 
     def ends(self, address: int) -> Iterator[End]:
-        """Every possible end given the unknown fields of a packet, including that of the plain packet."""
+        """Every end that is possible with the packet's unknown fields, that of a plain packet included."""
         return self._branches.ends(address)
 
     @cached_property
@@ -353,7 +353,7 @@ class Region:
     def length_to_decide(
         self, address: int, table: Table, beats: Callable[[Entry], int], dev: str | None
     ) -> int | None:
-        """The shortest prefix length with which a new route in the table decides; None if no length is enough.
+        """The shortest prefix length at which a new route in the table would decide; None if there is none.
 
         `beats` returns the length from which it is preferred to the route found there; the new route leaves by `dev`.
         """
@@ -376,7 +376,7 @@ class Region:
 
 
 class Default(NamedTuple):
-    """A default route, the rule by which a packet finds it, and whether that rule suppresses it."""
+    """A default route, the rule that leads to it, and whether this rule suppresses it."""
 
     entry: Entry
     rule: Rule
@@ -454,7 +454,7 @@ class Rules:
         return found
 
     def _met_at(self, address: int) -> list[Turn]:
-        """The turns that some packet for this destination takes."""
+        """The turns that a packet for this destination may take."""
         width = width_of(self._family)
         near = [found.get(address >> (width - length), ()) for length, found in self._local.items()]
         places = sorted(chain(self._common, *near))
@@ -463,7 +463,7 @@ class Rules:
         return [turn if turn.target is None else turn.leading_to(bisect_left(met, turn.target)) for _, turn in turns]
 
     def defaults(self) -> Iterator[Default]:
-        """The default routes, in the order in which a plain packet finds them if no other route and no rule matches it.
+        """The default routes in the order of a plain packet's lookup, if nothing else matches before.
 
         Suppressed ones are included: if the first default route of a table is suppressed, all of that table are.
         """

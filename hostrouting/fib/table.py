@@ -30,7 +30,7 @@ def pack(networks: Iterable[int], lengths: Iterable[int]) -> list[int]:
 
 
 class Ordered:
-    """A column in order; equal networks keep the order of the column.
+    """A column sorted by network; equal networks keep the column's order.
 
     Only the networks are put into order, because a check reads few of the lengths and positions. Sorting happens
     on first use: with a default route, most checks of many routes do not need it.
@@ -173,7 +173,7 @@ class Entry:
 
 
 class Hit(NamedTuple):
-    """A route of a table, and its packets: those that answer yes to all of `asks`, except those of the hits before it.
+    """A route, for packets that answer yes to all of `asks` and that no hit before it takes.
 
     Without an entry, the table has no route for these packets.
     """
@@ -202,7 +202,7 @@ class Table(ABC):
 
     @cached_property
     def first(self) -> dict[int, int]:
-        """The position of one route of each prefix."""
+        """One route of each prefix, by its position."""
         if len(self._columns) == 1:
             [column] = self._columns
             return column.once(("first", *column.positions[:1]), lambda: _first_of(self._columns))
@@ -210,7 +210,7 @@ class Table(ABC):
 
     @cached_property
     def more(self) -> dict[int, list[int]]:
-        """The positions of all routes of a prefix that has several."""
+        """The positions of a prefix's routes, if it has several."""
         several: dict[int, list[int]] = {}
         if len(self.first) < sum(len(column.positions) for column in self._columns):
             for column in self._columns:
@@ -236,14 +236,14 @@ class Table(ABC):
 
     @abstractmethod
     def best(self, address: int, sought: Sought) -> tuple[Entry | None, bool]:
-        """The route that a plain packet gets, and whether an unknown field could make a difference."""
+        """The route that a plain packet gets, and whether an unknown field could change it."""
 
     @abstractmethod
     def chain(self, address: int, sought: Sought) -> tuple[Hit, ...]:
-        """The routes for a packet with unknown fields, by what makes a difference; those for all others are last."""
+        """The routes for a packet with unknown fields, each with its questions; the route for all others is last."""
 
     def skips(self, prefix: Prefix, sought: Sought) -> bool:  # noqa: ARG002  IPv6 needs both
-        """Whether this packet skips a prefix with all of its routes, also with a new one for any source."""
+        """Whether this packet skips a prefix and all its routes, a new one for any source included."""
         return False
 
     def of(self, network: int, length: int) -> tuple[Entry, ...]:
@@ -252,7 +252,7 @@ class Table(ABC):
         return self._entries.get(key) or self._enter(key)
 
     def runs(self, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """The places in low … high where the longest prefix around an address changes, with its key.
+        """The places in low … high where the longest matching prefix changes, each with that prefix's key.
 
         The first is low itself; the key is -1 without any prefix. Prefixes nest, so a stack is enough.
         """

@@ -28,7 +28,7 @@ class TableIPv4(Table):
         self._wary, self._heeded = wary, heeded
 
     def chain(self, address: int, sought: Sought) -> tuple[Hit, ...]:
-        """The routes used for each tos that makes a difference, and for all other packets."""
+        """The routes for each tos that makes a difference, then the one for all other packets."""
         entry, passed = self.best(address, sought)
         rest = () if entry is None else (Hit((), entry),)
         if not passed:
@@ -56,7 +56,7 @@ class TableIPv4(Table):
                 yield from entries.get(key) or self._enter(key)
 
     def best(self, address: int, sought: Sought) -> tuple[Entry | None, bool]:
-        """The route that the kernel prefers for this packet, and whether an unknown tos could make a difference."""
+        """The route that the kernel prefers for this packet, and whether an unknown tos could change it."""
         tos, oif, _, _ = sought
         first, entries, passed, hidden = self.first, self._entries, False, -1
         # The same as a loop over `_covering`, which takes twice as long; most lookups end here.
@@ -91,7 +91,7 @@ class TableIPv4(Table):
         return Entry(route, *self._in_use(route), place, length)
 
     def _in_use(self, route: Route) -> tuple[Legs, Legs]:
-        """The next hops that may have a share, and those that a bound socket can use."""
+        """The next hops that may get packets, and those that a bound socket can use."""
         for leg in route.legs:
             if leg.dead or leg.linkdown:
                 break
@@ -106,7 +106,7 @@ class TableIPv4(Table):
         return tuple(leg for leg in route.legs if not self._is_dead(leg)), used
 
     def _is_dead(self, leg: NextHop) -> bool:
-        """Whether a next hop is really dead: Linux also reports dead while ignore_routes_with_linkdown applies."""
+        """Whether a next hop is dead. Linux also reports dead while ignore_routes_with_linkdown applies."""
         return leg.dead and not (leg.linkdown and leg.dev in self._heeded)
 
 
@@ -116,7 +116,7 @@ def _rank(entry: Entry) -> tuple[bool, int, int, int]:
 
 
 def taken_in_turn(routes: Sequence[Route], place: int, *, is_dead: Callable[[NextHop], bool]) -> tuple[Route, ...]:
-    """The default routes that Linux may use instead, if a lookup finds the one at this place.
+    """The default routes that Linux may use instead of the one at this place.
 
     `routes` are all IPv4 default routes of one table, in the order in which the kernel prefers them. A route that has
     lost its carrier may be used, even if a lookup would not find it; a route that `is_dead` may not.

@@ -1,4 +1,4 @@
-"""IPv6's choice among the routes around an address: prefixes and sources, then metric and score, then the first usable.
+"""IPv6's choice among the matching routes: prefix and source, then metric and score, then the first usable one.
 
 Here: one table. Not here: its index (`table`), and rules.
 
@@ -36,21 +36,21 @@ _EVERYWHERE = Prefix(IPV6, 0, 0)
 
 
 class _Way(NamedTuple):
-    """A route, and those of its next hops that are ranked together."""
+    """A route, with the next hops of it that Linux ranks together."""
 
     entry: Entry
     legs: Legs
 
     @property
     def gateways(self) -> Legs:
-        """The next hops, if Linux skips them while none of their gateways is reachable; otherwise none."""
+        """The next hops, if Linux skips them while none of their gateways is reachable; else nothing."""
         if self.entry.route.type in PATHLESS or any(leg.gateway is None for leg in self.legs):
             return ()
         return self.legs
 
 
 class _Node(NamedTuple):
-    """The routes of one destination prefix for one prefix of sources; without one for any source.
+    """The routes of one destination prefix for one prefix of sources, or for any source.
 
     `entries` has the routes in the order of their metrics; those that are not usable at all are None.
     """
@@ -60,7 +60,7 @@ class _Node(NamedTuple):
     entries: tuple[Entry | None, ...]
 
     def ranked(self, sought: Sought) -> list[_Way]:
-        """The routes that this packet can use, in the order in which Linux prefers them, with the next hops it means.
+        """The usable routes and next hops for this packet, in the order of Linux.
 
         Linux ranks each next hop: if only some of a route's are on the incoming device, the route comes twice.
         """
@@ -81,16 +81,16 @@ class _Node(NamedTuple):
 
 
 class _Nodes:
-    """The routes of one destination prefix, by their sources, also those that are not usable."""
+    """The routes of one destination prefix by their sources, usable or not."""
 
     def __init__(self, nodes: Sequence[_Node], *, skippable: bool) -> None:
-        """Take them, the longest sources first; a prefix that is not `skippable` is used for every source."""
+        """Take them, longest sources first. A prefix that is not `skippable` is used for every source."""
         self.every, self._skippable = nodes, skippable and any(node.source for node in nodes)
         self._of = {node.source and (node.source.length, node.source.network): node for node in nodes}
         self._lengths = list(dict.fromkeys(node.source.length for node in nodes if node.source))
 
     def around(self, source: int) -> Iterator[_Node]:
-        """The routes for a packet from this source, those for the longest prefix of sources first."""
+        """The routes for packets from this source, longest prefix of sources first."""
         for length in self._lengths:
             host = width_of(IPV6) - length
             if (node := self._of.get((length, source >> host << host))) is not None:
@@ -99,7 +99,7 @@ class _Nodes:
             yield node
 
     def are_skipped(self, source: int) -> bool:
-        """Whether there are routes for some sources, but none for this one."""
+        """Whether all routes are for other sources than this one."""
         return self._skippable and all(node.source is None for node in self.around(source))
 
 
@@ -117,14 +117,14 @@ class TableIPv6(Table):
 
     @cached_property
     def _has_sources(self) -> bool:
-        """Whether any of its routes is only for some sources; no route is created to find out."""
+        """Whether a route of the prefix is only for some sources; creates no route to find out."""
         outlines, numbers = self.routes.outlines, self.routes.shape_numbers
         if not any(outline.has_source for outline in outlines):
             return False
         return any(outlines[numbers[at]].has_source for column in self._columns for at in column.positions)
 
     def best(self, address: int, sought: Sought) -> tuple[Entry | None, bool]:
-        """The route of a plain packet, and whether its source or an unreachable gateway could make a difference."""
+        """The route of a plain packet, and whether its source or an unreachable gateway could change it."""
         if not (self._has_sources or sought.oif or sought.iif or self._skips_unreachable):
             first, entries = self.first, self._entries
             for host, length in self.shifts:
@@ -153,7 +153,7 @@ class TableIPv6(Table):
         return tuple(found)
 
     def skips(self, prefix: Prefix, sought: Sought) -> bool:
-        """Whether the prefix has routes for some sources, but none for this packet's."""
+        """Whether all routes of the prefix are for other sources than this packet's."""
         key = prefix.network << BITS | prefix.length
         return self._has_sources and key in self.first and self._nodes_of(key).are_skipped(sought.source or 0)
 
@@ -175,7 +175,7 @@ class TableIPv6(Table):
         yield Hit(asks, ordered[0].entry if ordered else None)
 
     def _ordered(self, address: int, sought: Sought) -> Iterator[_Way]:
-        """The routes that this packet can use, in the order in which Linux prefers them."""
+        """The usable routes for this packet, in the order in which Linux prefers them."""
         first, source, begun = self.first, sought.source or 0, False
         for host, length in self.shifts:
             key = address >> host << host + BITS | length
@@ -234,7 +234,7 @@ def _by_length(source: Prefix | None) -> tuple[int, int]:
 
 
 def _beside(sources: Iterable[Prefix]) -> dict[Prefix, int]:
-    """For each prefix the first address that is in none of the others inside it; after its end if there is none."""
+    """For each prefix its first address outside the others inside it; one past its end if there is none."""
     found: dict[Prefix, int] = {}
     around: list[Prefix] = []
     for prefix in sorted(sources):  # a prefix before those inside it

@@ -77,11 +77,11 @@ class Tables:
         return rules[1:] if family == IPV4 and self.merged else rules
 
     def rule_of(self, rule: Rule, route: Route) -> Rule:
-        """The rule to report for a route that the walk found by `rule`."""
+        """The rule to report for a route that the walk has found by `rule`."""
         return self._rules[IPV4][0] if self.merged and route.table == TABLE_LOCAL else rule
 
     def told(self, rule: Rule, route: Route | None) -> Iterator[tuple[Rule, bool]]:
-        """The rules that one rule of the walk stands for, each with whether the found route is in its table."""
+        """The rules that this rule of the walk stands for, each with whether the found route is in its table."""
         if self.merged and rule.family == IPV4 and rule.table == TABLE_MAIN:
             local = route is not None and route.table == TABLE_LOCAL
             yield self._rules[IPV4][0], local
@@ -110,7 +110,7 @@ class Tables:
             yield from self.routes(family, number, address >> host << host, length)
 
     def covering(self, family: int, number: int, address: int) -> Iterator[tuple[Route, Entry | None]]:
-        """The routes that a lookup in the table may meet, the longest prefix first; with its entry if it is in use.
+        """The routes that a lookup in the table may meet, longest prefix first; with an entry if in use.
 
         Routes of one prefix are in the order in which the kernel prefers them; those that are not in use come last.
         """

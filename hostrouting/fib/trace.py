@@ -93,14 +93,14 @@ def _came_to(rule: Rule, turn: Turn, entry: Entry | None, decides: bool) -> tupl
 
 
 def _passed(fib: Fib, address: IP, table: int, taken: Route, flow: Flow) -> Iterator[Passed]:
-    """The routes that were not used instead of `taken`, and why."""
+    """The matching routes that were not used, each with the reason."""
     for route, entry in fib.covering(address, table):
         if route is not taken:
             yield Passed(route, _against(route, entry, flow) or _beaten_by(taken, route))
 
 
 def _against(route: Route, entry: Entry | None, flow: Flow) -> Reason | None:
-    """The reason against a route alone."""
+    """The reason against a route that does not depend on the others."""
     if route.expired:
         return "expired"
     if route.source is not None and (flow.source is None or int(flow.source) not in _numbers(route.source)):

@@ -1,4 +1,4 @@
-"""Many snapshots, judged by others: read here, sent in batches, and the results as they come.
+"""Many snapshots: read here, sent in batches to processes or a cluster, and the results in their order of arrival.
 
 Here: the check of many snapshots and their page, each as one call; the order of events; and starting, replacing and
 ending processes. Not here: the judgement (`judge`), and what is on the page (`page`).
@@ -54,7 +54,7 @@ def check_snapshots(
     *,
     executor: Executor | None = None,
 ) -> Iterator[NodeResult]:
-    """Judge each snapshot at these paths by the configuration: one result for each, in the order in which they come.
+    """Judge each snapshot at these paths by the configuration; yield each result as it arrives.
 
     The configuration must be complete: `apply` deletes every route of hostrouting that is not in it. So if a node has
     such a route now and needs it, its `correction` adds it. A node that is ok now may not be ok after `apply`: to find
@@ -92,7 +92,7 @@ _SNAPSHOTS, _BYTES = 16, 1 << 20  # the most in one batch: enough that sending i
 def judge_snapshots(
     sources: Sequence[Source], question: Question, *, executor: Executor | None = None, judge: BatchJudge = judge_each
 ) -> Iterator[NodeResult]:
-    """The results, as they come; one for each source. Without an executor, processes of our own judge.
+    """One result for each source, as it arrives. Without an executor, processes of our own judge.
 
     Raises FleetError if the executor cannot go on.
     """
@@ -102,14 +102,14 @@ def judge_snapshots(
 
 @attrs.frozen
 class _Sent:
-    """A snapshot that was not judged yet."""
+    """A snapshot that was sent and has no result yet."""
 
     digest: bytes
     data: bytes
 
 
 class _Run:
-    """One run, and what is known in it so far."""
+    """The state of one run."""
 
     def __init__(self, sources: Sequence[Source], question: Question, workers: Workers, judge: BatchJudge) -> None:
         self._sources, self._question, self._workers, self._judge = sources, question, workers, judge
@@ -161,7 +161,7 @@ class _Run:
             yield from self._receive()
 
     def _send(self, batch: list[_Sent]) -> Iterator[NodeResult]:
-        """Send the batch as soon as there is room, and yield what has come in until then."""
+        """Send the batch as soon as there is room; yield the results that arrive until then."""
         while len(self._on_the_way) >= self._workers.at_once or any(future.done() for future in self._on_the_way):
             yield from self._receive()
         self._on_the_way[self._submit(batch)] = batch
@@ -173,7 +173,7 @@ class _Run:
             raise self._stopped(error) from error
 
     def _receive(self) -> Iterator[NodeResult]:
-        """Wait for a batch, and yield its results; after a loss, also those of all other snapshots on their way."""
+        """Wait for a batch and yield its results. After a loss, yield those of all other sent snapshots too."""
         yield from self._arrived()
         if self._lost:
             while self._on_the_way:
@@ -207,7 +207,7 @@ class _Run:
             yield from self._judged(sent, found[0])
 
     def _renew(self) -> None:
-        """Go on after a loss, with new workers if necessary. Raises if these cannot judge."""
+        """Go on after a loss, with new workers if needed. Raises if new workers cannot judge either."""
         self._workers.renew()
         found = _outcome(self._submit([]))
         if isinstance(found, Exception):
@@ -227,7 +227,7 @@ class _Run:
 
 
 def _outcome(future: Results) -> tuple[NodeResult, ...] | Exception:
-    """The results of a batch, or why it was lost: `judge_each` raises nothing, so any error is the executor's."""
+    """The results of a batch; or why it was lost: `judge_each` raises nothing, so any error is the executor's."""
     try:
         return future.result()
     except Exception as error:  # noqa: BLE001  each executor has errors of its own
@@ -248,18 +248,18 @@ class Workers(Protocol):
     """The number of batches that keep all of them busy."""
 
     def submit(self, judge: BatchJudge, data: Sequence[bytes], question: Question) -> Results:
-        """Have `judge` called with these arguments. Any exception of the future means that the batch was lost.
+        """Call `judge` with these arguments, on a worker. Any exception in the future means a lost batch.
 
         Raises whatever the executor raises if it takes no batch any more.
         """
         ...
 
     def renew(self) -> None:
-        """Replace, after a loss, whatever takes no batch any more."""
+        """After a loss, replace the workers that accept no more batches."""
         ...
 
     def close(self) -> None:
-        """End what was started here. What has not begun is never judged. Idempotent."""
+        """End our own workers. Batches that have not begun are never judged. Idempotent."""
         ...
 
 
@@ -302,7 +302,7 @@ class OwnProcesses:
 
 
 class GivenExecutor:
-    """An executor of the caller's, who also ends it."""
+    """An executor of the caller, who also ends it."""
 
     at_once = 64
 
@@ -329,7 +329,7 @@ def _processors() -> int:
 
 
 def _begin() -> None:
-    """The first call in a new process: makes the process end when the one that started it ends."""
+    """Make this new process end when its parent ends: the first call in it."""
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()

@@ -56,7 +56,7 @@ class NodeGroup:
 
     @property
     def verdict_words(self) -> str:
-        """The verdict, or that there is none."""
+        """The verdict, or a phrase that there is none."""
         return self.verdict or "no verdict"
 
     @property
@@ -86,7 +86,7 @@ def tally_verdicts(groups: Iterable[NodeGroup]) -> dict[str, int]:
 
 
 def common_correction(groups: Iterable[NodeGroup]) -> Correction | None:
-    """The change for the configuration that all nodes share; None if there is none.
+    """The correction of the configuration that all nodes share; None if there is none.
 
     If groups need different changes, that is the change for most nodes: both in one configuration could contradict each
     other. An entry that is wrong on some nodes only is neither deleted nor replaced: the others send packets by it.
@@ -106,14 +106,14 @@ def common_correction(groups: Iterable[NodeGroup]) -> Correction | None:
 
 
 def own_file_reason(correction: Correction, *, many: bool) -> str:
-    """Why a node, or `many` nodes, with this correction need a configuration of their own."""
+    """Why one node, or `many` nodes, with this correction need a separate configuration."""
     if correction.contested or correction.replaced:
         return f"an entry of the shared one is wrong on {'them' if many else 'it'}, and may be right on other nodes"
     return "other nodes need other routes"
 
 
 class Grouping:
-    """The groups of the results so far; of each result, only what its group needs is kept."""
+    """The groups of the results so far. Of each result, only the facts for its group are kept."""
 
     def __init__(self) -> None:
         """Begin without a result."""
@@ -200,7 +200,7 @@ def _place(escape: NodeEscape) -> Hashable:
 
 
 def _with_one_fate(escapes: Iterable[NodeEscape]) -> Iterable[Sequence[NodeEscape]]:
-    """The ranges of a CIDR that have the same fate, together."""
+    """The ranges of a CIDR, grouped by what happens to their packets."""
     found: dict[Hashable, list[NodeEscape]] = {}
     for escape in escapes:
         found.setdefault((escape.cidr, escape.kind, _stems(escape.devs), escape.packets), []).append(escape)
@@ -208,7 +208,7 @@ def _with_one_fate(escapes: Iterable[NodeEscape]) -> Iterable[Sequence[NodeEscap
 
 
 def _are_whole(parts: Sequence[NodeEscape]) -> bool:
-    """Whether these ranges of one CIDR are, together, all of it."""
+    """Whether these ranges of one CIDR together cover all of it."""
     cidr = parts[0].cidr
     reached = cidr.first
     for part in sorted(parts, key=lambda part: part.first):
@@ -233,7 +233,7 @@ def _way(escape: NodeEscape, devs: Sequence[str]) -> str:
 
 
 def _devices(devs: Sequence[str]) -> str:
-    """The devices as a phrase; of consecutive numbers, the first and the last: `ib0…ib7`."""
+    """The devices as a phrase; for consecutive numbers only the first and last: `ib0…ib7`."""
     if not devs:
         return "an unknown device"
     runs: list[list[str]] = []

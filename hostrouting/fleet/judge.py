@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class NodeEscape:
-    """A range of an expected CIDR that escapes, as integers, both ends included; `devs` are the devices instead."""
+    """A range of an expected CIDR that escapes; first and last are integers, both included; `devs` are used instead."""
 
     cidr: Prefix
     first: int
@@ -88,7 +88,7 @@ class NodeResult:
 
     @property
     def error(self) -> HostRoutingError | None:
-        """Why no verdict is given: the error of the check of this file alone."""
+        """The error that prevented a verdict on this file; None if there is a verdict."""
         return of_file(self.failure, self.path) if isinstance(self.failure, InputError) else self.failure
 
     def to_mapping(self) -> dict[str, Any]:
@@ -99,19 +99,19 @@ class NodeResult:
 
     @property
     def heading(self) -> dict[str, Any]:
-        """What the document of a node has in addition to that of a check: its name, its file and the correction."""
+        """The keys that a node's document has beside those of a check: its name, its file and the correction."""
         named = {"node": self.name, "snapshot": self.path}
         return named if self.verdict is None else {**named, "correction": _correction_document(self.correction)}
 
     @property
     def findings(self) -> list[dict[str, Any]]:
-        """The findings, as in that document: what escapes, and what limits or explains the verdict."""
+        """The findings of that document: the escapes, and what limits or explains the verdict."""
         found: list[dict[str, Any]] = self._said("findings")
         return found
 
     @property
     def repair(self) -> list[dict[str, Any]]:
-        """The routes that repair the node as it is, as in `staticRoutes.routes` of a configuration."""
+        """The routes that repair the node as it is, as values for `staticRoutes.routes`."""
         found: list[dict[str, Any]] = self._said("repair")
         return found
 
@@ -142,7 +142,7 @@ _REFUSED: dict[str, EscapeKind] = {kind: kind for kind in get_args(EscapeKind)}
 
 @attrs.frozen
 class Question:
-    """What is asked of every node."""
+    """The question that is asked of every node."""
 
     config: HostRoutingConfig
     gateway: IP | None = None
@@ -154,7 +154,7 @@ class Question:
 
 
 def judge_each(data: Sequence[bytes], question: Question) -> tuple[NodeResult, ...]:
-    """The result for each snapshot. Nothing that is wrong with one of them keeps the others from being judged."""
+    """The result for each snapshot. A faulty one does not keep the others from being judged."""
     return tuple([_judged(snapshot, question) for snapshot in data])
 
 
@@ -263,7 +263,7 @@ def find_snapshots(paths: Iterable[str | os.PathLike[str]]) -> tuple[Source, ...
 
 
 class _Unusable(Exception):  # noqa: N818  reads as what is wrong
-    """A path stands for no snapshot: `rule` says why, and `remedy` what to do."""
+    """No snapshot is at the path: `rule` says why, and `remedy` what to do."""
 
     def __init__(self, rule: str, remedy: str) -> None:
         self.rule, self.remedy = rule, remedy
@@ -271,7 +271,7 @@ class _Unusable(Exception):  # noqa: N818  reads as what is wrong
 
 
 def _files_at(path: str) -> list[str]:
-    """The files that a path means."""
+    """The files that a path names."""
     if path == STANDARD_INPUT:
         raise _Unusable("is standard input, which is one snapshot", "check it with --snapshot -")
     if os.path.isdir(path):
@@ -295,7 +295,7 @@ def _matched(path: str) -> list[str]:
 
 
 def _files_in(folder: str) -> list[str]:
-    """Whatever is named like a snapshot; the result of what is not a file says what it is."""
+    """The paths in the folder that are named like snapshots. Whether each is a file, its result says."""
     try:
         with os.scandir(folder) as entries:
             return sorted(
@@ -324,12 +324,12 @@ def _names(paths: Sequence[str]) -> Iterator[str]:
 
 
 def digest_of(data: bytes) -> bytes:
-    """A digest: equal bytes, and only these, have the same one."""
+    """A digest of these bytes; other bytes have another one."""
     return blake2b(data, digest_size=16).digest()
 
 
 def count_repeated(paths: Iterable[str]) -> Counter[bytes]:
-    """How many regular files have the bytes with this digest, if more than one has. A pipe can be read only once."""
+    """The number of regular files with these bytes, if several have them. A pipe can be read only once."""
     by_size: dict[int, list[str]] = {}
     for path in paths:
         with suppress(OSError, ValueError):  # its result will say why it cannot be read

@@ -1,4 +1,4 @@
-"""From what a program printed on a node to what a tool for many nodes reports: the outcome of a run, and facts.
+"""What programs printed on a node, as outcomes and facts for a tool that manages many nodes.
 
 Here: the meaning of what was printed. Not here: running a program on a node, and any conclusion about routing that the
 documents do not contain, except for the check of a snapshot.
@@ -229,7 +229,7 @@ def _removal(remove: Document) -> Outcome:
 
 
 def _checked(check: Document | None) -> Outcome:
-    """The part of an outcome that a check decides; its message is the verdict."""
+    """The part of an outcome that comes from a check; its message is the verdict."""
     if check is None:
         return Outcome("")
     told, verdict = verdict_sentence(check), check["verdict"]
@@ -268,7 +268,7 @@ def _text(finding: Document) -> str:
 
 
 def _warnings(document: Document) -> Iterator[str]:
-    """What an operator has to know about the future: the next boot, and the next start of a gated unit."""
+    """Warnings about the next boot and the next start of a gated unit."""
     told = (finding for finding in document["findings"] if finding["name"] != "route-waits")  # the answer says it
     yield from (
         _text(finding) for finding in told if finding["severity"] == "warning" or finding["name"] == "gate-shut"
@@ -276,7 +276,7 @@ def _warnings(document: Document) -> Iterator[str]:
 
 
 def _lasting(written: Iterable[str], removed: Iterable[str]) -> Document:
-    """The files that the next boot keeps. Those in /run are the results of checks, which every run writes anew."""
+    """The files that the next boot keeps. Those in /run are not counted: every run writes them."""
     named = {"write": written, "remove": removed}
     return {verb: tuple(path for path in paths if not path.startswith("/run/")) for verb, paths in named.items()}
 
@@ -296,7 +296,7 @@ def _counts(steps: Iterable[Document], operations: Iterable[Document], files: Do
 def _lines(
     steps: Iterable[Document], operations: Iterable[Document], files: Document, rewritten: Iterable[str]
 ) -> Iterator[_Pair]:
-    """Each route, operation and file as a line before the run and a line after it."""
+    """The state before and after the run, as lines: each route, operation and file."""
     for step in steps:
         route, action = f"route {step['route']}", step["action"]
         if action == "replace":

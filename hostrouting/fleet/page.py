@@ -117,7 +117,7 @@ def _node_rows(group: NodeGroup, place: str) -> Iterator[Markup]:
 def _section(
     group: NodeGroup, maps: Sequence[CidrMap], place: str, common: Correction | None, *, is_whole: bool
 ) -> Markup:
-    """What is known of one problem."""
+    """The section about one problem."""
     heading = f"{counted(len(group.nodes), 'node')}: {group.problem}"
     pieces = [
         element("h2", heading, id=place, tabindex="-1"),
@@ -179,7 +179,7 @@ def _map(cidr_map: CidrMap, node: str) -> Markup:
 
 
 def _bar(strip: Strip) -> Markup:
-    """The runs to scale: a picture of the ranges, which follow in words."""
+    """A picture of the ranges to scale; the text below says the same."""
     runs = [
         element(
             "span",
@@ -215,7 +215,7 @@ def _template() -> str:
 
 
 def _script_hash() -> str:
-    """The hash by which the page allows its own script."""
+    """The hash of the page's own script: only a script with this hash may run."""
     script = _template().partition("<script>")[2].partition("</script>")[0]
     return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
 
@@ -228,7 +228,7 @@ _MAPS = 8  # CIDRs of one node that have a map
 
 @attrs.frozen
 class MapRow:
-    """An expected CIDR on one host: to scale, and as a list."""
+    """An expected CIDR on one host: as segments to scale, and as a list."""
 
     name: str
     strip: Strip
@@ -244,7 +244,7 @@ class CidrMap:
 
 
 def read_maps(result: NodeResult, question: Question) -> tuple[CidrMap, ...]:
-    """The maps of this node; none if nothing escapes, or if its file is no longer what was judged."""
+    """The maps of this node; none if nothing escapes, or if its file has changed since it was judged."""
     if not result.escapes:
         return ()
     try:
@@ -293,7 +293,7 @@ def joined(pieces: Iterable[str], *, between: str = "\n") -> Markup:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """The template with a value in place of each mark, such as {{title}}. A mark in a value stays as it is."""
+    """The template with a value for each mark, such as {{title}}. Marks inside values stay."""
     return _MARK.sub(lambda found: joined([values[found[1]]]), template)
 
 

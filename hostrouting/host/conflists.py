@@ -1,4 +1,4 @@
-"""The CNI configurations in a folder such as /etc/cni/net.d: which of them are in force, and the objects in them.
+"""The CNI configurations in a folder such as /etc/cni/net.d: which are in force, and the objects in them.
 
 Here: what a container runtime and multus do with these files. Not here: what a plugin's keys mean (`discovery`, and
 `tasks.cleanup`).
@@ -21,12 +21,12 @@ _NAMED = ("clusterNetwork", "defaultNetworks")
 
 
 def read_conflists(names: Iterable[str], read: Callable[[str], str | None]) -> dict[str, Any]:
-    """The documents of the files with these names, in the container runtime's order; None for one that is not JSON."""
+    """The documents in these files, in the order of container runtimes; None for a file that is not JSON."""
     return {name: _document(read(name) or "") for name in sorted(names) if name.endswith(_ENDINGS)}
 
 
 def files_in_force(folder: Mapping[str, Any]) -> tuple[str, ...]:
-    """The file that a runtime uses, and then those that it refers to; empty if no file is usable."""
+    """The file that a runtime uses, then the files that it refers to; empty if none is usable."""
     first = next((name for name, document in folder.items() if _is_usable(document)), None)
     if first is None:
         return ()
@@ -76,7 +76,7 @@ def _references(document: Any) -> Iterator[str]:
 
 
 def _is_one_of(named: set[str], file: str, document: Any) -> bool:
-    """Whether one of the names refers to this file: by file name, with or without ending or folder, or by network."""
+    """Whether one of the names means this file: its name, with or without ending or folder, or its network."""
     mine = {
         file,
         file.rpartition(".")[0],

@@ -1,4 +1,4 @@
-"""The networks of the cluster that the files of a node name, and the servers that it asks for names.
+"""The networks of the cluster and the name servers that the files of a node name.
 
 Here: the files, the keys in them, and what no file of a node says. Not here: whether an address is lost (`check`).
 
@@ -71,7 +71,7 @@ class NamedNetwork:
 
 @attrs.frozen
 class Discovery:
-    """What the files say."""
+    """The networks, servers and remarks found in the files."""
 
     networks: tuple[NamedNetwork, ...]
     servers: tuple[tuple[IP, str], ...]
@@ -81,13 +81,13 @@ class Discovery:
 
     @property
     def cidrs(self) -> tuple[Network, ...]:
-        """The networks to expect: each once, and none that is in another one."""
+        """The networks to expect, each once, without those inside another one."""
         found = tuple(dict.fromkeys(named.cidr for named in self.networks))
         return tuple(cidr for cidr in found if not any(_contains(other, cidr) for other in found if other != cidr))
 
     @property
     def missing(self) -> dict[str, str]:
-        """What no file names whole, each with the command that asks the cluster."""
+        """The networks that no file names completely, each with the command that asks the cluster."""
         known = {named.what for named in self.networks}
         return {what: command for what, command in _COMMANDS.items() if what not in known}
 
@@ -101,7 +101,7 @@ _COMMANDS = {
 
 
 def discover(files: Files, layout: HostLayout) -> Discovery:
-    """Read whatever is there. For what cannot be read or parsed there is a remark, never an error."""
+    """Read the files that exist. A file that cannot be read or parsed gets a remark; no error is raised."""
     found = _Search(files, layout)
     found.agent(f"{layout.agent_directory}/config.json")
     roots = ("", *(f"{_MACHINES}/{name}" for name in found.names(_MACHINES)))
@@ -190,14 +190,14 @@ class _Search:
                     self._add(pool, _PODS, file, f"{path}.{key}")
 
     def flannel(self, file: str) -> None:
-        """What Flannel writes for its plugin: the network of all pods."""
+        """The network of all pods, from the file that Flannel writes for its plugin."""
         for key, value in _assignments(self._text(file)):
             if key in {"FLANNEL_NETWORK", "FLANNEL_IPV6_NETWORK"}:
                 for one in value.split(","):
                     self._add(one.strip(), _PODS, file, key)
 
     def resolvers(self, file: str) -> Iterator[IP]:
-        """The servers for names that are not on this host."""
+        """The name servers that are not on this host."""
         for words in map(str.split, self._text(file).splitlines()):
             if words[:1] == ["nameserver"] and (server := _ip_in(words[1:2])) and not server.is_loopback:
                 yield server

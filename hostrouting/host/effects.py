@@ -1,4 +1,4 @@
-"""What a task has changed: in its result if it succeeded, on the error if it failed.
+"""The effects of a task: on its result if it succeeded, on the error if it failed.
 
 Here: the value, and how it is attached to an error. Not here: making changes (`routes.apply`, `host.fileset`), and
 printing them.
@@ -46,7 +46,7 @@ class Operation:
 
 @attrs.frozen
 class Effects:
-    """What a task has done: the result of most tasks, and the base of the others.
+    """The effects of a task: the result of most tasks, and the base class of the other results.
 
     The route changes that the kernel has made, in order; the paths of the changed files; and other operations.
     """

@@ -31,7 +31,7 @@ SETTINGS = "/proc/sys/"
 
 
 class Files(Protocol):
-    """The files of a host. Paths are absolute, as in `HostLayout`. Every FileError names the path and the remedy.
+    """The files of a host. Paths are absolute, as in `HostLayout`. Every FileError has the path and the remedy.
 
     No method blocks. If a path is a fifo, a socket, a device or a folder, methods raise FileError. Exceptions: `remove`
     removes everything except a folder, and `is_there` and `modified` return a value for any kind.
@@ -94,18 +94,18 @@ class Files(Protocol):
         ...
 
     def try_lock(self, path: str) -> Lock | None:
-        """Take the lock of this file without waiting; None if another process holds it. It ends with the process.
+        """Take the lock of this file without waiting; None if another process has it. The process's end releases it.
 
         Only the current user and root can hold it: a file that belongs to another user is a FileError.
         """
         ...
 
     def holder(self, path: str) -> str:
-        """Who holds the lock of this file, as a clause for a message: the processes, or the command that lists them."""
+        """A clause for a message: the processes that hold the lock of this file, or the command that lists them."""
         ...
 
     def holders(self, path: str) -> tuple[str, ...]:
-        """The processes that hold the lock of this file, if that can be found out. Takes no lock; creates no file."""
+        """The processes that hold the lock of this file, if known. Takes no lock and creates no file."""
         ...
 
     def require_writable(self, folder: str) -> None:
@@ -120,7 +120,7 @@ class Lock(Protocol):
     """A lock that is held."""
 
     def is_whole(self) -> bool:
-        """Whether its file is still there: if it was deleted, another process can make a new one, and lock that."""
+        """Whether the lock's file still exists: after its deletion another process can lock a new one."""
         ...
 
     def release(self) -> None:
@@ -295,7 +295,7 @@ class LocalFiles:
 
 
 def lock_file(path: str, *, passing: bool = False) -> Lock | None:
-    """Take the lock of a file, as `Files.try_lock` does. If `passing`, the file is removed when the lock is released.
+    """Take the lock of a file, as `Files.try_lock` does. With `passing`, its release removes the file.
 
     On a file system that is read-only or full no process can create the file: if it is absent, no process holds it.
     """
@@ -396,7 +396,7 @@ def _is_read_only(mount: list[str], device: str) -> bool:
 
 
 def _require_own_folder(folder: str, path: str) -> None:
-    """Raise FileError if another user could replace files in the folder; a folder we cannot write fails later."""
+    """Raise FileError if another user could replace files in the folder. Whether we can write there is not checked."""
     if not os.access(folder, os.W_OK):
         return
     found = os.stat(folder)
@@ -432,7 +432,7 @@ class _LocalLock:
 
 
 class _NoLock:
-    """The lock on a file system where no process can create the lock file: it does nothing."""
+    """The lock on a file system where no lock file can be created: does nothing."""
 
     def is_whole(self) -> bool:
         """See Lock."""
@@ -443,12 +443,12 @@ class _NoLock:
 
 
 def _is_own(found: os.stat_result) -> bool:
-    """Whether root or the current user owns the file: root runs some of these files, and any user may compare them."""
+    """Whether root or the current user owns the file. Root runs some of these files; any user may compare them."""
     return found.st_uid in {0, os.geteuid()}
 
 
 def _content(path: str) -> bytes:
-    """The bytes of a file; OSError if it is larger than any file of ours can be."""
+    """The bytes of a file; OSError if it is too large to be one of ours."""
     found = os.stat(path)
     if stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL:
         return b""
@@ -511,7 +511,7 @@ def _write_whole(path: str, data: bytes, mode: int) -> None:
 
 
 def _cleared(path: str) -> str:
-    """The name of the temporary file for this path; a file that a killed process has left there is removed.
+    """The name of the temporary file for this path, after removing one that a killed process has left.
 
     One name is enough, because a process that writes holds the lock on the host, or is the only one that writes this
     path: a guard writes its state without that lock. If the state is removed meanwhile, that write may fail, but the

@@ -29,7 +29,7 @@ def _each_once(paths: Iterable[str]) -> tuple[str, ...]:
 
 @attrs.frozen
 class File:
-    """One file with the text and mode that it should have."""
+    """One file, with the text and mode that are wanted."""
 
     path: str
     text: str
@@ -88,7 +88,7 @@ class Changes:
 
 @attrs.frozen
 class FileSet:
-    """Files and links that are installed and removed together; `obsolete` are paths that are removed in both cases."""
+    """Files and links that are installed and removed together. Both also remove `obsolete` paths."""
 
     files: tuple[File, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
@@ -157,7 +157,7 @@ class FileSet:
         return tuple(found)
 
     def require_room(self, files: Files) -> None:
-        """Raise FileError if a file that we did not write has the path of one of these; masks are accepted."""
+        """Raise FileError if a file that we did not write has one of these paths; masks are accepted."""
         for file in self.files:
             file.require_room(files)
 
@@ -201,7 +201,7 @@ class FileSet:
         return tuple(gone)
 
     def _paths(self, files: Files, failures: list[FileError] | None = None) -> tuple[str, ...]:
-        """The paths of our files. A file that cannot be read counts as another program's, and as a failure."""
+        """The paths of our files. An unreadable file is not counted as ours, and is a failure."""
         own, all_ours = [], True
         for file in self.files:
             try:
@@ -227,5 +227,5 @@ def _is_our_link(files: Files, path: str, target: str) -> bool:
 
 
 def unit_file(path: str, text: str, *, layout: HostLayout) -> File:
-    """A unit that runs a script; it replaces that of the Go original, recognised by the script or the `Before=`."""
+    """A unit that runs a script. It replaces the Go original's, known by its script or its `Before=`."""
     return File(path, text, marks=(OURS, f"ExecStart={layout.agent_directory}/", f"Before={layout.machine_unit}"))

@@ -1,4 +1,4 @@
-"""A host as the tasks see it: kernel, files, service manager, packet filters, and all paths. Nothing is decided here.
+"""A host as the tasks see it: kernel, files, service manager, packet filters, and all paths. No decisions here.
 
 `Host.local()` is this host, `Host.offline(root)` a mounted image, `Host.sandbox(root, netns=…)` a network namespace
 of this machine's kernel, and `hostrouting.testing.FakeHost` a host in memory.
@@ -45,14 +45,14 @@ def needs_host(instance: object, _attribute: object, value: Any) -> None:
 
 
 def makes_edge(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """An attrs validator: raises TypeError for an edge itself instead of a function that makes one."""
+    """An attrs validator: raises TypeError for an edge in place of a function that makes one."""
     if value is not None and not callable(value):
         name, given = attribute.name, type(value).__name__
         raise TypeError(f"a host's {name} is a function that makes one, not a {given}; write {name}=lambda: …")
 
 
 def not_callable(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """An attrs validator: raises TypeError for a class or a function instead of its result."""
+    """An attrs validator: raises TypeError for a class or function in place of an instance."""
     if name := uncalled(value):
         raise TypeError(f"a host's {attribute.name}: {name} is a {type(value).__name__}; call it: {name}()")
 
@@ -195,7 +195,7 @@ class Host:
 
     @property
     def may_have_ours(self) -> bool:
-        """Whether a script, unit or drop-in of hostrouting may be on this host; True if that cannot be read.
+        """Whether a script, unit or drop-in of hostrouting may be on this host; True if this cannot be read.
 
         On a host without any, a check loads nothing that reads them: a fifth less processor time from start to end.
         """

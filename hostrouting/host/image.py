@@ -1,4 +1,4 @@
-"""The files of a mounted image: links are resolved as they will be when the image has booted.
+"""The files of a mounted image: links lead to where they will lead after the image has booted.
 
 Here: which path on this host a path of the image is. Not here: what is done to the file there (`host.files`).
 """
@@ -18,7 +18,7 @@ _LINKS = 40  # Linux follows at most as many in one path
 
 
 class ImageFiles:
-    """The files below a root. The kernel would resolve an absolute link of the image to a file of this host."""
+    """The files below a root. For the kernel, an absolute link of the image would lead to a file of this host."""
 
     def __init__(self, root: str) -> None:
         """`root` is the folder where the image is mounted; all paths begin with it."""
@@ -102,12 +102,12 @@ class ImageFiles:
         return f"{self._root}/.{os.path.basename(path)}"
 
     def _place(self, path: str) -> str:
-        """The path of the file on this host; links in its folder are resolved, but not the file itself."""
+        """The file's path on this host, with links in its folder resolved; the file itself may be a link."""
         folder, name = os.path.split(path)
         return f"{self._followed(folder)}/{name}"
 
     def _followed(self, path: str) -> str:
-        """The path on this host after all links are resolved, the last one too."""
+        """The path on this host with all links resolved, the last one included."""
         found: list[str] = []
         names = path.removeprefix(self._root).split("/")[::-1]
         links = 0

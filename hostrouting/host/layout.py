@@ -20,7 +20,7 @@ def _directory(_: "HostLayout", attribute: "attrs.Attribute[str]", value: str) -
 
 
 class _Name:
-    """A name as the host sees it, made of names that the layout has."""
+    """A name as the host sees it, built from other names of the layout."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -30,7 +30,7 @@ class _Name:
 
 
 class _Path(_Name):
-    """A name of this kind, as a path for this process: it is below the root."""
+    """The same name as a path for this process, below the root."""
 
     def __get__(self, layout: "HostLayout", _: object = None) -> str:
         return layout.at(super().__get__(layout))
@@ -155,11 +155,11 @@ class HostLayout:
         return f"{self.unit_directory}/{unit}.d/{DROP_IN}"
 
     def undo_file(self, cni: str, number: int) -> str:
-        """The path of the undo file of the nth clean-up after this CNI, which lists what it deletes."""
+        """The path of the nth undo file for this CNI; it has what a clean-up deletes."""
         return self.at(f"{self.lasting_directory}/{cni}-{number}.undo")
 
     def obsolete_paths(self, unit: str) -> tuple[str, ...]:
-        """The paths of links by which another installer may have made the machines depend on this unit."""
+        """The links by which another installer may have made the machines depend on this unit."""
         folders = (f"{self.machine_unit}.requires", f"{self.machine_unit}.wants", "multi-user.target.requires")
         return tuple(
             self.at(f"{directory}/{folder}/{unit}")
@@ -173,7 +173,7 @@ class HostLayout:
 
     @property
     def own_folders(self) -> tuple[str, ...]:
-        """The paths of the folders that no package of systemd or iproute2 has; they are removed if they are empty."""
+        """Our folders that no package of systemd or iproute2 owns; empty ones are removed."""
         found = (
             "/etc/systemd/system-preset",
             "/etc/systemd/networkd.conf.d",

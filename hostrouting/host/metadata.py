@@ -67,7 +67,7 @@ class Answer:
 
 @attrs.frozen
 class _Unknown:
-    """Why a reply is not an answer, and whether another request may give one."""
+    """A reply that is not an answer: why, and whether to ask again."""
 
     reason: str
     can_retry: bool = False
@@ -107,14 +107,14 @@ def _ask(fetch: Fetch, url: str, timeout: float) -> Answer | _Unknown:
 
 
 def _asked_for(retry_after: str | None) -> float:
-    """The seconds in a Retry-After header, up to a limit; 0 for a date: the usual pause is enough."""
+    """The seconds in a Retry-After header, up to a limit; 0 for a date, because the usual pause is enough."""
     text = (retry_after or "").strip()
     seconds = float(text[:9]) if text.isascii() and text.isdigit() else 0.0
     return min(seconds, _LONGEST_RETRY_AFTER)
 
 
 def _read(body: bytes) -> Answer | _Unknown:
-    """The answer in a document, which is that of the whole instance or only its part `network`."""
+    """The answer in a document about the instance or about its part `network`."""
     import json  # noqa: PLC0415  only a host that asks for metadata needs it
 
     try:
@@ -135,7 +135,7 @@ def _read(body: bytes) -> Answer | _Unknown:
 
 
 def _ipv6_addresses(interface: object) -> list[Any] | None:
-    """The IPv6 addresses of an interface, empty without such a key; None if they cannot be read.
+    """The IPv6 addresses of an interface, empty if it has no such key; None if they are unreadable.
 
     A blank privateIpAddress is not an address: the service lists one for an interface that has none.
     """
@@ -187,7 +187,7 @@ def fetch(url: str, timeout: float) -> Reply:
 
 
 class _Timed(socket.socket):
-    """A TCP socket with one timeout for everything: the usual socket timeout starts again at each call."""
+    """A TCP socket with one timeout for all calls together; the usual timeout begins again with each call."""
 
     def __init__(self, family: int, seconds: float) -> None:
         from time import monotonic  # noqa: PLC0415  nothing else here reads a clock

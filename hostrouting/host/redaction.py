@@ -63,7 +63,7 @@ DEVICE_FIELDS = frozenset({"name", "master", "dev", "iif", "oif"})
 
 
 class Redaction:
-    """One way to replace addresses and names, the same wherever they are."""
+    """One way to replace addresses and names, the same throughout."""
 
     def __init__(self, key: bytes | None = None) -> None:
         """Take a random key; a test gives one."""
@@ -120,7 +120,7 @@ class Redaction:
         return value
 
     def _coin(self, family: int, depth: int, bits: int) -> int:
-        """Whether the bit after these bits is flipped."""
+        """Whether to flip the bit that follows these bits."""
         coin = self._coins.get((family, depth, bits))
         if coin is None:
             said = f"{family}/{depth}/{bits:x}".encode()
@@ -134,7 +134,7 @@ def _globs_of(name: str) -> list[str]:
 
 
 def _filled(glob: str, number: int) -> str:
-    """The pattern with a number in place of what it leaves open."""
+    """The pattern with a number in place of its wildcards."""
     if "*" in glob:
         return glob.replace("*", str(number))
     places = glob.count("?")

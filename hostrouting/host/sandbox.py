@@ -1,4 +1,4 @@
-"""A sandbox: the real kernel in a network namespace, and files below a directory. Changes do not leave either.
+"""A sandbox: the real kernel in a network namespace, and files below a directory. No change leaves them.
 
 Here: the isolation from this machine, and the files. Not here: the parts of a host (`host.host`).
 """
@@ -33,7 +33,7 @@ class Namespace:
 
     @classmethod
     def of(cls, netns: str | os.PathLike[str]) -> Namespace:
-        """From a path, or a name as in `ip netns`.
+        """The namespace at a path, or with a name as in `ip netns`.
 
         Raises BackendError (unavailable) if it does not exist, and ValueError if it is this host's own.
         """

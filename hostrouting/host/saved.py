@@ -131,7 +131,7 @@ _TAKE_AGAIN = "take it again with the script that `hostrouting snapshot --script
 
 
 def is_ip_document(data: bytes) -> bool:
-    """Whether the file names this schema anywhere; `read_ip_document` then finds out whether it is such a document."""
+    """Whether this schema's name is anywhere in the file; `read_ip_document` then decides."""
     return f'"{SCHEMA}"'.encode() in data
 
 
@@ -189,7 +189,7 @@ def _parsed(data: bytes) -> dict[str, Any]:
 
 @contextmanager
 def _reading(key: str) -> Iterator[None]:
-    """Raise an InputError with this path for whatever cannot be read."""
+    """Turn whatever cannot be read into an InputError with this path."""
     try:
         yield
     except InputError:
@@ -202,7 +202,7 @@ def _reading(key: str) -> Iterator[None]:
 
 
 def _saved(document: Mapping[str, Any], name: str, family: int) -> Listing:
-    """The kernel's messages of one list and family, without those of IPv4 that a kernel without IPv6 lists for IPv6."""
+    """The kernel's messages of one list and family. A kernel without IPv6 lists those of IPv4 again: left out."""
     data, offsets = bytes.fromhex(document[f"{name}{family}"]), array("I")
     if not data:
         return Listing(data, offsets)  # the kernel does not have it

@@ -1,4 +1,4 @@
-"""systemd, the service manager of a host: the units that it runs, and what a service tells it.
+"""systemd, the service manager of a host: the units that it runs, and the messages of a service to it.
 
 Here: the commands of systemctl, with an argument list and a timeout; why a unit failed; and systemd's two datagram
 protocols, sd_notify and the journal's native one. Not here: when the commands are run, and what is said (`tasks`). The
@@ -71,11 +71,11 @@ class Manager(Protocol):
         ...
 
     def require_room(self) -> None:
-        """Raise the ManagerError with which `reload` would be refused for lack of space, before anything is changed."""
+        """Raise the ManagerError of a `reload` that would be refused for lack of space; change nothing."""
         ...
 
     def start(self, unit: str, *, timeout: float) -> None:
-        """Start the unit and wait; for a oneshot, until it is done. UnitFailed has the reason and the unit's output.
+        """Start the unit and wait; for a oneshot, until its end. UnitFailed has the reason and the output.
 
         If the unit is running, that run is ended first. Units that depend on this unit are not touched.
         """
@@ -90,7 +90,7 @@ class Manager(Protocol):
         ...
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
-        """These properties of each unit, as systemd prints them; a pattern (`a@*.service`) means each loaded unit.
+        """These properties of each unit, as systemd prints them. A pattern (`a@*.service`) means the loaded units.
 
         If a property has several commands, the value is all of them, separated by spaces. Without a unit, the
         properties are those of the manager itself, such as Version.
@@ -107,7 +107,7 @@ class SystemdManager:
         self._program = run
 
     def is_running(self) -> bool:
-        """See Manager. Systemctl itself cannot be asked: without a manager it may succeed and do nothing."""
+        """See Manager. Without a manager, systemctl may succeed and do nothing, so it is not asked."""
         return os.path.isdir("/run/systemd/system")
 
     def reload(self) -> None:
@@ -222,7 +222,7 @@ _JOURNAL = "/run/systemd/journal/socket"
 
 @attrs.frozen
 class Line:
-    """One line for the journal: the text, its level (as in syslog), and fields to search for."""
+    """One line for the journal: its text, its level (as in syslog), and fields to search by."""
 
     text: str
     level: int = 6
@@ -230,7 +230,7 @@ class Line:
 
 
 class Service(Protocol):
-    """What a service tells the manager that started it. No method raises, and none blocks."""
+    """The messages of a service to its manager. No method raises, and none blocks."""
 
     @property
     def watchdog(self) -> float | None:
@@ -241,7 +241,7 @@ class Service(Protocol):
         """Send these assignments of sd_notify, such as READY=1."""
 
     def tell(self, line: Line) -> bool:
-        """Write the line to the journal; False if there is none, so that the caller logs it."""
+        """Write the line to the journal; False if there is none, and then the caller logs it."""
         ...
 
 
@@ -294,7 +294,7 @@ class SystemdService:
 
 
 def _standard_error() -> str:
-    """Standard error, as JOURNAL_STREAM names it. Processes whose output goes elsewhere may inherit that variable."""
+    """Standard error, if it is what JOURNAL_STREAM names: a process may inherit the variable and write elsewhere."""
     try:
         found = os.fstat(2)
     except OSError:
@@ -303,7 +303,7 @@ def _standard_error() -> str:
 
 
 def _field(name: str, text: str) -> bytes:
-    """One field of the journal's native protocol: a text of several lines is preceded by its length."""
+    """One field in the journal's native protocol, where a text of several lines follows its length."""
     data = text.encode(errors="backslashreplace")
     if b"\n" not in data:
         return name.encode() + b"=" + data + b"\n"
@@ -325,7 +325,7 @@ _KUBELETS = ("kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server
 
 
 def find_ungated(manager: Manager | None, units: Collection[str]) -> tuple[Finding, ...]:
-    """The kubelets that this running manager runs and that are not among the gated units. Nothing is changed."""
+    """The kubelets that run under this manager and are not gated. Nothing is changed."""
     found = () if manager is None else manager.show(("Id", "ActiveState"), *_KUBELETS)
     active = [one["Id"] for one in found if one["ActiveState"] == "active" and one["Id"] not in units]
     return tuple(

@@ -195,13 +195,13 @@ class Watch(Protocol):
     """A listener for changes. It reports that something may have changed, not what: read again."""
 
     def heed(self, concerns: Collection[Concern] | None) -> None:
-        """Report only what matters to one of these answers; None, as at first, means every change.
+        """Report only what matters to one of these answers; None, the default, means every change.
 
         That goes for changes that nobody has waited for yet, too. To report more is allowed.
         """
 
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
-        """Wait for a change since the last wait, or since listening began: True, or False after `timeout` seconds.
+        """Wait for a change since the last wait or the start: True, or False after `timeout` seconds.
 
         `clock` is the clock of the run: a fake kernel waits on it, so that a fake clock takes no real time. A real
         kernel uses the machine's clock in any case. A burst of changes, also one that overflowed the socket's buffer,
@@ -213,17 +213,17 @@ class Watch(Protocol):
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """Why the last wait could not listen to everything: a sentence for each source; empty if it can."""
+        """A sentence for each source that the last wait could not listen to; empty if there is none."""
         ...
 
     def listen(self, *, nftables: bool) -> None:
-        """Listen for changes of nftables too, or no longer. At first, the watch ignores them.
+        """Listen to changes of nftables as well, or stop that. A new watch ignores them.
 
         Like `wait`, it does not fail if it cannot listen: `troubles` says so, and the waits try again.
         """
 
     def wake(self) -> None:
-        """End the present or the next wait, from any thread: for `ctx.on_cancel(watch.wake)`."""
+        """End the present or the next wait; may be called in any thread: `ctx.on_cancel(watch.wake)`."""
 
     def close(self) -> None:
         """Stop listening. May be called twice."""
@@ -243,7 +243,7 @@ KIND_OF_ERRNO: dict[int, Kind] = {
 
 
 def cannot_listen(source: Source, error: BackendError) -> str:
-    """The sentence of a watch about one source."""
+    """The sentence of a watch that cannot listen to one source."""
     return f"cannot listen to changes of {source}: {error}"
 
 
@@ -265,7 +265,7 @@ def asked_prefixes(prefixes: Iterable[Prefix | str] | None) -> frozenset[Prefix]
 
 
 def require_simple(rule: Rule) -> None:
-    """ValueError if the rule does more than look up a table for packets from and to some addresses."""
+    """Raise ValueError if the rule is not just a lookup of a table for packets from and to some addresses."""
     told = ("family", "priority", "table", "src", "dst", "protocol")
     if rule != Rule(**{name: getattr(rule, name) for name in told}):
         raise ValueError(f"{rule!r} has more than {', '.join(told)}, and no other rule is ever changed")

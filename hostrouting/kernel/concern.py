@@ -1,4 +1,4 @@
-"""Which changes can change an answer about a host, so that a watch can leave out the others.
+"""The changes that can change an answer about a host; a watch leaves out the others.
 
 An answer, such as the verdict on an expected CIDR, depends on little of what changes on a busy host:
 
@@ -65,7 +65,7 @@ class Concern:
     def of(
         cls, snapshot: Snapshot, networks: Iterable[Prefix], *, names: Iterable[str] = (), protocols: Collection[int]
     ) -> Self:
-        """What an answer about these networks depends on, if it was made from this snapshot.
+        """What this snapshot's answer about these networks depends on.
 
         `names` are patterns of devices that it is about, whether they exist or not; `protocols` are ours.
         """
@@ -102,7 +102,7 @@ class Concern:
         )
 
     def loses_place(self, prefix: Prefix) -> bool:
-        """Whether a list can miss a route that matters because one to this prefix changes while it is read.
+        """Whether a change of a route to this prefix can make a list, read meanwhile, miss a route that matters.
 
         IPv6 counts the routes of a table, and IPv4 those that begin at one address.
         """
@@ -147,7 +147,7 @@ def _overlaps(spans: _Spans, family: int, first: int, last: int) -> bool:
 
 
 def _overlapping(routes: RouteTable, spans: _Spans, tables: frozenset[int] | None) -> list[Route]:
-    """A route of each shape that overlaps one of the ranges."""
+    """One route of each shape that has a route in one of the ranges."""
     found: dict[int, Route] = {}
     for column in routes.columns:
         if tables is not None and column.table not in tables:

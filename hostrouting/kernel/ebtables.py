@@ -55,7 +55,7 @@ class Ebtables(Protocol):
     """
 
     def of(self, backend: Backend, *, alone: bool = False) -> Ebtables:
-        """The same host's ebtables with this backend. Nothing is run yet.
+        """The ebtables of the same host with this backend. No program is run yet.
 
         With `alone` the rules of the other backend are not checked, so a named backend never raises
         this error (wrong-backend): for callers that know where their rules were. It has no effect with "auto".
@@ -63,7 +63,7 @@ class Ebtables(Protocol):
         ...
 
     def program(self) -> str:
-        """The program for a single rule of this backend: a key of PROGRAMS, or ebtables if it has no other name."""
+        """The program for single rules of this backend: a key of PROGRAMS, or ebtables if it has no own name."""
         ...
 
     def save(self) -> str:
@@ -239,7 +239,7 @@ class EbtablesProgram:
             return error
 
     def _save(self, backend: OneBackend) -> _Saved:
-        """The rules of the backend; its own programs are tried first, because `ebtables` can belong to either."""
+        """The rules of the backend, from its own programs first: `ebtables` may be either one's."""
         prefix = f"ebtables-{backend}"
         try:
             text = self._ask(f"{prefix}-save")
@@ -324,7 +324,7 @@ def has_nat(text: str) -> bool:
 
 
 def is_incomplete(text: str) -> bool:
-    """Whether the text reports that nat has chains or rules that nft created and that ebtables cannot show."""
+    """Whether the text says that nft has created chains or rules in nat that ebtables cannot show."""
     return any(line.startswith(_INCOMPATIBLE) for line in text.splitlines())
 
 
@@ -439,7 +439,7 @@ def too_old(program: str, words: str) -> ProgramError:
 
 
 def knows_batches(words: str) -> bool:
-    """Whether the program knows the option: if not, it names it in an error. Its usage, which may name it, is ignored.
+    """Whether the program knows the option; else its error names the option. Its usage text does not count.
 
     The restore of ebtables 2.0.10 is a script that takes the option for the name of a file, and ends well without it.
     """

@@ -112,7 +112,7 @@ class IpsecPolicy:
 
 @attrs.frozen
 class MarkingRules:
-    """What was read from one packet filter: the rules that set marks, and the base chains that have rules."""
+    """The contents of one packet filter: the rules that set marks, and the base chains that have rules."""
 
     setters: tuple[MarkSetter, ...] = ()
     hooks: frozenset[Hook] = frozenset()
@@ -120,7 +120,7 @@ class MarkingRules:
 
 @attrs.frozen
 class Marking:
-    """What was found on a host that can mark packets, and what could not be looked at, each with the reason."""
+    """The rules and policies of a host that can mark packets, and what could not be looked at, with the reason."""
 
     setters: tuple[MarkSetter, ...] = ()
     hooks: frozenset[Hook] = frozenset()
@@ -167,7 +167,7 @@ def marking_of(family: int, *, words: Sequence[str] = (), run: Run = run_program
 
 
 class _Looking:
-    """One look; `unseen` grows with what could not be looked at."""
+    """One search; `unseen` collects what could not be read."""
 
     def __init__(self, family: int, words: tuple[str, ...], run: Run) -> None:
         self._family, self._words, self._program = family, words, run
@@ -245,7 +245,7 @@ Chain = TypeVar("Chain", bound="Hashable")
 
 
 def hooks_of(bases: Mapping[Chain, Hook], jumps: Iterable[tuple[Chain, Chain]]) -> dict[Chain, frozenset[Hook]]:
-    """The hook of every base chain that leads to a chain, for each chain that one leads to."""
+    """For each chain, the hooks of the base chains that lead to it."""
     following: dict[Chain, set[Chain]] = {}
     for begin, end in jumps:
         following.setdefault(begin, set()).add(end)
@@ -318,7 +318,7 @@ def _nft_setters(
 
 
 def _targets(value: Any, chains: list[str]) -> Iterator[str]:
-    """The chains that a rule can jump to, wherever it names them."""
+    """The chains that a rule can jump to, wherever in the rule they are named."""
     if isinstance(value, dict):
         for key, part in value.items():
             if key in {"jump", "goto"} and isinstance(part, dict) and isinstance(part.get("target"), str):
@@ -374,7 +374,7 @@ def _nft_bits(value: Any) -> _Bits:
 
 
 def _combined(sign: str, one: _Bits, other: _Bits) -> _Bits:
-    """The result of an operation."""
+    """The result of a bitwise operation."""
     ones = [bits.value & bits.known for bits in (one, other)]
     zeros = [~bits.value & bits.known for bits in (one, other)]
     both_known, both_kept = one.known & other.known, one.kept & other.kept
@@ -453,7 +453,7 @@ def _after(words: Sequence[str], option: str) -> str:
 
 
 def _iptables_bits(words: Sequence[str]) -> tuple[int, int, int] | None:
-    """Three masks: the bits that the rule sets, those that it writes, and the unknown ones; None if it sets none."""
+    """Three masks: bits that the rule sets, bits that it writes, and unknown ones; None if it sets no mark."""
     target = _after(words, "-j")
     if target == "HMARK" or "--map-mark" in words or "--restore-skmark" in words:
         return 0, ALL_BITS, ALL_BITS

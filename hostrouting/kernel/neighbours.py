@@ -358,7 +358,7 @@ async def _holder(wire: Any, neighbour: Neighbour, index: int) -> Neighbour | No
 
 
 async def _unless(asked: Awaitable[Any], *numbers: int) -> Any:
-    """The kernel's answer; None if the kernel refuses with one of these numbers."""
+    """The kernel's answer; None if it is a refusal with one of these numbers."""
     try:
         return await asked
     except _pyroute2().NetlinkError as error:

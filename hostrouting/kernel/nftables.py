@@ -32,7 +32,7 @@ class Nftables(Protocol):
     """
 
     def load(self, text: str) -> None:
-        """Carry out this text in one transaction: every reader and every packet gets all of it or nothing.
+        """Carry out the text in one transaction: readers and packets see all of it or nothing.
 
         Raises an error (refused, or not-permitted if another process owns a table in it); then nothing was changed.
         After a timeout the change may or may not have been made.
@@ -40,7 +40,7 @@ class Nftables(Protocol):
         ...
 
     def listing(self, name: str) -> str | None:
-        """What nft lists of this table, without counts; None if there is no such table. Other tables are not read."""
+        """The table as nft lists it, without counts; None if it does not exist. Other tables are not read."""
         ...
 
     def counts(self, name: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What this process can do on its host: find and run programs, and what its rights allow.
+"""The programs that this process can find and run on its host, and what its rights allow.
 
 Here: how a program is found, started and ended, with an argument list and a timeout; and asking the kernel for the
 rights of the process. Not here: which programs are run and what their output means (each edge, such as
@@ -74,7 +74,7 @@ def find_program(name: str) -> str | None:
 
 
 def tool_environment() -> dict[str, str]:
-    """The environment for one of the administrator's tools, whose errors are recognised by their English text.
+    """The environment for an administrator's tool: its error texts are recognised in English.
 
     PATH also has the folders where the boot scripts look: after `su` or ssh it may be a user's, without /usr/sbin.
     """
@@ -90,7 +90,7 @@ def own_program() -> str | None:
 
 
 def version_of(path: str) -> str:
-    """What a program answers to -V, on either output; empty if it cannot be run or does not end."""
+    """The answer of a program to -V, on either output; empty if it cannot be run or does not end."""
     try:
         done = run_program(path, "-V", timeout=_TO_ANSWER)
     except OSError:
@@ -99,7 +99,7 @@ def version_of(path: str) -> str:
 
 
 def run_program(*words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None) -> Ended:
-    """See Run. The program runs in a session of its own. If the wait is interrupted, it and its children are killed.
+    """See Run. The program runs in its own session; an interrupted wait kills it and its children.
 
     So Ctrl-C at the terminal reaches only this process, which then decides what to do with the program.
     """
@@ -138,7 +138,7 @@ def run_program(*words: str, timeout: float, text: str = "", environment: Mappin
 
 
 def _is_there(name: str, environment: Mapping[str, str] | None) -> bool:
-    """Whether a program that could not be started is there at all; if the name is not a path, PATH is searched."""
+    """Whether the program that could not be started exists; a name without a folder is looked for in PATH."""
     return "/" in name or any(os.path.isfile(os.path.join(folder, name)) for folder in os.get_exec_path(environment))
 
 

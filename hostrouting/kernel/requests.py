@@ -1,4 +1,4 @@
-"""Requests for routes, as every kernel treats them: which cannot be sent, what a delete matches, what a refusal means.
+"""Requests for routes on every kernel: which cannot be sent, what a delete matches, and what a refusal means.
 
 Here: functions of the route, and of facts that the caller has read. Not here: when a kernel refuses, and sending
 anything.
@@ -84,7 +84,7 @@ def foreign(route: Route) -> str:
 
 
 def has_weight(route: Route) -> bool:
-    """Whether the route is an IPv6 next hop with a weight, which matters beside others."""
+    """Whether the route is an IPv6 next hop with a weight; the weight matters if there are other next hops."""
     return (
         route.prefix.family == IPV6
         and len(route.legs) == 1
@@ -156,7 +156,7 @@ def same(one: Route, other: Route) -> bool:
 
 
 def is_leg_of(wanted: Route, route: Route) -> bool:
-    """Whether the wanted IPv6 route can be one of several next hops of this route, whatever the protocol of each."""
+    """Whether the wanted IPv6 route can be one of the next hops of this route; protocols are not compared."""
     family, legs = route.prefix.family, {(leg.dev, leg.gateway) for leg in route.legs}
     return (
         family == IPV6
@@ -170,12 +170,12 @@ def is_leg_of(wanted: Route, route: Route) -> bool:
 
 
 def metric_of(route: Route) -> int:
-    """The metric of the route in the kernel."""
+    """The metric that the route has in the kernel."""
     return route.metric or DEFAULT_METRIC[route.prefix.family]
 
 
 def sources_of(route: Route) -> Prefix | None:
-    """The sources of the route in the kernel: all sources are none."""
+    """The sources that the route has in the kernel: "all sources" is none."""
     return route.source if route.source is not None and route.source.length else None
 
 
@@ -361,7 +361,7 @@ def _not_on_link(route: Route, facts: Facts) -> str:
 
 
 def _denied(route: Route) -> str:
-    """The cause of EACCES: IPv6 is disabled on the device of the next hop; in IPv4, a route or a rule prohibits it."""
+    """The cause of EACCES: IPv6 is off on the next hop's device; in IPv4, a prohibit route or rule."""
     if IPV6 in {route.prefix.family, *(leg.gateway.version for leg in route.legs if leg.gateway is not None)}:
         return f"IPv6 is disabled on {' or '.join(route.devs) or 'its device'}"
     gateways = [f"{leg.gateway}{f' by {leg.dev}' if leg.dev else ''}" for leg in route.legs if leg.gateway is not None]

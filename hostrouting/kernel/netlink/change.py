@@ -128,7 +128,7 @@ class _Work:
         return self._errors
 
     def _as_it_stands(self, place: int) -> RouteRequest | None:
-        """The delete at this place, for the route as it is after all changes before it; None if it is impossible."""
+        """The delete at this place for the route as the changes before it leave it; None if it is impossible."""
         change = self._changes[place]
         if touched := self._tables.touched(change.route):
             self._flush()
@@ -170,7 +170,7 @@ class _Work:
         _raise_if_denied(errors)
 
     def _settle(self) -> None:
-        """For each change whose answer did not fit into the receive buffer, read whether the change was made."""
+        """For each change whose answer was lost (the buffer was full), read whether the change was made."""
         tables = _Tables(self._channel)
         for place in self._unanswered:
             change = self._changes[place]
@@ -306,7 +306,7 @@ def _raise_if_denied(errors: dict[int, KernelError]) -> None:
 
 
 class _Refusals:
-    """Creates the error of each refused change; the host is read at most once for all of them."""
+    """Makes the error of each refused change. The host is read at most once for all of them."""
 
     def __init__(self, channel: Channel) -> None:
         """Read nothing yet."""
@@ -330,7 +330,7 @@ class _Refusals:
         return refusal(change, obstacle.number, facts=self, problem=obstacle.words)
 
     def unanswered(self, change: RouteRequest) -> RouteRefused:
-        """The error of a change whose answer was lost and that was not made."""
+        """The error of a change that was not made, and whose answer was lost."""
         problem = "the kernel's answer was lost, and the change was not made"
         return refusal(change, errno.ENOBUFS, facts=self, problem=problem)
 

@@ -498,7 +498,7 @@ class Channel:
                     return False
 
     def inquire(self, messages: list[bytes], first: int) -> list[tuple[int, bytes]]:
-        """Send consecutively numbered requests; return the replies that came, by number. Lost ones are missing."""
+        """Send consecutively numbered requests; return the replies by number, without those that were lost."""
         if self._too_large(messages):
             half = len(messages) // 2
             return self.inquire(messages[:half], first) + self.inquire(messages[half:], first + half)

@@ -1,4 +1,4 @@
-"""What was read of the kernel's lists, kept for the next reading as long as no change was reported.
+"""Keeps what was read of the kernel's lists for the next reading, until a change of it is reported.
 
 A reading of everything takes longer the more devices and routes there are, and on a host with pods something changes
 meanwhile. So a reading that is repeated, in the same snapshot or in the next one, lists again only what has changed.
@@ -69,7 +69,7 @@ class Kept:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process made it: a forked child would take the reports of its parent."""
+        """Whether this process made it: a forked child would take its parent's reports."""
         return self._pid == os.getpid()
 
     def close(self) -> None:
@@ -82,7 +82,7 @@ class Kept:
         self._routes.clear()
 
     def hear(self) -> Iterator[bytes]:
-        """The changes that were reported, after they were applied; an empty one if reports were lost."""
+        """The reported changes, after they were applied; an empty one if reports were lost."""
         for messages in reports(self._guard):
             for message in messages:
                 self._apply(message)
@@ -97,7 +97,7 @@ class Kept:
         return found
 
     def table(self, family: int, number: int, read: Callable[[Callable[[bytes], Route]], RouteTable]) -> RouteTable:
-        """A table (0: all of a family), which is read if it is not kept; `read` gets what reads a message."""
+        """A table (0: all of a family), read if it is not kept; `read` is called with a reader of messages."""
         home = "route", family, number
         found: RouteTable | None = self._parts.get(home)
         if found is None:
@@ -109,14 +109,14 @@ class Kept:
         return found
 
     def joined(self, tables: Iterable[RouteTable]) -> RouteTable:
-        """The routes of all these tables; if they are those of the last time, the same table, which knows more."""
+        """The routes of all these tables; the same object as last time if they have not changed."""
         parts = [*tables]
         if [*map(id, parts)] != [*map(id, self._last)]:
             self._last, self._joined = parts, RouteTable.joined(parts)
         return self._joined
 
     def name(self, names: Mapping[int, str]) -> None:
-        """From now on, the devices have these names."""
+        """Use these names for the devices from now on."""
         if any(self._names.get(index, name) != name for index, name in names.items()):
             self._parts = {home: found for home, found in self._parts.items() if home[0] != "route"}
             self._routes.clear()
@@ -134,7 +134,7 @@ class Kept:
         return route
 
     def _apply(self, data: bytes) -> None:
-        """Change or drop the parts that this change is about."""
+        """Change or drop the kept parts that this change concerns."""
         kind, version = (HEADER.unpack_from(data)[1], FAMILY_OF.get(data[16], 0)) if data else (0, 0)
         if kind in _ROUTES and version:
             table = table_of(data)
@@ -184,7 +184,7 @@ class Kept:
             self._touch(index)
 
     def _put(self, what: str, family: int, key: object, value: object) -> None:
-        """Keep this entry of a list, or, if it is None, keep it no longer."""
+        """Keep this entry of a list; None removes it."""
         found = self._parts.get((what, family, 0))
         if found is not None and value is None:
             found.pop(key, None)
@@ -200,6 +200,6 @@ class Kept:
 
 
 def address_key(data: bytes) -> tuple[int, bytes]:
-    """What tells apart the IPv6 addresses of all devices: the device's number, and the address."""
+    """What distinguishes IPv6 addresses: the device's number, and the address."""
     raw = attributes_of(data, 24, _OF_ADDRESS)
     return device_of(data), raw.get(2) or raw.get(1, b"")

@@ -122,7 +122,7 @@ def lookup_template(family: int, flow: Flow, index_of: Callable[[str], int]) -> 
 
 
 class _Answers:
-    """Converts messages into answers; equal messages share one answer."""
+    """Converts messages into answers; equal messages give one object."""
 
     def __init__(self, channel: Channel, flow: Flow, family: int) -> None:
         self._channel, self._flow, self._family = channel, flow, family
@@ -147,7 +147,7 @@ class _Answers:
         return Answer(route.type, route)
 
     def _of_large(self, destination: bytes) -> Answer:
-        """Find an entry in its table, because its next hops are too many for an answer of the kernel."""
+        """Find an entry in its table, because its next hops do not fit into the kernel's answer."""
         family, number = self._family, int.from_bytes(destination, "big")
         data = self._channel.ask(
             lambda sequence: encode_lookup(
@@ -196,7 +196,7 @@ class _Answers:
 
     @cached_property
     def _foreign_source(self) -> bool:
-        """Whether the flow is a packet of this host with a source that is not an address of this host."""
+        """Whether the packet is sent by this host from an address that the host does not have."""
         source, iif = self._flow.source, self._flow.iif
         if source is None or not int(source) or iif not in {None, "", "lo"}:
             return False

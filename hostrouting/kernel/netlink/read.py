@@ -164,7 +164,7 @@ def _of_family(family: int, messages: Iterable[bytes], names: Mapping[int, str])
 
 
 def settings_in_files() -> dict[str, bool]:
-    """The settings of "all" for IPv4 that Linux has only in files: those of the calling thread's namespace."""
+    """The IPv4 settings of "all" that Linux has only in files, for the namespace of the calling thread."""
     return {name: _is_on_in_file(f"{_OF_ALL}/{name}") for name in ("accept_local", "route_localnet", "src_valid_mark")}
 
 
@@ -397,7 +397,7 @@ def _read_device(data: bytes) -> tuple[int, str]:
 def read_links(
     messages: Iterable[bytes], settings: Mapping[int, Settings], ipv6_settings: Mapping[int, Settings]
 ) -> tuple[Link, ...]:
-    """The devices, with the settings of each by its number, for IPv4 and for IPv6; EVERY is the number of "all"."""
+    """The devices, with their settings for IPv4 and IPv6 by number; EVERY is the number of "all"."""
     messages = [*messages]
     parsed = [*map(_parsed_link, messages)]
     names = {index: _text(raw, _IFNAME) or "" for _, _, index, _, raw in parsed}
@@ -617,10 +617,10 @@ def _layout(size: int, width: int) -> _Layout:
 
 
 class RouteReader:
-    """Reads routes; of those whose messages differ only in the destination, it decodes one in full."""
+    """Reads routes; decodes only one in full of those whose messages differ only in the destination."""
 
     def __init__(self, read: Callable[[bytes], Route], *, read_now: Callable[[bytes], Route] | None = None) -> None:
-        """`read` decodes a message at any later time; `read_now` at once, for one with a next hop object."""
+        """`read` decodes a message at any later time; `read_now` at once: one with a next hop object."""
         self._read, self._read_now, self._shapes = read, read_now or read, Shapes()
         self._outlines: list[Outline] = []
         self._makers: dict[int, Callable[[Prefix], Route]] = {}
@@ -663,7 +663,7 @@ class RouteReader:
             at += count
 
     def _take_all(self, piece: bytes, size: int, count: int) -> bool:
-        """Take adjacent messages if all of them have this size, the same family and the usual layout."""
+        """Take adjacent messages if all have this size, the same family and the usual layout."""
         width = _WIDTHS.get(piece[_FAMILY], 0)
         if not width or size % 4 or size < _DST + width:
             return False
@@ -689,7 +689,7 @@ class RouteReader:
         return True
 
     def _look(self, data: bytes, offset: int) -> tuple[int, int, int]:
-        """The number of the shape of a message, and the network and length of its destination."""
+        """The number of a message's shape, and the network and length of its destination."""
         size, family, length = _OUTLINE.unpack_from(data, offset)
         width = _WIDTHS.get(family, 0)
         dst, rest = offset + _DST, offset + _DST + width
@@ -729,7 +729,7 @@ def _neighbours(offsets: Sequence[int], at: int, size: int) -> int:
 
 
 def _differ_in_destination_only(piece: bytes, size: int, count: int, width: int) -> bool:
-    """Whether the messages are equal without their destinations, as most are in large tables.
+    """Whether the messages differ only in their destinations, as most in large tables do.
 
     This takes 2 ms for 100,000 routes; looking up the shape of each takes 20 ms.
     """
@@ -767,7 +767,7 @@ def _members(packed: bytes, singles: Mapping[int, tuple[NextHop, ...]]) -> Itera
 
 @cache
 def _message_class() -> Any:
-    """The class of these messages in pyroute2's notation; pyroute2 does not have it."""
+    """The class for these messages, which pyroute2 does not have, in its notation."""
     try:
         # Imported by name, because pyroute2 has no type annotations.
         nlmsg = import_module("pyroute2.netlink").nlmsg
@@ -797,7 +797,7 @@ _IFREQ = struct.Struct("=16si20x")  # struct ifreq: the name, the number, paddin
 
 
 class NoDevice(Exception):  # noqa: N818  reads as what is wrong
-    """No device has this name, or only as an alternative name. Never leaves this package."""
+    """There is no device with this name, unless as an alternative name. Never leaves this package."""
 
     def __init__(self, name: str, error: KernelError | None = None, *, own: str | None = None) -> None:
         """Store the name; `own` is the real name of the device that has `name` as an alternative name."""
@@ -828,7 +828,7 @@ def index_of(channel: Channel, name: str) -> int:
 
 
 class Names(Mapping[int, str]):
-    """The names of devices by number, each requested when it is first needed: an answer contains few of hundreds.
+    """The names of devices by number, each requested when first needed: an answer needs few of hundreds.
 
     They are requested by the socket's ioctl, because netlink returns forty more attributes of a device with its name.
     """

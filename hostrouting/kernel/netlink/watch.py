@@ -80,7 +80,7 @@ class Wanted:
         return self.family is None and self.table is None and self.protocol is None and self.prefixes is None
 
     def disturbed_by(self, route: Route) -> bool:
-        """Whether the reading may be wrong after a change of this route, even if this route is not wanted.
+        """Whether a change of this route, wanted or not, can make the reading wrong.
 
         After each part of a list, the kernel continues where it was: in IPv4 by the first address and the number of
         routes that begin there, in IPv6 by the number of routes already sent from the table.
@@ -101,7 +101,7 @@ EVERYTHING = Wanted()
 
 
 def disturbed(heard: Iterable[bytes], wanted: Wanted, found: Snapshot | None = None) -> bool:
-    """Whether one of these changes may have spoilt the reading; True too if reports were lost (an empty one).
+    """Whether one of these changes may have spoilt the reading; True also for an empty one (lost reports).
 
     A change may have come before or after its part of `found` was read. In both cases it matters to an answer only if
     it matters to what this answer depends on.
@@ -116,7 +116,7 @@ def disturbed(heard: Iterable[bytes], wanted: Wanted, found: Snapshot | None = N
 
 
 def reports(guard: socket.socket) -> Iterator[tuple[bytes, ...]]:
-    """The messages that a socket without a timeout has received; an empty one if some were lost."""
+    """The messages that a socket without a timeout has received; an empty one stands for lost ones."""
     while True:
         try:
             yield tuple(_messages(guard.recv(_ROOM)))
@@ -189,7 +189,7 @@ def _is_for_one(data: bytes, concerns: Collection[Concern]) -> bool:
 
 
 class _Listener:
-    """The socket of one source; without one, `error` says why, and `again` when it is opened again."""
+    """The socket of one source. If it cannot be opened, `error` is the reason and `again` the next attempt."""
 
     def __init__(self, source: Source, make: Callable[[Source], socket.socket]) -> None:
         """Begin to listen."""
@@ -200,7 +200,7 @@ class _Listener:
         self.open()
 
     def open(self) -> None:
-        """Open a socket. It is also read once, because one that can never be read must not count as open."""
+        """Open a socket and read from it once: one that can never be read does not count as open."""
         try:
             made = self._open()
         except BackendError as error:
@@ -241,7 +241,7 @@ class _Listener:
 
 
 class NetlinkWatch:
-    """A watch with its own sockets, so that a burst that overflows one does not affect anything else."""
+    """A watch with a socket for each source, so that a full buffer of one does not affect the others."""
 
     def __init__(self, make: Callable[[Source], socket.socket]) -> None:
         """Begin to listen to routes; `make` opens the socket of a source, which has joined the groups.
@@ -272,7 +272,7 @@ class NetlinkWatch:
         self._listeners = {source: _Listener(source, self._make) for source in sources}
 
     def _reopen_after_fork(self) -> None:
-        """In a forked child: open new sockets, because the parent reads the old ones; changes may have been missed."""
+        """In a forked child, open new sockets: the parent reads the old ones, and changes may have been missed."""
         if self._pid != os.getpid():
             with self._lock:
                 self._release()
@@ -331,7 +331,7 @@ class NetlinkWatch:
                 self._missed |= listener.socket is not None
 
     def _ready(self, deadline: float) -> Collection[int]:
-        """The descriptors that can be read, after waiting for one of them until the deadline or the next opening."""
+        """The readable descriptors, after waiting until the deadline or the next attempt to open."""
         poll, until = select.poll(), deadline
         poll.register(self._wakened, select.POLLIN)
         for listener in self._listeners.values():
@@ -343,7 +343,7 @@ class NetlinkWatch:
         return dict(poll.poll(left * 1000))
 
     def _rest(self, deadline: float) -> None:
-        """Let more messages come before the next are read; wake() ends that."""
+        """Wait for more messages before the next reading; wake() ends that."""
         poll = select.poll()
         poll.register(self._wakened, select.POLLIN)
         poll.poll(min(_REST, max(deadline - time.monotonic(), 0.0)) * 1000)
