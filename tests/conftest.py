@@ -1,7 +1,5 @@
 """What holds for every test: no test reaches the host unless it says so, and CI allows no skip."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import locale
@@ -10,18 +8,15 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import hypothesis
 import pytest
 
 from tests.support.needs import PATH, advice, require
 from tests.support.systemd import HOST_FOLDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 # In CI the examples are the same every time, as Hypothesis's own profile for CI has it: what is found by chance is found
 # at a desk, and in the long profile.

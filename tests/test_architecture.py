@@ -1,7 +1,5 @@
 """The rooms as docs/architecture.md lists them: which may import which. An arrow that its table does not have fails."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """Many cases in one test: each failure is reported with its case, and fixtures work."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.cases import for_each

@@ -1,7 +1,5 @@
 """What the packages offer: each `__all__` is true, complete and cheap to import."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import json
@@ -10,7 +8,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import pytest
 
@@ -18,9 +16,6 @@ import hostrouting
 import phases
 from hostrouting import fleet
 from tests.support.cases import for_each
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = {

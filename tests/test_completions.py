@@ -1,14 +1,13 @@
 """What bash, zsh and fish complete: they are started, and each is asked at its own command line."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from hostrouting.cli.command import Command
 from hostrouting.cli.commands import COMMANDS, every_command
 from hostrouting.cli.commands.completion import SHELLS, completion_of
 from hostrouting.cli.words import KINDS, main_words, words_of
@@ -18,12 +17,7 @@ from tests.support.needs import require
 from tests.support.package_hook import shared
 from tests.support.shells import LIBRARY, fish_offers, shell
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from hostrouting.cli.command import Command
-
-    Offers = Callable[[str], set[str]]
+Offers = Callable[[str], set[str]]
 
 pytestmark = pytest.mark.linux
 

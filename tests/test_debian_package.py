@@ -1,12 +1,10 @@
 """The Debian package, read by dpkg and checked by lintian. tests/system/packages.py installs it (`make packages`)."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +14,6 @@ from hostrouting.cli.commands.completion import completion_of
 from tests.support.bundle import DEPENDENCIES
 from tests.support.debian_package import NAME, debian_version, package_files
 from tests.support.package_hook import shared
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 pytestmark = [pytest.mark.nightly, pytest.mark.linux, pytest.mark.needs("dpkg-deb")]
 

@@ -3,14 +3,12 @@
 Their tables have a file of their own, test_reference.py, and so have the messages, test_messages.py.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import runpy
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -21,9 +19,6 @@ from hostrouting import HostRoutingConfig
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.entry_point import make_parser
 from tests.support.pages import BLOCK, PAGES, ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 README = PAGES["README.md"]
 BLOCKS = {

@@ -1,7 +1,5 @@
 """The page of findings is true: each name has a section. The page of commands is current."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -5,8 +5,6 @@ Here a few run so, of each kind that could look at the host; `make hermetic` run
 process of the tests themselves, tests/conftest.py refuses such a path at once.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

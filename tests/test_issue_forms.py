@@ -1,7 +1,5 @@
 """The forms for issues have what GitHub requires of a form."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

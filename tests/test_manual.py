@@ -1,11 +1,9 @@
 """The manual page: man and mandoc accept it without a warning, and it says what the help says."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
@@ -19,9 +17,6 @@ from hostrouting.release import WRITTEN
 from tests.support.cli import say
 from tests.support.needs import require
 from tests.support.pages import ROOT, page, tables
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SOURCE = manual_page(every_command())
 

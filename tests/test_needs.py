@@ -1,7 +1,5 @@
 """tests.support.needs: what the end of a run says about the tests that were skipped."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """A Python that is too old is told so in one line, which says what to do instead, and never in a traceback."""
 
-from __future__ import annotations
-
 import ast
 import os
 import shutil

@@ -1,21 +1,16 @@
 """The page of the parts is true: each file of the code is in one part, each part is as large as it says, and loads nothing unasked."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from hostrouting.testing import h200
 from tests.support.pages import ROOT, page, tables
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PARTS = {
     row[0]: (row[4].strip("`").split("`, `"), int(row[5].replace(",", ""))) for row in tables(page("parts"), "parts")

@@ -1,7 +1,5 @@
 """What is public is what tests/public_api.txt lists: a break cannot slip through."""
 
-from __future__ import annotations
-
 import re
 
 from tests.support.public_api import LISTED, breaks, public_lines

@@ -1,7 +1,5 @@
 """The tables of the pages are true: each key, default and rule of the configuration, and each file."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -3,11 +3,9 @@
 Here: what only the built site shows. Not here: the text of the pages (test_documents.py, test_reference.py).
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +13,6 @@ import hostrouting
 from tests.support.browser import Browser
 from tests.support.pages import ROOT
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.linux, pytest.mark.nightly, pytest.mark.needs("root", "chromium", "make")]
 

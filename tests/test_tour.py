@@ -1,19 +1,14 @@
 """`help(hostrouting)` and `help(phases)` are tours: every name in them is there, and every public name is in them."""
 
-from __future__ import annotations
-
 import pkgutil
 import re
 import textwrap
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import pytest
 
 import hostrouting
 import phases
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 PACKAGES = pytest.mark.parametrize("package", [phases, hostrouting], ids=["phases", "hostrouting"])
 ROW = re.compile(r"^    (\w+(?:, \w+)*)  +\S", re.MULTILINE)

@@ -1,7 +1,5 @@
 """The sdist and the wheel that users install: nothing is missing, nothing else is in them, and the tests pass on the wheel."""
 
-from __future__ import annotations
-
 import email
 import os
 import re
@@ -9,7 +7,8 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from typing import TYPE_CHECKING
+from email.message import Message
+from pathlib import Path
 
 import pytest
 
@@ -17,10 +16,6 @@ import hostrouting
 from tests.support.examples import LONG
 from tests.support.package_hook import addresses, readme_elsewhere, repository_of, shared
 from tests.support.published import ROOT, build, copy_checkout
-
-if TYPE_CHECKING:
-    from email.message import Message
-    from pathlib import Path
 
 META = f"hostrouting-{hostrouting.__version__}.dist-info/"
 

@@ -1,7 +1,5 @@
 """hostrouting.pyz: one file to copy to a node that has Python and nothing else."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -9,7 +7,7 @@ import subprocess
 import sys
 import zipfile
 from importlib.metadata import requires
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -21,9 +19,6 @@ from tests.support.commands import ports
 from tests.support.fleets import save
 from tests.support.namespace import private_namespace
 from tests.support.zipped import write_pyz
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.linux
 

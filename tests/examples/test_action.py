@@ -1,7 +1,5 @@
 """examples/fleet/action: the script that its last step runs, as GitHub would run it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

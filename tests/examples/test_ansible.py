@@ -1,7 +1,5 @@
 """examples/fleet/ansible: the collection and its playbook, run by Ansible over ssh on nodes in private machines."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -10,9 +8,10 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -23,9 +22,6 @@ from hostrouting.model import Snapshot
 from tests.support.ansible_fleet import EXAMPLE, PROGRAM, Controller, Node, Played, ansible_fleet
 from tests.support.pages import BLOCK, ROOT, page
 from tests.support.zipped import write_pyz
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.linux
 

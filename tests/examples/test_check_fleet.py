@@ -1,16 +1,11 @@
 """examples/check_fleet.py: the problems of a fleet, the repair, and the page."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from hostrouting.testing import cni_node
 from tests.support.programs import example
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.linux
 

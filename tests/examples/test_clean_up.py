@@ -1,12 +1,10 @@
 """examples/fleet/ansible/clean_up.yml, run by Ansible over ssh on nodes that azure-vnet has left."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,9 +12,6 @@ from tests.support.ansible_fleet import PROGRAM, Controller, Node, ansible_fleet
 from tests.support.azure_rules import pod_rules
 from tests.support.machine import ROOT
 from tests.support.pages import page
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.linux, pytest.mark.nightly, pytest.mark.needs("root", "ssh", "sshd", "ebtables-nft")]
 

@@ -1,7 +1,5 @@
 """`make demo`: it runs on every kind of machine, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,14 +1,13 @@
 """examples/fleet/npd: the configuration and the manifests, tried with a model of node-problem-detector."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
 import time
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,9 +19,6 @@ from tests.support.manifests import faults_of, manifests_in
 from tests.support.npd import FOLDER, PLUGIN, Condition, Event, Fatal, Npd, Result, seconds_of
 from tests.support.posix_shells import each_shell
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CONDITION = (FOLDER / "hostrouting.json").read_text(encoding="utf-8")
 STATE = HostLayout().state_directory

@@ -1,7 +1,5 @@
 """examples/fleet/prometheus: the rules and the dashboard, with the guard's real figures, node_exporter and Prometheus."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

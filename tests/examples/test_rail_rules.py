@@ -1,10 +1,10 @@
 """examples/rail_rules.py: a task of another project in one file, which keeps the contract and is known everywhere."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -36,10 +36,6 @@ from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, check_task
 from tests.support.cli import say
 from tests.support.namespace import private_namespace
 from tests.support.tasks import run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 RAIL = {"address": "10.1.0.4", "gateway": "10.1.0.1", "dev": "eth1", "table": 1001}
 CONFIG = HostRoutingConfig(extensions={"rail-rules": [RAIL]})

@@ -1,21 +1,16 @@
 """The roll-out by hand that docs/fleet.md shows, with its own commands, on two nodes whose `ssh` enters a namespace."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.support.machine import H200, ROOT, private_machine
 from tests.support.pages import page
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.nightly, pytest.mark.linux, pytest.mark.needs("root")]
 

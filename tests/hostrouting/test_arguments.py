@@ -1,9 +1,8 @@
 """hostrouting.arguments: an argument of the wrong type is refused immediately, with what to write instead."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from ipaddress import ip_network
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -25,9 +24,6 @@ from hostrouting import (
 from hostrouting.cli import main
 from hostrouting.model import Prefix
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CONFIG = HostRoutingConfig()
 NODE = h200().snapshot()

@@ -1,11 +1,10 @@
 """The errors: what they carry and how they read."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import re
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from collections.abc import Callable
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -36,9 +35,6 @@ from hostrouting.errors import (
 from hostrouting.finding import Finding
 from hostrouting.host.effects import tell_effects
 from tests.support.pages import page, tables
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MODE = Fault("mode", '"LOUD"', "is not a mode", "write WARN")
 DEV = Fault("dev", "", "missing")

@@ -3,23 +3,19 @@
 The messages with it, on import and on the command line, are tested in test_catalogue.py.
 """
 
-from __future__ import annotations
-
 import json
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import pytest
 
 import hostrouting
 from hostrouting.installation import foreign_phases, require_own_phases
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BESIDE = str(Path(hostrouting.__file__).parent.parent / "phases" / "__init__.py")
 REINSTALL = f"run: {sys.executable} -m pip install --force-reinstall --no-deps"

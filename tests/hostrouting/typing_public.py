@@ -3,21 +3,14 @@
 A line with a type: ignore is one that must be refused; mypy --strict complains when it is not.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from typing_extensions import assert_type
 
 import hostrouting as hr
 import phases
 from hostrouting import fleet
-from hostrouting.kernel import Answer, Outcome
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hostrouting.kernel import RouteRequest
+from hostrouting.kernel import Answer, Outcome, RouteRequest
 
 # The configuration.
 config = hr.HostRoutingConfig.from_json("{}")

@@ -7,8 +7,6 @@ that process forks an agent for each task.
 Here: requests for agents (`agents`), and the program that enters the system. Not here: which task runs when (the tests).
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import select
@@ -16,21 +14,17 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, Pipe
-from typing import TYPE_CHECKING
 
 import attrs
 
 import hostrouting
 import phases
+from hostrouting.config import HostRoutingConfig
+from tests.support.systemd import System
 from tests.support.template import enter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hostrouting.config import HostRoutingConfig
-    from tests.support.systemd import System
 
 __all__ = ["Agent", "Agents", "Outcome", "agents"]
 
@@ -46,7 +40,7 @@ class Outcome:
 class Agent:
     """A task that is being run."""
 
-    def __init__(self, crew: Agents, pid: int) -> None:
+    def __init__(self, crew: "Agents", pid: int) -> None:
         """Represent the forked process `pid`; the crew receives its outcome."""
         self._crew, self._pid = crew, pid
 

@@ -3,26 +3,22 @@
 Here: the network, the daemons, and running Ansible. Not here: what the collection should do (tests/examples).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from tests.support.machine import H200, ROOT, Machine, private_machine
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["EXAMPLE", "PROGRAM", "Controller", "Node", "Played", "Task", "ansible_fleet"]
 

@@ -3,8 +3,6 @@
 eth0 and azv1 are ports of azure0; the live pod is behind azv1. Another CNI now manages 10.240.0.0/16 and fd00:1::/64.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hostrouting.config import AzureVnetCleanupConfig, HostRoutingConfig

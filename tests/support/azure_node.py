@@ -16,16 +16,15 @@ Here: the hosts, the entries that azure-vnet adds for a pod, and packets. Not he
 the clean-up.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from ipaddress import IPv6Interface
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -37,18 +36,13 @@ from hostrouting.kernel.ebtables import EbtablesProgram, batch, nat_rules
 from hostrouting.kernel.neighbours import KernelLinkLayer
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
+from hostrouting.tasks.cleanup.plan import CleanupPlan
 from hostrouting.tasks.cleanup.task import UndoCleanup
 from hostrouting.tasks.results import CleanupResult
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.azure_rules import NODE_RULES, pod_rules
-from tests.support.namespace import private_namespace
+from tests.support.namespace import Namespace, private_namespace
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hostrouting.tasks.cleanup.plan import CleanupPlan
-    from tests.support.namespace import Namespace
 
 __all__ = ["MANAGED", "NODE_MAC", "AzureNode", "State", "azure_node", "mac_of"]
 

@@ -3,8 +3,6 @@
 Here: text. Not here: hosts that have them (`azure_node`).
 """
 
-from __future__ import annotations
-
 __all__ = ["LOOK_ALIKES", "NODE_RULES", "R1", "R2", "R3", "pod_rules"]
 
 

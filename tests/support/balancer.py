@@ -15,23 +15,18 @@ answered, everything before it has been handled.
 Here: the three hosts, their sockets, and the packets that arrive. Not here: the contents of packets (`packets`).
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import socket
 import struct
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
 
 import attrs
 
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.packets import ECHO_REPLY, Packet, echo_request
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 __all__ = [
     "GLOBAL",

@@ -3,8 +3,6 @@
 Here: starting it, and commands for one page. Not here: what a page should look like.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -12,13 +10,11 @@ import select
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import TracebackType
+from typing import Any
 
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import TracebackType
-
-    from typing_extensions import Self
+from typing_extensions import Self
 
 __all__ = ["Browser"]
 

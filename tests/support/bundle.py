@@ -4,15 +4,10 @@ The packages are taken from the working tree, and what they depend on from the e
 and versions give the same bundle, wherever they were checked out and installed.
 """
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["DEPENDENCIES", "ROOT", "bundled", "licences", "moment"]
 

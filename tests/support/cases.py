@@ -6,16 +6,12 @@ A test item costs milliseconds in each worker, before it does anything. For hund
 need no fixture of their own, a loop is right; all cases run, and every failure is reported with its case.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 __all__ = ["for_each", "some_at_night"]
 

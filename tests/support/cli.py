@@ -1,22 +1,18 @@
 """Runs command lines for tests, in this process or in a new one."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging
 import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 from hostrouting.cli import main
+from hostrouting.host.host import Host
 from hostrouting.testing import FakeHost
-
-if TYPE_CHECKING:
-    from hostrouting.host.host import Host
-    from hostrouting.testing.kernel import MemoryBackend
+from hostrouting.testing.kernel import MemoryBackend
 
 __all__ = ["Said", "say"]
 

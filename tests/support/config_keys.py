@@ -1,7 +1,5 @@
 """A configuration with every key, and the keys of a JSON value by their paths."""
 
-from __future__ import annotations
-
 import copy
 import re
 from typing import Any

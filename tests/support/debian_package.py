@@ -9,8 +9,6 @@ unit: `hostrouting apply` writes the units that the configuration needs, and the
 The package is written without dpkg, from its format: so it can be made anywhere, and the same files make the same bytes.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -12,8 +12,6 @@ runs the command, names each file that was read or written, and fails if there i
 remain as they are. Here: the files, the namespace and what was touched. Not here: which tests run in it (tests/test_hermetic.py).
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,25 +1,19 @@
 """Fleets for tests: files with snapshots, executors without processes, and judges that end their process."""
 
-from __future__ import annotations
-
 import os
 import signal
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from hostrouting.check.examine import Correction
+from hostrouting.check.overlap import EscapeKind
 from hostrouting.config import HostRoutingConfig
 from hostrouting.fleet.judge import NodeEscape, NodeResult, Question
-from hostrouting.model import Prefix
+from hostrouting.model import Prefix, Snapshot
 from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import h200
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from hostrouting.check.overlap import EscapeKind
-    from hostrouting.model import Snapshot
 
 __all__ = [
     "ASKED",

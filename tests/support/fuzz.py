@@ -5,8 +5,6 @@ own. An exception that the table does not name ends it, and so does an input tha
 once; then the input is printed, as base64.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import subprocess

@@ -1,24 +1,18 @@
 """A guard on a host in memory, with a clock that never waits, and a service that records its messages."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import attrs
 
 import phases
 from hostrouting import Configure
+from hostrouting.config import HostRoutingConfig
+from hostrouting.host.systemd import Line
 from hostrouting.tasks.guard.loop import Guard, Orders
 from hostrouting.testing import FakeHost, MemoryBackend
 from phases.testing import FakeClock
 from tests.support.tasks import LAYOUT, run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hostrouting.config import HostRoutingConfig
-    from hostrouting.host.systemd import Line
 
 
 @attrs.define

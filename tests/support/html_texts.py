@@ -1,7 +1,5 @@
 """HTML as a parser reads it, and texts that could be taken for markup."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 from typing import Any
 

@@ -1,17 +1,11 @@
 """The lines of `ip -batch` that tests/tables/fields has, as links, addresses, routes and rules of the library."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
 
 import attrs
 
-from hostrouting.model import Address, Link, Prefix, Route, Rule, as_ip
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from hostrouting.model import RouteType
+from hostrouting.model import Address, Link, Prefix, Route, RouteType, Rule, as_ip
 
 __all__ = ["things"]
 

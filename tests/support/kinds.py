@@ -1,15 +1,11 @@
 """The kind of an error: to expect one, and to ask for it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import pytest
+from _pytest.raises import RaisesExc
 
 from hostrouting.errors import HostRoutingError
-
-if TYPE_CHECKING:
-    from _pytest.raises import RaisesExc
 
 __all__ = ["kind_of", "raises"]
 

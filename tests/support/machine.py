@@ -1,22 +1,18 @@
 """A private machine for a test: its own network, /etc, /run and /var/lib, on this kernel. Programs in it cannot affect the host."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hostrouting.testing import h200
 from tests.support.commands import commands_of
 from tests.support.inside import carry_out
 from tests.support.namespace import Namespace, run_program
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["H200", "Machine", "private_machine"]
 

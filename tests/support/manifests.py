@@ -4,15 +4,11 @@ Here: the fields of the kinds that the examples use, by the API reference of Kub
 CRD. Not here: what the manifests should say (tests/examples).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 __all__ = ["SHAPES", "faults_of", "manifests_in"]
 

@@ -3,19 +3,13 @@
 Every change of files and every call of the manager is recorded in one list, and one of them can raise instead.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import attrs
 
 from hostrouting.errors import FileError, ManagerError
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, plain_vm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hostrouting.testing.kernel import MemoryBackend
+from hostrouting.testing.kernel import MemoryBackend
 
 __all__ = ["Killed", "MishapFiles", "MishapManager", "Mishaps", "busy", "fabric_vm", "full", "killed", "mishap_host"]
 

@@ -6,17 +6,12 @@ Here: the one table of programs and the Debian packages that contain them; `.ci/
 As a script it prints the packages that this machine lacks: `python3 tests/support/needs.py`. It needs Python alone.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = ["FILES", "PACKAGES", "PATH", "absent", "advice", "packages_for", "require"]
 

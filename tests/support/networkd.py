@@ -1,16 +1,11 @@
 """A host whose uplink systemd-networkd configures by DHCP, beside a router with two addresses, under a real systemd."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.support.systemd import System, booted
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["networkd_host"]
 

@@ -1,7 +1,5 @@
 """The notes on an exception, as a typed value: type checkers know of `__notes__` from Python 3.11 on only."""
 
-from __future__ import annotations
-
 __all__ = ["notes_of"]
 
 

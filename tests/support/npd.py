@@ -10,8 +10,6 @@ pkg/util/exec_unix.go    the process group, and how it is killed
 pkg/exporters/k8sexporter    what the node then has
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -20,14 +18,12 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["FOLDER", "PLUGIN", "Condition", "Event", "Fatal", "Npd", "Result", "seconds_of"]
 

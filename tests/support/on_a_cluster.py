@@ -5,27 +5,22 @@ are the directory, the configuration, and what happens to the workers: "nothing"
 "deadly", where some snapshots kill whichever worker gets them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from typing import Any
 
 import dask
 import distributed
 
 from hostrouting import HostRoutingConfig, fleet
+from hostrouting.fleet import NodeResult
 from hostrouting.fleet.dispatch import judge_snapshots
 from hostrouting.fleet.judge import Question
 from tests.support.fleets import deadly_judge
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from concurrent.futures import Executor
-
-    from hostrouting.fleet import NodeResult
 
 # Its types are not complete.
 Client: Any = distributed.Client

@@ -9,8 +9,6 @@ The completion scripts and the manual page are not in the repository: they are w
 package when these are built. What the program needs for this is in `build-system.requires` of pyproject.toml.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile

@@ -3,16 +3,11 @@
 Here: bytes to values and back. Not here: sockets and hosts (`balancer`).
 """
 
-from __future__ import annotations
-
 import struct
+from collections.abc import Iterable, Sequence
 from ipaddress import IPv6Address
-from typing import TYPE_CHECKING
 
 import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 __all__ = [
     "ADVERTISED_NEIGHBOUR",
@@ -56,7 +51,7 @@ class Packet:
     more: bool = False
 
     @classmethod
-    def read(cls, data: bytes) -> Packet:
+    def read(cls, data: bytes) -> "Packet":
         """Parse a packet that begins with the IPv6 header."""
         length, protocol = struct.unpack_from("!4xHB", data)
         payload, ident, offset, more = data[40 : 40 + length], 0, 0, False

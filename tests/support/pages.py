@@ -1,7 +1,5 @@
 """The README and the pages in docs, with their blocks and tables, for the tests of documents."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

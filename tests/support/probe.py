@@ -3,8 +3,6 @@
 The system's own python3 runs it, inside a unit. Here: the attempts. Not here: which of them may succeed (the tests).
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import json
@@ -14,10 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 # The numbers of system calls for which Python has no function, on x86_64 and on aarch64.
 _NUMBERS = {

@@ -3,23 +3,18 @@
 Here: starting them, and asking them. Not here: the rules and the figures that they are given (tests/examples).
 """
 
-from __future__ import annotations
-
 import json
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tests.support.children import running
+from tests.support.namespace import Namespace
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.support.namespace import Namespace
 
 __all__ = ["PROGRAMS", "Exporter", "Prometheus", "exporter", "prometheus"]
 

@@ -4,13 +4,11 @@ Here: reading the source, without importing it, so that the lines are the same o
 the lines are compared with (tests/public_api.txt). `make public` writes that file.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys
+from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -21,9 +19,6 @@ from hostrouting.cli.words import words_of
 from tests.support.config_keys import COMPLETE, keys_of
 from tests.support.pages import ROOT
 from tests.tables.documents import KEYS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 __all__ = ["LISTED", "breaks", "public_lines"]
 

@@ -3,18 +3,14 @@
 Here: building them from a copy of this checkout, once for all workers of a run. Not here: what has to be in them.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import pytest
+import pytest
 
 __all__ = ["ROOT", "build", "copy_checkout", "published_files"]
 

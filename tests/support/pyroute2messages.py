@@ -1,18 +1,12 @@
 """Devices, addresses, rules, routes and settings as pyroute2 parses them: an independent oracle for the backend's parser."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from hostrouting.kernel.netlink.read import Settings
-from hostrouting.model import PATHLESS, ROUTE_TYPES, Address, Link, NextHop, Preference, Prefix, Route, Rule, as_ip
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from hostrouting.model import IP
+from hostrouting.model import IP, PATHLESS, ROUTE_TYPES, Address, Link, NextHop, Preference, Prefix, Route, Rule, as_ip
 
 __all__ = ["Shape", "address_of", "encode", "link_of", "parse", "route_of", "rule_of", "setting_of"]
 

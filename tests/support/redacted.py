@@ -1,17 +1,11 @@
 """What a redacted snapshot is compared by."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import attrs
 
 from hostrouting.check.examine import examine_snapshot
-
-if TYPE_CHECKING:
-    from hostrouting.config import HostRoutingConfig
-    from hostrouting.host.redaction import Redaction
-    from hostrouting.model import Snapshot
+from hostrouting.config import HostRoutingConfig
+from hostrouting.host.redaction import Redaction
+from hostrouting.model import Snapshot
 
 __all__ = ["judged_alike"]
 

@@ -1,33 +1,27 @@
 """RewriteProbeSource on a host with a private network namespace, its nft, and files in memory."""
 
-from __future__ import annotations
-
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import attrs
 
 import phases
 from hostrouting.boot.probe import render_probe_table
 from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig
+from hostrouting.host.effects import Effects
 from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.nftables import NftProgram
 from hostrouting.tasks.guard.loop import Guard
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
+from hostrouting.tasks.results import Change, Standing
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.guard_play import FakeService
+from tests.support.namespace import Namespace
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from hostrouting.host.effects import Effects
-    from hostrouting.tasks.results import Change, Standing
-    from tests.support.namespace import Namespace
 
 __all__ = ["Rewriting", "rules", "settings"]
 

@@ -4,8 +4,6 @@ Here: what differs from Debian. Not here: the files (`debian_package`). rpmbuild
 it; the same files and the same rpmbuild make the same bytes.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 It is a separate program, so that blocks that set up logging and signals do not affect the test's process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -4,8 +4,6 @@ hostrouting.pyz and the packages of Debian and rpm contain their dependencies, a
 the sdist contain none: an installer chooses the versions, so these list names only.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

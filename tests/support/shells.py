@@ -3,18 +3,13 @@
 Here: typing at a shell and reading which words it puts in. Not here: what should be offered (tests/test_completions.py).
 """
 
-from __future__ import annotations
-
 import os
 import select
 import subprocess
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = ["LIBRARY", "Shell", "fish_offers", "shell"]
 

@@ -1,13 +1,9 @@
 """A stand-in for the programs of a host, for what runs them through `Run`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping
+from typing import TypeAlias
 
 from hostrouting.kernel.programs import Ended
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["Answer", "Programs"]
 

@@ -7,8 +7,6 @@ the system. Importing everything takes a second; forking this process takes mill
 Here: the process (`python -m tests.support.template FD`) and requests to it (`enter`). Not here: what the programs do.
 """
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import functools
@@ -22,12 +20,9 @@ import socket
 import subprocess
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["enter"]
 

@@ -4,18 +4,13 @@
 of its document mean (tests.tables.documents).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from hostrouting.cli.commands import every_command
 from hostrouting.cli.entry_point import exit_codes
 from hostrouting.cli.words import words_of
 from tests.support.pages import ROOT
 from tests.tables.documents import ERROR, KEYS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["PAGE", "commands_page"]
 

@@ -3,8 +3,6 @@
 Here: the archive. Not here: what is in it (`bundle`).
 """
 
-from __future__ import annotations
-
 import sys
 import zipfile
 from pathlib import Path

@@ -9,14 +9,13 @@ before nothing that matters. What is promised: when the machine's own program is
 Here: the host, its starts, and what was in force at each. Not here: what the table does to packets.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import phases
 from hostrouting.boot.gate import Gate, Part
@@ -30,10 +29,6 @@ from tests.support.gate import KUBE1, LAYOUT, await_start, end
 from tests.support.needs import absent
 from tests.support.systemd import NEEDS, System, booted
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 __all__ = ["FLUSH", "TABLE", "TOLD", "WORD", "flushing", "has_table", "in_force", "start_once"]
 

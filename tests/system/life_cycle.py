@@ -16,32 +16,24 @@ those units.
 Here: the agent's files and what the agent does. Not here: how starts are counted (`storm`).
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import shutil
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.config import Mode
-from tests.support.agents import agents
+from tests.support.agents import Agents, agents
 from tests.support.gate import LAYOUT, config, end, host
 from tests.support.needs import absent
-from tests.support.systemd import MACHINE_SETTINGS, NEEDS, this_tree
+from tests.support.systemd import MACHINE_SETTINGS, NEEDS, System, this_tree
 from tests.support.waiting import wait_for
 from tests.system.storm import WORD, Tally, account, leave_word
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tests.support.agents import Agents
-    from tests.support.systemd import System
 
 __all__ = ["HEALED", "KEPT", "KINDS", "PLAIN", "RELOAD", "RESET", "LifeCycle", "Start", "living"]
 

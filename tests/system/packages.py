@@ -10,8 +10,6 @@ Here: what has to be true of each kind of package in each release. Not here: how
 (tests.support.bundle, tests.support.debian_package).
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import re
@@ -22,7 +20,6 @@ import tempfile
 import traceback
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -38,12 +35,10 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import TypeAlias
-
-    Check: TypeAlias = "Callable[[str, Sources], None]"
+Check: TypeAlias = "Callable[[str, Sources], None]"
 
 __all__ = ["Bare", "oldest"]
 

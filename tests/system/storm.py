@@ -14,8 +14,6 @@ here, which is compared with calm starts before the storm begins.
 Here: the rounds, and what came of them. Not here: how a system is booted and a task run in it (`tests.support`).
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import signal
@@ -23,23 +21,18 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import attrs
 
 from hostrouting.config import HostRoutingConfig, Mode, StaticRoute
-from tests.support.agents import agents
+from tests.support.agents import Agent, Agents, Outcome, agents
 from tests.support.gate import CIDR, HALVES, KUBE1, await_start, config, end, host
 from tests.support.needs import absent
-from tests.support.systemd import NEEDS, this_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from tests.support.agents import Agent, Agents, Outcome
-    from tests.support.systemd import System
+from tests.support.systemd import NEEDS, System, this_tree
 
 __all__ = [
     "CALM",
@@ -92,7 +85,7 @@ class Setting:
         """Whether the routes of the setting can be installed."""
         return _TAKEN not in self.routes
 
-    def allows_after(self, before: Setting) -> bool:
+    def allows_after(self, before: "Setting") -> bool:
         """Whether a machine may start if it is applied over another.
 
         If its routes cannot be installed, those of the other stay, and so does STRICT.

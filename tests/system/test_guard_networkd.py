@@ -1,21 +1,15 @@
 """The guard beside systemd-networkd and DHCP: routes that networkd deletes come back, by the gateway of the present lease."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
-from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.config import GuardConfig, Mode
 from tests.support.gate import HALVES, LAYOUT, config, configure, gate_tests, ours
 from tests.support.networkd import networkd_host
-from tests.support.systemd import PROGRAM
+from tests.support.systemd import PROGRAM, System
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from tests.support.systemd import System
 
 pytestmark = gate_tests
 

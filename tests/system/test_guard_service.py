@@ -1,7 +1,5 @@
 """hostrouting-guard.service under a real systemd: started, watched, restarted, stopped, and what it keeps."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

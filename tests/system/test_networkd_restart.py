@@ -4,9 +4,7 @@ Here: Linux's own rules, and routes and rules that it does not know. Not here: s
 runs (`test_guard_networkd`).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import attrs
 import pytest
@@ -14,12 +12,8 @@ import pytest
 from hostrouting.config import GuardConfig, Upkeep
 from tests.support.agents import agents
 from tests.support.gate import HALVES, LAYOUT, config, configure, gate_tests, host, ours, run_task
+from tests.support.systemd import System
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.systemd import System
 
 pytestmark = [*gate_tests, pytest.mark.releases]
 

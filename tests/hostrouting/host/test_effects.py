@@ -1,7 +1,5 @@
 """An error that ends a task has the effects from before the error."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

@@ -1,7 +1,5 @@
 """The edge of files: what is promised holds for the real one and for the double."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re
@@ -9,7 +7,8 @@ import socket
 import stat
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -19,10 +18,6 @@ from hostrouting.testing import FakeFiles
 from tests.support.children import in_child, running
 from tests.support.namespace import private_namespace
 from tests.support.needs import require
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.fixture(params=["real", "fake"])

@@ -1,7 +1,5 @@
 """hostrouting.host.fileset: sets of files on a host, made to be what they should, and taken away."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

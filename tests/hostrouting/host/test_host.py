@@ -1,8 +1,6 @@
 """hostrouting.host.host: the edges of a host, and the lock on it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +12,6 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import SystemdManager
 from hostrouting.testing import FakeHost
 from phases.testing import FakeClock
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class TestLocked:

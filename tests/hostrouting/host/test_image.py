@@ -1,7 +1,5 @@
 """The files of an image: never out of it, and where its own links lead once it has booted."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -1,13 +1,13 @@
 """The instance metadata service: the meaning of replies, retries, and requests to a real server."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import TYPE_CHECKING, Any
+from io import FileIO
+from typing import Any
 
 import attrs
 import pytest
@@ -20,10 +20,6 @@ from hostrouting.kernel.netlink.channel import inside, open_namespace
 from phases.testing import FakeClock
 from tests.support.namespace import private_namespace
 from tests.support.needs import require
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from io import FileIO
 
 V4: dict[str, Any] = {"ipv4": {"ipAddress": [{"privateIpAddress": "10.0.0.4"}]}, "macAddress": "000D3A000000"}
 V6: dict[str, Any] = V4 | {"ipv6": {"ipAddress": [{"privateIpAddress": "fd00::4"}]}}

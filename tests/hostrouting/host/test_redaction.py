@@ -1,7 +1,5 @@
 """Redacted snapshots: nothing of the site is left, and everything is judged as before."""
 
-from __future__ import annotations
-
 from typing import Any, get_args, get_origin, get_type_hints
 
 import attrs

@@ -1,8 +1,7 @@
 """Host.sandbox: the real kernel in a network namespace and files below a directory, isolated from this machine."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,13 +12,7 @@ from hostrouting.errors import BackendError
 from hostrouting.model import OURS
 from tests.support.commands import ports
 from tests.support.kinds import raises
-from tests.support.namespace import private_namespace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.namespace import Namespace
+from tests.support.namespace import Namespace, private_namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

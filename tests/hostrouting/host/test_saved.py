@@ -3,12 +3,11 @@
 Documents of a real `ip`: tests/hostrouting/boot/test_snapshot_script.py.
 """
 
-from __future__ import annotations
-
 import json
 import struct
+from collections.abc import Iterable, Iterator
 from sys import byteorder
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import pytest
@@ -24,9 +23,6 @@ from hostrouting.model import Link, Prefix, Route, Rule, Snapshot, as_ip
 from hostrouting.testing import h200
 from hostrouting.testing.strategies import DEVICES, blocks, routes
 from tests.support.rawmessages import pack_rule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 INDEX = {name: index for index, name in enumerate(DEVICES, start=2)}
 LINKS = [

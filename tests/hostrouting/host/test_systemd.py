@@ -1,25 +1,19 @@
 """The edge of the service manager: reading systemctl's answers, and what systemd and the journal get."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from hostrouting.errors import ManagerError, UnitFailed
 from hostrouting.host.systemd import Line, NoService, SystemdManager, SystemdService
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 STUB = """#!{python}
 import os, sys, time

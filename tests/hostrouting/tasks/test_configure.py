@@ -1,9 +1,7 @@
 """Configure and Remove, on hosts that exist in memory."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import attrs
 import pytest
@@ -22,9 +20,6 @@ from phases.testing import FakeClock, RecordingObserver
 from tests.support.kinds import kind_of
 from tests.support.mishaps import mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, ours, run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class TestNothing:

@@ -1,9 +1,7 @@
 """The tasks behind their gate: shut before anything can fail, and known to systemd, whatever interrupts the tasks."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from itertools import count, pairwise, permutations, product
-from typing import TYPE_CHECKING
 
 import attrs
 import pytest
@@ -21,13 +19,8 @@ from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
-from tests.support.mishaps import Killed, busy, killed, mishap_host
+from tests.support.mishaps import Killed, Mishaps, busy, killed, mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, ours, run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.support.mishaps import Mishaps
 
 GATE = {LAYOUT.gate_drop_in(), LAYOUT.gate_unit_path, LAYOUT.gate_script_path, LAYOUT.gate_steps_path}
 ROUTES = {LAYOUT.routes_unit_path, LAYOUT.routes_script_path, LAYOUT.routes_preset_path}

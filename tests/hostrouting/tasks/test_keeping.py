@@ -1,9 +1,7 @@
 """What is kept although network managers take it away: Linux's own rules, and routes that systemd-networkd does not know."""
 
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import attrs
 import pytest
@@ -20,9 +18,6 @@ from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from tests.support.namespace import private_namespace
 from tests.support.tasks import LAYOUT, REPAIR, config, ours, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEEPING = HostRoutingConfig(kernel_rules="keep")
 TOLD = HostRoutingConfig(manage_foreign="keep")

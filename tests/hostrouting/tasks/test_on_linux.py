@@ -1,10 +1,7 @@
 """The tasks on Linux itself: the H200 node in a private network namespace, from the failure to the proof."""
 
-from __future__ import annotations
-
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,15 +11,13 @@ from hostrouting.errors import RouteConflict
 from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.guard.look import Look
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.commands import ports
 from tests.support.machine import H200
 from tests.support.namespace import Namespace, private_namespace
-
-if TYPE_CHECKING:
-    from hostrouting.tasks.guard.look import Look
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

@@ -1,7 +1,5 @@
 """CheckRouteOverlap, on hosts that exist in memory."""
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext, suppress
 

@@ -1,11 +1,11 @@
 """Preflight, on hosts that exist in memory: what it finds, and that it changes nothing."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import attrs
@@ -21,6 +21,7 @@ from hostrouting.errors import (
     PreflightFailed,
     ProgramError,
 )
+from hostrouting.finding import Finding
 from hostrouting.host.host import Host
 from hostrouting.host.metadata import Reply
 from hostrouting.host.systemd import UnitState
@@ -36,12 +37,6 @@ from tests.support.azure_leftovers import MANAGED, azure_host
 from tests.support.kinds import kind_of
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 from tests.tables.gate_openings import OPENINGS, Opening
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from hostrouting.finding import Finding
 
 WHOLE = config(*REPAIR, cidrs=(CIDR,))
 UNITS = LAYOUT.unit_directory
@@ -509,7 +504,7 @@ class TestCleanup:
         """That even root may not read the rules is told once, as a warning: apply does not fail because of it."""
 
         class Closed:
-            def of(self, *_: object, **__: object) -> Closed:
+            def of(self, *_: object, **__: object) -> "Closed":
                 return self
 
             def save(self) -> str:

@@ -1,9 +1,7 @@
 """ConfigureStaticRoutes, on hosts that exist in memory."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,9 +19,6 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, ecmp_node, h200
 from phases.testing import FakeClock
 from tests.support.tasks import LAYOUT, REPAIR, config, ours, run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # All but the name of our protocol: machines wait for the script, which fails for as long as the task does.
 SHUT = {

@@ -1,10 +1,8 @@
 """Tasks that are stopped, and tasks that wait for another run: all or nothing, and at once."""
 
-from __future__ import annotations
-
 import signal
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import attrs
 import pytest
@@ -18,9 +16,6 @@ from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
 from tests.support.notes import notes_of
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, ours, run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 WANTED = config(*REPAIR, cidrs=(CIDR,))
 

@@ -1,7 +1,5 @@
 """A callback of Ansible for tests: appends the result of each task on each node to the file in RECORDER_FILE, as JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Any

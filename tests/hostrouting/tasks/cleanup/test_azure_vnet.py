@@ -1,12 +1,11 @@
 """From facts about a host to the plan: what is stale, and why the rest is kept; the state file of azure-vnet."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import pytest
@@ -30,10 +29,6 @@ from hostrouting.tasks.cleanup.plan import CleanupFacts, CleanupPlan
 from hostrouting.tasks.cleanup.saved_rules import read_saved
 from hostrouting.testing import FakeHost
 from tests.support.azure_leftovers import DEAD, LINKS, LIVE, MANAGED, OWN, R1, R2, R3, azure_config, azure_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 STALE = R2.format("10.240.0.5", DEAD)
 UNKNOWN = EthernetLink(name="azv9", index=9, kind="veth", master="azure0", peer=UnknownPeer("it is gone"))

@@ -1,9 +1,8 @@
 """KeepAzureVnetClean: what is stale is reported by every command, and deleted by apply and the guard if that is repeated."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,10 +19,6 @@ from tests.support.azure_rules import pod_rules as rules_of
 from tests.support.cli import say
 from tests.support.guard_play import FakeService
 from tests.support.tasks import run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 ONCE, REPEATED = azure_config(dry_run=True), azure_config(repeat=True)
 KEPT = [*OWN, *pod_rules(9, LIVE)]

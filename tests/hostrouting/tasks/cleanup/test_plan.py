@@ -1,7 +1,5 @@
 """The plan of a clean-up as a value, converted to plain values and back."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, get_args
 

@@ -1,7 +1,5 @@
 """CleanStaleAzureVnet and its undo, on hosts in memory."""
 
-from __future__ import annotations
-
 import errno
 import json
 from functools import partial

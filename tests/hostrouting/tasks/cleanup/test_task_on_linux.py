@@ -1,11 +1,9 @@
 """CleanStaleAzureVnet on a node as azure-vnet leaves it: a real kernel, real ebtables, real packets."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import attrs
 import pytest
@@ -15,8 +13,9 @@ from hypothesis import strategies as st
 import phases
 from hostrouting.errors import CleanupError
 from hostrouting.kernel.ebtables import EbtablesProgram
-from hostrouting.kernel.programs import run_program
+from hostrouting.kernel.programs import Ended, run_program
 from hostrouting.tasks.cleanup.azure_vnet import pod_rule
+from hostrouting.tasks.cleanup.plan import CleanupPlan
 from hostrouting.tasks.cleanup.saved_rules import read_saved
 from hostrouting.tasks.results import CleanupResult
 from tests.support.azure_node import AzureNode, azure_node, mac_of
@@ -24,12 +23,6 @@ from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, R1, R2, R3, pod_r
 from tests.support.children import running
 from tests.support.examples import scaled
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from hostrouting.kernel.programs import Ended
-    from hostrouting.tasks.cleanup.plan import CleanupPlan
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft")]
 

@@ -1,7 +1,5 @@
 """A clean-up after another CNI: one class that says what is stale, and nothing else; only public names are used."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import attrs

@@ -1,9 +1,7 @@
 """The commands that restore what was deleted."""
 
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,9 +12,6 @@ from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.model import Prefix, Route, ip_at
 from hostrouting.tasks.cleanup.undo import SavedFile, UndoLog
 from tests.support.azure_leftovers import R1, R2, R3
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def as_mac(number: int) -> str:

@@ -1,7 +1,5 @@
 """What the tests of the guard have in common."""
 
-from __future__ import annotations
-
 import pytest
 
 from hostrouting.testing import h200

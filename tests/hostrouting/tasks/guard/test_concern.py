@@ -1,36 +1,26 @@
 """What the guard need not look at, on Linux: random changes, of which those that its watch leaves out change no answer."""
 
-from __future__ import annotations
-
 import os
 import random
 import time
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import attrs
 import pytest
 
 import phases
-from hostrouting.kernel.base import RouteRequest
+from hostrouting.config import HostRoutingConfig
+from hostrouting.kernel.base import RouteRequest, Verb
 from hostrouting.kernel.concern import Concern
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import Route
-from hostrouting.tasks.guard.look import Look
+from hostrouting.model import Route, RouteType, Snapshot
+from hostrouting.tasks.guard.look import Look, Repair
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost
-from tests.support.namespace import private_namespace, run_program
+from tests.support.namespace import Namespace, private_namespace, run_program
 from tests.support.tasks import config
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hostrouting.config import HostRoutingConfig
-    from hostrouting.kernel.base import Verb
-    from hostrouting.model import RouteType, Snapshot
-    from hostrouting.tasks.guard.look import Repair
-    from tests.support.namespace import Namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

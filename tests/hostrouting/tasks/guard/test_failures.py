@@ -1,32 +1,24 @@
 """Guard when it cannot look, listen, repair or write: what it says, what it keeps, and when it tries again; in memory."""
 
-from __future__ import annotations
-
 import errno
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import attrs
 import pytest
 
 from hostrouting.check.examine import Examination, examine, read
+from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError, FileError, RouteRefused
-from hostrouting.kernel.base import Outcome, RouteRequest
-from hostrouting.model import Route
-from hostrouting.routes.apply import apply_plan
+from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest
+from hostrouting.model import Route, Snapshot
+from hostrouting.routes.apply import Applied, apply_plan
+from hostrouting.routes.plan import RoutePlan
 from hostrouting.tasks.guard.state import VALID
 from hostrouting.testing import h200
 from tests.support.guard_play import Play
 from tests.support.tasks import LAYOUT, REPAIR, config
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from hostrouting.config import HostRoutingConfig
-    from hostrouting.kernel.base import RouteBackend
-    from hostrouting.model import Snapshot
-    from hostrouting.routes.apply import Applied
-    from hostrouting.routes.plan import RoutePlan
 
 
 def test_failures(play: Play) -> None:

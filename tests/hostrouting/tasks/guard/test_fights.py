@@ -1,10 +1,8 @@
 """Guard against another program that keeps undoing what it does, in memory and with a clock that never waits."""
 
-from __future__ import annotations
-
 import errno
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.errors import RouteRefused
@@ -13,9 +11,6 @@ from hostrouting.model import Route
 from hostrouting.testing import h200
 from tests.support.guard_play import Play
 from tests.support.tasks import CIDR, REPAIR, config
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def test_a_fight(play: Play) -> None:

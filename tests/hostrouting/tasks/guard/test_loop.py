@@ -1,13 +1,13 @@
 """Guard, on hosts in memory and with a clock that never waits: what it repairs, when it looks, and what it tells."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import json
 import sys
+from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -16,20 +16,14 @@ import phases
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.host.host import Host
-from hostrouting.kernel.base import Outcome, RouteRequest
+from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest
+from hostrouting.kernel.concern import Concern
 from hostrouting.model import Prefix, Route
 from hostrouting.tasks.guard.loop import Guard
 from hostrouting.testing import h200
 from tests.support.examples import LONG
 from tests.support.guard_play import Play
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from hostrouting.kernel.base import RouteBackend
-    from hostrouting.kernel.concern import Concern
 
 
 def test_a_deleted_route(play: Play) -> None:

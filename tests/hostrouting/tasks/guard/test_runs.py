@@ -1,9 +1,8 @@
 """The guard and other runs: orders, a new configuration, a run that holds the lock, and removal; in memory."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -16,12 +15,8 @@ from hostrouting.model import Route
 from hostrouting.tasks.guard.loop import _LOCK_BY, Orders
 from hostrouting.tasks.guard.pace import EVERY, SPREAD
 from hostrouting.tasks.guard.state import VALID
+from tests.support.guard_play import Play
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from tests.support.guard_play import Play
 
 
 @pytest.mark.parametrize(("cidrs", "held"), [(("10.0.0.0/8",), "ok"), ((), None)])

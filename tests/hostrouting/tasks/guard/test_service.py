@@ -1,7 +1,5 @@
 """InstallGuard: the service is installed and removed with the configuration, and started when needed."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timezone
 

@@ -4,21 +4,14 @@ Here: the boot script and the task on one node with a real kernel. Not here: wha
 (`test_packets`), and how the guard keeps them (`tasks/guard`).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import phases
-from tests.support.balancer import GLOBAL, NODE, POD, PROBE, laboratory, nft, ping
+from tests.support.balancer import GLOBAL, NODE, POD, PROBE, Lab, laboratory, nft, ping
 from tests.support.rewriting import Rewriting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.balancer import Lab
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
 

@@ -1,22 +1,22 @@
 """The probe rewrite, tested with packets: a balancer, a node and a pod, as described in `tests.support.balancer`."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import socket
 import subprocess
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from ipaddress import IPv6Address
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import pytest
 
 from hostrouting.kernel.nftables import NftProgram
+from hostrouting.tasks.results import Standing
 from tests.support.balancer import (
     GLOBAL,
     HARDWARE,
@@ -37,6 +37,7 @@ from tests.support.balancer import (
     ping,
     send_icmp,
 )
+from tests.support.namespace import Namespace
 from tests.support.packets import (
     ADVERTISED_NEIGHBOUR,
     ECHO_REPLY,
@@ -58,12 +59,6 @@ from tests.support.packets import (
 )
 from tests.support.rewriting import Rewriting, rules, settings
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from hostrouting.tasks.results import Standing
-    from tests.support.namespace import Namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
 

@@ -1,7 +1,5 @@
 """The plan of a probe rewrite, the record of what was added to the kernel, and the findings about a host."""
 
-from __future__ import annotations
-
 from ipaddress import IPv6Address, IPv6Network
 from typing import Any
 

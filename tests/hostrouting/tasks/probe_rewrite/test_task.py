@@ -1,9 +1,8 @@
 """RewriteProbeSource, on hosts that exist in memory."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -31,9 +30,6 @@ from hostrouting.testing.kernel.nftables import MemoryNftables
 from phases.testing import FakeClock
 from tests.support.kinds import kind_of
 from tests.support.tasks import LAYOUT, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KNOWN = "2603:1062:0:1:fe80:1234:5678:9abc"
 TABLE = "hostrouting_slb"
