@@ -94,7 +94,7 @@ class Clock(Protocol):
 
 
 class _SystemEvent:
-    """An event without a lock of its own, which a signal handler that raises, or a fork, could leave locked.
+    """An event without a lock, because a raising signal handler or a fork could leave a lock locked.
 
     Each waiting thread has a lock, which set() releases. If a signal arrives just before the main thread blocks,
     Python calls its handler only when the thread wakes. (Measured: one in 25 was not handled for a minute.) So the
@@ -184,7 +184,7 @@ class Scope:
                     self.event.set()
 
     def close(self) -> None:
-        """The part has ended: what cancels its parent has no effect on it any more."""
+        """End the part: a later cancellation of its parent does not reach it."""
         if self.parent is not None:
             with _tree:
                 self.parent.children.discard(self)
@@ -198,7 +198,7 @@ class Scope:
         return self.cause is not None
 
     def cancel(self, reason: str) -> None:
-        """Cancel everything in this scope. What came first stays its reason: an earlier one, or a missed deadline."""
+        """Cancel everything in this scope. The first reason stays, which may be a missed deadline."""
         now = self.clock.now()
         below = [self]
         with _tree:
@@ -218,7 +218,7 @@ def complain(logger: logging.Logger, message: str, *args: object) -> None:
 
 
 class Node:
-    """A running task: its number in the run, its path, the task that runs it, and its attempts so far."""
+    """A running task: its number in the run, its path, its parent, and its attempts so far."""
 
     __slots__ = ("attempts", "id", "parent", "passed", "path")
 

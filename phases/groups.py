@@ -1,4 +1,4 @@
-"""Tasks made of tasks: several in order or all at once, and one again, within a time limit, or under a condition.
+"""Tasks made of tasks: in order or all at once, tried again, with a time limit, or under a condition.
 
 Here: groups, and wrappers around one task, which have the name of their task. Not here: how one task is run
 (`running`).
@@ -110,7 +110,7 @@ class Parallel(_Group):
 
 
 class _Crew:
-    """The threads of one parallel group, and the outcomes of its tasks so far.
+    """The threads of one parallel group, and the outcomes so far.
 
     The caller's thread starts threads until every task has been taken, and each thread takes tasks until none is
     left. So slow tasks all run at once, and a thousand trivial ones need only a few threads. The caller's thread
@@ -288,7 +288,7 @@ class Retry(_Wrapper[T_co]):
         return self.wrapped.do(ctx.but(attempt=attempt, before=ctx.before if attempt == 1 else {}))
 
     def _worth_another(self, error: Exception) -> bool:
-        """Whether `on` selects this error, or every failure if it is a TaskFailed."""
+        """Whether `on` selects this error; for a TaskFailed, each of its failures."""
         errors = [failure.error for failure in error.failures] if isinstance(error, TaskFailed) else [error]
         on = self.on
         if isinstance(on, (type, tuple)):

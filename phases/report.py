@@ -1,4 +1,4 @@
-"""What happens in a run: its events, as plain values, and its report, a fold over them, as a tree that can be stored.
+"""The events of a run as plain values, and the report that is made from them: a tree that can be stored.
 
 A task that starts sends one Started and one Finished; a task that never starts sends one Skipped; a failed attempt
 that will be followed by another sends one Retrying. All events of one task have the same `id`; `parent` is the id of
@@ -59,7 +59,7 @@ class Started(_Begun):
 
 @attrs.frozen
 class Skipped(_Begun):
-    """A task was not started, and why. `before` is what an earlier run reported of it, if there was one."""
+    """A task was not started; `reason` says why. `before` is what an earlier run has reported of it."""
 
     reason: str
     before: Report | None = None
@@ -323,7 +323,7 @@ def folded(children: Sequence[Report], *, at_most: int = SHOWN_AT_MOST) -> Seque
 
 
 def _kept(before: Report, *, reason: str = "") -> Report:
-    """What an earlier run reported of a task that is not called in this one: what was done, and what had only begun."""
+    """What an earlier run reported of a task that this run does not call: work done, and work begun."""
     if before.status is Status.OK:
         return before
     status = Status.SKIPPED if before.status is Status.SKIPPED else Status.CANCELLED

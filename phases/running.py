@@ -182,7 +182,7 @@ def pass_over(name: str, ctx: Context, *, order: int, reason: str, action: str =
 
 
 def _judge(error: BaseException, ctx: Context, node: Node) -> tuple[BaseException, Status, str, bool]:
-    """The error of a task that raised this, its status, the reason, and whether the error is its own."""
+    """The error, status and reason for a task that raised this, and whether the error is the task's own."""
     if isinstance(error, TaskFailed) and error.run_id == ctx.run_id:
         return error, Status.FAILED, "", False
     if isinstance(error, KeyboardInterrupt):
@@ -296,7 +296,7 @@ def _shielded(undo: Callable[[Context], Any]) -> Callable[[Context], Any]:
 def _undos(
     task: AnyTask, *, above: tuple[str, ...], ran: Sequence[Report] | None, place: tuple[int, ...] = ()
 ) -> Iterator[tuple[tuple[int, ...], tuple[str, ...], Callable[[Context], Any]]]:
-    """The undos to call in this part of the tree: the turn of each, the path of its task, and the method.
+    """The undos in this part of the tree: for each its turn, its task's path, and its method.
 
     `ran` are the reports of all attempts at the task, if the run is known.
     """

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM stop the runs that are under way: the one way in which a signal reaches a task.
+"""SIGINT and SIGTERM stop the present runs. No other code brings a signal to a task.
 
 A handler runs in the main thread, which may be holding a lock of the run, and only when that thread runs Python code:
 if the kernel delivers the signal to another thread, a sleeping main thread keeps sleeping. So the handlers do almost
@@ -95,7 +95,7 @@ class _Watch:
 
     @classmethod
     def begun(cls, *, only_default: bool) -> _Watch | None:
-        """A watch for the signals that no other watch receives; None without any, or outside the main thread."""
+        """A watch for the signals that no other watch has; None if there are none, or outside the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return None
         before: dict[int, Any] = {}
@@ -107,7 +107,7 @@ class _Watch:
         return cls(before) if before else None
 
     def drain(self) -> None:
-        """Wait until the thread has passed on every signal; later ones are only noted."""
+        """Wait until the thread has passed on all signals; later ones are only recorded."""
         if self in _watches:  # a forked child has forgotten it
             signal.set_wakeup_fd(self._others)
             os.close(self.writing)

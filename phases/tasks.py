@@ -142,7 +142,7 @@ def walk(root: AnyTask, *, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[
 def left_out(
     root: AnyTask, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = (), above: tuple[str, ...] = ()
 ) -> Callable[[AnyTask, tuple[str, ...]], str]:
-    """The function that says why the task below these names is left out; empty if it runs.
+    """A function: why a task below these names is left out; empty if it runs.
 
     A name means every task with that name and everything inside it; `network/routes` means the task `routes` directly
     inside a task `network`. The tasks named by `only` run, and so do the groups around them. `skip` overrides `only`.

@@ -74,7 +74,7 @@ def for_stdout(text: str) -> str:
 
 
 def is_utf8(stream: TextIO | None, environment: Mapping[str, str]) -> bool:
-    """Whether the output can be more than ASCII: not in the locale C, although Python itself writes UTF-8 there."""
+    """Whether the output can have more than ASCII. In the locale C it cannot, although Python writes UTF-8 there."""
     if (getattr(stream, "encoding", None) or "").lower().replace("-", "") != "utf8":
         return False
     names = [environment.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG")]
@@ -103,7 +103,7 @@ def printable(value: object) -> str:
 
 
 def as_data(value: object) -> object:
-    """The value in JSON types, with objects described by their own methods, and what is nested too deep as text.
+    """The value in JSON types. Objects describe themselves by their methods; very deep values become text.
 
     An object becomes the result of `to_mapping()`, else of `log_fields()`, else its text; without any, its type name.
     """

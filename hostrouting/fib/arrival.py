@@ -50,7 +50,7 @@ _JOINING = frozenset({"bridge", "bond", "team"})  # packets of a port arrive on 
 
 @attrs.frozen
 class Drop:
-    """Why Linux drops a packet that arrives on a device; `back` decides the route back, if that is the reason."""
+    """Why Linux drops a packet that arrives on a device; `back` decides about the route back, if that matters."""
 
     dev: str
     reason: DropReason

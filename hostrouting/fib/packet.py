@@ -264,7 +264,7 @@ class Supposed(NamedTuple):
         return {**self.excluded, ask.name: _added(before, ask.low, ask.high, _bits(ask.name, family))}
 
     def _is_impossible(self, name: str, family: int) -> bool:
-        """Whether the assumptions leave no value for this field, or contradict a refused question that is about it."""
+        """Whether the assumptions leave no value for this field, or contradict a question that is answered no."""
         held, excluded = self.holds.get(name), self.excluded.get(name, False)
         if excluded is True:
             return True

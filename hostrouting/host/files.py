@@ -396,7 +396,7 @@ def _is_read_only(mount: list[str], device: str) -> bool:
 
 
 def _require_own_folder(folder: str, path: str) -> None:
-    """Raise FileError if another user could replace files in the folder. Whether we can write there is not checked."""
+    """Raise FileError if another user could replace files in the folder. Only if we can write there ourselves."""
     if not os.access(folder, os.W_OK):
         return
     found = os.stat(folder)

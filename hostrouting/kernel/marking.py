@@ -87,7 +87,7 @@ class MarkSetter:
     unknown: int = 0
 
     def can_set(self, mark: int, mask: int) -> bool:
-        """Whether packets match `fwmark mark/mask`, or no longer `fwmark 0/mask`, because of this rule and others."""
+        """Whether this rule, perhaps with others, changes which packets match `fwmark mark/mask` or `fwmark 0/mask`."""
         may_set, mark = (self.value | self.unknown) & mask, mark & mask
         if not mark:
             return bool(may_set)

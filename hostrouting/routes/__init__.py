@@ -1,4 +1,4 @@
-"""Our routes: the device and gateway that they get, the changes that they need, and carrying these out.
+"""Our routes: their device and gateway, the changes that they need, and carrying these out.
 
 Here: routes in the kernel's tables. Not here: which routes are needed (`config`, `check`), when they are installed
 (`tasks`), and how they are installed again at a boot (`boot`).

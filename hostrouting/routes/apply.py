@@ -1,4 +1,4 @@
-"""Carry out a plan as a transaction: make before break, verify, and roll everything back if anything fails.
+"""Carry out a plan as a transaction: add before deleting, verify, and undo everything if anything fails.
 
 Here: the only place where our routes are changed. Not here: which routes are wanted (`plan`), what else a task does,
 and the routes of azure-vnet, which `tasks.cleanup` deletes and restores.
@@ -183,12 +183,12 @@ def _deletions(route: Route, ours: Collection[int]) -> list[RouteRequest]:
 
 
 def _removal(entry: Route, ours: Collection[int]) -> list[RouteRequest]:
-    """The deletion of one of several next hops, with each protocol that can be ours; Linux finds it if it is."""
+    """The deletion of one of several next hops, with each protocol of ours: Linux deletes it only if it is ours."""
     return [RouteRequest("delete", attrs.evolve(entry, protocol=protocol)) for protocol in sorted(ours)]
 
 
 def _entries(route: Route) -> tuple[Route, ...]:
-    """The entries of the kernel's table that are listed as this route: in IPv6, one for each next hop."""
+    """The entries of the kernel's table that make up this route: in IPv6, one for each next hop."""
     if route.prefix.family == IPV4 or len(route.legs) < 2 or route.nexthop_id is not None:
         return (route,)
     return tuple(attrs.evolve(route, legs=(leg,)) for leg in route.legs)
@@ -200,7 +200,7 @@ def _hop(entry: Route) -> tuple[object, ...]:
 
 
 def _could_be(route: Route, other: Route) -> bool:
-    """Whether the kernel could delete the other route instead of this one: it may compare only the first next hop."""
+    """Whether the kernel could delete the other route instead: it may compare only the first next hop."""
     one, two = route.legs[:1], other.legs[:1]
     return [(leg.dev, leg.gateway) for leg in one] == [(leg.dev, leg.gateway) for leg in two]
 
@@ -276,7 +276,7 @@ class _Transaction:
         )
 
     def _is_beside(self, key: RouteKey, now: tuple[Route, ...]) -> bool:
-        """Whether the wanted IPv6 next hops are there, and no others except those that Linux did not delete for us."""
+        """Whether the wanted IPv6 next hops are there, with no others but those that Linux did not delete for us."""
         wanted, there = set(map(_hop, self._wanted.at(key))), set(map(_hop, now))
         asked = self._asked.get(key)
         return asked is not None and wanted - asked <= there <= wanted | asked
@@ -312,7 +312,7 @@ class _Transaction:
         return outcomes
 
     def _truth(self, now: _Table) -> str:
-        """A sentence: how the present routes differ from those before."""
+        """A sentence about the differences between the present routes and those before."""
         left = [key for key in self._keys if as_taken(now.at(key)) != as_taken(self._before.at(key))]
         moved = [key for key in self._keys if key not in left and now.at(key) != self._before.at(key)]
         if left:
@@ -327,7 +327,7 @@ class _Transaction:
         return said
 
     def _way_back(self, now: _Table) -> Iterator[RouteRequest]:
-        """The changes that restore: first add our routes that are missing, then delete those that are too many."""
+        """The changes that restore the routes: additions of our missing ones, then deletions of added ones."""
         pairs = [(now.at(key), self._former(key, now.at(key))) for key in sorted(self._keys)]
         for there, then in pairs:
             yield from (put_back_hops if _are_hops(there, then) else put_back)(there, then, self._ours)
@@ -358,7 +358,7 @@ class _Transaction:
 
 
 def _asked(plan: RoutePlan) -> dict[RouteKey, set[tuple[object, ...]]]:
-    """The next hops of each key that are not wanted, and that are deleted only if they are ours."""
+    """For each key, the unwanted next hops that are deleted only if they are ours."""
     found: dict[RouteKey, set[tuple[object, ...]]] = {step.route.key: set() for step in plan.asking}
     for step in (*plan.changes, *plan.asking):
         held = step.route if step.action == "delete" else step.held
@@ -370,10 +370,10 @@ def _asked(plan: RoutePlan) -> dict[RouteKey, set[tuple[object, ...]]]:
 
 
 class _Table:
-    """The entries of a snapshot whose keys a plan is about, without the state of their next hops."""
+    """The entries of a snapshot with the keys of a plan, without the state of their next hops."""
 
     def __init__(self, snapshot: Snapshot, keys: set[RouteKey], protocol: int) -> None:
-        """`protocol` is assumed for next hops that are listed together, because theirs are not listed."""
+        """`protocol` is taken for next hops that the kernel lists together, without the protocol of each."""
         self._found: dict[RouteKey, tuple[Route, ...]] = {}
         self.shared: set[RouteKey] = set()
         for place in snapshot.routes.leading_to({key.prefix for key in keys}):
@@ -388,7 +388,7 @@ class _Table:
         return self._found.get(key, ())
 
     def has(self, route: Route) -> bool:
-        """Whether the table has this route; in IPv6 this means its next hops, whose protocols cannot be read."""
+        """Whether the table has this route; for IPv6 next hops, whose protocols are not listed, any protocol."""
         there = self.at(route.key)
         if route.prefix.family == IPV4 or (len(route.legs) < 2 and route.key not in self.shared):
             return route in there
@@ -426,7 +426,7 @@ def _are_hops(*tables: tuple[Route, ...]) -> bool:
 
 
 def put_back_hops(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[RouteRequest]:
-    """Add our missing next hops of one key, and those that have changed."""
+    """Add our next hops of one key that are missing or have changed."""
     now = {_hop(entry): attrs.evolve(entry, protocol=min(ours)) for entry in there}
     former = [entry for entry in then if entry.protocol in ours]
     yield from (RouteRequest("append", entry) for entry in former if _hop(entry) not in now)
@@ -443,12 +443,12 @@ def take_away_hops(there: tuple[Route, ...], then: tuple[Route, ...], ours: Coll
 
 
 def as_taken(routes: tuple[Route, ...]) -> object:
-    """The routes of a key as far as their order can be restored: the one that the kernel uses, and those behind it."""
+    """The routes of a key in an order that can be restored: the one in use first, then those behind it."""
     return routes[:1], sorted(map(str, routes[1:]))
 
 
 def _ahead(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> int:
-    """How many former routes were ahead of the present first one; 0 if that is new and not ours."""
+    """The number of former routes before the present first one; 0 if that is new and not ours."""
     known = [then.index(route) for route in there if route in then]
     if not there or not (there[0] in then or _is_new(there[0], then, ours)):
         return 0

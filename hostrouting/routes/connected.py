@@ -1,4 +1,4 @@
-"""The connected routes: the routes that the kernel adds for the host's own addresses, whether present or not.
+"""The routes that the kernel adds for the host's own addresses, whether they are present or not.
 
 Here: which route the kernel adds for which address, whether a route with proto kernel has such an address, and which
 wanted routes will not last because the kernel will add its own. Not here: conflicts that exist already (`plan`).
@@ -71,7 +71,7 @@ def networks_of(addresses: Iterable[Address]) -> frozenset[tuple[str, Prefix]]:
 
 
 def is_unexplained(route: Route, networks: frozenset[tuple[str, Prefix]]) -> bool:
-    """Whether a route has proto kernel, but no address of its device would make the kernel add it.
+    """Whether a route has proto kernel although no address of its device would make the kernel add it.
 
     Other programs also use proto kernel, to hide their routes from network managers. False without any `networks`
     (`networks_of`), and for a route that expires: a router advertises a prefix also if no address is formed in it
@@ -97,7 +97,7 @@ def _leads_to_main(link: Link, links: dict[str, Link]) -> bool:
 def _finding(
     wanted: Route, addresses: Sequence[Address], instead: Sequence[DesiredRoute], lacking: Sequence[DesiredRoute]
 ) -> Finding:
-    """A route will not last, because the kernel routes of these addresses will take its key.
+    """A finding that a route will not last, because the kernel's routes for these addresses take its key.
 
     The routes of `instead` win without touching the kernel's route; none, if that takes more than two. `lacking` are
     those of them that are not configured yet.

@@ -69,7 +69,7 @@ _SIGNS: dict[Action, str] = {"keep": " ", "add": "+", "replace": "~", "delete": 
 
 @attrs.frozen
 class Step:
-    """One step: for `replace` and `conflict`, `held` is the existing route with the key of `route`.
+    """One step. For `replace` and `conflict`, `held` is the present route with the key of `route`.
 
     `place` is the position of an added or replaced route, or of a deleted one, among the routes with its key that
     stay: the only one, before all others, or after one of them. (The kernel uses the first; it cannot insert a route
@@ -88,12 +88,12 @@ class Step:
 
     @property
     def why(self) -> str:
-        """The reason, the remedy, and what becomes of the next hops in `asked`."""
+        """The reason, the remedy, and what happens to the next hops in `asked`."""
         return "; ".join(part for part in (self.reason, self.remedy, self.asks) if part)
 
     @property
     def asks(self) -> str:
-        """A sentence about the next hops whose deletion Linux is asked for."""
+        """A sentence about the next hops that Linux is asked to delete."""
         if self.asked is None:
             return ""
         return "; ".join(
@@ -165,7 +165,7 @@ def _place(step: Step) -> tuple[object, ...]:
 
 @attrs.frozen
 class RoutePlan:
-    """The steps, in the order in which they must be carried out, and the routes that cannot be planned yet."""
+    """The steps in their order, and the routes that cannot be planned yet."""
 
     steps: Sequence[Step] = ()
     pending: tuple[Pending, ...] = ()
@@ -198,12 +198,12 @@ class RoutePlan:
 
     @property
     def asking(self) -> tuple[Step, ...]:
-        """The steps for IPv6 routes whose next hops can have several owners."""
+        """The steps for IPv6 routes of several owners: Linux is asked to delete what is ours."""
         return tuple(step for step in self._busy if step.asked is not None)
 
     @property
     def beside(self) -> tuple[Finding, ...]:
-        """For each route that has next hops beside the wanted ones, a finding."""
+        """A finding for each route with next hops of other programs beside the wanted ones."""
         kept = (step for step in self.asking if step.action == "keep")
         return tuple(beside_finding(step.route.prefix, step.asks) for step in kept)
 
@@ -238,15 +238,15 @@ class RoutePlan:
 
     @property
     def _busy(self) -> Sequence[Step]:
-        """The steps that exist as objects; they include all that do not keep a route."""
+        """The steps that exist as objects: all but those that keep a route."""
         return self.steps.others if isinstance(self.steps, Steps) else self.steps
 
     def only(self, keys: Collection[object]) -> Self:
-        """The changes of these keys (as in `Route.key`), without what is in conflict or not there yet."""
+        """The changes of these keys (as in `Route.key`), without conflicts and routes that still wait."""
         return type(self)(tuple(step for step in self.changes if step.route.key in keys))
 
     def only_asking(self) -> Self:
-        """The steps that change nothing but what Linux says is ours."""
+        """The steps that only ask Linux to delete what is ours."""
         return type(self)(tuple(step for step in self.asking if step.action == "keep"))
 
     def inverse(self) -> Self:
@@ -378,7 +378,7 @@ def plan_routes(
 def plan_exactly(
     wanted: Collection[Route], snapshot: Snapshot, *, ours: Collection[int], about: Collection[Prefix]
 ) -> RoutePlan:
-    """Plan how to get to these complete routes; our other routes to the prefixes `about` are deleted.
+    """Plan exactly these routes; our other routes to the prefixes `about` are deleted.
 
     `ours` are the route protocol numbers that mark a route as ours; the wanted routes carry the first.
     """
@@ -407,7 +407,7 @@ def _removals(unwanted: Iterable[Route], fib: Fib, ours: Collection[int]) -> Ite
 def _as_wanted(
     desired: Iterable[DesiredRoute], routes: RouteTable, uplink: Uplink
 ) -> tuple[dict[int, DesiredRoute], list[DesiredRoute]]:
-    """The wishes that an existing route of ours already meets, by the route's position; and all other wishes.
+    """The wishes that our present routes meet, by the position of the route; and the other wishes.
 
     The existing route has to be the only one with its prefix. The wanted shape is computed once for each combination
     of device, gateway and metric, so no Route object is created for a kept route.
@@ -444,7 +444,7 @@ def _as_wanted(
 
 
 def _alone(column: Column) -> dict[int, int]:
-    """The positions of the routes that are the only ones with their prefix, by the packed prefix."""
+    """The positions of routes whose prefix no other route has, by the packed prefix."""
     packed = pack(column.networks, column.lengths)
     found = dict(zip(packed, column.positions, strict=True))
     if len(found) < len(packed):
@@ -470,7 +470,7 @@ def _where(wish: DesiredRoute) -> tuple[int, ...]:
 
 
 def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
-    """The steps for one wanted route, given the routes that hold its key; the kernel uses the first of them."""
+    """The steps for one wanted route, whose key these routes hold; the kernel uses the first of them."""
     near = fib.routes(wanted.prefix)
     if len(near) == 1 and near[0] == wanted:
         yield Step("keep", near[0], _why_kept(near[0], ours))
@@ -507,7 +507,7 @@ def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
 
 
 def _shadow(wanted: Route, near: Iterable[Route], fib: Fib, ours: Collection[int]) -> str:
-    """The end of a reason: the route to the same destination that is used in place of this one; or nothing."""
+    """The end of a reason: which route to the same destination is used instead; empty if none is."""
     for route in near:
         if hides(route) and route.protocol not in ours and wanted.source is None:
             remedy = _way_round(wanted.prefix, fib, ours)
@@ -518,7 +518,7 @@ def _shadow(wanted: Route, near: Iterable[Route], fib: Fib, ours: Collection[int
 
 
 def _deletions(holders: list[Route], gone: list[int], reason: str) -> Iterator[Step]:
-    """The steps that delete some routes of one key, in an order such that undoing them restores the order of routes."""
+    """The steps that delete routes of one key, in an order that can be undone."""
     staying = next(at for at in range(len(holders) + 1) if at not in gone)
     for at in gone:
         if at < staying:
@@ -544,13 +544,13 @@ def is_shared(route: Route) -> bool:
 
 
 def can_join(route: Route) -> bool:
-    """Whether Linux makes one route of this one and others that can join, too, and have the same key."""
+    """Whether Linux makes one route of this one and others of its key that can join too."""
     family, legs = route.prefix.family, route.legs
     return family == IPV6 and route.nexthop_id is None and bool(legs) and all(leg.gateway for leg in legs)
 
 
 def _joins(wanted: Route, route: Route) -> bool:
-    """Whether the wanted route and this one differ in nothing but their next hops and protocols."""
+    """Whether the wanted route differs from this one only in next hops and protocols."""
     alike = attrs.evolve(route, legs=wanted.legs, protocol=wanted.protocol)
     return can_join(wanted) and can_join(route) and alike == wanted
 
@@ -565,7 +565,7 @@ def hop_of(leg: NextHop) -> tuple[object, ...]:
 
 
 def _beside(wanted: Route, route: Route, shadow: str, ours: Collection[int]) -> Step:
-    """The step for an IPv6 route of the wanted key, whose next hops can have several owners."""
+    """The step for an IPv6 route whose key is held by next hops of several owners."""
     legs = {hop_of(leg): leg for leg in _bare(route).legs}
     coming = {hop_of(leg): leg for leg in wanted.legs}
     beside = tuple(leg for hop, leg in legs.items() if hop not in coming)
@@ -581,7 +581,7 @@ def _beside(wanted: Route, route: Route, shadow: str, ours: Collection[int]) -> 
 
 
 def _is_as(leg: NextHop | None, wanted: NextHop, count: int) -> bool:
-    """Whether the next hop is as wanted. Linux lists no weight for a single next hop."""
+    """Whether the next hop is as wanted. For a single one, Linux lists no weight."""
     return leg is not None and (leg == wanted if count > 1 else attrs.evolve(wanted, weight=leg.weight) == leg)
 
 
@@ -592,7 +592,7 @@ def _merged(held: Route, wanted: Route) -> Route:
 
 
 def next_hop_stays(route: Route, leg: NextHop) -> str:
-    """A sentence about a next hop that Linux did not delete for us; the boot script has the same."""
+    """A sentence about a next hop that Linux did not delete for us; the boot script says the same."""
     (way,) = attrs.evolve(route, legs=(leg,)).ways
     return (
         f"the next hop {way} is not from the configuration and stays, so Linux sends it a part of the packets; if no"
@@ -601,7 +601,7 @@ def next_hop_stays(route: Route, leg: NextHop) -> str:
 
 
 def _renumbered(step: Step, former: Collection[int]) -> Step:
-    """The step, with the reason if its route has a former number of our protocol."""
+    """The step; if its route has a former number of our protocol, with this reason."""
     standing = step.held or step.route
     if step.action not in {"replace", "delete"} or standing.protocol not in former:
         return step
@@ -616,7 +616,7 @@ def _why_kept(route: Route, ours: Collection[int]) -> str:
 
 
 def _way_round(prefix: Prefix, fib: Fib, ours: Collection[int]) -> str:
-    """Which routes win without touching the one that has the key."""
+    """A sentence: which routes win although the holder of the key stays."""
     found = way_round(prefix, lambda candidate, metric: is_held(candidate, metric, fib, ours))
     if len(found) == 1:
         [(_, metric)] = found
@@ -630,7 +630,7 @@ def _way_round(prefix: Prefix, fib: Fib, ours: Collection[int]) -> str:
 
 
 def _remedy(holder: Route, snapshot: Snapshot) -> str:
-    """A sentence: how to delete a route that a script has left, and whether the kernel would then add its own."""
+    """A sentence: how to delete a route that a script left, and whether the kernel then adds its own."""
     command = deletion_command(holder)
     told = f"if an earlier script left it there, delete it with: {command}"
     comes = next((address for address, route in connected_routes(snapshot).items() if route.key == holder.key), None)
@@ -660,12 +660,12 @@ def is_left_behind(standing: Route, wanted: Route) -> bool:
 
 
 def beside_finding(prefix: Prefix, told: str) -> Finding:
-    """A route has next hops of other programs beside the wanted ones; `told` is what to say about them."""
+    """A finding that a route has next hops of other programs beside the wanted ones; `told` is its sentence."""
     return Finding("route-beside", "warning", f"{prefix}: {told}", str(prefix))
 
 
 def stays(route: Route) -> Finding:
-    """A route stays when our routes are deleted, and how to delete it."""
+    """A finding that a route stays when our routes are deleted, and how to delete it."""
     told = f"[{route}] stays: the configuration asked for this route, but hostrouting did not install it"
     command = deletion_command(route)
     remedy = f"if nothing else needs it, delete it with: {command}"

@@ -142,12 +142,12 @@ def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
 
 
 def _rank(route: Route) -> tuple[int, int, str]:
-    """What Linux compares of IPv6 default routes."""
+    """The values by which Linux compares IPv6 default routes."""
     return route.table, route.metric, route.preference
 
 
 def seen_instead(fib: Fib, *, family: int = IPV4) -> str:
-    """The default routes that exist but cannot be used, in words: for the error after waiting for one.
+    """A phrase for the default routes that exist and cannot be used: for the error after waiting for one.
 
     Those of a table that no rule looks up do not count: a check of a host does not read them.
     """
@@ -163,7 +163,7 @@ def seen_instead(fib: Fib, *, family: int = IPV4) -> str:
 
 
 def missing_default(fib: Fib, *, family: int, dev: str | None = None) -> str:
-    """What a host without a default route (by `dev`) lacks, in words: the rule that looks it up, or the route."""
+    """A phrase for what a host without a default route (by `dev`) lacks: the rule that looks it up, or the route."""
     [main] = (rule for rule in default_rules(family) if rule.table == TABLE_MAIN)
     if main in missing_rules(fib.snapshot.rules, family) and any(
         route.type == "unicast" and dev in {None, *route.devs} for route in fib.routes(Prefix(family, 0, 0))
@@ -181,7 +181,7 @@ def resolve_route(desired: DesiredRoute, fib: Fib, *, protocol: int = OURS) -> R
 
 
 def missing_device(dev: str | None, link: Link | None, *, family: int) -> str | None:
-    """What has to be there before Linux accepts a route by this device, in words; None if nothing is missing."""
+    """A phrase for what Linux needs before it accepts a route by this device; None if nothing is missing."""
     if link is None:
         return f"the device {dev}"
     if not link.up:
@@ -195,7 +195,7 @@ def bare_leg(leg: NextHop) -> NextHop:
 
 
 class Uplink:
-    """The state of `resolve_route`, to resolve many routes on one host."""
+    """The default routes and devices of one host, to resolve many routes by."""
 
     def __init__(self, fib: Fib, *, protocol: int = OURS, former: Collection[int] = ()) -> None:
         """Use this host; routes with `protocol`, or one of the `former` protocols, are ours and are ignored."""
@@ -205,7 +205,7 @@ class Uplink:
         self._known: dict[tuple[int, IP | None, str | None], _Way | str] = {}
 
     def resolve(self, desired: DesiredRoute) -> Route | Pending:
-        """The complete route, or a Pending that says what is missing."""
+        """The complete route; or a Pending that says what it still needs."""
         family = desired.destination.family
         way = (family, desired.gateway, desired.dev)
         known = self._known.get(way)
@@ -218,7 +218,7 @@ class Uplink:
         return Route(desired.destination, legs, metric=metric, scope=scope, protocol=self._protocol)
 
     def leave_open(self, desired: DesiredRoute, *, names_dev: bool = False) -> DesiredRoute:
-        """The same route with as few fields as possible: the others are taken from the default route, with one result.
+        """The route with as few fields as possible: those that the default route fills in equally stay open.
 
         So it can be in one configuration for many hosts. If it `names_dev`, the device stays.
         """
@@ -236,7 +236,7 @@ class Uplink:
         return next(self._missing(family, legs), (legs, SCOPE_LINK if on_link else SCOPE_UNIVERSE))
 
     def _legs(self, family: int, gateway: IP | None, dev: str | None) -> tuple[NextHop, ...] | str:
-        """The next hops; or what is missing, in words."""
+        """The next hops; or a phrase for what is missing."""
         default = default_route(self._fib, family=family, dev=dev, besides=self._ours)
         ways = tuple(bare_leg(leg) for leg in default.legs if dev in {None, leg.dev}) if default else ()
         if gateway is None:
@@ -303,7 +303,7 @@ METRICS = {IPV4: (DEFAULT_METRIC[IPV4],), IPV6: (DEFAULT_METRIC[IPV6], 1)}
 
 
 def way_round(prefix: Prefix, is_taken: Callable[[Prefix, int], bool]) -> tuple[tuple[Prefix, int], ...]:
-    """The prefix itself with a lower metric, or else its two halves; empty if all of these are taken.
+    """The prefix with a lower metric, or else its two halves; empty if these are all taken.
 
     `is_taken` says whether a route to a prefix with a metric would not be used.
     """
@@ -317,7 +317,7 @@ def way_round(prefix: Prefix, is_taken: Callable[[Prefix, int], bool]) -> tuple[
 
 
 def is_held(prefix: Prefix, metric: int, fib: Fib, ours: Collection[int]) -> bool:
-    """Whether a route to the prefix with this metric would not be used, because of one that is not ours."""
+    """Whether a route with this prefix and metric would not be used, because of a route that is not ours."""
     return any(
         hides(route) or (not route.tos and route.metric <= metric)
         for route in fib.routes(prefix)
@@ -326,5 +326,5 @@ def is_held(prefix: Prefix, metric: int, fib: Fib, ours: Collection[int]) -> boo
 
 
 def hides(route: Route) -> bool:
-    """Whether Linux ignores the routes for any source with this destination: packets of others skip the destination."""
+    """Whether Linux ignores routes for any source to this destination; packets from other sources then skip it."""
     return route.source is not None and bool(route.prefix.length)

@@ -1,4 +1,4 @@
-"""The tasks, which an agent puts into its pipeline. They say what is done, in order; the rooms below do the work.
+"""The tasks that an agent puts into its pipeline: what is done, in order. Other packages do the work.
 
 All of them are idempotent, can be cancelled at any moment, and are serialised by a lock on the host.
 

@@ -1,4 +1,4 @@
-"""The base class of the tasks: what a task says about itself, and how all of them are carried out.
+"""The base class of the tasks: what a task says about itself, and how every task is carried out.
 
 A task is a class with five hooks. Four of them only read; what they return is data.
 
@@ -110,7 +110,7 @@ def locked(host: Host, ctx: phases.Context, parts: Sequence[Part], units: Sequen
 
 @attrs.frozen
 class Fallback:
-    """A part of the gate as it was before a run, which is put back if the task fails and has changed nothing else."""
+    """The former part of the gate, put back if the task fails before it has changed anything else."""
 
     part: Part
     listed: str | None
@@ -121,7 +121,7 @@ class Fallback:
 
 @attrs.frozen
 class HostTask(Generic[ResultT]):
-    """A task with a part in the gate. A subclass has the five hooks; this module's text says when each is asked.
+    """A task with a part in the gate. A subclass has the five hooks; this module's text says when each is called.
 
     The gate is changed before the task does its work, so the gate matches the configuration if the work then fails.
     The exception is a task that has worked before: if it fails and has changed nothing, its part stays as it was.
@@ -163,7 +163,7 @@ class HostTask(Generic[ResultT]):
 
     @property
     def part(self) -> Part:
-        """What the task installs on the host. It is also asked for when nothing is wanted: then its paths matter."""
+        """What the task installs on the host. Also called when nothing is wanted: then only the paths matter."""
         raise NotImplementedError
 
     @property
@@ -172,21 +172,21 @@ class HostTask(Generic[ResultT]):
         raise NotImplementedError
 
     def change(self, *, up: bool) -> Change:  # noqa: ARG002  the files may be all
-        """What would be done now beside the files of the part: to do the work or, if not `up`, to undo it.
+        """What would be done now, without the files of the part: to do the work, or to undo it if not `up`.
 
         The host has a kernel: for an image, this is not asked.
         """
         return Change()
 
     def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> ResultT:
-        """Do what the change says, except for its `files`: the files of the part were changed before this call.
+        """Do what the change says. The files of the part were changed before this call.
 
         If it fails, the error has what was done (`hostrouting.host.effects`).
         """
         raise NotImplementedError
 
     def findings(self) -> tuple[Finding, ...]:
-        """What is missing or wrong now (errors), what hinders the work (warnings), and remarks (notes)."""
+        """What is missing or wrong now (errors), what is in the way of the work (warnings), and remarks (notes)."""
         change = self.change(up=self.is_wanted)
         missing = (Finding(self.about, "error", f"{act.object}: {act.reason}", act.object) for act in change.operations)
         return (*missing, *change.others)
@@ -194,7 +194,7 @@ class HostTask(Generic[ResultT]):
     # What few tasks replace; the text of this module says why each cannot be one of the hooks.
 
     def settled(self, ctx: phases.Context) -> Self:  # noqa: ARG002  most tasks need no answers
-        """The task with the answers that it needs before its part is known, such as that of the instance metadata.
+        """The task with the answers that its part depends on, such as that of the instance metadata service.
 
         Raises ConfigError if it is configured wrongly.
         """
@@ -202,11 +202,11 @@ class HostTask(Generic[ResultT]):
         return self
 
     def prepare(self, ctx: phases.Context) -> Fallback | None:  # noqa: ARG002  most tasks prepare nothing
-        """Do what has to come before the gate is changed. If it raises, the task's part of the gate stays as it is."""
+        """Do what must come before the change of the gate. If it raises, the task's part of the gate stays."""
         return None
 
     def removals(self) -> tuple[Finding, ...]:
-        """What the host loses by this configuration, because that does not ask for it; the gate is not included."""
+        """What the host loses because the configuration does not ask for it; the gate is not included."""
         part, files = self.full_part, self.host.files
         # What a run has left, such as the figures of a guard that was started by hand, is not a loss.
         if self.is_wanted or not (part.files.present(files) or part.left(files)):
@@ -215,7 +215,7 @@ class HostTask(Generic[ResultT]):
         return (removal(self.section_path, sentence, is_protection=self.is_protection),)
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:  # noqa: ARG002  few operations take long
-        """Look at what the task has done, and repair what can be repaired now; wait for nothing.
+        """Look at the task's work, and repair what can be repaired now, without waiting.
 
         The host is locked. `may_repair` is asked before each repair; `alive` is called between the steps of a long one.
         """
@@ -236,7 +236,7 @@ class HostTask(Generic[ResultT]):
         return Look(repairs=repairs, findings=found, failures=failures, concerns=self.concerns, repair_seconds=seconds)
 
     def standing(self) -> Standing | None:
-        """The state of the task's work on the host now; None if the task reports it elsewhere or has done nothing."""
+        """The present state of the task's work; None if there is none, or if it is reported elsewhere."""
         if not self.extension or self.host.backend is None or not (self.is_wanted or self.paths()):
             return None
         return Standing(self.name, self.is_wanted, self.findings())
@@ -255,12 +255,12 @@ class HostTask(Generic[ResultT]):
         return self.host.backend()
 
     def planned(self, *, up: bool) -> Change:
-        """What would be done now beside the files of the part; for an image, nothing."""
+        """What would be done now, without the files of the part; for an image, nothing."""
         return Change() if self.host.backend is None else self.change(up=up)
 
     @property
     def section_path(self) -> str:
-        """The path of the task's section in the document of the configuration, for the faults in it."""
+        """The path of the task's section in the configuration, for the faults in it."""
         return self.config.path(*([self.section] if self.section else ["extensions", self.extension]))
 
     @property
@@ -296,11 +296,11 @@ class HostTask(Generic[ResultT]):
 
     @property
     def takes_protection_away(self) -> bool:
-        """Whether the host loses what keeps its units back or its routes right."""
+        """Whether the host loses what gates its units or keeps its routes right."""
         return any(of_severity(self.removals(), "error"))
 
     def require_rights(self, *, up: bool) -> None:
-        """Raise BackendError if `carry_out` would have to change the kernel, and may not.
+        """Raise BackendError if `carry_out` has to change the kernel and this process may not.
 
         It is called before a file is changed: the kernel's refusal would come after that.
         """
@@ -346,7 +346,7 @@ class HostTask(Generic[ResultT]):
 def work(
     ctx: phases.Context, task: HostTask[ResultT], changed: Changed, *, up: bool, fallback: Fallback | None = None
 ) -> ResultT:
-    """Carry the task out behind its gate, whose paths are `changed`; the result or the error has these, too.
+    """Carry out the task behind its gate; the result or the error gets `changed`, the gate's paths, too.
 
     If it fails and has changed nothing, its part is put back, and its paths are no longer `changed`.
     """
@@ -388,7 +388,7 @@ def _work(ctx: phases.Context, task: HostTask[ResultT], written: Sequence[str]) 
 
 
 def _undo(ctx: phases.Context, task: HostTask[ResultT], written: Sequence[str]) -> ResultT:
-    """Undo the work, then remove the files that say what is to be undone."""
+    """Undo the work, then remove the files that record what to undo."""
     part, files = task.full_part, task.host.files
     result = task.carry_out(ctx, attrs.evolve(task.planned(up=False), files=Changes(removes=written)), up=False)
     done = effects_of(result)
@@ -399,13 +399,13 @@ def _undo(ctx: phases.Context, task: HostTask[ResultT], written: Sequence[str]) 
 
 
 def _with(result: ResultT, **more: object) -> ResultT:
-    """The result with what the base has done; any attrs class can be one that has `files`."""
+    """The result with the effects of the base; it may be any attrs class that has `files`."""
     found: ResultT = attrs.evolve(cast("Any", result), **more)
     return found
 
 
 def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> Change:
-    """What these tasks would do together, or, if `up` is false, what undoing them would do.
+    """What these tasks would do together; with `up` false, what undoing them would do.
 
     FileError if a file cannot be written.
     """
@@ -434,7 +434,7 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> C
 
 
 def removals_of(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, ...]:
-    """The removals that these tasks make together without being asked to remove; the gate first."""
+    """What these tasks and the gate take away together although no removal was asked for; the gate comes first."""
     found = tuple(gone for task in tasks for gone in task.removals())
     gate, falling = Gate(host), {task.full_part.name: task for task in tasks if not task.is_wanted}
     rising = any(task.is_wanted and task.part.step for task in tasks)
@@ -456,13 +456,13 @@ def _units_of(tasks: Iterable[HostTask[Any]]) -> tuple[str, ...]:
 
 
 def _of_unit(unit: str, path: str) -> Finding:
-    """A unit that is gated now and is not at this path of the configuration."""
+    """The removal of a unit that is gated now and not named at this path of the configuration."""
     sentence = f"{unit} is gated, but not in this configuration, and would start unchecked"
     return removal(path, sentence, is_protection=True, remedy=f'add "{unit}" to {path}')
 
 
 def run_once(ctx: phases.Context, host: Host, unit: str, *, wait: float, is_new: bool) -> bool:
-    """Run the unit that the next boot depends on once now, if its script is new or its last run failed.
+    """Run the unit that the next boot depends on, if its script is new or its last run failed.
 
     Returns whether it was run. If `ctx` is cancelled, the unit is stopped and the cancellation is raised.
     """

@@ -62,7 +62,7 @@ _LOG = logging.getLogger("hostrouting")
 
 
 def installed_tasks() -> TaskClasses:
-    """`TASKS`, and those of other packages, which name them as entry points `hostrouting.tasks`.
+    """`TASKS`, and the tasks of other packages, which these name as entry points `hostrouting.tasks`.
 
     The command line finds them this way, and so does the guard's service. If one cannot be used, that is logged, and
     the others work without it.
@@ -85,7 +85,7 @@ def installed_tasks() -> TaskClasses:
 
 
 def _has_others() -> bool:
-    """Whether a package on Python's path names tasks: to load importlib.metadata for that takes 20 ms, this 2 ms."""
+    """Whether a package on Python's path names tasks: this takes 2 ms, importlib.metadata 20 ms."""
     for info in (info for folder in sys.path for info in Path(folder).glob("*-info/entry_points.txt")):
         with suppress(OSError):  # of a folder that this user may not read
             if _GROUP in info.read_text("utf-8", "replace"):
@@ -94,7 +94,7 @@ def _has_others() -> bool:
 
 
 def classes(tasks: Iterable[type[HostTask[Any]]]) -> TaskClasses:
-    """The classes as a tuple; TypeError, with the remedy, for what is not a subclass of HostTask with its own name."""
+    """The classes as a tuple. TypeError, with the remedy, for anything that is not a named subclass of HostTask."""
     found: TaskClasses = listed(tasks, "tasks")
     named: dict[str, type[HostTask[Any]]] = {}
     for task in found:
@@ -111,7 +111,7 @@ def classes(tasks: Iterable[type[HostTask[Any]]]) -> TaskClasses:
 def make_tasks(
     tasks: TaskClasses, config: HostRoutingConfig, host: Host, *, wait: float = DEFAULT_WAIT
 ) -> tuple[HostTask[Any], ...]:
-    """A task of each class. What a hook of another project's task raises by mistake is a TaskError."""
+    """A task of each class. An unexpected error in a hook of another project's task becomes a TaskError."""
     found: list[HostTask[Any]] = []
     for task in tasks:
         is_ours = task.__module__.startswith("hostrouting.")
@@ -128,7 +128,7 @@ _ASKED = ("is_wanted", "carry_out", "findings", "prepare", "removals", "standing
 
 @cache
 def _with_checked_hooks(task: type[HostTask[Any]]) -> type[HostTask[Any]]:
-    """The class with hooks that say whose mistake it is if one of them fails."""
+    """The class with hooks that turn a mistake of theirs into a TaskError."""
 
     def hook(name: str) -> Any:
         def call(self: HostTask[Any], *given: Any, **named: Any) -> Any:
@@ -191,7 +191,7 @@ def unknown_parts(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, 
 
 @attrs.frozen
 class Configure:
-    """Run the tasks in order: what is to be kept, the static routes, their check, the probe rewrite, and the guard.
+    """Run the tasks in the order of `TASKS`: first what keeps routes and rules, last the guard.
 
     The gate is changed once, before the first task does its work. `HostTask` says what the gate is if a task fails.
     A part whose change takes protection away, such as STRICT, is changed after the tasks before it have succeeded.
@@ -298,7 +298,7 @@ class Configure:
 def _prepared(
     ctx: phases.Context, tasks: Iterable[HostTask[Any]]
 ) -> tuple[dict[str, HostRoutingError], dict[str, Fallback | None]]:
-    """By the name of the task: why its part stays as it is, and what is put back if it fails later."""
+    """For each task's name: why its part stays as it is, and what is put back if it fails later."""
     failures: dict[str, HostRoutingError] = {}
     fallbacks: dict[str, Fallback | None] = {}
     for task in tasks:
@@ -311,7 +311,7 @@ def _prepared(
 
 
 def _is_concerned(task: HostTask[Any]) -> bool:
-    """Whether the task is wanted, or here; otherwise a report does not name it."""
+    """Whether the task is wanted or installed; reports leave out all others."""
     try:
         return task.is_wanted or task.is_here()
     except HostRoutingError:
@@ -320,7 +320,7 @@ def _is_concerned(task: HostTask[Any]) -> bool:
 
 @attrs.frozen
 class _BehindGate:
-    """A task whose part of the gate was changed together with that of the others."""
+    """A task whose part of the gate was changed together with those of the others."""
 
     task: HostTask[Any]
     changed: Changed
@@ -342,7 +342,7 @@ class _BehindGate:
         return self.changed.get(self.task.full_part.name, ())
 
     def do_all_the_same(self, ctx: phases.Context) -> None:
-        """Carry the task out although another has failed, if it is one of these and has not begun."""
+        """Carry the task out after another's failure, if it is one of these and has not begun."""
         if self.task.is_always_carried_out and self.task.is_wanted and self.name not in self.begun:
             with suppress(HostRoutingError, phases.Cancelled):
                 change = attrs.evolve(self.task.planned(up=True), files=Changes(self.paths))
@@ -363,7 +363,7 @@ class _BehindGate:
 
 @attrs.frozen
 class Remove:
-    """Remove everything of hostrouting, and nothing else: routes, units, scripts, the gate, markers.
+    """Remove everything of hostrouting and nothing else: routes, units, scripts, the gate, markers.
 
     Directories that only hostrouting uses go if they are empty. The lock files under /run stay until the next boot:
     another run may be waiting for them.

@@ -1,4 +1,4 @@
-"""Two tasks that keep what network managers take away: Linux's own rules, and what systemd-networkd calls foreign.
+"""Two tasks that keep what network managers delete: Linux's own rules, and what systemd-networkd calls foreign.
 
 Here: which of these is missing or not written, and the files for it. Not here: which rules are Linux's own
 (`model.rule`), and our routes, which `static_routes` and the guard keep.

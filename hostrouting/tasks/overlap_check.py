@@ -65,7 +65,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
 
     @property
     def part(self) -> Part:
-        """The script, which runs before a gated unit starts and in STRICT has to succeed; a unit to run it by hand."""
+        """The script, which runs before a gated unit starts and must succeed in STRICT; a unit to start it by hand."""
         layout, seconds = self.host.layout, min(math.ceil(self.wait), MOST_WAIT)
         text = render_check_unit(layout, wait=seconds)
         script = render_check_script(self.config, layout=layout, wait=seconds)
@@ -92,11 +92,11 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         return bool(self.config.route_overlap.expected_cidrs)
 
     def change(self, *, up: bool) -> Change:
-        """What a new mode means. The task itself changes only the files of the gate."""
+        """The meaning of a new mode. All changes of this task are files of the gate."""
         return Change(others=(_TO_STRICT,) if up and self._gets_strict else ())
 
     def removals(self) -> tuple[Finding, ...]:
-        """The installed check, its mode STRICT, or those of its addresses that are not in the configuration."""
+        """What is lost of the installed check: all of it, its mode STRICT, or addresses in its CIDRs."""
         old, new = self._installed, self.config.route_overlap
         if old is None:
             return ()
@@ -126,7 +126,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         return old is not None and (old.mode, self.config.route_overlap.mode) == (Mode.WARN, Mode.STRICT)
 
     def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> CheckResult:  # noqa: ARG002  nothing in it
-        """Check now. To undo that, nothing is left: the task's files were removed with the gate."""
+        """Check now. Undoing has nothing left to do: the task's files were removed with the gate."""
         if self.host.backend is None or not up:
             return CheckResult()
         for error in self._forget(self.host.layout.npd_path):
@@ -135,7 +135,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
             return CheckResult(examination=self._examine(ctx, backend))
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:  # noqa: ARG002  there is nothing to repair
-        """Check, and write the markers if the answer is not the one that they have."""
+        """Check, and write the markers if they have another answer."""
         if self.host.backend is None or not self.is_wanted:
             return Look()
         with self.host.backend() as backend:
@@ -175,7 +175,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         return (concern_of(found.families[0].fib.snapshot, self.config),)
 
     def _written_anew(self, ctx: phases.Context, found: Examination, told: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        """Write the markers if they do not have this answer; return a finding for each that could not be written."""
+        """Write the markers if they have another answer; return a finding for each that could not be written."""
         document = check_document(found, mode=self.config.route_overlap.mode, findings=told)
         errors: list[FileError] = []
         try:
@@ -195,7 +195,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         return "" if seconds is None else moment_as_text(datetime.fromtimestamp(seconds, timezone.utc))
 
     def _since(self, document: dict[str, Any], verdict: str) -> str | None:
-        """Since when report and marker on the host have this answer; None if they have another one.
+        """Since when the report and the marker on the host have this answer; None if they have another.
 
         Empty if the report has no time, because no guard wrote it. The check at boot writes no report.
         """
@@ -222,7 +222,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         return (layout.ok_path, layout.detected_path, layout.report_path)
 
     def prepare(self, ctx: phases.Context) -> None:
-        """Warn if the mode becomes STRICT, and remove the markers of another check: this one may not be reached."""
+        """Warn of a new mode STRICT; remove the markers of another check, because this run may not write its own."""
         if self._gets_strict:
             ctx.log.warning("%s", _TO_STRICT)
         if self._installed != self.config.route_overlap:
@@ -285,7 +285,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
 
 
 def _answer(found: Examination, wrong: Sequence[Finding]) -> str:
-    """What node-problem-detector gets: an exit status, and a sentence."""
+    """The answer for node-problem-detector: an exit status and a sentence."""
     told = "3 UNKNOWN: the verdict is undecided"
     if wrong:
         told = f"1 {wrong[0].line}"
@@ -309,7 +309,7 @@ def _uncovered(cidr: Network, others: Collection[Network]) -> Iterator[Network]:
 
 
 def _verdict_on(cidr: str, found: FamilyExamination, escapes: Mapping[str, int]) -> str:
-    """The verdict on one CIDR: others of its family may escape."""
+    """The verdict on one CIDR; the verdict of its family may be about others."""
     if found.verdict == "no-default-route":
         return found.verdict
     doubtful = any(note.is_open and str(note.cidr) == cidr for note in found.notes)

@@ -104,7 +104,7 @@ def unread(name: str, target: str, error: HostRoutingError, *, is_root: bool) ->
 
 
 def _if_awaited(wait: float) -> Severity:
-    """The severity of something that is missing: it may come while Configure waits for it."""
+    """The severity of something that is missing; less if Configure waits for it."""
     return "warning" if wait else "error"
 
 
@@ -117,7 +117,7 @@ def overlap_findings(
     wait: float,
     file: str = "FILE",
 ) -> Iterator[Finding]:
-    """What the check would find with the configured routes in place; in STRICT no gated unit starts after it.
+    """The findings of the check with the configured routes in place; in STRICT they keep gated units from starting.
 
     `awaited` are the configured routes that cannot be installed yet; an escape that they cover may be repaired in time.
     The `correction` is that of the configuration, and `file` the name of its file, for the commands to type.
@@ -160,7 +160,7 @@ def _is_covered(escape: Escape, prefixes: Iterable[Prefix]) -> bool:
 
 
 def tool_findings(needed: Mapping[str, Sequence[str]], installed: Iterable[str]) -> Iterator[Finding]:
-    """The tools that are not installed; `needed` has what needs each of them."""
+    """The tools that are not installed; `needed` says for each what needs it."""
     for tool in sorted({*needed} - {*installed}):
         programs, package = TOOLS[tool]
         sentence = f"{' or '.join(programs)} is not installed, and {' and '.join(needed[tool])} cannot run without it"
@@ -168,7 +168,7 @@ def tool_findings(needed: Mapping[str, Sequence[str]], installed: Iterable[str])
 
 
 def program_findings(path: str, version: str, needing: Sequence[str]) -> Iterator[Finding]:
-    """Another program than that of iproute2 is the `ip` of this host; the ip of busybox lacks most options."""
+    """The `ip` of this host, if it is not that of iproute2: busybox's lacks most options."""
     if "iproute2" not in version:
         answer = version.partition("\n")[0] or "nothing"
         sentence = (
@@ -197,7 +197,7 @@ def systemd_findings(version: str | None, *, file: str = "FILE") -> Iterator[Fin
 
 
 def networkd_findings(routes: Sequence[str], *, has_guard: bool) -> Iterator[Finding]:
-    """What systemd-networkd takes away when it is restarted: our routes, whose destinations are given."""
+    """What a restart of systemd-networkd takes away: our routes to these destinations."""
     if not routes:
         return
     lost = f"{counted(len(routes), 'static route')} of this configuration"
@@ -213,7 +213,7 @@ def networkd_findings(routes: Sequence[str], *, has_guard: bool) -> Iterator[Fin
 
 
 def unit_findings(shadows: Iterable[tuple[str, str]], drop_ins: Iterable[UnitDropIn]) -> Iterator[Finding]:
-    """The paths that systemd reads instead of one of ours, each with ours; and the drop-ins that change our units."""
+    """The paths that systemd reads instead of ours; and drop-ins that change our units."""
     for path, ours in shadows:
         sentence = f"systemd reads {path} instead of {ours}, which hostrouting writes"
         yield Finding("unit", "error", sentence, path, f"remove {path}")
@@ -229,7 +229,7 @@ def unit_findings(shadows: Iterable[tuple[str, str]], drop_ins: Iterable[UnitDro
 
 
 def gated_findings(state: str, openings: Iterable[str], *, unit: str) -> Iterator[Finding]:
-    """Faults of a unit that is to be gated: it cannot start, or starts unchecked although there is a gate.
+    """Faults of a unit that is to be gated: it cannot start, or starts unchecked in spite of the gate.
 
     `state` is its LoadState, and `openings` is what `find_coming_openings` found.
     """
@@ -258,7 +258,7 @@ def replacement_findings(replaced: Iterable[str], removed: Iterable[str]) -> Ite
 
 
 def folder_findings(errors: Sequence[FileError], *, is_root: bool, spare: Collection[str] = ()) -> Iterator[Finding]:
-    """The folders into which nothing can be written; one finding for each reason.
+    """The folders that cannot be written to; one finding for each reason.
 
     `spare` are folders into which only markers and locks are written: without room there, a bootstrap goes on. A denial
     to another user does not show whether root can write; one to root has another reason, such as an immutable file.
@@ -337,7 +337,7 @@ class Preflight:
         return found
 
     def _is_gated(self) -> bool:
-        """Whether gated units wait for a gate now, or would not wait for one after Configure either."""
+        """Whether gated units wait for a gate now, or will not even after Configure."""
         tasks = make_tasks(self.tasks, self.config, self.host)
         if not any(task.is_wanted and task.part.step is not None for task in tasks):
             return True
@@ -386,7 +386,7 @@ class Preflight:
     def _answer_or_unknown(
         self, name: str, target: str, question: Callable[[], T], otherwise: T
     ) -> tuple[T, tuple[Finding, ...]]:
-        """The answer of the host; if it gives none, that is a finding."""
+        """The host's answer; a host that gives none is a finding."""
         try:
             return question(), ()
         except HostRoutingError as error:
@@ -395,7 +395,7 @@ class Preflight:
     def _findings_or_unknown(
         self, name: str, target: str, question: Callable[[], Iterable[Finding]]
     ) -> tuple[Finding, ...]:
-        """The findings that the question returns; one finding that says why, if it cannot be answered."""
+        """The answer to the question as findings; if there is none, one that says why."""
         nothing: tuple[Finding, ...] = ()
         found, unknown = self._answer_or_unknown(name, target, lambda: tuple(question()), nothing)
         return found + unknown
@@ -506,7 +506,7 @@ class Preflight:
             yield from gated_findings(found["LoadState"], find_coming_openings(self.host, unit), unit=unit)
 
     def _drop_ins(self, units: Sequence[str]) -> Iterator[UnitDropIn]:
-        """The drop-ins of these units, each once; with one name, systemd reads the one that it finds first."""
+        """The drop-ins of these units, each once; systemd reads the first of those with one name."""
         files, at = self.host.files, self.host.layout.at
         found: dict[str, list[str]] = {}
         for unit in units:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Change:
-    """What a task would do: the steps of its route plan, and the files that would change."""
+    """What a task would do: the steps of its route plan, other operations, and the files that would change."""
 
     routes: RoutePlan | None = None
     files: Changes = attrs.field(factory=Changes)
@@ -55,23 +55,23 @@ class Change:
 
     @property
     def changes_kernel(self) -> bool:
-        """Whether routes or rules would be changed, now or when what is missing is there."""
+        """Whether routes or rules would change, now or once what is missing is there."""
         routes = self.routes
         return bool(self.operations) or (routes is not None and bool(routes.changes or routes.pending))
 
     @property
     def keeps_script(self) -> bool:
-        """Whether the run would fail before it changed a route, and keep the earlier script."""
+        """Whether the run would fail before any change of a route, and keep the earlier script."""
         return self.has_fallback and self.routes is not None and bool(self.routes.conflicts or self.routes.pending)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Everything there is to tell."""
+        """All findings."""
         of_routes = () if self.routes is None else self.routes.findings()
         return (*of_routes, *self.others, *self.removals)
 
     def __add__(self, other: Change) -> Change:
-        """Both previews in one; at most one of them may have a route plan."""
+        """Both as one; at most one of them may have a route plan."""
         return Change(
             self.routes or other.routes,
             self.files + other.files,
@@ -110,7 +110,7 @@ _TO_ADD = "write what is installed into this file"
 
 
 def removal(path: str, text: str, *, is_protection: bool = False, remedy: str = _TO_ADD) -> Finding:
-    """Something installed that a configuration takes away, because it does not ask for it at `path`.
+    """Something installed that the configuration takes away, because it is not asked for at `path`.
 
     A run that does not allow removals is refused if it takes protection away: what keeps gated units or routes right.
     """
@@ -122,7 +122,7 @@ def removal(path: str, text: str, *, is_protection: bool = False, remedy: str = 
 
 
 def refusals(removals: Sequence[Finding]) -> tuple[Fault, ...]:
-    """The protections that go, each as a fault of the configuration."""
+    """Each protection that would go, as a fault of the configuration."""
     return tuple(
         Fault(gone.target, "", gone.sentence.removeprefix(f"{gone.target}: "), gone.remedy)
         for gone in of_severity(removals, "error")
@@ -137,7 +137,7 @@ class RoutesResult(Effects):
     """The plan that was carried out; None for an image."""
 
     def log_fields(self) -> dict[str, object]:
-        """The number of routes by what was done, of routes that will not last, and of files written."""
+        """The number of routes by action, of routes that will not last, and of files written."""
         counts: dict[str, object] = {}
         if self.plan is not None:
             actions = [step.action for step in self.plan.changes]
@@ -182,13 +182,13 @@ class CheckResult(Effects):
     """None for an image."""
 
     def log_fields(self) -> dict[str, object]:
-        """The verdict and the number of findings."""
+        """The verdict, and how many findings there are."""
         found = self.examination
         fields = {} if found is None else {"verdict": found.verdict, "findings": len(found.escapes)}
         return {**fields, **super().log_fields()}
 
     def to_mapping(self) -> dict[str, object]:
-        """What was done, and what was found, with the keys of `hostrouting/check/3`."""
+        """What was done and found, with the keys of `hostrouting/check/3`."""
         found = self.examination
         check = {} if found is None else check_document(found, mode="")
         return {**super().to_mapping(), **{key: check[key] for key in check if key not in {"schema", "mode"}}}
@@ -214,7 +214,7 @@ class Standing:
 
     @property
     def is_right(self) -> bool:
-        """Whether the work is in force and nothing prevents its effect."""
+        """Whether the work is in force and effective."""
         return worst(self.findings) == "note"
 
     def to_mapping(self) -> dict[str, object]:

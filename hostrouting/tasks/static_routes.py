@@ -109,7 +109,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         )
 
     def _number_that_goes(self, files: Files) -> FileSet:
-        """The record with the number that only the installed script names, if the script gets another one.
+        """The record of the number that only the installed script has, if the new script gets another.
 
         Routes with that number may be there until a run succeeds, which is when the record names the new number only.
         """
@@ -143,7 +143,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         return Change(routes, before=before, others=tuple(map(stays, staying)))
 
     def prepare(self, ctx: phases.Context) -> Fallback | None:
-        """Plan the routes if the last good script would be replaced. Raises what `install` would raise for the plan."""
+        """Plan the routes if the last good script would be replaced. Raises what `install` would raise."""
         last, open_backend = self._fallback, self.host.backend
         if last is None or open_backend is None:
             return None
@@ -166,7 +166,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
     @property
     def _fallback(self) -> Part | None:
-        """The part on the host, if it differs from the new one, all of it is in place, and its script has succeeded."""
+        """The part on the host, if it differs from the new one, is complete, and its script has succeeded."""
         files, layout, part = self.host.files, self.host.layout, self.part
         found = part.found(files)
         if found is None or found == part or not Gate(self.host).is_whole(found):
@@ -174,7 +174,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         return found if has_script_succeeded(files, layout) else None
 
     def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> RoutesResult:
-        """Apply the plan, all or nothing, once everything that it needs is there."""
+        """Carry out the plan, all or nothing, after waiting for everything that it needs."""
         plan, before = change.routes, change.before
         if plan is None or before is None:
             return RoutesResult()
@@ -209,7 +209,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         return RoutesResult(applied.changes, plan=applied.plan)
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:
-        """Add, replace and delete routes as far as that is possible now: what is refused does not hinder the rest."""
+        """Add, replace and delete routes as far as possible now; a refusal of one does not stop the others."""
         if self.host.backend is None or not self.is_wanted:
             return Look()
         wanted = self._wanted
@@ -262,7 +262,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     def _ask(
         self, ctx: phases.Context, plan: RoutePlan, before: Snapshot, backend: RouteBackend, *, alive: Alive
     ) -> tuple[Applied, Sequence[str]]:
-        """Carry out the plan that asks Linux to delete next hops of ours; return what was done, and the errors."""
+        """Carry out the steps that ask Linux to delete next hops of ours; return the effects, and the errors."""
         try:
             with ctx.shielded():
                 protocol = self.config.protocol
@@ -280,7 +280,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         *,
         alive: Alive,
     ) -> tuple[Sequence[RouteKey], Sequence[RouteKey], Sequence[str]]:
-        """The keys whose changes were made, those whose changes were undone at once, and why the others were not made.
+        """The keys that were changed, those whose change was undone at once, and why others were not changed.
 
         If the kernel refuses some of them, nothing of their transaction is made; it is tried again without these.
         """
@@ -346,7 +346,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         )
 
     def _stays(self, before: Snapshot) -> tuple[Route, ...]:
-        """The routes that match the configuration, present or installed before, but are not ours."""
+        """Routes of other owners that are as the configuration, or the installed one, wants them."""
         wanted = self._wanted or self._installed
         ours = {self.config.protocol, *self._former}
         steps = self._plan_routes(wanted, before).steps if wanted else ()
@@ -354,7 +354,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
 
 def repair_of(step: Step) -> Repair:
-    """The step as a repair of its destination and metric: programs fight about these."""
+    """The step as a repair of its key; programs fight about keys."""
     route, key = step.route, _repair_key(step.route.key)
     if step.action == "delete":
         return Repair(key, "no route", f"[{route}]")
@@ -367,7 +367,7 @@ def _repair_key(key: RouteKey) -> str:
 
 
 def _as_told(snapshot: Snapshot, protocols: Collection[int]) -> list[str]:
-    """The routes with these protocols, without the state of their next hops."""
+    """The routes with these protocols, without their next hops' state."""
     ours = (snapshot.routes[place] for place in snapshot.routes.places(lambda shape: shape.protocol in protocols))
     return sorted(str(attrs.evolve(route, legs=tuple(map(bare_leg, route.legs)))) for route in ours)
 
@@ -386,13 +386,13 @@ def installed_routes(files: Files, layout: HostLayout) -> StaticRoutesConfig | N
 
 
 def has_script_succeeded(files: Files, layout: HostLayout) -> bool:
-    """Whether the installed static-routes.sh is the last one that was installed, run and found to succeed."""
+    """Whether the installed static-routes.sh is the last one that succeeded."""
     script, noted = files.read(layout.routes_script_path), files.read(layout.protocol_name_path)
     return script is not None and noted is not None and digest_of(script) in noted
 
 
 def former_protocols(files: Files, layout: HostLayout, *, now: int) -> frozenset[int]:
-    """The route protocol numbers other than `now` that mark our routes: those named by our files on the host.
+    """The protocol numbers other than `now` that our files on this host give to our routes.
 
     Such routes exist after the number was changed in the configuration. A file that we did not write is ignored, and so
     is a number that cannot be configured: it would make other programs' routes ours.

@@ -279,7 +279,7 @@ class BackendContract:
             assert _mine(backend) == [standing]
 
     def test_refusals_are_told_apart(self) -> None:
-        """Each refusal has its kind, the route, and the kernel's errno and message."""
+        """Each refusal has its own kind, the route, and the kernel's errno and message."""
         with self.make() as backend:
             cases: list[tuple[Route, RouteKind]] = [
                 (_ours("192.0.2.0/24", gateway="203.0.113.1"), "gateway-not-on-link"),

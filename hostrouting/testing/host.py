@@ -199,7 +199,7 @@ class FakeFiles:
         return lock
 
     def _require_way(self, verb: str, path: str, folder: str) -> None:
-        """Raise FileError if a part of the folder's path is a link to a folder that is not there."""
+        """Raise FileError if the folder's path leads through a link to a missing folder."""
         for link, target in self.links.items():
             if f"{folder}/".startswith(f"{link}/") and not self.names(target):
                 remedy = "a part of the path is a link that leads nowhere: remove that link"
@@ -499,7 +499,7 @@ def texts_of(unit: str, read: Mapping[str, str]) -> dict[str, str]:
 
 
 def _files_of(unit: str, read: Mapping[str, str]) -> tuple[str, list[str]]:
-    """The unit's own file, if it has one, and its drop-ins in order."""
+    """The files of a unit: its own, if it has one, and its drop-ins in order."""
     places, folders = _places(unit)
     fragment = next((path for path in places if path in read), "")
     drop_ins: dict[str, tuple[int, str]] = {}
@@ -513,7 +513,7 @@ def _files_of(unit: str, read: Mapping[str, str]) -> tuple[str, list[str]]:
 
 @cache
 def _places(unit: str) -> tuple[tuple[str, ...], dict[str, int]]:
-    """The paths of a unit's own file, in order of precedence, and the folders of its drop-ins, with their rank."""
+    """The paths for a unit's own file, the first wins; and the folders for its drop-ins, with their rank."""
     own = tuple(f"{folder}{name}" for name in (unit, _template(unit)) for folder in UNIT_FOLDERS)
     folders = [f"{folder}{name}.d" for folder in UNIT_FOLDERS for name in _names(unit)]
     of_all = [f"{folder}service.d" for folder in UNIT_FOLDERS]
@@ -525,7 +525,7 @@ def _is_nothing(text: str) -> bool:
 
 
 def _names(unit: str) -> Iterator[str]:
-    """The names whose drop-ins apply to a unit: its own, its template's, and their prefixes that end with a dash."""
+    """The names whose drop-ins apply to the unit: its own, its template's, and the prefixes up to each dash."""
     name, _, kind = unit.rpartition(".")
     yield unit
     if "@" in name:

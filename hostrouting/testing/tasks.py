@@ -1,5 +1,5 @@
 # ruff: noqa: S101  assert is how a contract speaks
-"""The contract of a task: what `check_task` proves of a subclass of HostTask, on hosts in memory.
+"""The contract of a task: what `check_task` proves about a subclass of HostTask, on hosts in memory.
 
 Here: the suite, and a run that is killed. Not here: what a task has to do (`hostrouting.tasks.base`).
 """
@@ -35,10 +35,10 @@ class _Killed(BaseException):
 
 
 class _Fuse(list[str]):
-    """Kills the run just before its nth effect. The manager's calls are appended to it, before they have an effect."""
+    """Kills the run just before its nth effect. The manager's calls are appended before they take effect."""
 
     def __init__(self, host: FakeHost) -> None:
-        """Put the fuse into all edges of the host, where it does nothing yet."""
+        """Count the effects on all edges of the host; none kills before `left` is set."""
         super().__init__()
         self.left = 0
         if host.manager is not None:
@@ -198,7 +198,7 @@ class _Suite:
         assert str(host.kernel) == kernel, "an image has no kernel, and this one was changed"
 
     def check_the_guard(self) -> None:
-        """What is lost comes back, as after a boot without the script: the kernel's part and its settings."""
+        """Require that the guard brings lost work back: what a boot without the script loses, and its settings."""
         host = self.done()
         lost, after, ctx = self.make(), _state(host), _context()
         host.files.texts |= {path: text for path, text in lost.files.texts.items() if path.startswith(SETTINGS)}
@@ -241,7 +241,7 @@ def _words(planned: Change) -> list[str]:
 
 
 def _state(host: FakeHost) -> set[tuple[object, object]]:
-    """The kernel and the files, without those that end with the present boot: what there is, and its value."""
+    """The kernel, and the files that outlive the boot: each thing with its value."""
     passing = host.layout.at("/run/")
     files = {**host.files.texts, **host.files.links}
     now = host.kernel.reopen().snapshot()
@@ -255,5 +255,5 @@ def _state(host: FakeHost) -> set[tuple[object, object]]:
 
 
 def _unlike(host: FakeHost, wanted: set[tuple[object, object]]) -> str:
-    """What is not as wanted on the host."""
+    """What differs on the host from what is wanted."""
     return ", ".join(sorted({str(thing) for thing, _ in _state(host) ^ wanted}))

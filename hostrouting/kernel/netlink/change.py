@@ -160,7 +160,7 @@ class _Work:
         self._first = self._channel.number(self._most)
 
     def _ask_permission(self) -> None:
-        """If nothing was sent, send a request that the kernel must refuse: its error shows whether we have permission.
+        """If nothing was sent, send a request that the kernel must refuse: its error tells whether we have the right.
 
         An IPv4 prefix cannot be 255 bits long.
         """

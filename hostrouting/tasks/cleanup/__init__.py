@@ -1,4 +1,4 @@
-"""What another CNI left behind for pods that a new one manages now: found, deleted, and restored on request.
+"""Finds what another CNI left behind for pods that a new CNI manages now, deletes it, and restores it on request.
 
 plan         what is stale, what is kept, each with its reason: a value
 saved_rules  parses the output of ebtables-save

@@ -1,4 +1,4 @@
-"""CleanStaleAzureVnet: which rules, neighbours, routes and listed pods of azure-vnet are stale, from facts to entries.
+"""CleanStaleAzureVnet: which rules, neighbours, routes and listed pods of azure-vnet are stale.
 
 Here: what azure-vnet leaves on a node, and the decision. Not here: reading the host, recording and deleting (`task`).
 
@@ -114,7 +114,7 @@ class CleanStaleAzureVnet(Cleanup):
 
 
 def _of_the_node(facts: CleanupFacts) -> Iterator[Finding]:
-    """What there is to tell about the node, whatever is stale."""
+    """Findings about the node that do not depend on what is stale."""
     active = active_file(facts)
     if active:
         sentence = f"{active} says that azure-vnet manages this node's pods"
@@ -131,7 +131,7 @@ def _of_the_node(facts: CleanupFacts) -> Iterator[Finding]:
 
 
 def _listed(gone: list[str], facts: CleanupFacts, *, prunes: bool) -> Finding:
-    """Azure's network monitor restores the rules of these pods."""
+    """A finding about listed pods whose rules Azure's network monitor adds again."""
     monitor = next((name for name in map(_process(facts), facts.names("/proc")) if name in _MONITORS), "")
     who = f"{monitor}, which runs here, adds" if monitor else "Azure's network monitor, if it runs, adds"
     sentence = f"{STATE_FILE} still lists pods that are gone ({_named(gone)}); {who} their rules again every 10 s"
@@ -275,7 +275,7 @@ _Judged: TypeAlias = tuple[Fate, str]
 def stale_entries(
     config: AzureVnetCleanupConfig, facts: CleanupFacts, endpoints: Iterable[Endpoint] = ()
 ) -> Iterator[CleanupEntry]:
-    """What there is of azure-vnet on this host, in the order of deletion; equal facts give equal entries."""
+    """The entries of azure-vnet on this host in the order of deletion; equal facts give equal entries."""
     judge = _Judge(config, facts, tuple(endpoints))
     yield from judge.pods()
     yield from judge.rules()
@@ -354,7 +354,7 @@ class _Judge:
             )
 
     def pods(self) -> Iterator[CleanupEntry]:
-        """Each pod of the state file whose device is gone."""
+        """Each pod in the state file whose device does not exist."""
         for endpoint in self._listed:
             if not endpoint.device or endpoint.device in self._links or not endpoint.ips:
                 continue
@@ -380,7 +380,7 @@ class _Judge:
         return self._pod(rule.ip, self._known[rule.ip] if rule.mac == _VIRTUAL_MAC else (rule.mac,))
 
     def _pod(self, ip: IP, macs: Iterable[str], *, by: str = "") -> _Judged:
-        """What happens to an entry for this address: whether a pod with one of these MAC addresses may be alive."""
+        """The fate of an entry for this address: whether a pod with one of these MAC addresses may be alive."""
         macs = tuple(dict.fromkeys(macs))
         if kept := self._why_own(ip):
             return "keep", kept
@@ -401,7 +401,7 @@ class _Judge:
         return "delete", f"{ip} is managed by another CNI, and no pod is known to use it"
 
     def _behind(self, ip: IP, dev: str) -> _Judged:
-        """What happens to a route for this address: whether a pod is at the other end of one of azure-vnet's veths."""
+        """The fate of a route for this address: whether a pod is at the other end of one of azure-vnet's veths."""
         if kept := self._why_own(ip):
             return "keep", kept
         link = self._links.get(dev)
@@ -414,7 +414,7 @@ class _Judge:
         return "delete", f"{ip} is managed by another CNI, and there is no pod behind {dev}"
 
     def _why_own(self, ip: IP) -> str:
-        """Why every entry for this address is kept, of whatever kind; empty if entries may be deleted."""
+        """Why entries of every kind for this address are kept; empty if they may be deleted."""
         if not self._is_managed(ip):
             return _foreign(ip)
         if ip in self._local:
@@ -468,7 +468,7 @@ def _named(devices: list[str]) -> str:
 
 
 def _is_unknown(link: EthernetLink) -> bool:
-    """Whether there may be devices behind this one whose MAC addresses cannot be read."""
+    """Whether MAC addresses behind this device may exist that cannot be read."""
     if link.kind == "veth":
         return isinstance(link.peer, UnknownPeer)
     return link.kind not in (*_UPLINKS, *_ENDS)
@@ -541,7 +541,7 @@ class Endpoint:
 
     @property
     def key(self) -> str:
-        """Names exactly this pod."""
+        """A key that only this pod has."""
         return "/".join((*self.network, self.name))
 
 
@@ -586,7 +586,7 @@ def _parsed(text: str) -> object:
 
 
 def _endpoints(document: object) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """The names of each interface and network, with its endpoints by name."""
+    """The endpoints by name, for each interface and network."""
     network = _object(_object(document, "").get("Network"), "Network")
     for interface, found in _object(network.get("ExternalInterfaces"), "ExternalInterfaces").items():
         for name, one in _object(_object(found, "ExternalInterfaces").get("Networks"), "Networks").items():

@@ -1,4 +1,4 @@
-"""KeepAzureVnetClean: what is stale after azure-vnet is reported, and deleted again and again if `repeat` is set.
+"""KeepAzureVnetClean: reports what azure-vnet left and is stale, and deletes it each time if `repeat` is set.
 
 Here: a clean-up as a task of Configure and of the guard. Not here: what is stale (`azure_vnet`), and how it is deleted
 (`task`).
@@ -34,7 +34,7 @@ _SUBJECT = "the clean-up after azure-vnet"
 
 @attrs.frozen
 class KeepAzureVnetClean(HostTask[CleanupResult]):
-    """Report what azure-vnet left behind and is stale; with `azureVnetCleanup.repeat`, delete it, now and later.
+    """Report what azure-vnet left and is stale; with `azureVnetCleanup.repeat`, delete it now and later.
 
     What prevents a deletion is a warning: neither routes nor machines wait for a clean-up.
     """
@@ -58,7 +58,7 @@ class KeepAzureVnetClean(HostTask[CleanupResult]):
         return self.config.azure_vnet_cleanup is not None
 
     def change(self, *, up: bool) -> Change:
-        """The deletions, if they are to be repeated and nothing prevents them; otherwise a warning that names them."""
+        """The deletions, if they are to be repeated and nothing prevents them; else a warning with their names."""
         if not up or self.host.backend is None:
             return Change()
         try:
@@ -86,7 +86,7 @@ class KeepAzureVnetClean(HostTask[CleanupResult]):
         return attrs.evolve(result, standing=self._standing(others))
 
     def standing(self) -> Standing | None:
-        """What is stale now; None if nothing is, and nothing will be deleted."""
+        """What is stale now; None if nothing is, or if it will be deleted."""
         if not self.is_wanted or self.host.backend is None:
             return None
         return self._standing(tuple(self._findings_in(self._plan())))

@@ -1,4 +1,4 @@
-"""The plan of a clean-up: what another CNI left on a host, and what is to be done about each entry.
+"""The plan of a clean-up: the entries that another CNI left on a host, each with its fate.
 
 Here: values, as text and as JSON, and back. Not here: which entries are stale (a module for each CNI), and deleting
 (`task`).
@@ -45,7 +45,7 @@ class CleanupFacts:
 
 @attrs.frozen
 class CleanupEntry:
-    """One rule, neighbour, route or listed pod that looks like the other CNI's, with what happens to it and why."""
+    """One rule, neighbour, route or listed pod that looks like the other CNI's, with its fate and the reason."""
 
     kind: Kind
     spec: str
@@ -60,16 +60,16 @@ class CleanupEntry:
 
     @property
     def key(self) -> tuple[Kind, str]:
-        """Two entries in two plans are the same if they have the same key."""
+        """The same for the same entry in two plans."""
         return self.kind, self.spec
 
     @property
     def name(self) -> str:
-        """What it is, in words."""
+        """The entry as a phrase."""
         return f"{NOUNS[self.kind]} {self.spec}"
 
     def deletion(self, thing: object = None) -> Operation:
-        """Its deletion, with a value for the task that carries it out."""
+        """The operation that deletes it; its value tells the task what to delete."""
         return Operation("delete", self.name, self.reason, thing)
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ class CleanupPlan:
         return self.is_dry_run or not self.deletions
 
     def split(self, shown: CleanupPlan) -> tuple[Self, tuple[CleanupEntry, ...]]:
-        """The plan without the deletions that are not in `shown`, and these deletions.
+        """The plan with only the deletions that are also in `shown`; and the other deletions.
 
         A deletion that `shown` has once is made once.
         """
@@ -129,7 +129,7 @@ class CleanupPlan:
         return attrs.evolve(self, entries=tuple(kept)), tuple(others)
 
     def to_mapping(self) -> dict[str, Any]:
-        """The plan as plain values; `from_mapping` reads what a clean-up needs of them."""
+        """The plan as plain values; `from_mapping` reads those that a clean-up needs."""
         return {
             "host": self.host,
             "boot": self.boot,

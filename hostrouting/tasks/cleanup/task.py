@@ -1,4 +1,4 @@
-"""Deletes what another CNI left on a host, and restores it: the order of reading, recording and deleting.
+"""Deletes what another CNI left on a host, and restores it: reading, recording and deleting in the safe order.
 
 Here: `Cleanup`, the base class of a clean-up, and `UndoCleanup`. Not here: what is stale (a module for each CNI, which
 overrides `judge`). Neither task has a part in the gate, and Configure does not run them: the administrator has to ask
@@ -56,7 +56,7 @@ _NO_KERNEL = "an image does not have a running kernel, so it has no rules, neigh
 
 @attrs.frozen
 class _Edges:
-    """The three interfaces to a kernel that a clean-up uses."""
+    """The interfaces to the kernel that a clean-up uses: packet filter, link layer and routes."""
 
     ebtables: Ebtables
     links: LinkLayer
@@ -123,7 +123,7 @@ class Cleanup:
     """The plan that the administrator has approved, made on this host since it booted; only its entries are deleted."""
 
     def judge(self, facts: CleanupFacts) -> CleanupPlan:
-        """What is stale by these facts, what is kept, and why; if a finding is an error, nothing is deleted."""
+        """What is stale by these facts, what is kept, and why. If a finding is an error, nothing is deleted."""
         raise NotImplementedError
 
     def without(self, text: str, pods: Iterable[str]) -> str:
@@ -184,7 +184,7 @@ class Cleanup:
         return UndoCleanup(self.host.layout.undo_file(self.cni, last), host=self.host).do(ctx)
 
     def _deletable(self, edges: _Edges) -> tuple[CleanupPlan, tuple[CleanupEntry, ...]]:
-        """What may be deleted, as far as is known without the lock; and what is stale but not approved."""
+        """What may be deleted, as far as is known without the lock; and what is stale and not approved."""
         approved = self.approved
         if approved is None:
             return self._look(edges), ()
@@ -218,7 +218,7 @@ class Cleanup:
 
 
 def _lock_file(files: Files, ctx: phases.Context, path: str, stack: ExitStack) -> str:
-    """Lock a file until the stack is closed; why it is not locked, if it is not free in time."""
+    """Lock a file until the stack is closed; the reason, if another process holds it too long."""
     end = ctx.clock.now() + _PATIENCE
     try:
         while (lock := files.try_lock(path)) is None:
@@ -241,7 +241,7 @@ def _numbers(names: Iterable[str], cni: str) -> list[int]:
 
 
 class _Deleting:
-    """One run that deletes, with the host locked: what it will delete, has deleted and could not delete."""
+    """One run that deletes, with the host locked: what is to be deleted, what was, and what could not be."""
 
     def __init__(self, task: Cleanup, edges: _Edges, shown: CleanupPlan, program: str) -> None:
         self._task, self._edges, self._shown = task, edges, shown
@@ -299,7 +299,7 @@ class _Deleting:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Attach to any error that leaves the block what was deleted before it."""
+        """Attach what was deleted to any error that leaves the block."""
         try:
             yield
         except BaseException as error:
@@ -315,7 +315,7 @@ class _Deleting:
         return agreed
 
     def _delete_pods(self, plan: CleanupPlan, obstacle: str) -> None:
-        """Take pods out of the CNI's own list, unless there is an obstacle."""
+        """Take pods out of the CNI's list, unless there is an obstacle."""
         pods = _of_kind(plan, "pod")
         if not pods:
             return
@@ -345,7 +345,7 @@ class _Deleting:
 
     @contextmanager
     def _locked_list(self, ctx: phases.Context, plan: CleanupPlan) -> Iterator[str]:
-        """Hold both locks of the CNI's list for the block, if the plan changes the list; the obstacle, or ""."""
+        """Hold both locks of the CNI's list during the block, if the plan changes it; yields the obstacle, or ""."""
         if not _of_kind(plan, "pod"):
             yield ""
             return
@@ -360,7 +360,7 @@ class _Deleting:
             yield found
 
     def _delete_rules(self, ctx: phases.Context, plan: CleanupPlan) -> CleanupPlan:
-        """Delete the rules of the plan; returns the plan as it is after the last read."""
+        """Delete the plan's rules; return the plan as it is after the last reading."""
         ebtables = self._edges.ebtables
         unclear: dict[str, str] = {}
         for _ in range(_TRIES):
@@ -498,7 +498,7 @@ def _users(facts: CleanupFacts, log: UndoLog) -> dict[IP, str]:
 
 
 def _ips_in(text: str) -> set[IP]:
-    """The addresses that a text contains as whole words."""
+    """The addresses that stand as whole words in a text."""
     found = set()
     for word in set(re.findall(r"[0-9A-Fa-f:.]{3,}", text)):
         with suppress(ValueError):
@@ -507,7 +507,7 @@ def _ips_in(text: str) -> set[IP]:
 
 
 class _Restoring:
-    """One run that restores entries: what it has restored, and what it could not."""
+    """One run that restores: what was restored, and what could not be."""
 
     def __init__(self, host: Host, edges: _Edges, users: dict[IP, str]) -> None:
         self._files, self._edges, self._users = host.files, edges, users
@@ -534,7 +534,7 @@ class _Restoring:
                 self.done.append(Operation("add", f"the pods that {one.path} had", "it is in the undo file"))
 
     def rules(self, lines: tuple[str, ...]) -> None:
-        """Add each rule as often as it was deleted, less the copies that exist now."""
+        """Add each rule as often as it was deleted, minus the copies that exist now."""
         if not lines:
             return
         there = Counter(rule.line for rule in read_saved(self._edges.ebtables.save()).rules if rule.table == "nat")
@@ -592,7 +592,7 @@ def _copy_of(path: str) -> str:
 
 
 class _Log:
-    """The undo file of a run; each run that deletes anything writes a new one."""
+    """The undo file of a run. Each run that deletes anything writes a new one."""
 
     def __init__(self, task: Cleanup, program: str) -> None:
         layout, self._files = task.host.layout, task.host.files
@@ -609,7 +609,7 @@ class _Log:
         return () if self._written is None else (self.path, *copies)
 
     def write(self, entries: tuple[CleanupEntry, ...]) -> None:
-        """Record what will be deleted; called before the deletion. Of earlier runs, the last ones stay."""
+        """Record what will be deleted, before its deletion. Only the last undo files are kept."""
         coming = self._last.with_entries(entries)
         self._files.write(self.path, str(coming), mode=_PRIVATE)
         for path in (self._oldest, _copy_of(self._oldest)):
@@ -628,7 +628,7 @@ class _Log:
         self.write(entries)
 
     def settle(self, ctx: phases.Context, done: list[CleanupEntry]) -> None:
-        """Write the file again if less was deleted than recorded; remove it if nothing was deleted."""
+        """Write the file again if less was deleted than it says; remove it if nothing was."""
         if done and self._written == self._last.with_entries(done):
             return
         try:

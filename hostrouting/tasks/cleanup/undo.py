@@ -66,7 +66,7 @@ class SavedFile:
 
 @attrs.frozen
 class UndoLog:
-    """The rules, neighbours and routes that were deleted, or were about to be, and the files that were changed."""
+    """The deleted rules, neighbours and routes (or those about to be deleted), and the changed files."""
 
     rules: tuple[str, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
@@ -140,7 +140,7 @@ class UndoLog:
 
 
 def _as_asked(route: Route) -> Route:
-    """The route as it was requested, without the state that the kernel reports for its next hop."""
+    """The route as in a request, without the state that the kernel reports for its next hop."""
     return attrs.evolve(route, legs=(NextHop(route.devs[0]),))
 
 

@@ -1,4 +1,4 @@
-"""The guard keeps the routing of a host right: it looks, repairs, and looks again when something has changed.
+"""The guard keeps a host's routing right: it looks, repairs, and looks again after each change.
 
 look      what one look found and repaired
 pace      when the next look is due, and what may be repaired

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Repair:
-    """One repair: what was repaired, what belongs there, and what was there instead."""
+    """One repair: its key, the wanted state, and the state that was found."""
 
     key: str
     """What the repair is about, such as `172.16.0.0/17` or `nftables table ip6 hostrouting_slb`."""
@@ -31,7 +31,7 @@ class Repair:
 
     @classmethod
     def of(cls, operation: Operation) -> Self:
-        """The repair that an operation is."""
+        """The operation as a repair."""
         if operation.verb == "delete":
             return cls(operation.object, "none", operation.object)
         found = "none" if operation.verb in {"add", "create"} else f"a changed one ({operation.reason})"

@@ -71,7 +71,7 @@ def _by_chance() -> float:
 
 
 class Orders:
-    """What reaches a running guard from outside: its configuration is to be read again."""
+    """Orders to a running guard from outside: to read its configuration again."""
 
     def __init__(self) -> None:
         """Nothing yet."""
@@ -103,7 +103,7 @@ class Orders:
 
 @attrs.frozen
 class Guard:
-    """Look at the host after each event that matters and once a minute, repair what has changed, keep the verdict true.
+    """Look at the host after each change that matters and once a minute, repair it, and keep the verdict true.
 
     It runs until it is cancelled; its end changes nothing. A gated unit is never started or stopped. It watches what is
     configured: the static routes, the expected CIDRs, the probe rewrite.
@@ -148,7 +148,7 @@ class Guard:
 
     @contextmanager
     def _alone(self) -> Iterator[Callable[[], None]]:
-        """Hold the lock of the guard: two on one host would count each other's repairs as another program's doing.
+        """Hold the lock of the guard: two guards on one host would take each other for another program.
 
         What is returned takes the lock again if its file was deleted.
         """
@@ -174,7 +174,7 @@ class Guard:
 
 
 class _Lent:
-    """A backend that is used again: a task that closes it does nothing."""
+    """A backend that several tasks use: closing it does nothing."""
 
     def __init__(self, backend: RouteBackend) -> None:
         self._backend = backend
@@ -214,7 +214,7 @@ class _Watching:
         self._use(guard.config)
 
     def _use(self, config: HostRoutingConfig) -> None:
-        """Use this configuration from now on. The former answer of a task holds until it answers by the new one."""
+        """Use this configuration from now on. A task's former answer holds until its next one."""
         self._config = config
         self._answers = {task.name: self._answers[task.name] for task in self._tasks() if self._may_hold(task)}
         self._restless.clear()
@@ -234,7 +234,7 @@ class _Watching:
         return False
 
     def _lend(self) -> RouteBackend:
-        """One backend for all tasks and looks, so that what has not changed is read once; a full look opens another."""
+        """One backend for all tasks and looks: unchanged parts are read once. A full look opens another."""
         if self._backend is None and self._guard.host.backend is not None:
             self._backend = self._guard.host.backend()
         return cast("RouteBackend", _Lent(cast("RouteBackend", self._backend)))
@@ -260,7 +260,7 @@ class _Watching:
             self._alive()
 
     def _alive(self) -> None:
-        """Tell the manager that the guard does not hang."""
+        """Tell the manager that the guard is alive."""
         self._service.notify("WATCHDOG=1")
 
     def _wait(self, seconds: float) -> None:
@@ -276,7 +276,7 @@ class _Watching:
             self._pace = self._pace.with_event(self._clock.now())  # the machine was suspended, or its time was set
 
     def _look(self) -> None:
-        """Look and repair, or say why that is not possible; then decide when to look again."""
+        """Look and repair, or report why not; then decide when to look again."""
         begun, spent = self._clock.now(), self._guard.spent()
         self._discard_events()
         self._denied.clear()
@@ -311,14 +311,14 @@ class _Watching:
             self._pace = self._pace.sooner(ended + min(self._fights.wait(key, ended) for key in self._denied))
 
     def _discard_events(self) -> None:
-        """Events that came before a look need no other look. Not every change has one: each minute, all is read."""
+        """Discard the events before a look. Some changes have no event, so everything is read once a minute."""
         if self._pace.event is not None:
             self._watch.wait(0, clock=self._clock)
         if self._pace.event is None or self._pace.failures or self._clock.now() >= self._pace.due:
             self.close()
 
     def _ask_tasks(self) -> Look:
-        """The answers of all tasks. Meanwhile no other run can change the host, or what is configured on it."""
+        """The answers of all tasks. No other run can change the host or its configuration meanwhile."""
         found = Look()
         with self._host.locked(self._ctx) as host:
             self._held_since = None
@@ -330,7 +330,7 @@ class _Watching:
         return found + self._look_at_gate()
 
     def _look_at_gate(self) -> Look:
-        """The edited files that decide about a start, which the guard leaves to `apply`; unknown tasks."""
+        """Findings that are left to `apply`: edited files that decide about a start, and unknown tasks."""
         try:
             gate = Gate(self._host)
             edits = [edit for edit in find_edits(gate) if edit.name == "gate-open"]
@@ -340,7 +340,7 @@ class _Watching:
             return Look(failures={"gate": str(error)})
 
     def _ask(self, task: HostTask[Any]) -> Look:
-        """The answer of one task. If it cannot answer now, the former answer still holds."""
+        """The answer of one task; its former one if it cannot answer now."""
         former = _without_repairs(self._answers.get(task.name, Look()))
         try:
             found = task.keep(self._ctx, self._may_repair, self._alive)
@@ -363,14 +363,14 @@ class _Watching:
         return f"{held}; wait for it, or stop it if it hangs"
 
     def _report(self, look: Look) -> Look:
-        """Write and tell what this look has found."""
+        """Write the results of this look, and report what is new."""
         now = self._clock.now()
         self._fights = self._fights.later(now).without(look.waiting).repaired((*look.repairs, *look.lost), now)
         self._publish(self._state.after(look, self._fights.named(now), self._clock.utc()))
         return look
 
     def _report_failure(self, text: str) -> Look:
-        """Write and tell why there was no look. What the tasks answered before still holds."""
+        """Write and report why there was no look. The tasks' former answers still hold."""
         look = sum(map(_without_repairs, self._answers.values()), Look(failures={"guard": text}, concerns=None))
         self._publish(self._state.after_attempt(look, self._fights.named(self._clock.now())))
         return look
@@ -391,7 +391,7 @@ class _Watching:
         return False
 
     def _reload(self) -> None:
-        """Read the configuration again because that was ordered, and look at once.
+        """Read the configuration again, as ordered, and look at once.
 
         That of the host is read by the look itself, when no other run can change it.
         """
@@ -402,7 +402,7 @@ class _Watching:
         self._service.notify("READY=1")
 
     def _take_configuration(self) -> None:
-        """Use the configuration as it is now: all of it, or, if it cannot be read, the former one."""
+        """Use the configuration as it is now; if it cannot be read as a whole, the former one."""
         if self._guard.again is None:
             return
         try:
@@ -416,11 +416,11 @@ class _Watching:
             self._use(found)
 
     def _note(self, about: str, text: str) -> None:
-        """Keep this sentence about what hinders the guard itself; an empty one ends it."""
+        """Keep this sentence about a problem of the guard itself; an empty one removes it."""
         self._state = self._state.noted(about, text)
 
     def _tell(self) -> None:
-        """One line for each change since the last time; none if nothing has changed."""
+        """Report each change since the last time in a line."""
         before, self._told = self._told, self._state
         now, then = self._state.look, before.look
         for repair in now.repairs[:_LINES]:
@@ -451,7 +451,7 @@ class _Watching:
             self._line(f"{fight.last.key} does not stay: it {_told_fight(fight)}", 4, _FIGHT, **_names(fight.last))
 
     def _tell_findings(self, words: str, found: Iterable[Finding], known: Iterable[Finding], level: int) -> None:
-        """Write a line for each new finding, for each name up to a limit, and then one that counts the others."""
+        """Write a line for each new finding; above a limit for each name, one line counts the others."""
         identities = set(map(_identity, known))
         new: dict[str, list[Finding]] = {}
         for finding in found:
@@ -465,13 +465,13 @@ class _Watching:
                 self._line(f"{words}{len(alike) - _LINES:,} more findings like these", level, _PROBLEM)
 
     def _line(self, text: str, level: int, kind: str = "", **fields: str) -> None:
-        """Write one line to the journal, or, if there is none, to the log of the run; `kind` is its MESSAGE_ID."""
+        """Write one line to the journal or, without one, to the run's log; `kind` is its MESSAGE_ID."""
         named = {f"HOSTROUTING_{name}": value for name, value in fields.items()}
         if not self._service.tell(Line(text, level, {**({"MESSAGE_ID": kind} if kind else {}), **named})):
             (self._ctx.log.info if level > 4 else self._ctx.log.warning)("%s", text)
 
     def _write(self) -> None:
-        """Write the figures for a collector, and then the state for `status`, which has the errors of the first."""
+        """Write the figures for a collector, then the state for `status`, which includes an error of the first."""
         import json  # noqa: PLC0415  other tasks do not need it
 
         self._note("writing", "")
@@ -495,7 +495,7 @@ class _Watching:
 
 
 def _without_repairs(look: Look) -> Look:
-    """The look without its repairs and times, which count once only."""
+    """The look without its repairs and times, which must count only once."""
     return attrs.evolve(
         look, repairs=(), lost=(), waiting=(), unknown=(), concerns=None, seconds=0.0, repair_seconds=0.0
     )
@@ -507,12 +507,12 @@ def _told_troubles(troubles: Iterable[str]) -> str:
 
 
 def _identity(finding: Finding) -> tuple[object, ...]:
-    """What stays the same while the finding lasts; its sentence may change, as with a lifetime in seconds."""
+    """The unchanging part of a finding; its sentence may change, as with seconds that are left."""
     return finding.name, finding.target, finding.facts.get("held", finding.sentence)
 
 
 def _fields(finding: Finding) -> dict[str, str]:
-    """The fields by which the journal finds the line."""
+    """The fields by which a line can be found in the journal."""
     fields = {"FINDING": finding.name, "TARGET": finding.target}
     if finding.name in ESCAPES:
         fields |= {"CIDR": finding.facts["cidr"], "DEV": " ".join(finding.facts["devs"])}
@@ -520,7 +520,7 @@ def _fields(finding: Finding) -> dict[str, str]:
 
 
 def _names(repair: Repair) -> dict[str, str]:
-    """The fields by which the journal finds the line: the prefix of a route, and the key."""
+    """The key and, for a route, the prefix: fields by which a line can be found in the journal."""
     prefix = repair.key.partition(" metric ")[0]
     return {"KEY": repair.key, **({} if " " in prefix else {"PREFIX": prefix})}
 

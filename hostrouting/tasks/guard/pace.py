@@ -1,4 +1,4 @@
-"""How often the guard may do what it does: when it looks at the host, and how soon it repairs the same thing again.
+"""The pace of the guard: when it looks at the host, and how soon it may repair the same thing again.
 
 Here: moments and amounts, computed from what happened. Not here: waiting, looking, repairing and telling (`loop`).
 
@@ -52,7 +52,7 @@ class Bucket:
         return missing / self.rate if missing > _ROUNDING else 0.0
 
     def is_full(self, now: float) -> bool:
-        """Whether nothing was withdrawn that has not come back."""
+        """Whether everything that was withdrawn has come back."""
         return self.now(now) >= self.size
 
 
@@ -106,7 +106,7 @@ class Pace:
         return self if self.event is not None else attrs.evolve(self, event=now)
 
     def looked(self, ended: float, *, spent: float, failed: bool, chance: float, idle: bool = False) -> Pace:
-        """The pace after a look that took these seconds of processor time: events that came before it are done with.
+        """The pace after a look that took this processor time; the events before it are done with.
 
         `idle`: nothing had to be repaired, and nothing waits for its device.
         """
@@ -121,15 +121,15 @@ class Pace:
         return Pace(due=due, failures=failures, time=time, looks=looks)
 
     def postponed(self, until: float) -> Pace:
-        """The pace after a look that was not possible: the next attempt is at this moment."""
+        """The pace after a failed look, with the next attempt at this moment."""
         return attrs.evolve(self, due=until, event=None)
 
     def sooner(self, moment: float) -> Pace:
-        """The pace with a look at this moment, unless one comes before it."""
+        """The pace with a look at this moment, or earlier if one is due."""
         return attrs.evolve(self, due=min(self.due, moment))
 
     def again(self, now: float, seconds: float) -> Pace:
-        """The pace with a look after these seconds, or later, when looks may take time again."""
+        """The pace with a look after these seconds, or later if the budget of processor time is spent."""
         return self.sooner(now + max(seconds, self.time.wait_for(0, now)))
 
     def wait(self, now: float) -> float:
@@ -143,7 +143,7 @@ class Pace:
 
 
 def _retry(failures: int, chance: float) -> float:
-    """The seconds until the next attempt: between half of the doubled time and all of it."""
+    """The seconds until the next attempt: a random part, at least half, of the doubled time."""
     longest = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(failures - 1, 30))
     return longest * (0.5 + 0.5 * chance)
 
@@ -177,7 +177,7 @@ class Fight:
 
     @property
     def is_named(self) -> bool:
-        """Whether the key was repaired so often that something else must keep undoing it."""
+        """Whether the key was repaired so often that something else must be undoing it."""
         return len(self.times) > NAMED and self.times[-1] - self.times[0] <= WITHIN
 
 
@@ -192,11 +192,11 @@ class Fights:
         return repair.ours != self._ours(repair.key) or not self.wait(repair.key, now)
 
     def denied(self, repair: Repair, now: float) -> Fights:
-        """The keys after this repair was needed, but had to wait, because earlier ones were undone too fast."""
+        """The keys, if this repair is needed but has to wait: earlier ones were undone too fast."""
         return Fights({**self._known, repair.key: attrs.evolve(self._known[repair.key], last=repair, needed=now)})
 
     def repaired(self, repairs: Iterable[Repair], now: float) -> Fights:
-        """The keys after these repairs, also those that were undone at once. A refused repair does not count."""
+        """The keys after these repairs, including those undone at once. A refused repair does not count."""
         known = dict(self._known)
         for repair in repairs:
             full = Bucket(ROUNDS, 1 / PAUSE, at=now)
@@ -207,7 +207,7 @@ class Fights:
         return Fights(known)
 
     def without(self, keys: Iterable[str]) -> Fights:
-        """Without these keys: Linux took away what belongs there, with a device that went down, and nothing fights."""
+        """Without these keys: Linux removed their routes with a device that went down, so no program fights."""
         gone = set(keys)
         return Fights({key: fight for key, fight in self._known.items() if key not in gone}) if gone else self
 

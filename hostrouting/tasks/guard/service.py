@@ -1,4 +1,4 @@
-"""InstallGuard installs the service that keeps the routing right, and tells how it is.
+"""InstallGuard installs the service that keeps the routing right, and reports its state.
 
 Here: the unit and its state. Not here: what the running guard does (`loop`). No unit waits for the guard, so it
 has no step in the gate.
@@ -92,14 +92,14 @@ class InstallGuard(HostTask[Effects]):
         return self
 
     def change(self, *, up: bool) -> Change:
-        """That the service would be started; its files are part of the gate's preview."""
+        """The start of the service; its files are part of the gate's change."""
         manager, unit = self._manager, self.host.layout.guard_unit
         if not up or manager is None or manager.state(unit).active in _RUNNING:
             return Change()
         return Change(operations=(Operation("start", unit, "it is not running"),))
 
     def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> Effects:
-        """Start the service if its unit is new or it does not run. The gate stops it before its unit is removed."""
+        """Start the service if its unit is new or it does not run. For a removal, the gate has stopped it."""
         manager = self._manager
         if manager is None or not up or not (change.operations or change.files):
             return Effects()
@@ -107,7 +107,7 @@ class InstallGuard(HostTask[Effects]):
         return Effects(started=True)
 
     def keep(self, *_: object) -> Look:
-        """A guard does not look after its own service: systemd does."""
+        """Nothing: systemd looks after the guard's own service."""
         return Look()
 
     def standing(self) -> Standing | None:
@@ -154,7 +154,7 @@ def _facts(written: dict[str, Any]) -> Iterator[str]:
 
 
 def _notes(written: dict[str, Any]) -> Iterator[str]:
-    """A line for each thing that does not stay as the guard repaired it."""
+    """A line for each key that does not stay as the guard has repaired it."""
     listed = written.get("fights")
     fights = [fight for fight in listed if isinstance(fight, dict)] if isinstance(listed, list) else []
     for fight in fights[:_SHOWN]:

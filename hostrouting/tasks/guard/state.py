@@ -29,7 +29,7 @@ VALID = timedelta(minutes=3)
 
 @attrs.frozen(kw_only=True)
 class State:
-    """What the guard knows after its looks so far."""
+    """The guard's knowledge after its looks so far."""
 
     since: datetime
     """When the guard began."""
@@ -54,11 +54,11 @@ class State:
 
     @property
     def faults(self) -> dict[str, str]:
-        """Why the last look or repair failed, by the name of the task, and what hinders the guard itself: sentences."""
+        """Sentences: why the last look or repair failed, by the task's name, and problems of the guard itself."""
         return {**{name: f"{name}: {text}" for name, text in self.look.failures.items()}, **self.hindered}
 
     def noted(self, about: str, text: str) -> State:
-        """The state with this sentence about a hindrance of the guard; an empty sentence removes it."""
+        """The state with this sentence about a problem of the guard; an empty one removes it."""
         others = {name: sentence for name, sentence in self.hindered.items() if name != about}
         return attrs.evolve(self, hindered={**others, about: text} if text else others)
 
@@ -89,7 +89,7 @@ class State:
         )
 
     def npd_line(self, now: datetime) -> str:
-        """The answer for node-problem-detector: that of the last look, unknown if the check failed in it.
+        """The line for node-problem-detector from the last look; unknown if the check failed in it.
 
         An answer of an earlier look is not valid for longer than it was then.
         """
@@ -104,7 +104,7 @@ class State:
 
     @property
     def openings(self) -> tuple[Finding, ...]:
-        """Who may start unchecked, by an administrator's decision."""
+        """Who has let which units start unchecked."""
         return tuple(finding for finding in self.look.findings if "until" in finding.facts)
 
     def to_mapping(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Load-balancer probes over IPv6: the rules and the route that let probes reach the pods.
+"""Load-balancer probes over IPv6: the rules and the route that let them reach the pods.
 
 How it works. Azure's load balancer sends its IPv6 probes from a link-local address. Linux does not forward packets from
 such an address: it replies "beyond scope of source address". So a service whose backends are pods, or are on other

@@ -1,4 +1,4 @@
-"""The rules and the route that let probes reach the pods: what is wanted, what is there, and what blocks probes.
+"""The rules and the route for probes: which are wanted, which exist, and what on the host blocks probes.
 
 Here: values in, values out: the plan that gets from the present state to the wanted one; the record of what was added
 to the kernel; and the findings about a host on which probes are lost although rules and route are as they should be.
@@ -47,7 +47,7 @@ _ROUTE = re.compile(r"route ([0-9a-f:.]+) protocol (\d+)")
 
 @attrs.frozen
 class Record:
-    """What may be in the kernel, by this configuration and earlier ones."""
+    """What this configuration and earlier ones may have put into the kernel."""
 
     tables: tuple[str, ...] = ()
     routes: tuple[tuple[IPv6Address, int], ...] = ()
@@ -57,7 +57,7 @@ class Record:
 
     @classmethod
     def of(cls, config: ProbeRewriteConfig, *, protocol: int) -> Self:
-        """What this configuration adds."""
+        """The tables and routes that this configuration adds."""
         return cls((config.table,), ((config.global_address, protocol),) if config.ensure_route else ())
 
     @classmethod
@@ -125,7 +125,7 @@ class RewritePlan:
 
     @property
     def apart(self) -> tuple[RewritePlan, RewritePlan]:
-        """The changes to tables and those to routes, each as a plan of its own."""
+        """The changes of tables, and those of routes, as two plans."""
         return (
             attrs.evolve(self, routes=RoutePlan(), taken=""),
             attrs.evolve(self, text="", on_tables=(), foreign=""),
@@ -169,7 +169,7 @@ def plan_rewrite(
     protocol: int,
     up: bool,
 ) -> RewritePlan:
-    """The changes that lead from the present state to the configuration; if `up` is false, to nothing of ours.
+    """The changes from the present state to the configuration; with `up` false, to nothing of ours.
 
     `listings` maps the configured name, and those of the record, to nft's listings without counts; None if absent.
     """
@@ -232,12 +232,12 @@ def _wanted_route(config: ProbeRewriteConfig, protocol: int) -> Route | None:
 
 
 def _lack(dev: str, snapshot: Snapshot) -> str:
-    """What has to be there before this device takes packets; empty if nothing."""
+    """What a route by this device still needs; empty if nothing."""
     return missing_device(dev, snapshot.link(dev), family=IPV6) or ""
 
 
 def _is_off(dev: str, snapshot: Snapshot) -> bool:
-    """Whether all that this device lacks is IPv6."""
+    """Whether this device needs nothing but IPv6."""
     link = snapshot.link(dev)
     return link is not None and link.up and link.ipv6_disabled
 
@@ -266,7 +266,7 @@ class Surroundings:
 
 
 def find_hindrances(config: ProbeRewriteConfig, around: Surroundings) -> tuple[Finding, ...]:
-    """All facts about the host that block probes, or may block them, although the rules and the route are in force."""
+    """Facts about the host that block probes, or may, although the rules and the route are in force."""
     return tuple(_hindrances(config, around))
 
 

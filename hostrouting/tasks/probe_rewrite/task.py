@@ -51,7 +51,7 @@ _COUNTERS = 2
 
 @attrs.frozen
 class RewriteProbeSource(HostTask[Effects]):
-    """Rewrite the link-local source of Azure's IPv6 probes to an address that may be forwarded, and back.
+    """Rewrite the link-local source of Azure's IPv6 probes to an address that can be forwarded, and back.
 
     1. If the rewrite is neither enabled nor installed, do nothing.
     2. If the condition is `imds`, ask the instance metadata service whether this node has IPv6; if not, remove all (7).
@@ -98,7 +98,7 @@ class RewriteProbeSource(HostTask[Effects]):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the rewrite is enabled; if the metadata service was asked, also whether this node has IPv6."""
+        """Whether the rewrite is enabled and, if the metadata service was asked, this node has IPv6."""
         if self.answer is None:
             return self._settings.enabled
         is_unknown, on_unknown = self.answer.has_ipv6 is None, self._settings.imds.on_unknown
@@ -113,7 +113,7 @@ class RewriteProbeSource(HostTask[Effects]):
         return attrs.evolve(self, answer=ask_for_ipv6(ctx, self.host.fetch, self._settings.imds))
 
     def change(self, *, up: bool) -> Change:
-        """What would be done to the table and the route; for a removal also the record that is removed after them."""
+        """The changes of the table and the route; for a removal, then that of the record."""
         open_nft, open_backend = self.host.nftables, self.host.backend
         if not up:
             told = () if self.answer is None else self._why_not()
@@ -245,7 +245,7 @@ class RewriteProbeSource(HostTask[Effects]):
 
     @property
     def _is_met(self) -> bool:
-        """Whether the rewrite should be in force now. What the metadata service has said is known by the script."""
+        """Whether the rewrite should be in force. The script tells what the metadata service has said."""
         is_asked = self._settings.condition is ProbeCondition.IMDS and self.answer is None
         return self.is_wanted and (self._is_installed or not is_asked)
 
@@ -256,7 +256,7 @@ class RewriteProbeSource(HostTask[Effects]):
 
     @contextmanager
     def _where_nft_is(self) -> Iterator[None]:
-        """Without the program nft no table can be deleted; raise its error only if there is something to delete."""
+        """Without nft no table can be deleted: raise its error if there is something to delete."""
         try:
             yield
         except ProgramError as error:
@@ -264,7 +264,7 @@ class RewriteProbeSource(HostTask[Effects]):
                 raise
 
     def _why_not(self) -> tuple[Finding, ...]:
-        """The note on an enabled rewrite that is not in force on this host because its condition does not hold."""
+        """A note that an enabled rewrite is not in force here, because its condition is not met."""
         is_known = self.answer is None or self.answer.has_ipv6 is not None
         told = "says that this node has no IPv6" if is_known else "does not say whether this node has IPv6"
         sentence = f"not rewritten: the instance metadata {told} (probeRewrite.condition is imds)"
@@ -272,7 +272,7 @@ class RewriteProbeSource(HostTask[Effects]):
 
     @property
     def _unanswered(self) -> MetadataError | None:
-        """The error if the instance metadata gives no usable answer, and the configuration then requires one."""
+        """The error for a metadata service without an answer, if the configuration requires one."""
         answer, imds = self.answer, self._settings.imds
         if answer is not None and answer.has_ipv6 is None and imds.on_unknown is OnUnknown.FAIL:
             return MetadataError(imds.url, answer.reason)
@@ -332,7 +332,7 @@ class RewriteProbeSource(HostTask[Effects]):
         return attrs.evolve(plan, section=self.section_path)
 
     def _read(self, backend: RouteBackend) -> Snapshot:
-        """The devices, and the routes to the global address, also to those of earlier configurations."""
+        """The devices, and the routes to the global addresses of this configuration and earlier ones."""
         former = (Prefix.of(IPv6Network(address)) for address, _ in self._record.routes)
         return backend.snapshot(family=IPV6, prefixes={self._prefix, *former})
 
@@ -363,7 +363,7 @@ class RewriteProbeSource(HostTask[Effects]):
 
     @property
     def _record(self) -> Record:
-        """The tables and routes of this configuration and earlier ones that the kernel may have."""
+        """The tables and routes of this configuration and earlier ones that may be in the kernel."""
         return Record.parse(self.host.files.read(self.host.layout.probe_applied_path) or "")
 
     def _write(self, record: Record) -> None:

@@ -459,7 +459,7 @@ class Namespace:
 
     @property
     def moment(self) -> float | None:
-        """The time, if it matters to a snapshot."""
+        """The present time, if a snapshot depends on it."""
         return self._aging.moment
 
     def elapse(self) -> bool:
@@ -480,7 +480,7 @@ class Namespace:
         return attrs.evolve(seen, routes=routes)
 
     def whole(self, found: Route) -> Route:
-        """The listed route, with all of its next hops, that a lookup found by one of them."""
+        """The listed route, with all next hops, to which the next hop of a lookup belongs."""
         ways = set(map(_way, found.legs))
         for route in self.at(found):
             same = (route.source, route.metric) == (found.source, found.metric)
@@ -540,7 +540,7 @@ class MemoryWatch:
         meet: Callable[[Literal["wait", "listen"]], object],
         on_clock: Callable[[Clock], object],
     ) -> None:
-        """Take the planned changes: without a report, a wait calls them until one changes something.
+        """Take the planned changes: a wait without a report calls them until one changes something.
 
         `meet` is called before each wait, and before it begins to listen to nftables; if it raises BackendError, the
         watch cannot listen to routes, or to nftables, until the next wait. `on_clock` tells the fake kernel the clock

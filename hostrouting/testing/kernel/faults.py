@@ -1,4 +1,4 @@
-"""Fault injection for fakes: an error at a call, or something that another process does just before it.
+"""Faults for fakes: an error at a call, or an act of another process just before it.
 
 Here: counting calls, and what is due at which call; for the fake kernel, at the n-th change, snapshot, lookup or wait
 from now. Not here: the fakes, what they do without faults, and what their errors mean.
@@ -20,7 +20,7 @@ E = TypeVar("E")
 
 @attrs.define
 class Due(Generic[E]):
-    """What is due at a call: an error, something that happens just before it, or nothing."""
+    """What comes at a call: an error, an act just before it, or nothing."""
 
     left: int
     error: E | None = None
@@ -35,7 +35,7 @@ class Due(Generic[E]):
 
 
 def _count(waiting: list[Due[E]], struck: Due[E]) -> Due[E]:
-    """Count a call, run what is due before it, and return the first fault that is due, unless one has struck."""
+    """Count a call, run what comes before it, and return the first error that is due."""
     due: list[Due[E]] = []
     for fault in list(waiting):
         fault.left -= 1
@@ -60,7 +60,7 @@ class Faulty(Generic[E]):
         self._faults: list[Due[E]] = []
 
     def fail(self, error: E, *, nth: int = 1, done: bool = False) -> None:
-        """Make the nth call from now raise this; with `done` it does its work first, as in a timeout."""
+        """Make the nth call from now raise this error; with `done`, after its work, as in a timeout."""
         self._wait(Due(nth, error, done))
 
     def meanwhile(self, happening: Callable[[], object], *, nth: int = 1) -> None:

@@ -492,7 +492,7 @@ class Addresses:
             self._succeed(device, gone, heirs, place)
 
     def _succeed(self, device: Device, gone: Holding, heirs: list[Holding], place: int) -> None:
-        """The first secondary address takes the place of the primary one, as close to it as scopes allow."""
+        """Put the first secondary address in the place of the primary one, as close as its scope allows."""
         first, *others = heirs
         between = device.ipv4[place : device.ipv4.index(first)]
         for offset, held in enumerate(between, start=1):
@@ -575,7 +575,7 @@ def _primary(device: Device, held: Holding) -> Holding | None:
 
 
 def _sharing(device: Device, gone: Holding, primary: Holding, under: Holding | None) -> list[tuple[Holding, bool]]:
-    """The other addresses whose routes have the same preferred source, and whether each is a primary one."""
+    """The other addresses with the same preferred source for their routes; and whether each is primary."""
     found: list[tuple[Holding, bool]] = []
     shared: Holding | None = None
     same_source = False

@@ -215,7 +215,7 @@ def _leads_on(route: Route) -> bool:
 
 
 def _is_direct(route: Route | None) -> bool:
-    """Whether the addresses of this route are on-link."""
+    """Whether addresses behind this route are on-link."""
     return route is not None and _leads_on(route) and route.legs[0].gateway is None
 
 
@@ -300,7 +300,7 @@ class Routes:
             self._due = self._clock.now() + _COLLECTED_EVERY
 
     def at(self, table: int, prefix: Prefix) -> list[Route]:
-        """The routes of exactly this prefix, each with all of its next hops."""
+        """The routes of exactly this prefix, each with all its next hops."""
         return list(self._together(self._tables.at(table, prefix)))
 
     def bring(self, route: Route) -> None:
@@ -330,7 +330,7 @@ class Routes:
             self._tables.create(rule.table)
 
     def device_down(self, device: Device) -> None:
-        """Flush the routes of a device; in an ECMP route with other next hops left, its next hop stays and is dead."""
+        """Flush the routes of a device. Of an ECMP route with other next hops, its next hop stays, dead."""
         for installed in list(self._tables.everything()):
             kin = installed.kin or [installed]
             if not any(member.leg.dev == device.name for member in kin):
@@ -386,11 +386,11 @@ class Routes:
         self._collect(self._clock.now())
 
     def listed(self) -> Iterator[Route]:
-        """All of them, in the order of `ip -6 route show table all`, the next hops of ECMP routes together."""
+        """The routes in the order of `ip -6 route show table all`, with the next hops of ECMP routes together."""
         return self._together(self._tables.listed())
 
     def apart(self) -> Iterator[Route]:
-        """All routes, each next hop as a route of its own: a lookup uses the preference and the end of each."""
+        """The routes with each next hop as a route of its own: a lookup uses each one's preference and lifetime."""
         now = self._clock.now()
         return (member.shown(now) for member in self._tables.listed())
 

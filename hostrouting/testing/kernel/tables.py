@@ -1,4 +1,4 @@
-"""The fake kernel's route tables: their routes, and the order of these.
+"""The fake kernel's route tables: the routes and their order.
 
 Here: storage, the order in which Linux lists routes, and the search for routes that cover an address. Not here: whether
 a route is accepted, and the routes that devices and addresses add and delete (`ipv4`, `ipv6`).
@@ -60,7 +60,7 @@ def bare(route: Route) -> Route:
 
 
 def by_source(installed: Installed) -> tuple[int, int, int]:
-    """The place of a route among those of its prefix: the ones for some sources are first, the inner sources before."""
+    """The place of a route among those of its prefix: routes for sources first, longer source prefixes before."""
     source = installed.route.source
     return (1, 0, 0) if source is None else (0, source.last, -source.length)
 

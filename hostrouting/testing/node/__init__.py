@@ -1,4 +1,4 @@
-"""A node in a box: days of its life in a second, under a pipeline of yours, with laws that hold at every step.
+"""A simulated node: days of its life in a second, run by a pipeline of yours, with laws that hold at every step.
 
     Life               a life from a seed; a failing one prints its story, shrunk to a few steps
     Node               the node: kernel, files, systemd with the gate, the boot scripts and the guard

@@ -1,4 +1,4 @@
-"""The actors of a node's life, as tables: what each of them does in one step, and how often.
+"""The actors in a node's life, as tables: what each does in one step, and how often.
 
 Here: what others do to the host while hostrouting works on it. Not here: when a step is taken (`life`), and what
 systemd and hostrouting do (`machine`).
@@ -39,7 +39,7 @@ Does: TypeAlias = "Callable[[Node, Random], Iterable[Change] | None]"
 
 @attrs.frozen
 class Act:
-    """What somebody does in a step, at each boot, or at each rest, to bring back what the node needs."""
+    """What an actor does in a step, at each boot, or before each rest to bring back what the node needs."""
 
     who: str
     what: str
@@ -103,7 +103,7 @@ def _uplink(who: str, dev: str, gateways: Sequence[str]) -> tuple[Act, ...]:
 
 
 def networkd(version: int = 257, *, dev: str = "eth0", gateways: Sequence[str] = _GATEWAYS) -> tuple[Act, ...]:
-    """systemd-networkd of this version, on the uplink; a renewed lease names one of the gateways.
+    """systemd-networkd of this version, on the uplink. A renewed lease names one of the gateways.
 
     As the real one in 247, 252 and 257: tests/system/test_networkd_restart.py and test_guard_networkd.py.
     """
@@ -132,7 +132,7 @@ def networkd(version: int = 257, *, dev: str = "eth0", gateways: Sequence[str] =
 
 
 def network_manager(*, dev: str = "eth0", gateways: Sequence[str] = _GATEWAYS) -> tuple[Act, ...]:
-    """NetworkManager on the uplink, which drops foreign routes when a connection is applied again, or is activated.
+    """NetworkManager on the uplink. It drops foreign routes when a connection is applied or activated.
 
     A restart changes nothing, and foreign rules stay. So its source says (NML3CfgCommitType); no test compares it with
     the real one.
@@ -179,7 +179,7 @@ FABRIC = (
 
 
 def program(name: str, things: Sequence[Thing]) -> tuple[Act, ...]:
-    """A CNI, a VPN or another program, which adds and deletes these links, addresses, routes and rules, all or one.
+    """A CNI, a VPN or another program that adds and deletes these links, addresses, routes and rules.
 
     What stands on real nodes: tests/tables/fields.
     """

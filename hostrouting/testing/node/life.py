@@ -1,4 +1,4 @@
-"""A life: the steps that actors take on a node, drawn from a seed, and the shortest life that still breaks a law.
+"""A life: steps of the actors, drawn from a seed, and the shortest life that still breaks a law.
 
 Here: when steps are taken, and how a failing life is shrunk. Not here: what a step does (`actors`), and the laws
 (`machine`).
@@ -32,7 +32,7 @@ _TRIALS = 300  # lives that are tried to shrink one
 
 @attrs.frozen
 class Step:
-    """One step: when, which of the acts, and the seed of all chance in it."""
+    """One step: when, which act, and the seed of every chance in it."""
 
     at: float
     act: int
@@ -41,7 +41,7 @@ class Step:
 
 @attrs.frozen
 class Life:
-    """A life of a node, which is the same for the same seed."""
+    """A life of a node. The same seed gives the same life."""
 
     make: Callable[[], Node]
     """Makes the node, with its configurations and its pipeline."""
@@ -93,7 +93,7 @@ class Life:
         return [*steps, Step(at, _REST, 0)]
 
     def _shrunk(self, steps: list[Step], broken: BrokenLaw) -> tuple[list[Step], BrokenLaw]:
-        """Leave out runs of steps, long ones first, as long as the same law stays broken."""
+        """The steps without those that the broken law does not need; long runs are tried first."""
         left, length = _TRIALS, max(1, len(steps) // 2)
         while left and length:
             at, is_shorter = 0, False

@@ -1,4 +1,4 @@
-"""Node: a host in memory that lives. Time passes, and systemd, the gate, the boot scripts and the guard do their work.
+"""Node: a simulated host. Time passes, and systemd, the gate, the boot scripts and the guard do their work.
 
 Here: whose turn it is, what systemd does, and the laws. Not here: what others do to the host (`actors`), and when
 (`life`); the host itself is a FakeHost.
@@ -78,7 +78,7 @@ _LINE = 250  # characters of a line in a story
 
 
 class Killed(BaseException):
-    """The process that is running ends at once; with `is_reboot`, all of them."""
+    """The running process ends at once; with `is_reboot`, all processes end."""
 
     is_reboot = False
 
@@ -88,7 +88,7 @@ class _Over(BaseException):
 
 
 class _Refused(Exception):  # noqa: N818  reads as what happened
-    """Why the gate does not let a unit start."""
+    """The gate does not let a unit start; says why."""
 
 
 class BrokenLaw(AssertionError):  # noqa: N818  reads as what happened
@@ -102,7 +102,7 @@ class BrokenLaw(AssertionError):  # noqa: N818  reads as what happened
 
 @attrs.frozen
 class Event:
-    """What somebody did."""
+    """Something that was done, for the story."""
 
     at: float
     who: str
@@ -176,11 +176,11 @@ class Node:
         return self.clock.now()
 
     def after(self, seconds: float, happening: Callable[[], object]) -> None:
-        """Do this after so many seconds."""
+        """Do this after these seconds."""
         heapq.heappush(self._agenda, (self.now + seconds, next(self._count), happening))
 
     def live(self, seconds: float) -> None:
-        """Let so much time pass, with everything that happens meanwhile."""
+        """Let this time pass, with everything that happens meanwhile."""
         self.after(seconds, self._end)
         turn = self._go_on
         while True:
@@ -199,7 +199,7 @@ class Node:
             self.pass_time(math.inf, lambda: self.is_guarded)
 
     def pass_time(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Let time pass until it is over, and do what is due; longer, if nothing has happened for a while."""
+        """Let time pass and do what is due; longer if nothing has happened for a while."""
         with self._turn(is_ours=False):
             end = max(self.now + seconds, math.nextafter(self.now, math.inf))
             if self.now - self._active_at > _SETTLED and self._agenda:
@@ -211,7 +211,7 @@ class Node:
                 self.clock.seconds = max(self.now, end)
 
     def next_step(self) -> None:
-        """Do what is due next, now; others do so in the middle of what hostrouting does."""
+        """Do the next due step now, also in the middle of hostrouting's work."""
         if self._agenda:
             at, _, happening = heapq.heappop(self._agenda)
             self.clock.seconds = max(self.now, at)
@@ -219,7 +219,7 @@ class Node:
             happening()
 
     def delay(self, seconds: float) -> None:
-        """Let time pass in the middle of what hostrouting does, also on the clock of a pipeline."""
+        """Let time pass in the middle of hostrouting's work, also on the pipeline's clock."""
         self._run_clock.advance(seconds)
         self.pass_time(seconds)
 
@@ -281,11 +281,11 @@ class Node:
         return FakeHost(kernel=self.kernel, files=self.files, manager=self.manager, neighbours=self.neighbours)
 
     def arm(self, strike: Callable[[Kind], object], *, nth: int, kinds: tuple[Kind, ...] = ()) -> None:
-        """Let a fault strike at the nth moment from now, or at the next one after it that is of such a kind."""
+        """Let a fault strike at the nth moment from now, or at the next moment of its kind after that."""
         self._faults.append([nth, kinds, strike])
 
     def moment(self, kind: Kind) -> None:
-        """Count what hostrouting is about to do. At most one fault strikes; who is dying does nothing more."""
+        """Count a moment of hostrouting. At most one fault strikes; a dying process does nothing more."""
         if not self._is_ours:
             return
         self._require_untouched()
@@ -305,7 +305,7 @@ class Node:
 
     @contextmanager
     def _turn(self, *, is_ours: bool) -> Iterator[None]:
-        """Hostrouting's turn, or that of the others; meanwhile it is no moment of hostrouting."""
+        """Say whether hostrouting or others act; moments of others are not counted."""
         self._require_untouched()
         before, self._is_ours = self._is_ours, is_ours
         try:
@@ -315,7 +315,7 @@ class Node:
             self._is_ours = before
 
     def _require_untouched(self) -> None:
-        """After a change by hostrouting: the routes, rules and neighbours of others are as before it."""
+        """Require that a change by hostrouting has left the routes, rules and neighbours of others as before."""
         before, self._before = self._before, None
         if before is not None and before != (now := self._others()):
             raise self.broken("nothing of others changes", ", ".join({*before} ^ {*now}) or "their order")
@@ -340,7 +340,7 @@ class Node:
             raise FileError(reason, path=path, errno=errno.ENOSPC)
 
     def kill(self, *, is_reboot: bool = False) -> None:
-        """End the process that runs now, or, in a reboot, all."""
+        """End the running process; in a reboot, all."""
         self.counts["kills"] += not is_reboot
         self._dying = Killed()
         self._dying.is_reboot = is_reboot
@@ -381,7 +381,7 @@ class Node:
                 raise self.broken("no file of others changes", path)
 
     def _context(self) -> phases.Context:
-        """A run at this moment, on a clock of its own."""
+        """The context of a run at this moment, with its own clock."""
         self._run_clock = FakeClock(start=self.clock.utc())
         return phases.Context(clock=self._run_clock, observers=[])
 
@@ -390,7 +390,7 @@ class Node:
         return self.host.layout.lock_path in self.files.locked
 
     def lay(self, path: str, text: str) -> None:
-        """Write a file of another program, which no run of hostrouting may change, and reload systemd."""
+        """Write a file of another program, which hostrouting may not change, and reload systemd."""
         self.files.texts[path] = self.foreign_files[path] = text
         self.manager.boot()
 
@@ -416,7 +416,7 @@ class Node:
 
     @contextmanager
     def _process(self, name: str) -> Iterator[None]:
-        """A process of hostrouting, which may fail or be killed; a reboot ends what has started it, too."""
+        """A process of hostrouting, which may fail or be killed. A reboot also ends the process that started it."""
         self.processes.append(name)
         try:
             with self._turn(is_ours=True):
@@ -448,7 +448,7 @@ class Node:
         self.pass_time(1.0)  # systemd starts it again
 
     def wait(self, timeout: float | None, is_over: Callable[[], bool]) -> None:
-        """What the guard's waits do: time passes, with all that is due."""
+        """A wait of the guard: time passes, and what is due happens."""
         if not is_over():
             self.pass_time(math.inf if timeout is None else timeout, is_over)
         if self.guard_ends:
@@ -468,7 +468,7 @@ class Node:
     # The gate.
 
     def start(self) -> None:
-        """Start the gated unit as systemd does, by the files that it has read."""
+        """Start the gated unit as systemd does, from the files that it has read."""
         layout = self.host.layout
         drop_in = layout.gate_script in shown(self.unit, self.manager.read).get("ExecStartPre", "")
         if drop_in and self._is_locked and self.files.is_there(layout.gate_steps_path):
@@ -490,12 +490,12 @@ class Node:
             raise self.broken("in STRICT, nothing starts while an address escapes", escaped)
 
     def _must_hold(self) -> str:
-        """Why the unit must not start: whichever configuration is in force, it is strict, and an address escapes."""
+        """Why the unit must not start: every configuration that may be in force is STRICT, and an address escapes."""
         found = [self.escapes(config) if config and _is_strict(config) else "" for config in self.may_hold]
         return found[0] if all(found) else ""
 
     def _ask_gate(self) -> None:
-        """Run the gate's service, again if it was killed, as by systemd when a run of hostrouting has stopped it."""
+        """Run the gate's service; again if it was killed, as systemd's stop does when hostrouting changes the gate."""
         for _ in range(_ASKS):
             has_finished = False
             with self._process(self.host.layout.gate_unit):
@@ -523,7 +523,7 @@ class Node:
                 raise _Refused(f"{step.name} failed")
 
     def run_script(self, name: str) -> bool:
-        """Have the effect of a boot script; whether it succeeds. A script that this module does not know succeeds."""
+        """Have the effect of a boot script, and return whether it succeeds. An unknown script succeeds."""
         layout, config = self.host.layout, self._installed()
         path = f"{layout.config_directory}/{name}.sh"
         if not self.files.is_there(path):
@@ -553,7 +553,7 @@ class Node:
     # The laws of a node at rest.
 
     def escapes(self, config: HostRoutingConfig) -> str:
-        """An address of the expected CIDRs that does not leave as it should, by the kernel's answers alone.
+        """An address of the expected CIDRs that leaves by another device, from the kernel's answers alone.
 
         The kernel is asked at each address at which the prefix of a route or a rule begins, or has just ended.
         """
@@ -582,13 +582,13 @@ class Node:
         return ""
 
     def _uplinks(self, family: int) -> tuple[str, ...]:
-        """The devices of the default route that decides, by the kernel's answer for an address of nobody."""
+        """The devices of the deciding default route, from the kernel's answer for an unused address."""
         [answer] = self.kernel.lookup([_NOBODY[family]])
         is_default = answer.kind == "unicast" and answer.route is not None and answer.route.prefix.length == 0
         return answer.route.devs if answer.route is not None and is_default else ()
 
     def require_rest(self) -> None:
-        """The laws of a node that nobody has disturbed for the promised time."""
+        """Require what holds for a node that was undisturbed for the promised time."""
         config, layout = self.wanted, self.host.layout
         if not self.is_applied:
             if self.failure is not None and not any(finding.remedy for finding in self.failure.findings):
@@ -609,7 +609,7 @@ class Node:
             raise self.broken("the markers say what is so", f"{marked}, but: {escaped or 'no escape'}")
 
     def _require_told(self, config: HostRoutingConfig, lost: Sequence[Prefix], escaped: str) -> None:
-        """What the guard has written is so, and whatever is not as configured is named there."""
+        """Require that the guard's reports are true and name whatever is not as configured."""
         text = self.files.texts.get(self.host.layout.guard_path, "{}")
         said = json.loads(text)
         for prefix in lost:
@@ -621,7 +621,7 @@ class Node:
             raise self.broken("the guard's verdict is so", f"{verdict}, but: {escaped or 'no escape'}")
 
     def _lost(self, config: HostRoutingConfig) -> list[Prefix]:
-        """The configured destinations for which there is no route, neither of ours nor by an uplink."""
+        """The configured destinations to which neither we nor an uplink have a route."""
         uplinks = {family: {*self._uplinks(family)} for family in (IPV4, IPV6)}
         there = {
             route.prefix
@@ -707,7 +707,7 @@ class _Journal(NoService):
 
 @attrs.define
 class _Clock:
-    """The clock of the node, on which the guard waits. It starts no thread: nothing here is cancelled from outside."""
+    """The clock of the node for the guard's waits. Starts no threads: nothing is cancelled from outside."""
 
     node: Node
     seconds: float = 0.0
@@ -727,7 +727,7 @@ class _Clock:
 
 class _NoThread:
     def join(self) -> None:
-        """It has never run."""
+        """Nothing to wait for: the thread never ran."""
 
 
 @attrs.define
