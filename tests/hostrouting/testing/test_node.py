@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import closing
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -39,10 +40,10 @@ from tests.support.ip_lines import things
 from tests.support.namespace import private_namespace
 from tests.support.pages import ROOT
 from tests.support.tasks import LAYOUT, lose_routes
+from tests.tables.network_manager import KEPT, ROUTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from random import Random
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -90,11 +91,11 @@ def life(seed: int) -> Life:
         HostRoutingConfig(),
     )
     names = PROGRAMS[seed % len(PROGRAMS)], PROGRAMS[seed // 2 % len(PROGRAMS)]
-    version = (247, 252, 257, None)[seed % 4]
+    version = (247, 252, 257, 30 + seed % 8 // 4 * 12)[seed % 4]
     return Life(
         lambda: Node(*configs, kernel=lambda: h200(dual_stack=is_dual)),
         lambda: (
-            *(networkd(version) if version else network_manager()),
+            *(networkd if version > 200 else network_manager)(version),
             *(*FABRIC, *ADMINISTRATOR, *AGENT, *MISHAPS),
             *(act for name in dict.fromkeys(names) for act in on_the_node(name)),
         ),
@@ -108,6 +109,20 @@ def test_days_of_a_node(seed: int | None, days: int) -> None:
     node = life(time.time_ns() % 1_000_000_000 if seed is None else seed).live(days)
     assert node.counts["starts"] > days
     assert node.counts["applies"] > 1
+
+
+@pytest.mark.parametrize("version", [30, 42])
+@pytest.mark.parametrize("what", KEPT)
+def test_network_manager(what: str, version: int) -> None:
+    """What the simulated one does leaves the routes that the real one leaves."""
+    node = Node(config())
+    for thing in things("\n".join(f"route add {line}" for line in ROUTES.values())):
+        node.put("add", thing)
+    for act in network_manager(version):
+        if act.what == what:
+            node.act(act, Random(0))  # noqa: S311  not a secret
+    left = [str(route.prefix) for route in node.kernel.snapshot().routes]
+    assert {name for name, line in ROUTES.items() if line.split()[0] in left} == KEPT[what][version]
 
 
 def test_a_seed_is_a_life() -> None:
