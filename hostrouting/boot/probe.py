@@ -14,7 +14,7 @@ from hostrouting.boot.units import FLUSHERS, GRACE, render_oneshot
 from hostrouting.config import ProbeRewriteConfig
 from hostrouting.host.layout import HostLayout
 from hostrouting.model import DEFAULT_METRIC, IPV6, OURS
-from hostrouting.model.constants import LINK_LOCAL, MULTICAST
+from hostrouting.model.prefix import LINK_LOCAL, MULTICAST
 
 OUR_COMMENT = 'comment "hostrouting: '
 """What nft lists of each of our tables: the table and its rules have comments that begin like this."""

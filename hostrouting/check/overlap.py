@@ -17,8 +17,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from hostrouting.arguments import listed, names, require
-from hostrouting.check.cni import PodBlocks, is_like
-from hostrouting.check.exceptions import Exceptions, Known
+from hostrouting.check.exceptions import Exceptions, Known, PodBlocks, is_like
 from hostrouting.check.packets import PodPackets
 from hostrouting.config import IntendedRule
 from hostrouting.fib import ANY, Case, Cases, Cell, Decision, Fib, Flow
@@ -35,7 +34,7 @@ from hostrouting.model import (
     table_name,
     width_of,
 )
-from hostrouting.model.constants import LOOPBACK
+from hostrouting.model.prefix import LOOPBACK
 from hostrouting.routes.connected import is_unexplained, networks_of
 from hostrouting.routes.uplink import default_route, outbound_devs
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import attrs
 
-from hostrouting.check.cni import is_like
+from hostrouting.check.exceptions import is_like
 from hostrouting.fib import Fib, Flow
 from hostrouting.fib.arrival import arrives_on
 from hostrouting.model import IPV4, IPV6, Link, Prefix, Rule, Snapshot, prefixes_between, spans_of, width_of

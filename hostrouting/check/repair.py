@@ -61,7 +61,7 @@ from hostrouting.model import (
     spans_of,
     width_of,
 )
-from hostrouting.model.constants import LINK_LOCAL, RESERVED_RANGES, is_reserved
+from hostrouting.model.prefix import LINK_LOCAL, RESERVED_RANGES, is_reserved
 from hostrouting.routes.connected import is_unexplained, networks_of
 from hostrouting.routes.uplink import METRICS, DesiredRoute, Pending, Uplink, default_route
 from hostrouting.text import spoken

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from hostrouting.check.cni import is_like
 from hostrouting.check.examine import Correction, Examination, FamilyExamination
+from hostrouting.check.exceptions import is_like
 from hostrouting.check.packets import senders_phrase
 from hostrouting.check.repair import TOO_MANY, Unsafe, UnsafeReason
 from hostrouting.check.rules import is_of_main
@@ -29,7 +29,7 @@ from hostrouting.model import (
     selector_of,
     table_name,
 )
-from hostrouting.model.constants import LINK_LOCAL
+from hostrouting.model.prefix import LINK_LOCAL
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:

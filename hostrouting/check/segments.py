@@ -7,7 +7,7 @@ map is drawn (`cli.check` in characters, `fleet.page` as HTML).
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from hostrouting.check.cni import PodBlocks
+from hostrouting.check.exceptions import PodBlocks
 from hostrouting.check.overlap import Judge
 from hostrouting.fib import PLAIN, Decision, Fib
 from hostrouting.model import Prefix

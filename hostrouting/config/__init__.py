@@ -3,7 +3,6 @@
 settings         the whole of it: the frozen classes, and reading and writing them: JSON, mapping, file
 probe_rewrite    the section probeRewrite: classes and rules
 azure_vnet       the section azureVnetCleanup: classes and rules
-gate             the section gate: which units can wait for the gate
 cni              the devices and the refusing routes of known CNIs, as tables
 values           the rule for each single value
 json             files, JSON objects and lists in general: paths, keys, faults; nothing about routing
@@ -11,9 +10,9 @@ json             files, JSON objects and lists in general: paths, keys, faults; 
 
 from hostrouting.config.azure_vnet import AzureVnetCleanupConfig, EbtablesChoice, StateFile
 from hostrouting.config.cni import DEFAULT_ALLOWED_DEVS
-from hostrouting.config.gate import GateConfig
 from hostrouting.config.probe_rewrite import ImdsConfig, OnUnknown, ProbeCondition, ProbeRewriteConfig
 from hostrouting.config.settings import (
+    GateConfig,
     GuardConfig,
     HostRoutingConfig,
     IntendedRule,

@@ -1,19 +1,7 @@
 """What the known cluster networks (CNIs) leave on a node: their devices, and the routes that refuse packets on purpose.
 
-Here: one table, with a row for each CNI. Not here: which routes and devices of a host are of that kind (`check.cni`),
-and the verdict on addresses that leave by such a device (`check.overlap`).
-
-A device is a pattern of names. Where another program's device could have such a name, its kind is given, too: a device
-that is wrongly taken for a CNI's would hide an overlap. The kind is what `ip -details link` prints. A network card has
-no kind, and neither has InfiniBand.
-
-A CNI that gives a node a block of addresses often makes the node drop packets for addresses that no pod has. Without
-that, such packets go to the router, which sends them back. The pods themselves have longer prefixes, by devices of the
-CNI.
-
-kube-router (protocol 17) and Antrea install unicast routes only. OVN-Kubernetes (protocol 85) has an unreachable
-default route in the table of each VRF: that is not a pod block, so it has no row. BIRD also installs `unreachable`
-where it has no route to the block of another node: those pods are lost, so that has no row either.
+Here: one table, with a row for each CNI. Not here: which routes and devices of a host are of that kind
+(`check.exceptions`), and the verdict on addresses that leave by such a device (`check.overlap`).
 """
 
 import attrs

@@ -14,7 +14,7 @@ import attrs
 
 from hostrouting.config.json import InvalidValue, Keys, Spot, items, text_of
 from hostrouting.config.values import Word, address_in, device_name, integer, one_of, switch
-from hostrouting.model.constants import LINK_LOCAL
+from hostrouting.model.prefix import LINK_LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -12,7 +12,8 @@ from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, 
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from hostrouting.config.json import items_read, text_of
-from hostrouting.model.constants import LINK_LOCAL, OURS, is_reserved, reserved_for
+from hostrouting.model.prefix import LINK_LOCAL, is_reserved, reserved_for
+from hostrouting.model.route import OURS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

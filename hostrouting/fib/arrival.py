@@ -33,7 +33,7 @@ import attrs
 
 from hostrouting.fib import Decision, Fib, Flow
 from hostrouting.model import IP, IPV4, IPV6, REFUSING, RP_FILTER_STRICT, Link, Snapshot, width_of
-from hostrouting.model.constants import LOOPBACK, MULTICAST
+from hostrouting.model.prefix import LOOPBACK, MULTICAST
 
 # bad-source: not the address of one host. loopback: from or to 127.0.0.0/8, or to ::1. forwarding: it is off there.
 # own-source: it comes from an address of this host. strict: rp_filter is 1, and the route back leaves by another

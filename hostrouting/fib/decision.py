@@ -20,7 +20,7 @@ from hostrouting.model import (
     table_name,
     width_of,
 )
-from hostrouting.model.constants import MULTICAST
+from hostrouting.model.prefix import MULTICAST
 
 CHOSEN = "chosen"
 """The name, in a condition, of the question whether Linux chose a next hop by a hash; the value is the next hop."""

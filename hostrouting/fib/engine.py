@@ -36,7 +36,7 @@ from hostrouting.model import (
     as_ip,
     as_prefix,
 )
-from hostrouting.model.constants import MULTICAST
+from hostrouting.model.prefix import MULTICAST
 
 if TYPE_CHECKING:
     from typing_extensions import Self

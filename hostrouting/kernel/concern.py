@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, Prefix, by_priority, reached_tables, spans_of, width_of
-from hostrouting.model.constants import LINK_LOCAL
+from hostrouting.model.prefix import LINK_LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

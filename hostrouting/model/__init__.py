@@ -6,8 +6,6 @@ What the kernel would do with them is in `hostrouting.fib`; what should change i
 Where IPv4 and IPv6 differ, a value has fields that only one of them uses: `tos` (IPv4), `source`, `preference` (IPv6).
 """
 
-from hostrouting.model.constants import DEFAULT_METRIC, OURS
-from hostrouting.model.link import ARPHRD_INFINIBAND, RP_FILTER_STRICT, Address, Link
 from hostrouting.model.prefix import (
     IP,
     IPV4,
@@ -22,6 +20,8 @@ from hostrouting.model.prefix import (
     width_of,
 )
 from hostrouting.model.route import (
+    DEFAULT_METRIC,
+    OURS,
     PATHLESS,
     PREFERENCES,
     PROTOCOL_KERNEL,
@@ -57,7 +57,7 @@ from hostrouting.model.rule import (
     tos_bits,
     tos_name,
 )
-from hostrouting.model.snapshot import Snapshot
+from hostrouting.model.snapshot import ARPHRD_INFINIBAND, RP_FILTER_STRICT, Address, Link, Snapshot
 
 __all__ = [
     "ARPHRD_INFINIBAND",

@@ -1,6 +1,7 @@
 """Routes, and the numbers and names that Linux uses for their fields.
 
-Here: one route as the kernel lists it, and what its type means to a lookup. Not here: which of several routes wins.
+Here: one route as the kernel lists it, what its type means to a lookup, and the defaults of a route that is added. Not
+here: which of several routes wins.
 """
 
 import errno
@@ -8,7 +9,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 import attrs
 
-from hostrouting.model.constants import OURS
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
 
 if TYPE_CHECKING:
@@ -47,6 +47,12 @@ REFUSING: frozenset[Literal["blackhole", "unreachable", "prohibit"]] = frozenset
 # The preference of a router, among IPv6 routes of one prefix and metric; in ascending order.
 Preference: TypeAlias = Literal["low", "medium", "high"]
 PREFERENCES: tuple[Preference, ...] = get_args(Preference)
+
+OURS = 213
+"""The protocol number that marks a route as ours; the configuration can set another. No known program uses it."""
+
+DEFAULT_METRIC = {4: 0, 6: 1024}
+"""By family: the metric that Linux gives to a route that is added without one."""
 
 TABLE_DEFAULT, TABLE_MAIN, TABLE_LOCAL = 253, 254, 255
 SCOPE_UNIVERSE, SCOPE_LINK, SCOPE_HOST = 0, 253, 254

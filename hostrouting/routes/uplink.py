@@ -35,7 +35,7 @@ from hostrouting.model import (
     reached_tables,
     width_of,
 )
-from hostrouting.model.constants import LINK_LOCAL
+from hostrouting.model.prefix import LINK_LOCAL
 
 # The next hops of a route, and its scope.
 _Way: TypeAlias = tuple[tuple[NextHop, ...], int]

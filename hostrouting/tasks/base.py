@@ -57,8 +57,7 @@ from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import effects_of, having_changed, tell_effects
 from hostrouting.host.fileset import Changes, File
 from hostrouting.host.host import Host, needs_host
-from hostrouting.tasks.guard.look import Look, Repair
-from hostrouting.tasks.results import Change, Standing, removal
+from hostrouting.tasks.results import Change, Look, Repair, Standing, removal
 from hostrouting.text import spoken
 from phases.errors import add_note
 

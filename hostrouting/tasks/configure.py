@@ -27,12 +27,11 @@ from hostrouting.host.fileset import Changes
 from hostrouting.host.host import Host, needs_host
 from hostrouting.tasks.base import HostTask, locked, preview, removals_of, valid_wait, work
 from hostrouting.tasks.cleanup.keep import KeepAzureVnetClean
-from hostrouting.tasks.guard.look import Look
 from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
-from hostrouting.tasks.results import Change, refusals
+from hostrouting.tasks.results import Change, Look, refusals
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.text import spoken
 from phases.errors import ExceptionGroup

@@ -11,7 +11,7 @@ import attrs
 
 from hostrouting.boot.gate import Part
 from hostrouting.boot.gate_files import GateStep
-from hostrouting.boot.opening import opening_findings
+from hostrouting.boot.gate_state import opening_findings
 from hostrouting.boot.scripts import MOST_WAIT, parse_check_script, render_check_script
 from hostrouting.boot.units import render_check_unit
 from hostrouting.check.examine import Examination, FamilyExamination, concern_of, examine, find_correction
@@ -21,8 +21,7 @@ from hostrouting.errors import BackendError, FileError, RouteOverlapError
 from hostrouting.finding import ESCAPES, SHOWN, Finding, first_lines, of_severity
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.tasks.base import HostTask
-from hostrouting.tasks.guard.look import Look
-from hostrouting.tasks.results import Change, CheckResult, removal
+from hostrouting.tasks.results import Change, CheckResult, Look, removal
 from hostrouting.text import spoken
 from phases.text import moment_as_text
 

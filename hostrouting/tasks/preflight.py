@@ -31,7 +31,7 @@ from hostrouting.boot.scripts import DEFAULT_WAIT
 from hostrouting.check.examine import correction_of, examine_snapshot
 from hostrouting.check.report import check_findings, escape_target
 from hostrouting.config import Upkeep, needs_config
-from hostrouting.config.gate import MACHINES
+from hostrouting.config.settings import MACHINES
 from hostrouting.errors import (
     BackendError,
     FileError,

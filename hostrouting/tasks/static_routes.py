@@ -37,9 +37,8 @@ from hostrouting.routes.plan import (
 )
 from hostrouting.routes.uplink import bare_leg
 from hostrouting.tasks.base import Fallback, HostTask
-from hostrouting.tasks.guard.look import Look, Repair
 from hostrouting.tasks.keeping import with_kept_rules
-from hostrouting.tasks.results import Change, RoutesResult, removal
+from hostrouting.tasks.results import Change, Look, Repair, RoutesResult, removal
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:

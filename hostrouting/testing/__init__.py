@@ -35,9 +35,7 @@ if (pytest := sys.modules.get("pytest")) is not None:  # in a test: failed asser
 
 from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager
 from hostrouting.testing.kernel import Faults, MemoryBackend
-from hostrouting.testing.kernel.ebtables import MemoryEbtables
-from hostrouting.testing.kernel.neighbours import MemoryLinkLayer
-from hostrouting.testing.kernel.nftables import MemoryNftables
+from hostrouting.testing.kernel.filters import MemoryEbtables, MemoryLinkLayer, MemoryNftables
 from hostrouting.testing.tasks import check_task
 from hostrouting.testing.topologies import cni_node, ecmp_node, h200, plain_vm, vpn_node
 

@@ -36,7 +36,7 @@ from hostrouting.config import (
     StaticRoutesConfig,
     Upkeep,
 )
-from hostrouting.model.constants import is_reserved
+from hostrouting.model.prefix import is_reserved
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

@@ -26,9 +26,7 @@ from hostrouting.host.systemd import UnitState, require_room
 from hostrouting.kernel.marking import Marking, MarkingOf
 from hostrouting.kernel.programs import Rights
 from hostrouting.testing.kernel import MemoryBackend
-from hostrouting.testing.kernel.ebtables import MemoryEbtables
-from hostrouting.testing.kernel.neighbours import MemoryLinkLayer
-from hostrouting.testing.kernel.nftables import MemoryNftables
+from hostrouting.testing.kernel.filters import MemoryEbtables, MemoryLinkLayer, MemoryNftables
 from hostrouting.testing.topologies import plain_vm
 
 if TYPE_CHECKING:

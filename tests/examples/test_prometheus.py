@@ -14,8 +14,8 @@ import pytest
 
 from hostrouting.config import HostRoutingConfig
 from hostrouting.host.layout import HostLayout
-from hostrouting.tasks.guard.look import Look, Repair
 from hostrouting.tasks.guard.state import State, figures
+from hostrouting.tasks.results import Look, Repair
 from tests.support.machine import H200, private_machine
 from tests.support.manifests import manifests_in
 from tests.support.pages import PAGES

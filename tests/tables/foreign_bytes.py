@@ -16,8 +16,8 @@ from hostrouting.host.metadata import _read as read_metadata
 from hostrouting.host.saved import snapshot_in
 from hostrouting.kernel.marking import ipsec_policies, iptables_rules, nft_rules
 from hostrouting.tasks.cleanup.azure_vnet import read_state
+from hostrouting.tasks.cleanup.plan import UndoLog
 from hostrouting.tasks.cleanup.saved_rules import read_saved
-from hostrouting.tasks.cleanup.undo import UndoLog
 from hostrouting.tasks.probe_rewrite.rules import Record
 from hostrouting.testing.topologies import h200
 

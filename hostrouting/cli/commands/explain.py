@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.check.cni import PodBlocks
+from hostrouting.check.exceptions import PodBlocks
 from hostrouting.check.marks import look_for_marks, rules_in
 from hostrouting.check.report import packets_line, unexplained_owner
 from hostrouting.cli.check import mark_lines

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.boot.gate import Gate
-from hostrouting.boot.opening import ALL, Opening, openings_in_force, render_openings
+from hostrouting.boot.gate_state import ALL, Opening, openings_in_force, render_openings
 from hostrouting.cli.command import FINE, Command, Reply
 from hostrouting.cli.output import Painted, line
 from hostrouting.errors import ConfigError, Fault

@@ -1,8 +1,7 @@
 """Finds what another CNI left behind for pods that a new CNI manages now, deletes it, and restores it on request.
 
-plan         what is stale, what is kept, each with its reason: a value
+plan         what is stale, what is kept, each with its reason; and what was deleted, as commands that restore it
 saved_rules  parses the output of ebtables-save
-undo         what was deleted, as commands that restore it
 task         the base class of a clean-up, which reads the host, records and deletes; and UndoCleanup
 azure_vnet   CleanStaleAzureVnet: what of azure-vnet is stale
 keep         KeepAzureVnetClean: the same as a task of Configure and the guard

@@ -26,9 +26,8 @@ from hostrouting.kernel.ebtables import PROGRAMS
 from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.model import Route, as_ip
 from hostrouting.routes.uplink import bare_leg
-from hostrouting.tasks.cleanup.plan import NOUNS, CleanupFacts, CleanupPlan
+from hostrouting.tasks.cleanup.plan import NOUNS, CleanupFacts, CleanupPlan, SavedFile, UndoLog
 from hostrouting.tasks.cleanup.saved_rules import read_saved
-from hostrouting.tasks.cleanup.undo import SavedFile, UndoLog
 from hostrouting.tasks.results import CleanupResult
 
 if TYPE_CHECKING:

@@ -1,6 +1,5 @@
 """The guard keeps a host's routing right: it looks, repairs, and looks again after each change.
 
-look      what one look found and repaired
 pace      when the next look is due, and what may be repaired
 state     what the guard knows, as JSON and for a Prometheus collector
 loop      Guard, the task that waits, looks and repairs

@@ -22,7 +22,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hostrouting.tasks.guard.look import Repair
+    from hostrouting.tasks.results import Repair
 
 _ROUNDING = 1e-9  # after exactly the seconds that were named, the amount may be this much smaller
 

@@ -19,9 +19,8 @@ from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, Operation
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.tasks.base import HostTask, start_unit
-from hostrouting.tasks.guard.look import Look
 from hostrouting.tasks.guard.state import VALID
-from hostrouting.tasks.results import Change, Standing
+from hostrouting.tasks.results import Change, Look, Standing
 from hostrouting.text import show
 from phases.text import moment_as_text
 

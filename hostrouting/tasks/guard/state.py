@@ -1,7 +1,7 @@
 """What the guard knows: the last look, the verdict and since when it holds, repairs and fights.
 
 Here: a value, what follows for it from a look, its JSON, and its figures for a Prometheus collector. Not here: the look
-itself (`look`), and the files that all this is written to, each in one step (`loop`).
+itself (`tasks.results`), and the files that all this is written to, each in one step (`loop`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.check.report import GUARD_SCHEMA, npd_line
-from hostrouting.tasks.guard.look import Look
+from hostrouting.tasks.results import Look
 from phases.text import moment_as_text
 
 if TYPE_CHECKING:

@@ -24,9 +24,8 @@ from hostrouting.host.fileset import Changes, FileSet
 from hostrouting.model import IPV6, Prefix
 from hostrouting.routes.apply import apply_plan
 from hostrouting.tasks.base import Fallback, HostTask, run_once
-from hostrouting.tasks.guard.look import Look, Repair
 from hostrouting.tasks.probe_rewrite.rules import Record, Surroundings, find_hindrances, plan_rewrite
-from hostrouting.tasks.results import Change, Standing, removal
+from hostrouting.tasks.results import Change, Look, Repair, Standing, removal
 from hostrouting.tasks.static_routes import repair_of
 
 if TYPE_CHECKING:

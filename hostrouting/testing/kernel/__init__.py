@@ -5,10 +5,10 @@ fake kernel: devices, addresses and rules are added and deleted, a carrier is lo
 is equal to Linux: a property test does the same random things to both and compares every outcome and errno, the whole
 table in order after every step, lookups wherever an answer can change, and the text that `ip` prints.
 
-From the bottom: `devices`, `tables` and `rules` hold the state. `ipv4` and `ipv6` implement what Linux does with it,
+From the bottom: `devices` and `tables` hold the state. `ipv4` and `ipv6` implement what Linux does with it,
 each with the same classes: Checks (the conditions for a route), Routes (where it is inserted) and Addresses (the routes
 that they add). `backend` connects these, and is the interface for programs. `text` prints the state, and `faults` makes
-it fail. `nftables`, `ebtables` and `neighbours` are fakes of their own.
+it fail. `filters` has the fakes of nftables, ebtables and the link layer.
 
 Known limits, where this kernel differs from Linux:
 

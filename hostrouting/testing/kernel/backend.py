@@ -48,7 +48,7 @@ from hostrouting.testing.kernel.ipv4 import Routes as Routes4
 from hostrouting.testing.kernel.ipv6 import Addresses as Addresses6
 from hostrouting.testing.kernel.ipv6 import KernelClock
 from hostrouting.testing.kernel.ipv6 import Routes as Routes6
-from hostrouting.testing.kernel.rules import Rules
+from hostrouting.testing.kernel.tables import Rules
 from hostrouting.testing.kernel.text import print_world
 
 if TYPE_CHECKING:

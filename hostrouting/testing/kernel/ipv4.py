@@ -39,10 +39,9 @@ from hostrouting.model import (
     as_ip,
     ip_at,
 )
-from hostrouting.model.constants import MULTICAST
+from hostrouting.model.prefix import MULTICAST
 from hostrouting.testing.kernel.devices import Device, Devices, Holding, Refused
-from hostrouting.testing.kernel.rules import Rules
-from hostrouting.testing.kernel.tables import Installed, Tables, as_kept
+from hostrouting.testing.kernel.tables import Installed, Rules, Tables, as_kept
 
 # Whether a route is accepted.
 

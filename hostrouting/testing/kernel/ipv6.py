@@ -48,10 +48,9 @@ from hostrouting.model import (
     Snapshot,
     as_ip,
 )
-from hostrouting.model.constants import MULTICAST
+from hostrouting.model.prefix import MULTICAST
 from hostrouting.testing.kernel.devices import LOOPBACK, Device, Devices, Holding, Refused
-from hostrouting.testing.kernel.rules import Rules
-from hostrouting.testing.kernel.tables import Installed, Tables, as_kept, bare, by_source
+from hostrouting.testing.kernel.tables import Installed, Rules, Tables, as_kept, bare, by_source
 
 if TYPE_CHECKING:
     from phases import Clock

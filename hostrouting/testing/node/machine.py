@@ -32,8 +32,8 @@ import attrs
 import phases
 from hostrouting.boot.gate_files import parse_gate_steps
 from hostrouting.boot.scripts import parse_check_script, parse_static_routes_script
-from hostrouting.check.cni import is_like
 from hostrouting.check.examine import examine
+from hostrouting.check.exceptions import is_like
 from hostrouting.config import HostRoutingConfig, Mode, Upkeep
 from hostrouting.errors import BackendError, FileError, HostRoutingError, RouteOverlapError, UnitFailed
 from hostrouting.host.systemd import NoService, UnitState
@@ -45,7 +45,7 @@ from hostrouting.tasks.keeping import KeepKernelRules
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager, shown
 from hostrouting.testing.kernel.faults import Faults
-from hostrouting.testing.kernel.neighbours import MemoryLinkLayer
+from hostrouting.testing.kernel.filters import MemoryLinkLayer
 from hostrouting.testing.topologies import h200
 from phases.testing import FakeClock
 

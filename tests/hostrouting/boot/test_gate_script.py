@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.boot.gate_files import GateStep, StepKind, parse_gate_steps, render_gate_script, render_gate_steps
-from hostrouting.boot.opening import opening_findings
+from hostrouting.boot.gate_state import opening_findings
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from tests.support.awks import put_before

@@ -1,10 +1,10 @@
-"""hostrouting.boot.opening: which files open the gate, and for how long."""
+"""hostrouting.boot.gate_state: which files open the gate, and for how long."""
 
 from datetime import datetime, timezone
 
 import pytest
 
-from hostrouting.boot.opening import Opening, opening_findings, openings_in_force, parse_openings
+from hostrouting.boot.gate_state import Opening, opening_findings, openings_in_force, parse_openings
 from hostrouting.testing import FakeHost
 from tests.support.tasks import LAYOUT
 

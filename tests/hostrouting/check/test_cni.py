@@ -1,12 +1,12 @@
-"""hostrouting.check.cni: the devices of CNIs, and their refusing routes, for a pod block of this host."""
+"""hostrouting.check.exceptions: the devices of CNIs, and their refusing routes, for a pod block of this host."""
 
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.check.cni import PodBlocks, is_like
 from hostrouting.check.examine import Examination, FamilyExamination
+from hostrouting.check.exceptions import PodBlocks, is_like
 from hostrouting.check.overlap import OverlapReport, check_overlap
 from hostrouting.check.repair import Repair, propose_repair
 from hostrouting.check.report import check_findings

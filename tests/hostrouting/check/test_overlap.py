@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.check.cni import PodBlocks
+from hostrouting.check.exceptions import PodBlocks
 from hostrouting.check.overlap import Judge, OverlapReport, check_overlap
 from hostrouting.fib import Decision, Fib, Flow
 from hostrouting.model import NextHop, Prefix, Route, RouteType, Rule, Snapshot, as_ip, default_rules, ip_at

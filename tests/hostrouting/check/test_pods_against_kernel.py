@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.check.cni import PodBlocks
+from hostrouting.check.exceptions import PodBlocks
 from hostrouting.check.overlap import Judge, check_overlap
 from hostrouting.check.packets import find_pod_packets, with_devices_of
 from hostrouting.fib import PLAIN, Fib

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.check.cni import PodBlocks
+from hostrouting.check.exceptions import PodBlocks
 from hostrouting.check.overlap import Judge, OverlapReport, check_overlap
 from hostrouting.check.repair import TOO_MANY, Repair, propose_repair
 from hostrouting.config import StaticRoute

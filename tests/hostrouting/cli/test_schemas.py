@@ -18,9 +18,9 @@ from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.marking import Hook, IpsecPolicy, Marking, MarkSetter
 from hostrouting.model import Link, Prefix, Route, Rule
 from hostrouting.tasks.cleanup.plan import CleanupPlan
-from hostrouting.tasks.guard.look import Look, Repair
 from hostrouting.tasks.guard.pace import Fights
 from hostrouting.tasks.guard.state import State
+from hostrouting.tasks.results import Look, Repair
 from hostrouting.testing import (
     FakeFiles,
     FakeHost,

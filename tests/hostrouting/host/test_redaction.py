@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.check.cni import is_like
+from hostrouting.check.exceptions import is_like
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.config.cni import CNIS, DEFAULT_ALLOWED_DEVS
 from hostrouting.fib import Fib

@@ -11,8 +11,8 @@ from hostrouting.errors import RouteConflict
 from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.tasks.configure import Configure, Remove
-from hostrouting.tasks.guard.look import Look
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.results import Look
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.commands import ports

@@ -8,11 +8,11 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.boot.opening import opening_findings
+from hostrouting.boot.gate_state import opening_findings
 from hostrouting.config import GateConfig
 from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.guard.look import Look
 from hostrouting.tasks.guard.state import State, figures
+from hostrouting.tasks.results import Look
 from hostrouting.testing import FakeHost, FakeManager
 from tests.support.cli import say
 from tests.support.mishaps import fabric_vm, full, mishap_host

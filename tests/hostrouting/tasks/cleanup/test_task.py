@@ -22,9 +22,8 @@ from hostrouting.kernel import ebtables as refusal
 from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac
 from hostrouting.model import Link, Route
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
-from hostrouting.tasks.cleanup.plan import CleanupPlan
+from hostrouting.tasks.cleanup.plan import CleanupPlan, UndoLog
 from hostrouting.tasks.cleanup.task import UndoCleanup
-from hostrouting.tasks.cleanup.undo import UndoLog
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.results import CleanupResult
 from hostrouting.testing import FakeFiles, FakeHost, MemoryEbtables

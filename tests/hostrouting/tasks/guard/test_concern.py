@@ -15,8 +15,8 @@ from hostrouting.kernel.base import RouteRequest, Verb
 from hostrouting.kernel.concern import Concern
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model import Route, RouteType, Snapshot
-from hostrouting.tasks.guard.look import Look, Repair
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.results import Look, Repair
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost
 from tests.support.namespace import Namespace, private_namespace, run_program

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.tasks.guard.look import Repair
 from hostrouting.tasks.guard.pace import Bucket, Fights, Pace
+from hostrouting.tasks.results import Repair
 
 KEYS = st.sampled_from(["172.16.0.0/17", "172.16.128.0/17", "10.0.0.0/8 metric 5"])
 QUARTERS = st.integers(0, 120).map(lambda quarters: quarters / 4)  # sums of them are exact

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from hostrouting.finding import Finding
-from hostrouting.tasks.guard.look import Look, Repair
 from hostrouting.tasks.guard.state import State, figures
+from hostrouting.tasks.results import Look, Repair
 
 BEGUN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 REPAIR = Repair("172.16.0.0/17", "[a]", "no route")

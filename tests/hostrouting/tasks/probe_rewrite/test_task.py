@@ -26,7 +26,7 @@ from hostrouting.model import Link, Route
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200, plain_vm
-from hostrouting.testing.kernel.nftables import MemoryNftables
+from hostrouting.testing.kernel.filters import MemoryNftables
 from phases.testing import FakeClock
 from tests.support.kinds import kind_of
 from tests.support.tasks import LAYOUT, run

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hostrouting.errors import ProgramError
 from hostrouting.kernel.ebtables import nat_rules
 from hostrouting.testing.filter_contracts import CONTRACT_RULES, EbtablesContract
-from hostrouting.testing.kernel.ebtables import MemoryEbtables
+from hostrouting.testing.kernel.filters import MemoryEbtables
 from tests.support.kinds import raises
 
 if TYPE_CHECKING:

@@ -12,9 +12,7 @@ from hostrouting.kernel.base import RouteRequest
 from hostrouting.model import OURS, Route, as_ip
 from hostrouting.testing import plain_vm
 from hostrouting.testing.filter_contracts import CONTRACT_RULES, contract_table, contract_view
-from hostrouting.testing.kernel.ebtables import MemoryEbtables
-from hostrouting.testing.kernel.neighbours import MemoryLinkLayer
-from hostrouting.testing.kernel.nftables import MemoryNftables
+from hostrouting.testing.kernel.filters import MemoryEbtables, MemoryLinkLayer, MemoryNftables
 from tests.support.kinds import kind_of, raises
 
 CHANGES = [

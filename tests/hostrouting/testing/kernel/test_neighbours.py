@@ -9,7 +9,7 @@ import pytest
 
 from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac, UnknownPeer, canonical_mac
 from hostrouting.testing.filter_contracts import LinkLayerContract, contract_view
-from hostrouting.testing.kernel.neighbours import MemoryLinkLayer
+from hostrouting.testing.kernel.filters import MemoryLinkLayer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

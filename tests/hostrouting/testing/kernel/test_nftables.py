@@ -10,7 +10,7 @@ import pytest
 from hostrouting.errors import ProgramError
 from hostrouting.kernel.nftables import missing
 from hostrouting.testing.filter_contracts import NftablesContract, contract_table
-from hostrouting.testing.kernel.nftables import MemoryNftables
+from hostrouting.testing.kernel.filters import MemoryNftables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

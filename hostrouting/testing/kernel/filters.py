@@ -1,0 +1,294 @@
+"""nftables, ebtables and the link layer in memory: texts, rules and neighbours, and the faults that a test injects.
+
+Here: what nft does with texts that create and delete tables of the family ip6, what ebtables does with whole rules of
+table nat, and what Linux does with neighbours that are added and deleted. An nftables table is listed as it was
+written, not as nft would print it. Not here: any effect on packets or frames.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hostrouting.errors import BackendError, ProgramError
+from hostrouting.kernel import ebtables as refusal
+from hostrouting.kernel.ebtables import BACKENDS, missing_from, require_distinct, require_lines
+from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour, no_device, require_permanent
+from hostrouting.kernel.nftables import refused, require_name
+from hostrouting.testing.kernel.faults import Faulty
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from hostrouting.kernel.ebtables import Backend, OneBackend
+
+_COMMAND = re.compile(r"(add|delete) table ip6 (\w+)\n|(table ip6 (\w+) \{\n(?: .*\n)*\}\n)|\s*(?:#.*)?\n")
+
+
+class MemoryNftables(Faulty[ProgramError]):
+    """nftables in a dictionary, compared with Linux; `str()` is what `nft list ruleset` would print."""
+
+    def __init__(self, text: str = "", *, others: Iterable[tuple[str, str]] = ()) -> None:
+        """Begin with the tables in this text, and with these of other families."""
+        super().__init__()
+        self.on_change: Callable[[], object] = lambda: None
+        """Called after each change by a method. `FakeHost` reports it to the watches of its kernel."""
+        self.tables: dict[str, str] = {}
+        """The listings of the family ip6, for a test to change as another program would."""
+        self.others = list(others)
+        """Family and name of the tables of other families."""
+        self.writes: list[str] = []
+        """The texts that were loaded, in order."""
+        self._counts: dict[str, tuple[int, ...]] = {}
+        if text:
+            self.load(text)
+            self.writes.clear()
+
+    def count(self, name: str, *packets: int) -> None:
+        """Set the numbers of packets that the counters of the table have counted."""
+        self._counts[name] = packets
+
+    def flush(self) -> None:
+        """Do what `nft flush ruleset` does."""
+        self.tables.clear()
+        self.others.clear()
+        self.on_change()
+
+    def load(self, text: str) -> None:
+        """See Nftables. A text with anything but whole tables of the family ip6 is refused."""
+        fault = self.meet()
+        if not fault.done:
+            fault.strike()
+        self.tables = self._after(text)
+        self.writes.append(text)
+        self.on_change()
+        fault.strike()
+
+    def listing(self, name: str) -> str | None:
+        """See Nftables."""
+        require_name(name)
+        self.meet().strike()
+        return self.tables.get(name)
+
+    def counts(self, name: str) -> tuple[int, ...]:
+        """See Nftables."""
+        counters = re.findall(r"\bcounter\b", self.listing(name) or "")
+        found = self._counts.get(name, ())
+        return found if len(found) == len(counters) else (0,) * len(counters)
+
+    def names(self) -> tuple[tuple[str, str], ...]:
+        """See Nftables."""
+        self.meet().strike()
+        return tuple(sorted([*self.others, *(("ip6", name) for name in self.tables)]))
+
+    def _after(self, text: str) -> dict[str, str]:
+        """The tables after a transaction."""
+        found, at = dict(self.tables), 0
+        while at < len(text):
+            command = _COMMAND.match(text, at)
+            if command is None:
+                raise refused("load its input", f"Error: syntax error in {text[at:].splitlines()[0]!r}")
+            verb, name, table, made = command.groups()
+            if verb == "add":
+                found.setdefault(name, f"table ip6 {name} {{\n}}\n")
+            elif verb == "delete":
+                if found.pop(name, None) is None:
+                    raise refused("load its input", "Error: Could not process rule: No such file or directory")
+            elif table:
+                found[made] = table
+            at = command.end()
+        return found
+
+    def __str__(self) -> str:
+        strange = [f"table {family} {name} {{\n}}\n" for family, name in self.others]
+        return "".join([*strange, *self.tables.values()])
+
+
+_CHAINS = ("PREROUTING", "OUTPUT", "POSTROUTING")
+
+
+class MemoryEbtables(Faulty[ProgramError]):
+    """ebtables in a list, compared with Linux; `str()` is what ebtables-save would print."""
+
+    def __init__(
+        self,
+        rules: Iterable[str] = (),
+        *,
+        backend: OneBackend = "nft",
+        others: str = "",
+        elsewhere: Iterable[str] = (),
+    ) -> None:
+        """Begin with these rules in table nat of this backend, other tables as text, and the other backend's rules."""
+        super().__init__()
+        self.rules = list(rules)
+        """The rules of table nat, as ebtables-save prints them, without "-A"; for a test to change."""
+        self.backend: OneBackend = backend
+        """The backend that has them."""
+        self.elsewhere = list(elsewhere)
+        """The rules of the other backend."""
+        self.others = others
+        self.writes: list[str] = []
+        """The changes, in order: "delete PREROUTING -p ARP -j DROP", "add …"."""
+
+    def of(self, backend: Backend, *, alone: bool = False) -> _Asked:
+        """See Ebtables."""
+        return _Asked(self, backend, alone=alone)
+
+    def program(self) -> str:
+        """See Ebtables."""
+        return f"ebtables-{self.backend}"
+
+    def save(self) -> str:
+        """See Ebtables."""
+        self.meet().strike()
+        return str(self)
+
+    def delete(self, lines: Sequence[str]) -> None:
+        """See Ebtables."""
+        require_lines(lines)
+        if lines:
+            self._change("delete", lines)
+
+    def delete_one(self, line: str) -> bool:
+        """See Ebtables."""
+        try:
+            self.delete([line])
+        except ProgramError as error:
+            if not error.lines:
+                raise
+            return False
+        return True
+
+    def add(self, lines: Sequence[str]) -> None:
+        """See Ebtables."""
+        require_lines(lines)
+        if lines:
+            self._change("add", lines)
+
+    def _change(self, verb: str, lines: Sequence[str]) -> None:
+        fault = self.meet()
+        if not fault.done:
+            fault.strike()
+        if verb == "add":
+            self.rules += lines
+        else:
+            require_distinct(str(self), lines)
+            if gone := missing_from(str(self), lines):
+                raise refusal.no_such_rule(gone)
+            for line in lines:
+                self.rules.remove(line)
+        self.writes += [f"{verb} {line}" for line in lines]
+        fault.strike()
+
+    def __str__(self) -> str:
+        chains = dict.fromkeys([*_CHAINS, *(rule.partition(" ")[0] for rule in self.rules)])
+        rules = [f"-A {rule}" for chain in chains for rule in self.rules if rule.partition(" ")[0] == chain]
+        return "\n".join(["*nat", *(f":{chain} ACCEPT" for chain in chains), *rules, self.others])
+
+
+class _Asked:
+    """The same ebtables, with a requested backend."""
+
+    def __init__(self, world: MemoryEbtables, backend: Backend, *, alone: bool) -> None:
+        self._world = world
+        self._backend = backend
+        self._alone = alone
+
+    def of(self, backend: Backend, *, alone: bool = False) -> _Asked:
+        return _Asked(self._world, backend, alone=alone)
+
+    def program(self) -> str:
+        return self._there().program()
+
+    def save(self) -> str:
+        return self._there().save()
+
+    def delete(self, lines: Sequence[str]) -> None:
+        self._there().delete(lines)
+
+    def delete_one(self, line: str) -> bool:
+        return self._there().delete_one(line)
+
+    def add(self, lines: Sequence[str]) -> None:
+        self._there().add(lines)
+
+    def _there(self) -> MemoryEbtables:
+        world = self._world
+        (name,) = (backend for backend in BACKENDS if backend != world.backend)
+        other = MemoryEbtables(backend=name)
+        other.rules = world.elsewhere
+        having = [one for one in (world, other) if one.rules]
+        if self._backend == "auto":
+            if len(having) > 1:
+                raise refusal.both_backends((one.backend, len(one.rules)) for one in having)
+            return having[0] if having else world
+        found, rest = (world, other) if self._backend == world.backend else (other, world)
+        if rest.rules and not found.rules and not self._alone:
+            raise refusal.wrong_backend(found.backend, rest.backend, len(rest.rules))
+        return found
+
+
+class MemoryLinkLayer(Faulty[BackendError]):
+    """The link layer in two lists; `str()` prints them, neighbours as `ip neigh` does."""
+
+    def __init__(self, links: Iterable[EthernetLink] = (), neighbours: Iterable[Neighbour] = ()) -> None:
+        """Begin with these devices and neighbours."""
+        super().__init__()
+        self.links = list(links)
+        """For a test to change, as another process would."""
+        self.neighbours = list(neighbours)
+        """For a test to change; those of a device are deleted with it."""
+        self.learned: list[tuple[str, str]] = []
+        """The MAC addresses that bridges have learned, each with its port; for a test to change."""
+        self.writes: list[str] = []
+        """The changes, in order: "delete 10.1.0.5 dev azure0 …", "add …"."""
+
+    def remove_link(self, name: str) -> None:
+        """Do what `ip link del` does."""
+        self.links = [link for link in self.links if link.name != name]
+        self.neighbours = [neighbour for neighbour in self.neighbours if neighbour.dev != name]
+
+    def look(self) -> LinkLayerView:
+        """See LinkLayer."""
+        self.meet().strike()
+        return LinkLayerView(
+            sorted(self.links, key=lambda link: link.index),
+            sorted(self.neighbours, key=lambda neighbour: (neighbour.dev, neighbour.ip.version, int(neighbour.ip))),
+            tuple(sorted(self.learned)),
+        )
+
+    def delete_neighbour(self, neighbour: Neighbour) -> bool:
+        """See LinkLayer."""
+        fault = self.meet()
+        if not fault.done:
+            fault.strike()
+        holder = self._holder(neighbour)
+        if holder == neighbour:
+            self.neighbours.remove(neighbour)
+            self.writes.append(f"delete {neighbour}")
+        fault.strike()
+        return holder in {None, neighbour}
+
+    def add_neighbour(self, neighbour: Neighbour) -> bool:
+        """See LinkLayer."""
+        require_permanent(neighbour)
+        fault = self.meet()
+        if not fault.done:
+            fault.strike()
+        if not any(link.name == neighbour.dev for link in self.links):
+            raise no_device(neighbour)
+        holder = self._holder(neighbour)
+        if holder is None:
+            self.neighbours.append(neighbour)
+            self.writes.append(f"add {neighbour}")
+        fault.strike()
+        return holder in {None, neighbour}
+
+    def _holder(self, neighbour: Neighbour) -> Neighbour | None:
+        """The entry for its address on its device."""
+        return next(
+            (known for known in self.neighbours if (known.ip, known.dev) == (neighbour.ip, neighbour.dev)), None
+        )
+
+    def __str__(self) -> str:
+        return "".join(f"{thing}\n" for thing in (*self.links, *self.neighbours))
