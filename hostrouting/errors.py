@@ -31,14 +31,12 @@ A kind means the same in every class. The place that meets a failure writes the 
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import attrs
 
 from hostrouting.finding import Finding, of_severity
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
 
 __all__ = [
     "ApplyError",

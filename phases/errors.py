@@ -17,11 +17,10 @@ here on every version: from Python 3.11 on these are the builtin ones, and no pa
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from phases.report import Failure, Report
 
 __all__ = ["BaseExceptionGroup", "ExceptionGroup", "add_note"]

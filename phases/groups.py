@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import math
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -17,14 +18,11 @@ import attrs
 from phases.errors import Cancelled, TaskFailed, add_note
 from phases.report import Retrying
 from phases.running import pass_over, step
-from phases.tasks import Skip, layers_of, valid_task
+from phases.tasks import AnyTask, Skip, Task, layers_of, valid_task
 from phases.text import describe_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from phases.context import Context, Thread
-    from phases.tasks import AnyTask, Task
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -9,13 +9,11 @@ import threading
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, TextIO
 
-from phases.report import ReportBuilder, Status, folded
+from phases.report import Event, Report, ReportBuilder, Status, folded
 from phases.text import draw_tree, seconds_in_words
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-
-    from phases.report import Event, Report
 
 _SIGN = {
     Status.RUNNING: ("…", "bold"),

@@ -7,16 +7,13 @@ task logs through `ctx.log` get the same mapping, so each line names its run and
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 from phases.context import FIELDS, joined
 from phases.errors import TaskFailed
 from phases.report import Event, Finished, Retrying, Skipped, Started, Status
 from phases.text import as_data, describe_error, escaped, moment_as_text, printable, seconds_in_words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _WORD = {Status.OK: "completed", Status.FAILED: "failed", Status.CANCELLED: "cancelled", Status.SKIPPED: "skipped"}
 _LEVEL = {Status.FAILED: logging.ERROR, Status.CANCELLED: logging.WARNING}

@@ -11,7 +11,7 @@ removing one or changing its meaning increases the version.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -19,7 +19,6 @@ import attrs
 from phases.text import as_data, describe_error, draw_tree, escaped, for_stdout, printable, seconds_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
 

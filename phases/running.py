@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import logging
 import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import attrs
 
-from phases.context import Context, Node, complain, listed_observers, valid_context
+from phases.context import Clock, Context, Node, complain, listed_observers, valid_context
 from phases.errors import Cancelled, StoppedElsewhere, TaskFailed, add_note
 from phases.live import live_tree
 from phases.logs import LogObserver
 from phases.report import Failure, Finished, Observer, Report, ReportBuilder, Skipped, Started, Status
 from phases.stop import stopping
-from phases.tasks import Skip, layers_of, left_out, offer_of, subtasks_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from phases.context import Clock
-    from phases.tasks import AnyTask, Task
+from phases.tasks import AnyTask, Skip, Task, layers_of, left_out, offer_of, subtasks_of
 
 T = TypeVar("T")
 

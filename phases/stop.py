@@ -11,12 +11,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from phases.context import Context
 
 _DEFAULT = (signal.default_int_handler, signal.SIG_DFL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,6 @@ import attrs
 from phases.report import Event, Finished, Report, Retrying, Skipped, Started, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from phases.context import Context
 
 __all__ = ["FakeClock", "RecordingObserver", "StubTask"]

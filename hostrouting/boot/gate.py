@@ -20,6 +20,7 @@ A change is atomic for a unit that starts: it is checked either by the old steps
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ import attrs
 from hostrouting.boot.gate_files import (
     FORMAT,
     GateStep,
+    StepKind,
     digest_of,
     format_of,
     gate_digests,
@@ -46,10 +48,7 @@ from hostrouting.host.fileset import OURS, Changes, File, FileSet, unit_file
 from phases.errors import ExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
     import phases
-    from hostrouting.boot.gate_files import StepKind
     from hostrouting.host.files import Files
     from hostrouting.host.host import Host
     from hostrouting.host.layout import HostLayout

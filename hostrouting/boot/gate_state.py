@@ -15,6 +15,7 @@ the host is off, the time that is left is counted from the boot.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -26,16 +27,13 @@ from hostrouting.boot.gate_files import parse_gate_steps, render_gate_drop_in
 from hostrouting.errors import FileError
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host.layout import DROP_IN, HostLayout
-from hostrouting.host.systemd import find_ungated
+from hostrouting.host.systemd import Manager, find_ungated
 from hostrouting.text import spoken
 from phases.text import moment_as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
     from hostrouting.host.fileset import File
     from hostrouting.host.host import Host
-    from hostrouting.host.systemd import Manager
 
 ALL = "all"
 """In place of a unit: each gated unit."""

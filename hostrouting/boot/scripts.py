@@ -12,9 +12,10 @@ single quotes, and may contain only characters that are safe in them.
 from __future__ import annotations
 
 from binascii import a2b_qp
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from ipaddress import IPv6Network
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -22,9 +23,6 @@ from hostrouting.config import HostRoutingConfig, IntendedRule, RouteOverlapConf
 from hostrouting.config.cni import CNI_ROUTES
 from hostrouting.host.layout import HostLayout
 from hostrouting.model import DEFAULT_METRIC, IP, OURS, ROUTE_TYPES, default_rules, protocol_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 _OPENING, _CLOSING = "configuration=(", ")"
 _INCLUDE = "#include "

@@ -9,18 +9,14 @@ remain active when it is done, so every start runs it again, without a limit on 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from hostrouting.boot.scripts import DEFAULT_WAIT
-from hostrouting.config import StateFile
+from hostrouting.config import HostRoutingConfig, StateFile
 from hostrouting.host.layout import HostLayout
 from hostrouting.model import OURS, protocol_name
 from hostrouting.release import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from hostrouting.config import HostRoutingConfig
 
 HEADER = "# Written by hostrouting; changes are overwritten.\n"
 _LOST = "$$0 is missing or incomplete; write it again with: hostrouting apply --config FILE"

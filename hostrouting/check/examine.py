@@ -15,13 +15,14 @@ that are not in it. So the correction is computed on the host as it will be once
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
 from hostrouting.check.overlap import Escape, Note, OverlapReport, Verdict, check_overlap, follow_kernel
-from hostrouting.check.packets import find_pod_packets
+from hostrouting.check.packets import PodPackets, find_pod_packets
 from hostrouting.check.pods import Ask, PodReport, check_pods, find_dropped
 from hostrouting.check.repair import Repair, Unsafe, propose_repair
 from hostrouting.check.rules import SERIOUS, find_flaws
@@ -31,19 +32,14 @@ from hostrouting.fib import ANY, Decision, Fib, Flow
 from hostrouting.fib.arrival import find_drop
 from hostrouting.finding import Finding
 from hostrouting.kernel.concern import Concern
-from hostrouting.model import IPV4, Prefix, Route, Snapshot, ip_at, protocol_name
-from hostrouting.routes.uplink import missing_default, resolve_route, seen_instead
+from hostrouting.model import IP, IPV4, Prefix, Route, Snapshot, ip_at, protocol_name
+from hostrouting.routes.uplink import DesiredRoute, missing_default, resolve_route, seen_instead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
     import phases
-    from hostrouting.check.packets import PodPackets
     from hostrouting.config import HostRoutingConfig
     from hostrouting.kernel.base import Answer, RouteBackend
-    from hostrouting.model import IP
     from hostrouting.routes.plan import RoutePlan
-    from hostrouting.routes.uplink import DesiredRoute
 
 T = TypeVar("T")
 

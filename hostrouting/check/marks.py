@@ -6,13 +6,12 @@ marks (`kernel.marking`), and the lines about it (`cli`).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from hostrouting.check.examine import Examination
     from hostrouting.fib import Cases
     from hostrouting.kernel.marking import Effect, IpsecPolicy, MarkingOf, MarkSetter

@@ -10,18 +10,19 @@ sentence stands alone, a clause, phrase or name is a part of one, and a document
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
 from hostrouting.check.examine import Correction, Examination, FamilyExamination
-from hostrouting.check.exceptions import is_like
-from hostrouting.check.packets import senders_phrase
+from hostrouting.check.exceptions import Known, is_like
+from hostrouting.check.packets import PodPackets, senders_phrase
 from hostrouting.check.repair import TOO_MANY, Unsafe, UnsafeReason
 from hostrouting.check.rules import is_of_main
 from hostrouting.fib import CHOSEN, REACHABLE, Cases, Condition
-from hostrouting.finding import ESCAPES, Finding
+from hostrouting.finding import ESCAPES, Finding, Severity
 from hostrouting.model import (
     extent,
     ip_at,
@@ -33,13 +34,9 @@ from hostrouting.model.prefix import LINK_LOCAL
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from hostrouting.check.exceptions import Known
     from hostrouting.check.overlap import Escape, Note
-    from hostrouting.check.packets import PodPackets
-    from hostrouting.finding import Severity
     from hostrouting.routes.uplink import DesiredRoute
 
 __all__ = [

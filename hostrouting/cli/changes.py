@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ import phases
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import FINE
 from hostrouting.cli.failure import code_of, errors_in
-from hostrouting.cli.output import SHOWN, Painted, capped, line
+from hostrouting.cli.output import SHOWN, Line, Painted, Tone, capped, line
 from hostrouting.host.effects import Effects, Operation, effects_of
 from hostrouting.routes.plan import Step, plan_static_routes
 from hostrouting.routes.uplink import bare_leg
@@ -25,9 +26,6 @@ from hostrouting.text import counted
 from phases.errors import BaseExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
-    from hostrouting.cli.output import Line, Tone
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host.host import Host
     from hostrouting.model import Route, Snapshot

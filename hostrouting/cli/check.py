@@ -7,6 +7,7 @@ found out who sets a mark (`check.marks`), what to do about the findings (`remed
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,14 @@ import attrs
 
 from hostrouting.check.examine import (
     Examination,
+    FamilyExamination,
     examine,
     examine_snapshot,
     find_correction,
     repair_routes,
     with_repair,
 )
-from hostrouting.check.marks import marks_of
+from hostrouting.check.marks import Marks, marks_of
 from hostrouting.check.packets import senders_phrase
 from hostrouting.check.report import (
     candidates_clause,
@@ -30,8 +32,8 @@ from hostrouting.check.report import (
     packets_line,
     remarks,
 )
-from hostrouting.check.segments import JUDGEMENTS, segments_of, strip_of
-from hostrouting.cli.output import SHOWN, Painted, capped, line, named_lines, table
+from hostrouting.check.segments import JUDGEMENTS, Judgement, Segment, segments_of, strip_of
+from hostrouting.cli.output import SHOWN, Line, Painted, Piece, Style, Tone, capped, line, named_lines, table
 from hostrouting.cli.source import (
     NOTHING_TO_CHECK,
     expected_of,
@@ -44,26 +46,20 @@ from hostrouting.cli.source import (
     start_command,
 )
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.model import extent, ip_at, table_name
+from hostrouting.model import IP, Prefix, Route, Snapshot, extent, ip_at, table_name
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from typing_extensions import Self
 
-    from hostrouting.check.examine import FamilyExamination
-    from hostrouting.check.marks import Marks
     from hostrouting.check.overlap import Escape, Verdict
-    from hostrouting.check.segments import Judgement, Segment
-    from hostrouting.cli.output import Line, Piece, Style, Tone
     from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
     from hostrouting.fib import Fib
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
     from hostrouting.kernel.marking import Effect, IpsecPolicy, MarkSetter
-    from hostrouting.model import IP, Prefix, Route, Snapshot
 
 LIMITS = "Only routing tables and rules are checked, as they are now; not firewalls, IPsec or eBPF programs."
 

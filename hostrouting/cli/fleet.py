@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import shlex
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from hostrouting.check.report import repair_document
 from hostrouting.cli.check import LIMITS, lasting_line
 from hostrouting.cli.command import FAILED, FINE, VERDICT_CODES, Reply, question_words
 from hostrouting.cli.failure import code_of, document_of
-from hostrouting.cli.output import SHOWN, Painted, capped, line, table
+from hostrouting.cli.output import SHOWN, Line, Painted, Piece, Tone, capped, line, table
 from hostrouting.cli.remedy import correction_lines, route_lines
 from hostrouting.cli.source import expected_of, gateway_of
 from hostrouting.cli.terminal import Progress, Terminal
@@ -34,10 +35,8 @@ from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
 
     from hostrouting.check.examine import Correction
-    from hostrouting.cli.output import Line, Piece, Tone
     from hostrouting.config import HostRoutingConfig
     from hostrouting.fleet import NodeGroup, NodeResult, Source
 

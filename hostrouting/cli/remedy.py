@@ -7,12 +7,13 @@ of our routes: the text includes those that exist, or is an addition to the conf
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.check.examine import find_correction
+from hostrouting.check.examine import Correction, Examination, find_correction
 from hostrouting.check.report import (
     contested_clause,
     deletion_lines,
@@ -20,20 +21,15 @@ from hostrouting.check.report import (
     repair_document,
     unsafe_findings,
 )
-from hostrouting.cli.output import SHOWN, Painted, finding_lines, line
-from hostrouting.config import HostRoutingConfig, StaticRoutesConfig
+from hostrouting.cli.output import SHOWN, Line, Painted, finding_lines, line
+from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoutesConfig
 from hostrouting.model import TABLE_MAIN, NextHop, Route
 from hostrouting.routes.plan import plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.routes.uplink import DesiredRoute, Uplink
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from hostrouting.check.examine import Correction, Examination
     from hostrouting.cli.check import Check
-    from hostrouting.cli.output import Line
-    from hostrouting.config import RouteOverlapConfig
 
 
 class _Remedy:

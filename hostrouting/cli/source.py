@@ -5,6 +5,7 @@ Here: converting arguments to values, and their faults to ConfigError or InputEr
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,22 +24,19 @@ from hostrouting.config import (
     Upkeep,
 )
 from hostrouting.config.json import SIZE_LIMIT, InvalidValue, Spot
-from hostrouting.config.values import gateway
+from hostrouting.config.values import Network, gateway
 from hostrouting.errors import BackendError, ConfigError, Fault
 from hostrouting.inputs import STANDARD_INPUT, Unreadable, is_piped, name_of, read_bytes
-from hostrouting.model import IPV4, IPV6, OURS
+from hostrouting.model import IP, IPV4, IPV6, OURS, Snapshot
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Sequence
 
     from hostrouting.boot.probe import ProbeScript
     from hostrouting.boot.scripts import CheckScript, RoutesScript
-    from hostrouting.config.values import Network
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
-    from hostrouting.model import IP, Snapshot
 
 T = TypeVar("T")
 

@@ -7,23 +7,21 @@ only for a host that may have something of ours: most hosts that are checked hav
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED
-from hostrouting.cli.output import Painted, below, finding_lines, line, named_lines
+from hostrouting.cli.output import Line, Painted, below, finding_lines, line, named_lines
 from hostrouting.errors import FileError, HostRoutingError, ManagerError
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.systemd import find_ungated
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from typing_extensions import Self
 
     from hostrouting.boot.gate_state import GateState
-    from hostrouting.cli.output import Line
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host.host import Host
     from hostrouting.tasks.results import Standing

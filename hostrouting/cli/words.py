@@ -7,6 +7,7 @@ page (`commands.completion`, `commands.manual`) and the page of commands in the 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import attrs
@@ -15,8 +16,6 @@ from hostrouting.cli.entry_point import add_options, make_parser
 from hostrouting.release import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hostrouting.cli.command import Command
 
 KINDS = {

@@ -6,16 +6,14 @@ what is deleted. No value of this section makes the task flush a chain or delete
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from hostrouting.config.json import Keys, Spot, items_read
 from hostrouting.config.values import Network, Word, devs, network_in, one_of, switch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _WIDEST = {4: 8, 6: 32}
 

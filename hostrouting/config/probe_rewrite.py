@@ -7,17 +7,15 @@ what is done on the host, and the check whether an address belongs to the host, 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, IPv6Network
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from hostrouting.config.json import InvalidValue, Keys, Spot, items, text_of
 from hostrouting.config.values import Word, address_in, device_name, integer, one_of, switch
 from hostrouting.model.prefix import LINK_LOCAL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 DEFAULT_LINK_LOCAL = "fe80::1234:5678:9abc"
 """The source address of the probes of Azure's load balancer."""

@@ -6,19 +6,15 @@ about several values, or for one section only (`settings` and the other sections
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
-from hostrouting.config.json import items_read, text_of
+from hostrouting.config.json import Spot, items_read, text_of
 from hostrouting.model.prefix import LINK_LOCAL, is_reserved, reserved_for
 from hostrouting.model.route import OURS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hostrouting.config.json import Spot
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network

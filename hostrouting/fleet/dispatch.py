@@ -21,6 +21,7 @@ import os
 import signal
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from datetime import datetime, timezone
 from multiprocessing import connection, get_context, parent_process
@@ -31,16 +32,13 @@ import attrs
 from hostrouting.arguments import require
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, FleetError, InputError
-from hostrouting.fleet.judge import NodeResult, Question, count_repeated, digest_of, find_snapshots, judge_each
+from hostrouting.fleet.judge import NodeResult, Question, Source, count_repeated, digest_of, find_snapshots, judge_each
 from hostrouting.fleet.page import read_page
 from hostrouting.host.saved import snapshot_bytes
 from phases.text import describe_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from hostrouting.fleet.grouping import NodeGroup
-    from hostrouting.fleet.judge import Source
 
 BatchJudge: TypeAlias = "Callable[[Sequence[bytes], Question], tuple[NodeResult, ...]]"
 Results: TypeAlias = "Future[tuple[NodeResult, ...]]"

@@ -11,19 +11,17 @@ differ: on one node Linux finds ib0's route first, on another ib3's.
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.errors import InputError
+from hostrouting.errors import HostRoutingError, InputError
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
-
     from hostrouting.check.examine import Correction
     from hostrouting.check.overlap import Verdict
-    from hostrouting.errors import HostRoutingError
     from hostrouting.fleet.judge import NodeEscape, NodeResult
     from hostrouting.routes.uplink import DesiredRoute
 

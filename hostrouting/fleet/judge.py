@@ -16,6 +16,7 @@ import json
 import os
 import stat
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, get_args
@@ -23,9 +24,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import attrs
 
 from hostrouting.arguments import HOST_OF_A_SNAPSHOT, listed, require_devices
-from hostrouting.check.examine import Correction, examine_snapshot, find_correction
+from hostrouting.check.examine import Correction, Examination, examine_snapshot, find_correction
 from hostrouting.check.marks import marks_of
-from hostrouting.check.overlap import EscapeKind
+from hostrouting.check.overlap import EscapeKind, Verdict
 from hostrouting.check.report import check_document, packets_line, repair_document
 from hostrouting.errors import ConfigError, Fault, FleetError, HostRoutingError, InputError
 from hostrouting.host.saved import of_file, snapshot_bytes, snapshot_in
@@ -33,10 +34,6 @@ from hostrouting.inputs import STANDARD_INPUT
 from phases.text import describe_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from hostrouting.check.examine import Examination
-    from hostrouting.check.overlap import Verdict
     from hostrouting.config import HostRoutingConfig
     from hostrouting.model import IP, Prefix
     from hostrouting.routes.uplink import DesiredRoute

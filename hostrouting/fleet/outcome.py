@@ -21,6 +21,7 @@ iproute2, and the check is made here, as `hostrouting check --snapshot` makes it
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
@@ -32,8 +33,6 @@ from hostrouting.finding import ESCAPES
 from hostrouting.host.saved import read_ip_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from hostrouting.config import HostRoutingConfig
 
 Document: TypeAlias = "Mapping[str, Any]"

@@ -15,34 +15,28 @@ import hashlib
 import html
 import json
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.check.examine import examine_snapshot, with_repair
+from hostrouting.check.examine import Correction, examine_snapshot, with_repair
 from hostrouting.check.report import deletion_lines, repair_document
-from hostrouting.check.segments import JUDGEMENTS, segments_of, strip_of, told_segments
+from hostrouting.check.segments import JUDGEMENTS, Segment, Strip, segments_of, strip_of, told_segments
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import ESCAPES
-from hostrouting.fleet.grouping import common_correction, own_file_reason, tally_verdicts
-from hostrouting.fleet.judge import judge
+from hostrouting.fleet.grouping import NodeGroup, common_correction, own_file_reason, tally_verdicts
+from hostrouting.fleet.judge import NodeResult, Question, judge
 from hostrouting.host.saved import snapshot_bytes, snapshot_in
-from hostrouting.model import extent, ip_at
+from hostrouting.model import Prefix, extent, ip_at
 from hostrouting.release import __version__
 from hostrouting.text import counted, spoken
 from phases.text import escaped, moment_as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
-
-    from hostrouting.check.examine import Correction
-    from hostrouting.check.segments import Segment, Strip
-    from hostrouting.fleet.grouping import NodeGroup
-    from hostrouting.fleet.judge import NodeResult, Question
-    from hostrouting.model import Prefix
 
 _PROBLEMS = 100  # groups that have a section of their own; the others are in the tables only
 _NAMES = 12  # nodes that a section names at once

@@ -10,10 +10,8 @@ in another file of the folder that the first one names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 _ENDINGS = (".conf", ".conflist", ".json")
 _NAMED = ("clusterNetwork", "defaultNetworks")

@@ -11,6 +11,7 @@ The agent's configuration contains secrets, so only addresses are quoted from a 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -19,15 +20,12 @@ from hostrouting.config import RouteOverlapConfig
 from hostrouting.config.json import parse
 from hostrouting.errors import ConfigError, FileError, is_denied
 from hostrouting.host.conflists import files_in_force, objects_in, read_conflists
-from hostrouting.model import as_ip
+from hostrouting.model import IP, as_ip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from hostrouting.config.values import Network
     from hostrouting.host.files import Files
     from hostrouting.host.layout import HostLayout
-    from hostrouting.model import IP
 
 _NODE, _PODS, _SERVICES, _SERVER, _ASKED = (
     "pods of this node",

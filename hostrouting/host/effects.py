@@ -6,14 +6,13 @@ printing them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from typing_extensions import Self
 
     from hostrouting.kernel.base import RouteRequest

@@ -9,14 +9,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from hostrouting.errors import FileError
 from hostrouting.inputs import NotAFile, kind_of, open_file, require_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _LIMIT = 256 * 1024 * 1024  # bytes; a script with the routes of the largest configuration is less than half as large
 _CHUNK = 1024 * 1024

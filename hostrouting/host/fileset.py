@@ -6,6 +6,7 @@ change (`boot.gate`).
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from hostrouting.errors import FileError
 from hostrouting.host.effects import tell_effects
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
     from hostrouting.host.files import Files
     from hostrouting.host.layout import HostLayout
 

@@ -6,6 +6,7 @@ of this machine's kernel, and `hostrouting.testing.FakeHost` a host in memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import BOOT_PATH, Rights, find_program, own_program, own_rights, version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from os import PathLike
 
     from typing_extensions import Self

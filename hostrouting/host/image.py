@@ -6,13 +6,9 @@ Here: which path on this host a path of the image is. Not here: what is done to 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from hostrouting.errors import FileError
-from hostrouting.host.files import LocalFiles, holder_of, holders_of, lock_file
-
-if TYPE_CHECKING:
-    from hostrouting.host.files import Lock
+from hostrouting.host.files import LocalFiles, Lock, holder_of, holders_of, lock_file
 
 _LINKS = 40  # Linux follows at most as many in one path
 

@@ -6,6 +6,7 @@ Here: the isolation from this machine, and the files. Not here: the parts of a h
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,8 +17,6 @@ from hostrouting.host.image import ImageFiles
 from hostrouting.kernel.netlink.channel import inside, namespace_path, open_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hostrouting.kernel.neighbours import LinkLayer, LinkLayerView, Neighbour
 
 T = TypeVar("T")

@@ -26,10 +26,11 @@ import json
 import re
 import struct
 from array import array
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from sys import byteorder
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import attrs
 
@@ -48,13 +49,8 @@ from hostrouting.kernel.netlink.read import (
     read_rules,
 )
 from hostrouting.kernel.netlink.route_message import RTMSG, read_route
-from hostrouting.model import IPV4, IPV6, Link, NextHop, Snapshot, as_ip
+from hostrouting.model import IPV4, IPV6, Address, Link, NextHop, Rule, Snapshot, as_ip
 from hostrouting.model.snapshot import ENDS_EARLY, not_json
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping
-
-    from hostrouting.model import Address, Rule
 
 _LIMIT = 64 << 20  # bytes; a snapshot with 100,000 routes has about 10 MiB
 _REMEDY = "save one with: hostrouting snapshot > FILE"

@@ -11,19 +11,15 @@ the journal. Outside systemd, nothing is notified, and the lines go to the log o
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import attrs
 
 from hostrouting.errors import ManagerError, UnitFailed
 from hostrouting.finding import Finding
-from hostrouting.kernel.programs import run_program
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from hostrouting.kernel.programs import Run
+from hostrouting.kernel.programs import Run, run_program
 
 _DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
 # Otherwise a machine whose administrator made it require our unit would be stopped or restarted with the unit. And a

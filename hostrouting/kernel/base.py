@@ -8,25 +8,34 @@ backend.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import attrs
 
 from hostrouting.arguments import listed
-from hostrouting.errors import RouteRefused  # noqa: TC001  attrs.resolve_types looks it up here
-from hostrouting.fib import ANY
-from hostrouting.model import IPV4, PATHLESS, REFUSING, Rule, as_ip, as_prefix, reached_tables
+from hostrouting.errors import BackendError, RouteRefused  # noqa: TC001  attrs.resolve_types looks one up here
+from hostrouting.fib import ANY, Flow, Kind
+from hostrouting.model import (
+    IP,
+    IPV4,
+    PATHLESS,
+    REFUSING,
+    Prefix,
+    Route,
+    Rule,
+    Snapshot,
+    as_ip,
+    as_prefix,
+    reached_tables,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
     from types import TracebackType
 
     from typing_extensions import Self
 
-    from hostrouting.errors import BackendError
-    from hostrouting.fib import Flow, Kind
     from hostrouting.kernel.concern import Concern
-    from hostrouting.model import IP, Prefix, Route, Snapshot
     from phases import Clock
 
 Verb: TypeAlias = Literal["add", "append", "prepend", "replace", "delete"]

@@ -24,21 +24,32 @@ Here: the value. Not here: reading what changes from a message (`kernel.netlink.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, Prefix, by_priority, reached_tables, spans_of, width_of
+from hostrouting.model import (
+    IP,
+    IPV4,
+    IPV6,
+    TABLE_LOCAL,
+    Column,
+    Prefix,
+    Route,
+    RouteTable,
+    Snapshot,
+    by_priority,
+    reached_tables,
+    spans_of,
+    width_of,
+)
 from hostrouting.model.prefix import LINK_LOCAL
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
     from typing_extensions import Self
-
-    from hostrouting.model import IP, Column, Route, RouteTable, Snapshot
 
 _BOTH = (IPV4, IPV6)
 

@@ -16,18 +16,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import attrs
 
 from hostrouting.errors import ProgramError
-from hostrouting.kernel.programs import run_program, tool_environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from hostrouting.kernel.programs import Ended, Run
+from hostrouting.kernel.programs import Ended, Run, run_program, tool_environment
 
 OneBackend: TypeAlias = Literal["nft", "legacy"]
 """Where the kernel keeps the rules: nf_tables, or ebtables' own tables. A program sees only those of its backend."""

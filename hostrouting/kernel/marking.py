@@ -21,20 +21,16 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import attrs
 
-from hostrouting.kernel.programs import run_program, tool_environment
+from hostrouting.kernel.programs import Run, run_program, tool_environment
 from hostrouting.model import Prefix
 from phases.text import escaped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-
-    from hostrouting.kernel.programs import Run
 
 ALL_BITS = 0xFFFFFFFF
 

@@ -17,19 +17,20 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable  # noqa: TC003  attrs reads the types of converters
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Iterable,
+)
 from functools import cache
 from importlib import import_module
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
 
 from hostrouting.errors import BackendError
 from hostrouting.model import IP, as_ip
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 State: TypeAlias = Literal["none", "incomplete", "reachable", "stale", "delay", "probe", "failed", "noarp", "permanent"]
 

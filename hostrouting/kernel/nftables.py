@@ -12,16 +12,12 @@ their text, so it runs with LC_ALL=C.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from hostrouting.errors import ProgramError
-from hostrouting.kernel.programs import run_program, tool_environment
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hostrouting.kernel.programs import Ended, Run
+from hostrouting.kernel.programs import Ended, Run, run_program, tool_environment
 
 
 class Nftables(Protocol):

@@ -12,15 +12,13 @@ import errno
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import attrs
 
 from hostrouting.errors import BackendError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 BOOT_PATH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """Where the boot scripts look for programs."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator, Sequence
 from ipaddress import ip_interface
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -34,13 +35,10 @@ from hostrouting.errors import (
     RouteKind,
     RouteRefused,
 )
-from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, PATHLESS, NextHop
+from hostrouting.model import DEFAULT_METRIC, IP, IPV4, IPV6, PATHLESS, Address, NextHop, Prefix, Route
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from hostrouting.kernel.base import RouteRequest
-    from hostrouting.model import IP, Address, Prefix, Route
 
 # What does not fit into a message
 

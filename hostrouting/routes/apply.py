@@ -19,24 +19,21 @@ protocol. Entries that Linux does not delete belong to another program; `Applied
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import tell_effects
-from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest
+from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
 from hostrouting.model import IPV4, IPV6, OURS, Route, RouteKey, Snapshot
-from hostrouting.routes.plan import beside_finding, can_join, hop_of, is_shared, next_hop_stays
+from hostrouting.routes.plan import Place, RoutePlan, beside_finding, can_join, hop_of, is_shared, next_hop_stays
 from hostrouting.routes.uplink import bare_leg
 from phases.errors import add_note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-
     from hostrouting.finding import Finding
-    from hostrouting.kernel.base import Verb
-    from hostrouting.routes.plan import Place, RoutePlan
 
 _ELSE = "another program changes these routes at the same time"
 _AT_ONCE = 5_000  # changes between two calls of `check`

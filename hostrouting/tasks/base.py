@@ -42,16 +42,17 @@ Not here: what each task does (a module for each), and how the gate is changed (
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
 import attrs
 
 import phases
-from hostrouting.boot.gate import Gate, paths_of
+from hostrouting.boot.gate import Changed, Gate, Part, paths_of
 from hostrouting.boot.scripts import DEFAULT_WAIT
 from hostrouting.boot.units import render_extension
-from hostrouting.config import needs_config
+from hostrouting.config import HostRoutingConfig, needs_config
 from hostrouting.errors import BackendError, CleanupError, FileError, HostRoutingError, ProgramError, UnitFailed
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import effects_of, having_changed, tell_effects
@@ -62,12 +63,8 @@ from hostrouting.text import spoken
 from phases.errors import add_note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from typing_extensions import Self
 
-    from hostrouting.boot.gate import Changed, Part
-    from hostrouting.config import HostRoutingConfig
     from hostrouting.host.systemd import Manager
     from hostrouting.kernel.base import RouteBackend
 

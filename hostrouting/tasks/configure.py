@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import attrs
 
 import phases
 from hostrouting.arguments import listed
-from hostrouting.boot.gate import Gate, Part, paths_of
+from hostrouting.boot.gate import Changed, Gate, Part, paths_of
 from hostrouting.boot.scripts import DEFAULT_WAIT
-from hostrouting.config import needs_config
+from hostrouting.config import HostRoutingConfig, needs_config
 from hostrouting.errors import ConfigError, Fault, HostRoutingError, TaskError
 from hostrouting.finding import Finding
 from hostrouting.host.effects import effects_of, tell_effects
 from hostrouting.host.fileset import Changes
 from hostrouting.host.host import Host, needs_host
-from hostrouting.tasks.base import HostTask, locked, preview, removals_of, valid_wait, work
+from hostrouting.tasks.base import Fallback, HostTask, locked, preview, removals_of, valid_wait, work
 from hostrouting.tasks.cleanup.keep import KeepAzureVnetClean
 from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
@@ -35,13 +36,6 @@ from hostrouting.tasks.results import Change, Look, refusals
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.text import spoken
 from phases.errors import ExceptionGroup
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from hostrouting.boot.gate import Changed
-    from hostrouting.config import HostRoutingConfig
-    from hostrouting.tasks.base import Fallback
 
 TaskClasses: TypeAlias = "tuple[type[HostTask[Any]], ...]"
 

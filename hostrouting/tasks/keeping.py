@@ -14,17 +14,15 @@ from hostrouting.boot.gate import Part
 from hostrouting.boot.scripts import render_rules_script
 from hostrouting.boot.units import render_networkd_drop_in
 from hostrouting.check.examine import read
-from hostrouting.config import Upkeep
+from hostrouting.config import HostRoutingConfig, Upkeep
 from hostrouting.host.effects import Effects, Operation
 from hostrouting.host.fileset import OURS, File, FileSet
-from hostrouting.model import IPV4, IPV6, by_priority, missing_rules
+from hostrouting.model import IPV4, IPV6, Rule, Snapshot, by_priority, missing_rules
 from hostrouting.tasks.base import HostTask
 from hostrouting.tasks.results import Change
 
 if TYPE_CHECKING:
     import phases
-    from hostrouting.config import HostRoutingConfig
-    from hostrouting.model import Rule, Snapshot
 
 NETWORKD = "systemd-networkd.service"
 """The unit that reads the drop-in."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,24 +17,20 @@ from hostrouting.boot.scripts import MOST_WAIT, parse_check_script, render_check
 from hostrouting.boot.units import render_check_unit
 from hostrouting.check.examine import Examination, FamilyExamination, concern_of, examine, find_correction
 from hostrouting.check.report import check_document, check_findings, escapes_in, npd_line
-from hostrouting.config import Mode
+from hostrouting.config import Mode, RouteOverlapConfig
 from hostrouting.errors import BackendError, FileError, RouteOverlapError
 from hostrouting.finding import ESCAPES, SHOWN, Finding, first_lines, of_severity
 from hostrouting.host.fileset import File, FileSet, unit_file
-from hostrouting.tasks.base import HostTask
+from hostrouting.tasks.base import Alive, HostTask, MayRepair
 from hostrouting.tasks.results import Change, CheckResult, Look, removal
 from hostrouting.text import spoken
 from phases.text import moment_as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
     import phases
-    from hostrouting.config import RouteOverlapConfig
     from hostrouting.config.values import Network
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.concern import Concern
-    from hostrouting.tasks.base import Alive, MayRepair
 
 _ANSWER = {"schema", "verdict", "verdicts", "mode", "expectedDevs"}
 """The keys of a report that say what the answer is."""

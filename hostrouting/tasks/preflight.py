@@ -12,14 +12,15 @@ Configure would wait for is a warning, because it may come in time.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import attrs
 
-from hostrouting.boot.gate import Gate, unseen
+from hostrouting.boot.gate import Gate, Part, unseen
 from hostrouting.boot.gate_state import (
     UNIT_FOLDERS,
     drop_in_folders,
@@ -28,9 +29,9 @@ from hostrouting.boot.gate_state import (
     harmful_settings,
 )
 from hostrouting.boot.scripts import DEFAULT_WAIT
-from hostrouting.check.examine import correction_of, examine_snapshot
+from hostrouting.check.examine import Correction, Examination, correction_of, examine_snapshot
 from hostrouting.check.report import check_findings, escape_target
-from hostrouting.config import Upkeep, needs_config
+from hostrouting.config import HostRoutingConfig, Upkeep, needs_config
 from hostrouting.config.settings import MACHINES
 from hostrouting.errors import (
     BackendError,
@@ -40,7 +41,7 @@ from hostrouting.errors import (
     PreflightFailed,
     is_denied,
 )
-from hostrouting.finding import ESCAPES, Finding, of_severity, worst_first
+from hostrouting.finding import ESCAPES, Finding, Severity, of_severity, worst_first
 from hostrouting.host.files import NO_ROOM
 from hostrouting.host.fileset import OURS, Changes
 from hostrouting.host.host import Host, needs_host
@@ -52,15 +53,8 @@ from hostrouting.tasks.results import Change, PreflightResult
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from typing import Any
-
     import phases
-    from hostrouting.boot.gate import Part
-    from hostrouting.check.examine import Correction, Examination
     from hostrouting.check.overlap import Escape
-    from hostrouting.config import HostRoutingConfig
-    from hostrouting.finding import Severity
     from hostrouting.model import Prefix
 
 T = TypeVar("T")

@@ -5,24 +5,21 @@ Not here: what follows from several looks (`guard.pace`, `guard.state`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.check.report import check_document
 from hostrouting.errors import Fault
-from hostrouting.finding import Finding, of_severity, worst
-from hostrouting.host.effects import Effects
+from hostrouting.finding import Finding, Severity, of_severity, worst
+from hostrouting.host.effects import Effects, Operation
 from hostrouting.host.fileset import Changes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from typing_extensions import Self
 
     from hostrouting.check.examine import Examination
-    from hostrouting.finding import Severity
-    from hostrouting.host.effects import Operation
     from hostrouting.kernel.concern import Concern
     from hostrouting.model import Snapshot
     from hostrouting.routes.plan import RoutePlan

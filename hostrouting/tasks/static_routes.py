@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -20,11 +21,11 @@ from hostrouting.boot.units import (
     render_routes_unit,
 )
 from hostrouting.check.examine import await_plan, read
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.errors import ApplyError, BackendError, ConfigError, NotReady
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.kernel.concern import Concern
-from hostrouting.model import DEFAULT_METRIC, Prefix, Route, Snapshot
+from hostrouting.model import DEFAULT_METRIC, Prefix, Route, RouteKey, Snapshot
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import (
     RoutePlan,
@@ -35,24 +36,18 @@ from hostrouting.routes.plan import (
     wanted_routes,
     wanted_routes_of,
 )
-from hostrouting.routes.uplink import bare_leg
-from hostrouting.tasks.base import Fallback, HostTask
+from hostrouting.routes.uplink import DesiredRoute, bare_leg
+from hostrouting.tasks.base import Alive, Fallback, HostTask, MayRepair
 from hostrouting.tasks.keeping import with_kept_rules
 from hostrouting.tasks.results import Change, Look, Repair, RoutesResult, removal
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     import phases
-    from hostrouting.config import StaticRoutesConfig
     from hostrouting.finding import Finding
     from hostrouting.host.files import Files
     from hostrouting.host.layout import HostLayout
     from hostrouting.kernel.base import RouteBackend
-    from hostrouting.model import RouteKey
-    from hostrouting.routes.uplink import DesiredRoute
-    from hostrouting.tasks.base import Alive, MayRepair
 
 _SHOWN = 10  # reasons in one line
 _NOT_NOW = ("route-conflict", "route-waits")

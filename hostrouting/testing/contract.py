@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import errno
 import threading
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -33,7 +34,7 @@ from hostrouting.errors import (
     RouteKind,
 )
 from hostrouting.fib import ANY, Flow
-from hostrouting.kernel.base import Answer, Outcome, RouteRequest
+from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Verb
 from hostrouting.kernel.concern import Concern
 from hostrouting.model import (
     OURS,
@@ -50,12 +51,6 @@ from hostrouting.model import (
 )
 from hostrouting.testing.kernel import MemoryBackend
 from phases.context import SystemClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
-    from hostrouting.kernel.base import RouteBackend, Verb
 
 
 def contract_host() -> MemoryBackend:

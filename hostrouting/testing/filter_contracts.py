@@ -17,22 +17,18 @@ rules or tables, or for LinkLayer the host that `contract_view` describes::
 # ruff: noqa: S101
 from __future__ import annotations
 
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.errors import BackendError, ProgramError
-from hostrouting.kernel.ebtables import nat_rules
-from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour, PeerMac
+from hostrouting.kernel.ebtables import Ebtables, nat_rules
+from hostrouting.kernel.neighbours import EthernetLink, LinkLayer, LinkLayerView, Neighbour, PeerMac
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
-    from hostrouting.kernel.ebtables import Ebtables
-    from hostrouting.kernel.neighbours import LinkLayer
     from hostrouting.kernel.nftables import Nftables
 
 

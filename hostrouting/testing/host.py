@@ -11,6 +11,7 @@ import errno
 import fnmatch
 import os
 import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,8 +31,6 @@ from hostrouting.testing.kernel.filters import MemoryEbtables, MemoryLinkLayer, 
 from hostrouting.testing.topologies import plain_vm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from typing_extensions import Self, Unpack
 
     from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch

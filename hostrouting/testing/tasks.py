@@ -6,6 +6,7 @@ Here: the suite, and a run that is killed. Not here: what a task has to do (`hos
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,6 @@ from hostrouting.testing.host import FakeFiles, FakeHost
 from phases.testing import FakeClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hostrouting.tasks.base import HostTask
     from hostrouting.tasks.results import Change
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -12,7 +13,7 @@ from hostrouting.check.examine import Examination, read
 from hostrouting.cli.changes import Run, Work, refusal, run_task
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import Command, Reply, config_option, removal_option, wait_option
-from hostrouting.cli.output import Painted, below, line, named_lines
+from hostrouting.cli.output import Line, Painted, Style, below, line, named_lines
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.source import config_of, installed_config, wait_of
 from hostrouting.cli.standings import Standings, looked_at_gate
@@ -26,11 +27,8 @@ from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
-    from typing import Any
 
     from hostrouting.boot.gate_state import GateState
-    from hostrouting.cli.output import Line, Style
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hostrouting.cli.check import check_name, lasting_line, make_check, mark_lines
+from hostrouting.cli.check import Check, check_name, lasting_line, make_check, mark_lines
 from hostrouting.cli.command import (
     VERDICT_CODES,
     Command,
@@ -17,22 +18,17 @@ from hostrouting.cli.command import (
     snapshots_option,
     wait_option,
 )
-from hostrouting.cli.output import Painted, below, line, named_lines
+from hostrouting.cli.output import Line, Painted, Style, below, line, named_lines
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.source import config_of, installed_config
 from hostrouting.cli.standings import Standings, gate_findings
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
 
     from hostrouting.check.marks import Marks
-    from hostrouting.cli.check import Check
-    from hostrouting.cli.output import Line, Style
-    from hostrouting.config import RouteOverlapConfig
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
 

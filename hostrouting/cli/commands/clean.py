@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.cli.changes import operation_lines, run_task
+from hostrouting.cli.changes import Run, operation_lines, run_task
 from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
-from hostrouting.cli.output import Painted, below, items, line, named_lines
+from hostrouting.cli.output import Line, Painted, Tone, below, items, line, named_lines
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import ConfigError, Fault, InputError
 from hostrouting.finding import of_severity
 from hostrouting.inputs import STANDARD_INPUT, Unreadable, name_of, read_bytes
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
-from hostrouting.tasks.cleanup.plan import CleanupPlan
+from hostrouting.tasks.cleanup.plan import CleanupEntry, CleanupPlan
 from hostrouting.tasks.cleanup.task import UndoCleanup
 from hostrouting.tasks.results import CleanupResult
 from hostrouting.text import counted
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
 
-    from hostrouting.cli.changes import Run
-    from hostrouting.cli.output import Line, Tone
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host.host import Host
-    from hostrouting.tasks.cleanup.plan import CleanupEntry
 
 _NOTHING = "nothing of azure-vnet is stale"
 _LIMIT = 1 << 28  # bytes of a plan; one with 1,000,000 deletions is smaller

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from hostrouting.check.examine import examine_snapshot
 from hostrouting.cli.command import FAILED, FINE, Command, Reply
-from hostrouting.cli.output import Painted, line, table
+from hostrouting.cli.output import Line, Painted, line, table
 from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import BackendError
-from hostrouting.host.discovery import discover
+from hostrouting.host.discovery import Discovery, discover
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
-    from typing import Any
 
-    from hostrouting.cli.output import Line
-    from hostrouting.host.discovery import Discovery
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
 

@@ -6,40 +6,34 @@ Here: the facts, found by pure functions, then the sentences and tables that sho
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterator
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from hostrouting.check.exceptions import PodBlocks
-from hostrouting.check.marks import look_for_marks, rules_in
+from hostrouting.check.marks import Marks, look_for_marks, rules_in
 from hostrouting.check.report import packets_line, unexplained_owner
 from hostrouting.cli.check import mark_lines
 from hostrouting.cli.command import FINE, Command, Reply, config_option, devs_option
-from hostrouting.cli.output import SHOWN, Painted, capped, line, table
+from hostrouting.cli.output import SHOWN, Line, Painted, Tone, capped, line, table
 from hostrouting.cli.source import address_of, config_of, installed_config, known_devices, open_kernel, saved_snapshot
 from hostrouting.cli.standings import Standings
 from hostrouting.config import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError, Fault
-from hostrouting.fib import PLAIN, Fib, Flow
+from hostrouting.fib import PLAIN, Fib, Flow, Variant
 from hostrouting.fib.arrival import RP_FILTER_REASONS, Drop, arrives_on, drop_reason, find_drop, reverse_flow
 from hostrouting.fib.decision import goes_out, is_own
-from hostrouting.fib.trace import trace_route
-from hostrouting.model import IPV4, TABLE_LOCAL, Prefix, protocol_name, table_name
+from hostrouting.fib.trace import Passed, Trace, Tried, trace_route
+from hostrouting.model import IP, IPV4, TABLE_LOCAL, Address, Link, Prefix, Route, Snapshot, protocol_name, table_name
 from hostrouting.routes.connected import is_unexplained, networks_of
 from hostrouting.routes.uplink import outbound_devs
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from hostrouting.check.marks import Marks
-    from hostrouting.cli.output import Line, Tone
-    from hostrouting.fib import Variant
-    from hostrouting.fib.trace import Passed, Trace, Tried
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
-    from hostrouting.model import IP, Address, Link, Route, Snapshot
 
 
 @attrs.frozen

@@ -5,21 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import re
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.boot.gate import Gate
 from hostrouting.boot.gate_state import ALL, Opening, openings_in_force, render_openings
 from hostrouting.cli.command import FINE, Command, Reply
-from hostrouting.cli.output import Painted, line
+from hostrouting.cli.output import Line, Painted, line
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.text import spoken
 from phases.text import moment_as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from hostrouting.cli.output import Line
     from hostrouting.host.host import Host
 
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from hostrouting.cli.changes import run_task
 from hostrouting.cli.command import Command, Reply, config_option
@@ -15,8 +16,6 @@ from hostrouting.tasks.guard.loop import Guard, Orders
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
-    from typing import Any
 
     from hostrouting.config import HostRoutingConfig
     from hostrouting.host.host import Host

@@ -5,20 +5,19 @@ Here: its sections, and the macros of man(7). Not here: the texts of the command
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hostrouting.cli.command import FINE, Command, Reply
 from hostrouting.cli.commands import every_command
 from hostrouting.cli.entry_point import exit_codes
 from hostrouting.cli.output import line
-from hostrouting.cli.words import main_words, summary, words_of
+from hostrouting.cli.words import Word, main_words, summary, words_of
 from hostrouting.release import WRITTEN, __version__
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from hostrouting.cli.words import Word
     from hostrouting.host.host import Host
 
 STOPPED = "stopped by Ctrl-C or SIGTERM"

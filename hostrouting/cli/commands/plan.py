@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
@@ -23,7 +24,7 @@ from hostrouting.cli.command import (
     wait_option,
 )
 from hostrouting.cli.failure import code_of, document_of
-from hostrouting.cli.output import SHOWN, Painted, below, line, named_lines, plain
+from hostrouting.cli.output import SHOWN, Line, Painted, Style, below, line, named_lines, plain
 from hostrouting.cli.source import config_of, installed_config, wait_of
 from hostrouting.cli.standings import looked_at_gate
 from hostrouting.config import HostRoutingConfig
@@ -37,10 +38,7 @@ from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
-    from typing import Any
 
-    from hostrouting.cli.output import Line, Style
     from hostrouting.fleet import Source
     from hostrouting.host.host import Host
     from hostrouting.model import Snapshot

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hostrouting.boot.scripts import DEFAULT_WAIT
 from hostrouting.cli.check import lasting_line
 from hostrouting.cli.command import FAILED, FINE, WRONG_INPUT, Command, Reply, config_option, removal_option
-from hostrouting.cli.output import Painted, below, line, named_lines
+from hostrouting.cli.output import Line, Painted, below, line, named_lines
 from hostrouting.cli.source import config_of, installed_wait, quiet_context
 from hostrouting.errors import FileError
 from hostrouting.finding import of_severity
@@ -18,10 +19,7 @@ from hostrouting.text import counted
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
-    from typing import Any
 
-    from hostrouting.cli.output import Line
     from hostrouting.host.host import Host
     from hostrouting.tasks.results import PreflightResult
 

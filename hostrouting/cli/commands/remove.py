@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.cli.changes import Work, run_task
+from hostrouting.cli.changes import Run, Work, run_task
 from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
-from hostrouting.cli.output import Painted, below, line, named_lines
+from hostrouting.cli.output import Line, Painted, below, line, named_lines
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import BackendError, TaskError
 from hostrouting.tasks.configure import Remove, installed_tasks
@@ -16,11 +17,7 @@ from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
-    from typing import Any
 
-    from hostrouting.cli.changes import Run
-    from hostrouting.cli.output import Line
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
     from hostrouting.tasks.results import Change

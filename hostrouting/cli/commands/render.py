@@ -10,13 +10,14 @@ import base64
 import json
 import os
 import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hostrouting.cli.changes import run_task
+from hostrouting.cli.changes import Run, run_task
 from hostrouting.cli.command import Command, Reply, config_option, wait_option
 from hostrouting.cli.failure import errors_in
-from hostrouting.cli.output import Painted, line
+from hostrouting.cli.output import Line, Painted, line
 from hostrouting.cli.source import config_of, wait_of
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.host import Host
@@ -24,11 +25,6 @@ from hostrouting.tasks.configure import Configure, installed_tasks
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any
-
-    from hostrouting.cli.changes import Run
-    from hostrouting.cli.output import Line
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

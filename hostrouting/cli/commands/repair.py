@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from hostrouting.check.report import repair_document, unsafe_findings
-from hostrouting.cli.check import make_check
+from hostrouting.cli.check import Check, make_check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply
 from hostrouting.cli.commands import check
-from hostrouting.cli.output import Painted, line, plain
+from hostrouting.cli.output import Line, Painted, line, plain
 from hostrouting.cli.remedy import ip_commands, remedy_lines, repaired_configuration, warning_lines
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.text import counted
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
-    from typing import Any
 
-    from hostrouting.cli.check import Check
-    from hostrouting.cli.output import Line
     from hostrouting.host.host import Host
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from logging import getLogger
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
     from hostrouting.host.host import Host
     from hostrouting.model import Snapshot

@@ -6,6 +6,7 @@ Here: collecting the facts, each once, the exit code that follows, and the sente
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,14 +19,14 @@ from hostrouting.check.report import marked_verdict
 from hostrouting.check.rules import is_of_main
 from hostrouting.cli.check import Check, check_name
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option
-from hostrouting.cli.output import SHOWN, Painted, capped, line, named_lines, table
+from hostrouting.cli.output import SHOWN, Line, Painted, Tone, capped, line, named_lines, table
 from hostrouting.cli.source import config_of, installed_config, quiet_context, start_command
 from hostrouting.cli.standings import Standings
-from hostrouting.config import HostRoutingConfig, Mode, ProbeCondition
+from hostrouting.config import HostRoutingConfig, Mode, ProbeCondition, ProbeRewriteConfig, RouteOverlapConfig
 from hostrouting.errors import BackendError, ConfigError, FileError, ManagerError
 from hostrouting.fib import Fib
 from hostrouting.finding import Finding, of_severity, worst_first
-from hostrouting.model import IPV4, IPV6
+from hostrouting.model import IPV4, IPV6, Route
 from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.routes.uplink import default_route
 from hostrouting.tasks.configure import installed_tasks, make_tasks
@@ -34,15 +35,11 @@ from phases.text import moment_as_text
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Sequence
 
-    from hostrouting.cli.output import Line, Tone
-    from hostrouting.config import ProbeRewriteConfig, RouteOverlapConfig
     from hostrouting.host.host import Host
     from hostrouting.host.layout import HostLayout
     from hostrouting.host.systemd import UnitState
     from hostrouting.kernel.base import RouteBackend
-    from hostrouting.model import Route
 
 T = TypeVar("T")
 

@@ -6,13 +6,14 @@ the verb calls.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from hostrouting.errors import BackendError
-from hostrouting.fib import ANY
-from hostrouting.kernel.base import asked_addresses, asked_prefixes
+from hostrouting.fib import ANY, Flow
+from hostrouting.kernel.base import Answer, Outcome, RouteRequest, Source, asked_addresses, asked_prefixes
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import Channel, here, inside, open_namespace, open_socket
 from hostrouting.kernel.netlink.keep import Kept
@@ -22,13 +23,10 @@ from hostrouting.kernel.netlink.watch import NetlinkWatch, Wanted
 if TYPE_CHECKING:
     import os
     import socket
-    from collections.abc import Callable, Collection, Iterable, Sequence
     from types import TracebackType
 
     from typing_extensions import Self
 
-    from hostrouting.fib import Flow
-    from hostrouting.kernel.base import Answer, Outcome, RouteRequest, Source
     from hostrouting.kernel.concern import Concern
     from hostrouting.model import IP, Prefix, Rule, Snapshot
 

@@ -15,27 +15,21 @@ from __future__ import annotations
 
 import errno
 import struct
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterable
+from typing import Literal
 
 import attrs
 
 from hostrouting.errors import BackendError, RouteRefused
-from hostrouting.kernel.base import Outcome, require_simple
+from hostrouting.kernel.base import Outcome, RouteRequest, require_simple
 from hostrouting.kernel.netlink import numbers as n
-from hostrouting.kernel.netlink.channel import message
+from hostrouting.kernel.netlink.channel import Channel, KernelError, message
 from hostrouting.kernel.netlink.numbers import AF_OF
 from hostrouting.kernel.netlink.read import NoDevice, index_of, list_addresses, list_names, list_routes, list_rules
 from hostrouting.kernel.netlink.route_message import RTMSG, ChangeEncoder
 from hostrouting.kernel.netlink.watch import Wanted
 from hostrouting.kernel.requests import Obstacle, find_exactly, misfit, refusal, same
-from hostrouting.model import IPV4, IPV6
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from hostrouting.kernel.base import RouteRequest
-    from hostrouting.kernel.netlink.channel import Channel, KernelError
-    from hostrouting.model import Address, Prefix, Route, RouteTable, Rule
+from hostrouting.model import IPV4, IPV6, Address, Prefix, Route, RouteTable, Rule
 
 _RULE = struct.Struct("=5B2xBI")  # struct fib_rule_hdr: family, lengths, tos, table, action, flags
 _TO_TABLE = 1  # FR_ACT_TO_TBL

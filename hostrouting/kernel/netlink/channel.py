@@ -25,15 +25,13 @@ import struct
 import threading
 import time
 from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from io import FileIO
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.netlink import numbers as n
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
 
 # Messages
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 from itertools import chain
 from sys import byteorder
@@ -32,13 +33,10 @@ from hostrouting.kernel.netlink.channel import HEADER, attributes_of
 from hostrouting.kernel.netlink.numbers import FAMILY_OF
 from hostrouting.kernel.netlink.route_message import name_of, read_route
 from hostrouting.kernel.netlink.watch import device_of, reports, table_of
-from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, TABLE_MAIN, RouteTable
+from hostrouting.model import IPV4, IPV6, TABLE_LOCAL, TABLE_MAIN, Route, RouteTable
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from hostrouting.model import Route
 
 T = TypeVar("T")
 

@@ -28,13 +28,13 @@ import struct
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache, partial
 from importlib import import_module
 from ipaddress import IPv4Address, IPv6Address
 from itertools import chain
 from sys import byteorder
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -43,6 +43,7 @@ from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import (
     ATTRIBUTE,
     HEADER,
+    Channel,
     Interrupted,
     KernelError,
     Listing,
@@ -55,27 +56,25 @@ from hostrouting.kernel.netlink.numbers import AF_OF, FAMILY_OF
 from hostrouting.kernel.netlink.route_message import RTMSG, name_of, read_leg, read_route
 from hostrouting.kernel.netlink.watch import EVERYTHING, Wanted, disturbed
 from hostrouting.model import (
+    IP,
     IPV4,
     IPV6,
     SELECTORS,
     Address,
     Link,
+    NextHop,
     Outline,
     Prefix,
+    Route,
     RouteTable,
     Rule,
+    RuleAction,
     Shapes,
     Snapshot,
     reached_tables,
     routes_like,
     selector_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from hostrouting.kernel.netlink.channel import Channel
-    from hostrouting.model import IP, NextHop, Route, RuleAction
 
 # The lists, and a snapshot of all of them
 

@@ -24,6 +24,7 @@ gateway and sequence number of each of the others into its message.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from ipaddress import IPv4Address, IPv6Address
 from operator import attrgetter
@@ -44,13 +45,10 @@ from hostrouting.kernel.netlink.channel import (
 )
 from hostrouting.kernel.netlink.numbers import AF_OF, FAMILY_OF
 from hostrouting.kernel.requests import foreign, has_weight
-from hostrouting.model import IPV4, PATHLESS, ROUTE_TYPES, NextHop, Prefix, Route, width_of
+from hostrouting.model import IP, IPV4, PATHLESS, ROUTE_TYPES, NextHop, Prefix, Route, width_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from hostrouting.kernel.base import RouteRequest, Verb
-    from hostrouting.model import IP
 
 _VERBS: dict[Verb, tuple[int, int]] = {
     "add": (n.RTM_NEWROUTE, n.NLM_F_CREATE | n.NLM_F_EXCL),

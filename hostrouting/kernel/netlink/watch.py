@@ -19,6 +19,7 @@ import os
 import select
 import threading
 import time
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property, partial
 from io import FileIO
 from sys import byteorder
@@ -27,23 +28,20 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import cannot_listen
+from hostrouting.kernel.base import Source, cannot_listen
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import HEADER, as_backend_error, attributes_of, why_not_opened
 from hostrouting.kernel.netlink.numbers import FAMILY_OF
 from hostrouting.kernel.netlink.route_message import read_route
-from hostrouting.model import IPV4, TABLE_LOCAL, TABLE_MAIN, Prefix
+from hostrouting.model import IPV4, TABLE_LOCAL, TABLE_MAIN, Prefix, Route, Snapshot
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Collection, Iterable, Iterator
     from types import TracebackType
 
     from typing_extensions import Self
 
-    from hostrouting.kernel.base import Source
     from hostrouting.kernel.concern import Concern
-    from hostrouting.model import Route, Snapshot
     from phases import Clock
 
 _LONGEST = 3600.0  # the longest wait of one poll call, in seconds; it does not accept infinity

@@ -9,6 +9,7 @@ pods still come and go. The guard looks after each change of devices, addresses 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -23,8 +24,6 @@ from hostrouting.tasks.base import HostTask
 from hostrouting.tasks.results import Change, CleanupResult, Standing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
     from hostrouting.tasks.cleanup.plan import CleanupPlan
 

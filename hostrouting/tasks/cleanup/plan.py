@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import attrs
@@ -24,8 +25,6 @@ from hostrouting.model import IPV6, TABLE_MAIN, NextHop, Prefix, Route, Snapshot
 from hostrouting.tasks.cleanup.saved_rules import SavedRules, read_saved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from typing_extensions import Self
 
 Kind: TypeAlias = Literal["rule", "neighbour", "route", "pod"]

@@ -7,16 +7,11 @@ Here: from text to values. Not here: which rules are stale (a module for each CN
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import attrs
 
-from hostrouting.model import as_ip
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from hostrouting.model import IP
+from hostrouting.model import IP, as_ip
 
 _DESTINATIONS = ("--arp-ip-dst", "--ip-dst", "--ip6-dst")
 _OTHER_NAMES = {"--to-destination": "--to-dst", "--ip-destination": "--ip-dst", "--ip6-destination": "--ip6-dst"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -21,24 +22,17 @@ from hostrouting.errors import BackendError, CleanupError, FileError, InputError
 from hostrouting.finding import of_severity
 from hostrouting.host.effects import Effects, Operation, tell_effects
 from hostrouting.host.host import Host, needs_host
-from hostrouting.kernel.base import RouteRequest
-from hostrouting.kernel.ebtables import PROGRAMS
-from hostrouting.kernel.neighbours import Neighbour
-from hostrouting.model import Route, as_ip
+from hostrouting.kernel.base import RouteBackend, RouteRequest
+from hostrouting.kernel.ebtables import PROGRAMS, Backend, Ebtables
+from hostrouting.kernel.neighbours import LinkLayer, Neighbour
+from hostrouting.model import IP, Route, as_ip
 from hostrouting.routes.uplink import bare_leg
-from hostrouting.tasks.cleanup.plan import NOUNS, CleanupFacts, CleanupPlan, SavedFile, UndoLog
+from hostrouting.tasks.cleanup.plan import NOUNS, CleanupEntry, CleanupFacts, CleanupPlan, Kind, SavedFile, UndoLog
 from hostrouting.tasks.cleanup.saved_rules import read_saved
 from hostrouting.tasks.results import CleanupResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from hostrouting.host.files import Files
-    from hostrouting.kernel.base import RouteBackend
-    from hostrouting.kernel.ebtables import Backend, Ebtables
-    from hostrouting.kernel.neighbours import LinkLayer
-    from hostrouting.model import IP
-    from hostrouting.tasks.cleanup.plan import CleanupEntry, Kind
 
 _TRIES = 3
 """How often the batch is tried, with a new read of the rules each time, before they are deleted one by one."""

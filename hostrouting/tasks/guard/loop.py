@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -17,29 +18,24 @@ import attrs
 import phases
 from hostrouting.boot.gate import Gate
 from hostrouting.boot.gate_state import find_edits, opening_findings
-from hostrouting.config import needs_config
+from hostrouting.config import HostRoutingConfig, needs_config
 from hostrouting.errors import BackendError, ConfigError, FileError, HostBusy, HostRoutingError
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.host import Host, needs_host
 from hostrouting.host.systemd import Line, NoService, Service
 from hostrouting.release import __version__
 from hostrouting.tasks.configure import TASKS, TaskClasses, classes, make_tasks, unknown_parts
-from hostrouting.tasks.guard.pace import Fights, Pace
+from hostrouting.tasks.guard.pace import Fight, Fights, Pace
 from hostrouting.tasks.guard.state import State, figures
-from hostrouting.tasks.results import Look
+from hostrouting.tasks.results import Look, Repair
 from phases.errors import ExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from typing_extensions import Self
 
-    from hostrouting.config import HostRoutingConfig
     from hostrouting.host.files import Lock
     from hostrouting.kernel.base import RouteBackend, Watch
     from hostrouting.tasks.base import HostTask
-    from hostrouting.tasks.guard.pace import Fight
-    from hostrouting.tasks.results import Repair
 
 _REPAIRED = "6d1f2c0a5f0b4f5a9a1d7b0f4c7e2a11"
 _VERDICT = "9b3d7c54e2a84d0f8c6f1e5a0d924b72"

@@ -15,13 +15,12 @@ Looks and repairs are limited by a token bucket, which refills at a fixed rate.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from hostrouting.tasks.results import Repair
 
 _ROUNDING = 1e-9  # after exactly the seconds that were named, the amount may be this much smaller

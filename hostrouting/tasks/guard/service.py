@@ -6,6 +6,7 @@ has no step in the gate.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
@@ -25,8 +26,6 @@ from hostrouting.text import show
 from phases.text import moment_as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from typing_extensions import Self
 
     from hostrouting.host.systemd import Manager

@@ -7,7 +7,8 @@ itself (`tasks.results`), and the files that all this is written to, each in one
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -17,9 +18,6 @@ from hostrouting.tasks.results import Look
 from phases.text import moment_as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from datetime import datetime
-
     from hostrouting.finding import Finding
     from hostrouting.tasks.guard.pace import Fight
 

@@ -12,6 +12,7 @@ reboot clears the kernel's state and the file.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from ipaddress import IPv6Address, IPv6Network
 from typing import TYPE_CHECKING
 
@@ -21,17 +22,14 @@ from hostrouting.boot.probe import ON_LINK, OUR_COMMENT, render_probe_deletion, 
 from hostrouting.errors import ConfigError, Fault, ProgramError
 from hostrouting.finding import Finding, Severity
 from hostrouting.host.effects import Operation
-from hostrouting.model import DEFAULT_METRIC, IPV6, Prefix, Route
+from hostrouting.model import DEFAULT_METRIC, IPV6, Prefix, Route, Snapshot
 from hostrouting.routes.plan import RoutePlan, plan_exactly
 from hostrouting.routes.uplink import missing_device
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from typing_extensions import Self
 
     from hostrouting.config import ProbeRewriteConfig
-    from hostrouting.model import Snapshot
 
 
 def is_rewritten(config: ProbeRewriteConfig, *, source: IPv6Address, destination: IPv6Address, iif: str | None) -> bool:

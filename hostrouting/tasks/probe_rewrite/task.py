@@ -6,6 +6,7 @@ Here: reading the host, and the order of the steps. Not here: what is wanted and
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import IPv6Network
 from typing import TYPE_CHECKING, ClassVar
@@ -16,32 +17,25 @@ from hostrouting.boot.gate import Part
 from hostrouting.boot.probe import ProbeScript, render_probe_script, render_probe_unit
 from hostrouting.boot.scripts import MOST_WAIT
 from hostrouting.check.examine import await_found
-from hostrouting.config import OnUnknown, ProbeCondition
+from hostrouting.config import OnUnknown, ProbeCondition, ProbeRewriteConfig
 from hostrouting.errors import ApplyError, HostRoutingError, MetadataError, NotReady, ProgramError
 from hostrouting.finding import Finding, of_severity
-from hostrouting.host.effects import Effects, having_changed
+from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.fileset import Changes, FileSet
-from hostrouting.model import IPV6, Prefix
+from hostrouting.model import IPV6, Prefix, Snapshot
 from hostrouting.routes.apply import apply_plan
-from hostrouting.tasks.base import Fallback, HostTask, run_once
-from hostrouting.tasks.probe_rewrite.rules import Record, Surroundings, find_hindrances, plan_rewrite
+from hostrouting.tasks.base import Alive, Fallback, HostTask, MayRepair, run_once
+from hostrouting.tasks.probe_rewrite.rules import Record, RewritePlan, Surroundings, find_hindrances, plan_rewrite
 from hostrouting.tasks.results import Change, Look, Repair, Standing, removal
 from hostrouting.tasks.static_routes import repair_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from typing_extensions import Self
 
     import phases
-    from hostrouting.config import ProbeRewriteConfig
-    from hostrouting.host.effects import Operation
     from hostrouting.host.metadata import Answer
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.nftables import Nftables
-    from hostrouting.model import Snapshot
-    from hostrouting.tasks.base import Alive, MayRepair
-    from hostrouting.tasks.probe_rewrite.rules import RewritePlan
 
 _SETTINGS = "/proc/sys/net/ipv6/conf"
 _COUNTERS = 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_interface
 from typing import TYPE_CHECKING, Literal
@@ -22,6 +23,8 @@ from hostrouting.kernel.base import (
     Answer,
     Outcome,
     RouteRequest,
+    Source,
+    Verb,
     asked_addresses,
     cannot_listen,
     part_of,
@@ -29,6 +32,7 @@ from hostrouting.kernel.base import (
 )
 from hostrouting.kernel.requests import Obstacle, find_exactly, has_weight, misfit, refusal
 from hostrouting.model import (
+    IP,
     IPV4,
     IPV6,
     REFUSING,
@@ -37,6 +41,7 @@ from hostrouting.model import (
     Address,
     Link,
     NextHop,
+    Prefix,
     Route,
     Rule,
     Snapshot,
@@ -52,13 +57,10 @@ from hostrouting.testing.kernel.tables import Rules
 from hostrouting.testing.kernel.text import print_world
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from types import TracebackType
 
     from typing_extensions import Self
 
-    from hostrouting.kernel.base import Source, Verb
-    from hostrouting.model import IP, Prefix, Route
     from phases import Clock
     from phases.context import Flag
 

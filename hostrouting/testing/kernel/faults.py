@@ -6,14 +6,12 @@ from now. Not here: the fakes, what they do without faults, and what their error
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 import attrs
 
 from hostrouting.errors import BackendError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 E = TypeVar("E")
 

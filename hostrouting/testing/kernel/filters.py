@@ -8,19 +8,14 @@ written, not as nft would print it. Not here: any effect on packets or frames.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 from hostrouting.errors import BackendError, ProgramError
 from hostrouting.kernel import ebtables as refusal
-from hostrouting.kernel.ebtables import BACKENDS, missing_from, require_distinct, require_lines
+from hostrouting.kernel.ebtables import BACKENDS, Backend, OneBackend, missing_from, require_distinct, require_lines
 from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour, no_device, require_permanent
 from hostrouting.kernel.nftables import refused, require_name
 from hostrouting.testing.kernel.faults import Faulty
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from hostrouting.kernel.ebtables import Backend, OneBackend
 
 _COMMAND = re.compile(r"(add|delete) table ip6 (\w+)\n|(table ip6 (\w+) \{\n(?: .*\n)*\}\n)|\s*(?:#.*)?\n")
 

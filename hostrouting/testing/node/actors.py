@@ -11,6 +11,7 @@ that come and go: tests/hostrouting/testing/kernel/test_backend_equals_linux.py.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -21,7 +22,6 @@ from hostrouting.errors import FileError, ManagerError
 from hostrouting.model import ARPHRD_INFINIBAND, PROTOCOL_KERNEL, TABLE_MAIN, Address, Link, Prefix, Route, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
     from random import Random
 
     from hostrouting.testing.node.machine import Kind, Node

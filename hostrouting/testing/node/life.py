@@ -10,19 +10,14 @@ actor brings back what the node needs, and after the promised time the laws of a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.testing.node.actors import ADMINISTRATOR, AGENT, FABRIC, MISHAPS, networkd
+from hostrouting.testing.node.actors import ADMINISTRATOR, AGENT, FABRIC, MISHAPS, Act, networkd
 from hostrouting.testing.node.machine import PROMISED, BrokenLaw, Node
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hostrouting.testing.node.actors import Act
 
 _DAY = 86_400.0
 _REST = -1

@@ -21,6 +21,7 @@ import itertools
 import json
 import math
 from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -36,7 +37,7 @@ from hostrouting.check.examine import examine
 from hostrouting.check.exceptions import is_like
 from hostrouting.config import HostRoutingConfig, Mode, Upkeep
 from hostrouting.errors import BackendError, FileError, HostRoutingError, RouteOverlapError, UnitFailed
-from hostrouting.host.systemd import NoService, UnitState
+from hostrouting.host.systemd import Line, NoService, UnitState
 from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.model import IPV4, IPV6, TABLE_MAIN, Address, Link, Prefix, Route, Rule, ip_at, missing_rules
 from hostrouting.tasks.configure import Configure
@@ -44,17 +45,13 @@ from hostrouting.tasks.guard.loop import Guard
 from hostrouting.tasks.keeping import KeepKernelRules
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager, shown
-from hostrouting.testing.kernel.faults import Faults
+from hostrouting.testing.kernel.faults import Due, Faults, Moment, Strike
 from hostrouting.testing.kernel.filters import MemoryLinkLayer
 from hostrouting.testing.topologies import h200
 from phases.testing import FakeClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from hostrouting.host.systemd import Line
     from hostrouting.testing.kernel import MemoryBackend
-    from hostrouting.testing.kernel.faults import Due, Moment, Strike
     from hostrouting.testing.node.actors import Act, Thing, Verb
     from phases.context import Thread
 
