@@ -8,9 +8,9 @@ import sys
 if tuple(sys.version_info) < (3, 10):  # a tuple, or type checkers would skip the rest
     version = "%d.%d" % (sys.version_info[0], sys.version_info[1])  # noqa: UP031  any Python can read it
     told = (
-        "hostrouting: Python 3.10 or newer is needed, and this is Python %s (%s); without a newer one: the boot files"
-        " of 'hostrouting render' and the shell script of 'hostrouting snapshot --script' need no Python here; make"
-        " them on another host\n"
+        "hostrouting: Python 3.10 or newer is needed, and this is Python %s (%s); without a newer one, make boot files"
+        " ('hostrouting render') or the script for a snapshot ('hostrouting snapshot --script') on another host, to run"
+        " here\n"
     )
     sys.stderr.write(told % (version, sys.executable))
     sys.exit(3)

@@ -91,7 +91,7 @@ def run(
 def _of_a_run(task: AnyTask, report: Report) -> Report:
     if report.name != task.name or report.action != "do":
         what = "" if report.action == "do" else f"the {report.action} of "
-        raise ValueError(f"the report is for {what}{report.name!r}, not for {task.name!r}: nothing would fit")
+        raise ValueError(f"the report is for {what}{report.name!r}, not for {task.name!r}: no task of it would match")
     return report
 
 

@@ -297,8 +297,7 @@ def _condition(condition: Condition) -> str:
 _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
     "earlier-rule": "is decided by {holder} before table main is looked up; no route in table main can change that",
     "no-rule": "is not looked up in table main by any policy rule, so a route there cannot help: see 'ip rule'",
-    "longest-prefix": "is matched by {holder}; no prefix can be longer, and that route is not ours, so it is not"
-    " replaced",
+    "longest-prefix": "is matched by {holder}: no prefix can be longer, and routes of others are never replaced",
     "no-way": "cannot be repaired: this needs {missing}",
     "too-many": f"would need more than {TOO_MANY} routes, because of {{holder}}",
     "reserved": "is reserved, and matched by {holder}: no static route there is allowed",
@@ -496,7 +495,7 @@ def remarks(found: FamilyExamination) -> Iterator[Finding]:
 
 def _skipped_keys(skipped: Sequence[str]) -> Iterator[Finding]:
     if skipped:
-        said = f"this snapshot has what this version of hostrouting does not know, and skipped: {spoken(skipped)}"
+        said = f"this version of hostrouting does not know a part of the snapshot, and skips it: {spoken(skipped)}"
         yield Finding("skipped-keys", "note", said, remedy="to judge it whole, use the version of the node")
 
 

@@ -197,8 +197,8 @@ class _Run:
             if isinstance(found, Exception):
                 self._renew()
                 lost = FleetError(
-                    "the process that judged this snapshot ended before it had a result, and so did a second one, which"
-                    f" judged nothing else ({describe_error(found)}); perhaps it needs more memory than there is",
+                    "two processes ended, one after the other, while they judged this snapshot, the second nothing else"
+                    f" ({describe_error(found)}); perhaps there is too little memory",
                     kind="worker-lost",
                 )
                 found = (NodeResult(failure=lost),)

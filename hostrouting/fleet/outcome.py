@@ -119,8 +119,8 @@ def _fault(command: str, ran: Ran, document: Document) -> str:
         return str(document["message"])
     if schema is not None:
         return (
-            f"hostrouting {command} printed {schema} on the node, but {expected} is needed: the version of hostrouting"
-            " there is not the one here; copy the program to the node again"
+            f"hostrouting {command} printed {schema} on the node, not {expected}: the versions of hostrouting there and"
+            " here differ; copy the program to the node again"
         )
     return f"hostrouting {command} did not print its document on the node; it {ran.ending}"
 
@@ -217,7 +217,7 @@ def _removal(remove: Document) -> Outcome:
     changed = bool(remove["dryRun"] or steps or remove["operations"] or files["remove"])
     is_left = any(finding["name"] == "task" for finding in remove["findings"])
     if not changed:
-        what = "nothing that it knows" if is_left else "nothing"
+        what = "nothing else" if is_left else "nothing"
         sentence = f"NOTHING TO DO: hostrouting has {what} installed on this host"
     else:
         sentence = f"TO DO: {counts}" if remove["dryRun"] else f"DONE: {counts}"

@@ -541,7 +541,7 @@ _REMEDIES = {
     errno.EDQUOT: "free some space",
     errno.ELOOP: "the path is a link: remove it",
     errno.EISDIR: "the path is a directory: remove it",
-    errno.ENOENT: "a part of the path is a link that leads nowhere: remove that link",
+    errno.ENOENT: "a part of the path is a link to a missing file or directory: remove that link",
     errno.ENOTDIR: "a part of the path is not a directory: remove that file",
     errno.EAGAIN: "another program has a lease on it (lslocks)",
     errno.EFBIG: "remove it",

@@ -428,7 +428,7 @@ def too_old(program: str, words: str) -> ProgramError:
     """The error for a program without --noflush, the option that keeps the other rules."""
     return _error(
         f"{program} does not know --noflush, so rules can neither be deleted nor added in one batch, and nothing was "
-        "changed; install ebtables 2.0.11 or iptables 1.8.2, or anything newer",
+        "changed; install ebtables 2.0.11, iptables 1.8.2 or newer",
         kind="too-old",
         words=words,
     )

@@ -122,10 +122,10 @@ def _finding(
 def _way_round(prefix: Prefix, instead: Sequence[DesiredRoute], lacking: Sequence[DesiredRoute]) -> str:
     names = " and ".join(str(wish.destination) for wish in instead)
     if not instead and prefix.length == width_of(prefix.family):
-        return "no prefix can be longer and no metric better: remove either the route or the address"
+        return "no prefix can be longer and no metric lower: remove either the route or the address"
     if not instead:
         left, right = prefix.halves()
-        return f"instead, configure longer prefixes that are free ({left} and {right} are not both free)"
+        return f"instead, configure longer prefixes that no other route has ({left} and {right} are not both free)"
     one = len(instead) == 1
     take = "takes" if one else "take"
     if instead[0].destination == prefix:

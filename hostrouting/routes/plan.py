@@ -622,11 +622,11 @@ def _way_round(prefix: Prefix, fib: Fib, ours: Collection[int]) -> str:
         [(_, metric)] = found
         return f"instead, configure one with metric {metric}, which takes precedence"
     if prefix.length == width_of(prefix.family):
-        return "it has to be deleted first: no prefix can be longer, and no metric better"
+        return "delete it first: no prefix can be longer, and no metric lower"
     left, right = prefix.halves()
     if found:
         return f"instead, configure {left} and {right}, which take precedence"
-    return f"instead, configure longer prefixes that are free ({left} and {right} are not both free)"
+    return f"instead, configure longer prefixes that no other route has ({left} and {right} are not both free)"
 
 
 def _remedy(holder: Route, snapshot: Snapshot) -> str:

@@ -207,7 +207,7 @@ class HostTask(Generic[ResultT]):
         # What a run has left, such as the figures of a guard that was started by hand, is not a loss.
         if self.is_wanted or not (part.files.present(files) or part.left(files)):
             return ()
-        sentence = f"not in this configuration, but installed: {self.loss or self.name}"
+        sentence = f"installed, but not in this configuration: {self.loss or self.name}"
         return (removal(self.section_path, sentence, is_protection=self.is_protection),)
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:  # noqa: ARG002  few operations take long
@@ -440,7 +440,7 @@ def removals_of(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, ..
     if not gate.steps or not {step.name for step in gate.steps} <= falling.keys():
         return found
     sections = [falling[step.name].section_path for step in gate.steps]
-    sentence = "this configuration asks for nothing that the gate runs, so the gate would go and "
+    sentence = "nothing in this configuration needs the gate, so the gate would be removed, and "
     sentence += f"{spoken(gate.gated)} would start unchecked"
     gone = removal(sections[-1], sentence, is_protection=True, remedy=f"add {spoken(sections, last='or')}")
     return (gone, *(other for other in found if other.target != gone.target))
@@ -453,7 +453,7 @@ def _units_of(tasks: Iterable[HostTask[Any]]) -> tuple[str, ...]:
 
 def _of_unit(unit: str, path: str) -> Finding:
     """The removal of a unit that is gated now and not named at this path of the configuration."""
-    sentence = f"{unit} is gated, but not in this configuration, and would start unchecked"
+    sentence = f"{unit} is gated now, but not by this configuration, so it would start unchecked"
     return removal(path, sentence, is_protection=True, remedy=f'add "{unit}" to {path}')
 
 

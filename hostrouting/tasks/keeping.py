@@ -40,7 +40,7 @@ class KeepKernelRules(HostTask[Effects]):
     nothing: ClassVar[str] = "kernelRules is not set, and nothing of it is installed"
     about: ClassVar[str] = "kernel"
     section: ClassVar[str] = "kernelRules"
-    loss: ClassVar[str] = "what adds Linux's own rules again"
+    loss: ClassVar[str] = "the script that adds Linux's own rules again"
     concerns: ClassVar[tuple[()] | None] = ()  # the guard looks after every change of a rule
 
     @property
@@ -81,7 +81,7 @@ class KeepForeign(HostTask[Effects]):
     nothing: ClassVar[str] = "manageForeign is not set, and nothing of it is installed"
     about: ClassVar[str] = "kernel"
     section: ClassVar[str] = "manageForeign"
-    loss: ClassVar[str] = "what tells systemd-networkd to keep our routes"
+    loss: ClassVar[str] = "the drop-in that tells systemd-networkd to keep our routes"
     concerns: ClassVar[tuple[()] | None] = ()
 
     @property

@@ -99,7 +99,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         is_strict = old.mode is Mode.STRICT
         if not self.is_wanted:
             cidrs = spoken([str(cidr) for cidr in old.expected_cidrs])
-            told = f"not in this configuration, but installed: the check of {cidrs} in mode {old.mode}"
+            told = f"installed, but not in this configuration: the check of {cidrs} in mode {old.mode}"
             return (removal(self.section_path, told, is_protection=is_strict),)
         gone = [str(part) for cidr in old.expected_cidrs for part in _uncovered(cidr, new.expected_cidrs)]
         told = f"no longer checked: {spoken(gone)}"

@@ -166,7 +166,7 @@ def program_findings(path: str, version: str, needing: Sequence[str]) -> Iterato
     if "iproute2" not in version:
         answer = version.partition("\n")[0] or "nothing"
         sentence = (
-            f"{path} is not the ip of iproute2 (to ip -V it answers: {answer}), and {' and '.join(needing)} need that"
+            f"{path} is not the ip of iproute2, which {' and '.join(needing)} need; to ip -V it answers: {answer}"
         )
         yield Finding("tool", "error", sentence, "ip", "install the package iproute2")
 

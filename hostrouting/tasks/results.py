@@ -120,7 +120,9 @@ def removal(path: str, text: str, *, is_protection: bool = False, remedy: str = 
     sentence = f"{path}: {text}"
     if not is_protection:
         return Finding("removal", "warning", sentence, path)
-    allow = "or allow this with --allow-removal; to remove everything: hostrouting remove"
+    allow = (
+        "or allow this with --allow-removal (in Python allow_removal=True); to remove everything: hostrouting remove"
+    )
     return Finding("removal", "error", sentence, path, f"{remedy}, {allow}")
 
 

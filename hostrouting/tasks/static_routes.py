@@ -123,7 +123,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         gone = [str(wish.destination) for wish in self._installed if wish.key not in wanted]
         if not gone:
             return ()
-        told = f"not in this configuration, but installed: {counted(len(gone), 'route')}, to {spoken(gone)}"
+        told = f"installed, but not in this configuration: {counted(len(gone), 'route')}, to {spoken(gone)}"
         return (removal(self.section_path, told),)
 
     def change(self, *, up: bool) -> Change:
@@ -297,7 +297,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
                 keys = [key for key in keys if key not in error.refused]
             else:
                 return keys, lost, refused
-        left = [f"{len(keys):,} more routes are left to the next look"] if keys else []
+        left = [f"{len(keys):,} more routes are tried again at the next look"] if keys else []
         return (), lost, [*left, *refused]
 
     @property

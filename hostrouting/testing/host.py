@@ -199,7 +199,7 @@ class FakeFiles:
         """Raise FileError if the folder's path leads through a link to a missing folder."""
         for link, target in self.links.items():
             if f"{folder}/".startswith(f"{link}/") and not self.names(target):
-                remedy = "a part of the path is a link that leads nowhere: remove that link"
+                remedy = "a part of the path is a link to a missing file or directory: remove that link"
                 where = "" if link == path else f"{link}: "
                 reason = f"{where}No such file or directory; {remedy}"
                 raise FileError(f"cannot {verb} {path}: {reason}", path=path, errno=errno.ENOENT, reason=reason)

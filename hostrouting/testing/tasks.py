@@ -206,8 +206,10 @@ class _Suite:
         assert not task.keep(ctx, lambda _: False).repairs, "the guard repairs what it may not repair now"
         task.keep(ctx, lambda _: True)
         assert _state(lost) == after, f"the guard does not repair what was lost: {_unlike(lost, after)}"
-        assert not task.keep(ctx, lambda _: True).repairs, "the guard repairs what is as it should be"
-        assert not [found for found in task.findings() if found.severity == "error"], "what is right is an error"
+        assert not task.keep(ctx, lambda _: True).repairs, "the guard repairs something that was right"
+        assert not [found for found in task.findings() if found.severity == "error"], (
+            "findings() has an error although all is right"
+        )
 
 
 def check_task(

@@ -144,7 +144,7 @@ def test_inside_a_running_task() -> None:
 def test_report_of_another_tree() -> None:
     """The report of another tree, or of its plan, is refused, instead of undoing nothing without an error."""
     report = phases.run(StubTask("one"), observers=[])
-    with pytest.raises(ValueError, match="the report is for 'one', not for 'two': nothing would fit"):
+    with pytest.raises(ValueError, match="the report is for 'one', not for 'two': no task of it would match"):
         phases.undo(StubTask("two"), after=report)
     with pytest.raises(ValueError, match="the report is for the plan of 'one', not for 'one'"):
         phases.run(StubTask("one"), after=phases.plan(StubTask("one")))

@@ -187,10 +187,10 @@ COMMAND = Command(
     version=2,
     options=_options,
     more="""\
-Requires root. The file is complete: installed parts that it does not name are removed. If the gate, the mode STRICT, an
-address that STRICT protects or the guard would go, apply changes nothing and exits with 2, unless --allow-removal is
-given. Either all routes are applied or none; a running unit is not touched. If an overlap is left afterwards, the
-exit code is 1 in mode STRICT; in mode WARN the overlap is only reported.
+Requires root. The file is complete: installed parts that it does not name are removed. Without --allow-removal, a file
+that takes away the gate, the mode STRICT, an address that STRICT protects or the guard is refused: nothing is changed,
+and the exit code is 2. Either all routes are applied or none; a running unit is not touched. If an overlap is left
+afterwards, the exit code is 1 in mode STRICT; in mode WARN the overlap is only reported.
 """,
     examples="""\
 # as root: apply it now, and at every boot

@@ -105,7 +105,7 @@ The agent's configuration, the CNI configurations of the host and its machines, 
 proposed network has its file and key. Most networks are only a part: a node knows its own pods, but not those of other
 nodes, and not the network of the services. For these, the command that asks the cluster is shown.
 
-If a proposed network escapes, the name servers and gateways in it that are lost are listed.
+If a proposed network escapes, the name servers and gateways in it that cannot be reached are listed.
 Nothing is written. Root is needed only for files that others cannot read, such as those of the machines.
 """,
     examples="""\

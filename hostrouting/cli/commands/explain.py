@@ -200,9 +200,9 @@ _PASSED = {
     "metric": "its metric is higher",
     "preference": "its router has a lower preference",
     "tie": "same prefix and metric, but listed later",
-    "tos": "it is for another type of service, or for every one",
+    "tos": "it is for another type of service, or for all of them",
     "oif": "it leaves by another device than the socket is bound to",
-    "source": "it, or another route to its prefix, is only for other sources",
+    "source": "a route to its prefix is only for other sources",
     "down": "none of its devices can be used",
     "expired": "it has expired",
 }
@@ -429,7 +429,7 @@ def _came_to(tried: Tried) -> Painted:
             return Painted("does nothing", "soft")
         case "not-selected":
             asked = "" if tried.selector is None else f": only {' '.join(tried.selector)}"
-            return Painted(f"does not match this packet{asked or ': only all other packets'}", "soft")
+            return Painted(f"does not match this packet{asked or ', but all others'}", "soft")
 
 
 def _named(route: Route | None) -> str:

@@ -54,12 +54,12 @@ COMMAND = Command(
     version=2,
     options=config_option,
     more="""\
-Without --config it uses what is installed on this host, also after an apply or a remove. With --config it uses only
-that configuration, also after an apply of another one, and then replaces and deletes the static routes of that one. It
-looks after each change of links, addresses, routes, rules and nftables that can matter, and once a minute. It adds
-hostrouting's missing routes again, loads its nftables table again, and writes the verdict of the check when it changes.
-It never changes another program's route and never touches a gated unit. SIGHUP makes it read the configuration again;
-SIGTERM and Ctrl-C end it, and change nothing. What it does is logged to standard error or, as a service of systemd, to
+Without --config, the guard follows the installed configuration, through each apply and remove. With --config, it keeps
+to that file: static routes of any other configuration that is applied are replaced and deleted.
+The guard looks after each change of links, addresses, routes, rules and nftables that can matter, and once a minute. It
+adds hostrouting's missing routes again, loads its nftables table again, and writes the verdict of the check when that
+changes. It never changes another program's route and never touches a gated unit. SIGHUP makes it read the configuration
+again; SIGTERM and Ctrl-C end it, and change nothing. Its log goes to standard error or, for a service of systemd, to
 the journal.
 """,
     examples="""\

@@ -49,7 +49,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 def _prospect(before: Change, again: str) -> Iterator[Line]:
     """What would be removed."""
     if before.is_empty:
-        what = "nothing that it knows" if _unknown(before) else "nothing"
+        what = "nothing else" if _unknown(before) else "nothing"
         yield line(Painted("NOTHING TO DO:", "good"), f" hostrouting has {what} installed on this host")
         yield from _stays(before)
         return
@@ -64,7 +64,7 @@ def _page(before: Change, run: Run, left: tuple[str, ...]) -> Iterator[Line]:
         yield line("To see what is left: hostrouting status")
         return
     but = f", except {spoken(left)}, which the next boot removes" if left else ""
-    what = "of what it knows, nothing" if _unknown(before) else "nothing that hostrouting installed"
+    what = "nothing else" if _unknown(before) else "nothing that hostrouting installed"
     yield from _work_lines("DONE:", _work(before, is_done=True), f"; {what} is left{but}")
     yield from _stays(before)
 

@@ -21,16 +21,10 @@ if TYPE_CHECKING:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    meaning = (
-        "print a shell script that takes the snapshot of a host without hostrouting; it needs iproute2, not root; "
-    )
-    meaning += "not with --json"
+    meaning = "print a shell script that takes the snapshot without hostrouting and root; not with --json"
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--script", action="store_true", help=meaning)
-    meaning = (
-        "replace addresses and devices, the same everywhere, so that strangers may see it; each CIDR that is given"
-    )
-    meaning += " is printed to standard error as it is called in the snapshot"
+    meaning = "replace addresses and devices, for strangers to see it; logs what became of each given CIDR"
     ways.add_argument("--redact", metavar="CIDR", nargs="*", help=meaning)
 
 
@@ -64,7 +58,7 @@ COMMAND = Command(
     answer=_answer,
     options=_options,
     more="""\
-With --redact, addresses with a common prefix have one of the same length afterwards, so check of the redacted snapshot
+With --redact, addresses that share a prefix share one of the same length afterwards, so check of the redacted snapshot
 has the same verdict. Private networks stay private networks, and 127.0.0.0/8, 169.254.0.0/16 and multicast addresses
 stay what they are. The devices of CNIs keep the part of their names that shows their CNI; others become dev1,
 dev2 and so on. The random key is not kept. Lengths of prefixes, metrics, tables, marks, users and ports stay visible.

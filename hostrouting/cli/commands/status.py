@@ -179,7 +179,7 @@ class HostStatus:
         for unit in self.failed:
             sentence = f"the last run of {unit} failed"
             if self.failed == (self.layout.gate_unit,):
-                sentence = "the last unit that tried to start was refused, and no present fact explains it"
+                sentence = "the last start of a gated unit was refused, and nothing explains that now"
             yield Finding("unit", "error", sentence, unit, f"see: journalctl -u {unit}")
 
     def _of_routes(self) -> Iterator[Finding]:
@@ -225,7 +225,7 @@ def find_status(host: Host, config: HostRoutingConfig, *, file: str | None) -> H
     installed = _answer_or_trouble(troubles, "the installed script", lambda: installed_config(host))
     lost = installed is None or not installed.route_overlap.expected_cidrs
     if lost and checking and files.is_there(layout.check_script_path):
-        sentence = f"the installed check: {layout.check_script_path} is not as hostrouting wrote it"
+        sentence = f"the installed check is not known: {layout.check_script_path} is not as hostrouting wrote it"
         remedy = "write it again with: hostrouting apply --config FILE"
         troubles.append(Finding("not-known", "warning", sentence, layout.check_script_path, remedy))
     wanted = config if named else installed or config
@@ -428,7 +428,7 @@ def _follows(now: Now, gate: GateState, *, is_added: bool) -> Iterator[str]:
     if now.in_force and mode is Mode.WARN:
         yield f"The mode is WARN: {units} can start anyway."
     elif now.in_force and gate.openings:
-        yield "The mode is STRICT, but the gate is open, as said below."
+        yield "The mode is STRICT, but the gate is open, see below."
     elif now.in_force and is_added:
         yield f"The mode is STRICT: before {units} starts, the gate adds the missing routes, and then checks."
     elif now.in_force:

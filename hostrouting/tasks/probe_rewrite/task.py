@@ -68,7 +68,7 @@ class RewriteProbeSource(HostTask[Effects]):
         """The installed rewrite, if the configuration does not enable it."""
         if self._settings.enabled or not self._is_installed:
             return ()
-        return (removal(self.section_path, "not in this configuration, but installed: the probe rewrite"),)
+        return (removal(self.section_path, "installed, but not in this configuration: the probe rewrite"),)
 
     @property
     def part(self) -> Part:

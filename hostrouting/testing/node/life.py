@@ -70,7 +70,9 @@ class Life:
         except BrokenLaw:
             raise
         except Exception as error:
-            raise BrokenLaw("nothing raises a mistake", f"{type(error).__name__}: {error}", node.story) from error
+            raise BrokenLaw(
+                "no run ends with a programming error", f"{type(error).__name__}: {error}", node.story
+            ) from error
         return node
 
     def _draw(self, days: float) -> list[Step]:

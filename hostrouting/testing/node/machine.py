@@ -589,7 +589,7 @@ class Node:
         config, layout = self.wanted, self.host.layout
         if not self.is_applied:
             if self.failure is not None and not any(finding.remedy for finding in self.failure.findings):
-                raise self.broken("what cannot be done is told with a remedy", str(self.failure))
+                raise self.broken("a run that cannot do its work says so, with a remedy", str(self.failure))
             return
         lost, escaped = self._lost(config), self.escapes(config)
         if self.is_guarded:
@@ -599,11 +599,11 @@ class Node:
         self.is_running = False
         self.start()
         if not lost and not (escaped and _is_strict(config)) and not self.is_running:
-            raise self.broken("what is right starts", f"{self.unit} does not start")
+            raise self.broken("a unit starts if the routing is right", f"{self.unit} does not start")
         marked = [path for path in (layout.detected_path, layout.ok_path) if self.files.is_there(path)]
         right = [layout.detected_path if (escaped := self.escapes(config)) else layout.ok_path]
         if config.route_overlap.expected_cidrs and marked != right and (self.is_guarded or self.is_running):
-            raise self.broken("the markers say what is so", f"{marked}, but: {escaped or 'no escape'}")
+            raise self.broken("the markers are true", f"{marked}, but: {escaped or 'no escape'}")
 
     def _require_told(self, config: HostRoutingConfig, lost: Sequence[Prefix], escaped: str) -> None:
         """Require that the guard's reports are true and name whatever is not as configured."""
@@ -615,7 +615,7 @@ class Node:
         verdict = said.get("verdict")
         is_right = verdict == "undecided" or bool(escaped) is (verdict in {"overlap", "no-default-route"})
         if config.route_overlap.expected_cidrs and not is_right:
-            raise self.broken("the guard's verdict is so", f"{verdict}, but: {escaped or 'no escape'}")
+            raise self.broken("the guard's verdict is true", f"{verdict}, but: {escaped or 'no escape'}")
 
     def _lost(self, config: HostRoutingConfig) -> list[Prefix]:
         """The configured destinations to which neither we nor an uplink have a route."""

@@ -212,10 +212,8 @@ def test_what_is_unsafe() -> None:
     ranges = [{"first": "172.16.0.9", "last": "172.16.0.9"}]
     assert (unsafe.severity, unsafe.target) == ("error", "172.16.0.9")
     assert unsafe.facts == {"reason": "longest-prefix", "ranges": ranges}
-    assert unsafe.sentence == (
-        "172.16.0.9 is matched by 172.16.0.9/32 proto boot; no prefix can be longer, and "
-        "that route is not ours, so it is not replaced"
-    )
+    told = "172.16.0.9 is matched by 172.16.0.9/32 proto boot: no prefix can be longer, and routes of others are never replaced"
+    assert unsafe.sentence == told
 
 
 def noted(*rules: Rule, routes: tuple[Route, ...] = ()) -> list[str]:

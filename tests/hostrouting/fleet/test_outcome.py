@@ -357,7 +357,7 @@ FAULTS: dict[str, tuple[Callable[[], Ran], str]] = {
     ),
     "another version": (
         lambda: Ran(0, '{"schema": "hostrouting/plan/1"}'),
-        "hostrouting plan printed hostrouting/plan/1 on the node, but hostrouting/plan/2 is needed: ",
+        "hostrouting plan printed hostrouting/plan/1 on the node, not hostrouting/plan/2: ",
     ),
 }
 

@@ -132,7 +132,7 @@ class TestBoth:
             (files.require_writable, "write into", f"{link}/b"),
             (lambda path: files.write(path, "text"), "write", f"{link}/x"),
         ):
-            told = "No such file or directory; a part of the path is a link that leads nowhere: remove that link"
+            told = "No such file or directory; a part of the path is a link to a missing file or directory: remove that link"
             with pytest.raises(FileError, match=rf"^cannot {verb} {path}: ({link}.*: )?{told}$"):
                 act(path)
 

@@ -116,12 +116,12 @@ IB1 = Address(ip=as_ip("172.16.2.11"), length=16, dev="ib1")
         (
             [IB0, attrs.evolve(IB1, length=17)],
             {},
-            "that are free (172.16.0.0/17 and 172.16.128.0/17 are not both free)",
+            "that no other route has (172.16.0.0/17 and 172.16.128.0/17 are not both free)",
         ),
         (
             [attrs.evolve(IB0, length=32, peer=as_ip("172.16.9.9"))],
             {"destination": "172.16.9.9/32"},
-            "no prefix can be longer and no metric better: remove either the route or the address",
+            "no prefix can be longer and no metric lower: remove either the route or the address",
         ),
     ],
 )

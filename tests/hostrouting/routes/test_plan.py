@@ -141,7 +141,7 @@ class TestWhatAnOperatorReads:
     @pytest.mark.parametrize(
         ("metric", "remedy"),
         [
-            (0, "it has to be deleted first: no prefix can be longer, and no metric better"),
+            (0, "delete it first: no prefix can be longer, and no metric lower"),
             (5, "instead, configure one with metric 0, which takes precedence"),
         ],
     )
@@ -159,7 +159,7 @@ class TestWhatAnOperatorReads:
         """Halves whose keys are held are not proposed; with a better metric that is free, one route is enough."""
         theirs = Route.to("172.16.128.0/17", dev="ib0", protocol=3)
         (step,) = plan_routes([want("172.16.0.0/16")], h200().with_routes([theirs])).conflicts
-        assert step.remedy.endswith("that are free (172.16.0.0/17 and 172.16.128.0/17 are not both free)")
+        assert step.remedy.endswith("that no other route has (172.16.0.0/17 and 172.16.128.0/17 are not both free)")
         behind = Route.to("10.1.0.0/16", dev="ib0", protocol=3, metric=100)
         (step,) = plan_routes([want("10.1.0.0/16", metric=100)], plain().with_routes([behind])).conflicts
         assert step.remedy.endswith("instead, configure one with metric 0, which takes precedence")

@@ -191,13 +191,13 @@ BREAKS: dict[str, tuple[Any, Callable[[Node], object]]] = {
         after(lambda host: host.files.write("/etc/theirs", "ours")),
         lambda node: node.lay("/etc/theirs", "theirs"),
     ),
-    "nothing raises a mistake": (after(lambda _: 1 / 0), nothing),
+    "no run ends with a programming error": (after(lambda _: 1 / 0), nothing),
     "no route of ours is left over": (
         after(lambda host: host.kernel.ip_route("append", Route.to("10.9.0.0/16", dev="eth0", protocol=213))),
         nothing,
     ),
-    "what is right starts": (after(lambda host: host.files.remove(LAYOUT.check_script_path)), nothing),
-    "the markers say what is so": (
+    "a unit starts if the routing is right": (after(lambda host: host.files.remove(LAYOUT.check_script_path)), nothing),
+    "the markers are true": (
         after(lambda host: host.files.write(LAYOUT.gate_steps_path, "end\n")),
         lambda node: node.remove("/run/aks-flex-node"),
     ),
@@ -207,7 +207,7 @@ BREAKS: dict[str, tuple[Any, Callable[[Node], object]]] = {
 @pytest.mark.parametrize("law", some_at_night(BREAKS))
 def test_a_law_can_be_broken(law: str) -> None:
     """A pipeline with this mistake is found out, and its story is short."""
-    mode = "WARN" if law == "the markers say what is so" else "STRICT"  # else the gate that is open breaks a law, too
+    mode = "WARN" if law == "the markers are true" else "STRICT"  # else the gate that is open breaks a law, too
     found = broken(*BREAKS[law], settings=config(*HALVES, mode=mode))
     assert found.law.endswith(f"; {law}")
     assert "shrunk from" in found.law
@@ -271,7 +271,7 @@ def lose_addresses(node: Node) -> None:
     ("law", "settings", "act"),
     [
         ("what the guard cannot repair is named", config(*HALVES, cidrs=()), lambda node: lose_routes(node.host)),
-        ("the guard's verdict is so", config(mode="WARN"), lose_addresses),
+        ("the guard's verdict is true", config(mode="WARN"), lose_addresses),
     ],
 )
 def test_a_guard_that_looks_once(

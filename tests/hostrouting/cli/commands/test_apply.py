@@ -274,9 +274,9 @@ GUARD = {"guard": {"enabled": True, "program": "/opt/agent/bin/hostrouting"}}
         (
             {"routeOverlap": {}, "staticRoutes": {}, "guard": {}},
             "routeOverlap",
-            "this configuration asks for nothing that the gate runs, so the gate would go ",
+            "nothing in this configuration needs the gate, so the gate would be removed,",
         ),
-        ({"routeOverlap": {}}, "routeOverlap", "not in this configuration, but installed: the check of 172.16.0.0/16"),
+        ({"routeOverlap": {}}, "routeOverlap", "installed, but not in this configuration: the check of 172.16.0.0/16"),
         (
             {"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}},
             "routeOverlap.mode",
@@ -287,8 +287,12 @@ GUARD = {"guard": {"enabled": True, "program": "/opt/agent/bin/hostrouting"}}
             "routeOverlap.expectedCidrs",
             "no longer checked: 172.16.0.0/16",
         ),
-        ({"guard": {}}, "guard", "not in this configuration, but installed: the guard"),
-        ({"gate": {"units": ["kubelet.service"]}}, "gate.units", "systemd-nspawn@.service is gated, but not in this"),
+        ({"guard": {}}, "guard", "installed, but not in this configuration: the guard"),
+        (
+            {"gate": {"units": ["kubelet.service"]}},
+            "gate.units",
+            "systemd-nspawn@.service is gated now, but not by this",
+        ),
     ],
     ids=["all", "check", "mode", "cidrs", "guard", "units"],
 )
@@ -305,7 +309,9 @@ def test_what_takes_protection_away(
     planned = say("plan", "--config", str(less), host=host)
     named = "REMOVAL: "
     [told] = [text.removeprefix(named) for text in planned.lines if text.startswith(f"{named}{path}: {what}")]
-    assert told.endswith("or allow this with --allow-removal; to remove everything: hostrouting remove")
+    assert told.endswith(
+        "or allow this with --allow-removal (in Python allow_removal=True); to remove everything: hostrouting remove"
+    )
     assert planned.lines[0] == "REFUSED: apply would change nothing"
     assert "To apply it" not in planned.out
     document = say("plan", "--config", str(less), "--json", host=host).json
@@ -357,7 +363,7 @@ def test_routes_that_go(written: Callable[..., str]) -> None:
     whole = written(HALF, {"destination": "172.16.128.0/17"}, cidrs=("172.16.0.0/17",))
     assert say("apply", "--config", whole, host=host).code == 0
     config = written(HALF, cidrs=("172.16.0.0/17",))
-    told = "staticRoutes: not in this configuration, but installed: 1 route, to 172.16.128.0/17"
+    told = "staticRoutes: installed, but not in this configuration: 1 route, to 172.16.128.0/17"
     assert told in say("plan", "--config", config, host=host).out
     said = say("apply", "--config", config, host=host)
     assert said.code == 0

@@ -77,7 +77,7 @@ def test_status_says_that_a_unit_starts_unchecked(monkeypatch: pytest.MonkeyPatc
         say("gate", "--open-for", "2h", "--reason", "x", "--unit", unit, host=host)
         said = say("status", host=host)
         assert "cannot start while" not in said.out
-        assert "The mode is STRICT, but the gate is open, as said below." in said.out
+        assert "The mode is STRICT, but the gate is open, see below." in said.out
         assert [one["checked"] for one in say("status", "--json", host=host).json["gated"]] == checked
 
 

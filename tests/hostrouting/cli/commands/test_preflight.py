@@ -46,6 +46,22 @@ def test_the_worst_decides(make: Callable[[], FakeHost], code: int, first: str, 
     assert {"error": 2, "warning": 1}.get(min(severities, default=""), 0) == code
 
 
+def test_without_a_file(repaired: str) -> None:
+    """Without --config, the installed configuration is judged; if none is installed, the error says what to write.
+
+    Kills: judging an empty configuration, which is always READY.
+    """
+    host = FakeHost(kernel=h200())
+    said = say("preflight", host=host)
+    assert (said.code, said.err.count("hostrouting preflight --config FILE")) == (2, 1)
+    say("apply", "--config", repaired, host=host)
+    said = say("preflight", host=host)
+    assert (said.code, said.lines[0]) == (
+        0,
+        "READY: nothing prevents the installed configuration from working on this host",
+    )
+
+
 def test_the_page(written: Callable[..., str]) -> None:
     """Errors come first, each with its name; what is only good to know comes last."""
     said = say("preflight", "--config", written({"destination": "172.16.0.0/17"}, mode="STRICT"), kernel=h200())

@@ -158,7 +158,7 @@ def test_a_gate_that_refused_a_machine(repaired: str) -> None:
     assert isinstance(host.manager, FakeManager)
     host.manager.states[LAYOUT.gate_unit] = FAILED
     assert (say("status", host=host).code, found(host)) == (1, [("unit", LAYOUT.gate_unit)])
-    assert "no present fact explains it" in sentences(host, "unit")
+    assert "nothing explains that now" in sentences(host, "unit")
 
 
 def test_a_unit_whose_failure_is_past(written: Callable[..., str]) -> None:
@@ -534,7 +534,7 @@ def test_what_is_installed_closes_it(repaired: str) -> None:
     assert say("status", host=host).lines[1:3] == [REFUSED, WAYS]
     # While systemd has yet to read the gate, nothing waits.
     host.manager.read = {}
-    assert say("status", host=host).lines[1] == "  The mode is STRICT, but the gate is open, as said below."
+    assert say("status", host=host).lines[1] == "  The mode is STRICT, but the gate is open, see below."
 
 
 def test_a_gate_that_is_missing(written: Callable[..., str]) -> None:

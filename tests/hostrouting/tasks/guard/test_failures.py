@@ -132,7 +132,7 @@ def test_a_kernel_that_refuses_another_route_each_time(play: Play) -> None:
     play.perform(until=0.01)
     told = [f"not 10.{number}.0.0/16" for number in range(101, 106)]
     assert play.state()["failure"] == "configure-static-routes: " + "; ".join(
-        ["7 more routes are left to the next look", *told]
+        ["7 more routes are tried again at the next look", *told]
     )
 
 
