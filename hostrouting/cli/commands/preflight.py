@@ -10,8 +10,9 @@ from hostrouting.boot.scripts import DEFAULT_WAIT
 from hostrouting.cli.check import lasting_line
 from hostrouting.cli.command import FAILED, FINE, WRONG_INPUT, Command, Reply, config_option, removal_option
 from hostrouting.cli.output import Line, Painted, below, line, named_lines
-from hostrouting.cli.source import config_of, installed_wait, quiet_context
-from hostrouting.errors import FileError
+from hostrouting.cli.source import config_of, installed_wait, kept_config, quiet_context
+from hostrouting.config import HostRoutingConfig
+from hostrouting.errors import ConfigError, Fault, FileError
 from hostrouting.finding import of_severity
 from hostrouting.tasks.configure import installed_tasks
 from hostrouting.tasks.preflight import Preflight
@@ -28,20 +29,35 @@ _CODES = {"note": FINE, "warning": FAILED, "error": WRONG_INPUT}
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    config_option(parser, required=True)
+    config_option(parser)
     removal_option(parser)
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
-    config, here = config_of(arguments), host()
+    here = host()
+    config = _config(arguments, here)
     wait = float(DEFAULT_WAIT)
     with suppress(FileError):  # that a script cannot be read is a finding
         wait = installed_wait(here)
-    allow, file, tasks = arguments.allow_removal, arguments.config, installed_tasks()
+    allow, file, tasks = arguments.allow_removal, arguments.config or "FILE", installed_tasks()
     preflight = Preflight(config, host=here, wait=wait, allow_removal=allow, file=file, tasks=tasks)
     found = preflight.plan(quiet_context())
-    return Reply(_CODES[found.worst], lambda: _document(found), lambda _style: _page(found, arguments.config))
+    return Reply(
+        _CODES[found.worst],
+        lambda: _document(found),
+        lambda _style: _page(found, arguments.config or "the installed configuration"),
+    )
+
+
+def _config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
+    """The named configuration, or the one that is installed on this host. Raises ConfigError if there is neither."""
+    if arguments.config is not None:
+        return config_of(arguments)
+    if (found := kept_config(host)) != HostRoutingConfig():
+        return found
+    remedy = "name the file that is to be applied: hostrouting preflight --config FILE"
+    raise ConfigError([Fault("--config", "", "is not given, and nothing is installed on this host", remedy)])
 
 
 def _document(found: PreflightResult) -> dict[str, Any]:
@@ -63,7 +79,7 @@ def _page(found: PreflightResult, config: str) -> Iterator[Line]:
     yield from below(named_lines(found.findings))
     if not errors:
         yield line()
-        yield line(Painted("This is about what apply would do.", "soft"))
+        yield line(Painted("This judges what apply would do.", "soft"))
         yield lasting_line()
 
 
@@ -73,6 +89,8 @@ COMMAND = Command(
     version=2,
     options=_options,
     more="""\
+Without --config, the installed configuration is judged.
+
 Error: on this host as it is now, apply would fail, or no gated unit would start, now or after a reboot. Warning: either
 might happen, apply would wait for something (such as a default route), a gated unit might start unchecked, or something
 could not be read. The exit code is 2 with an error, 1 with a warning only, and 0 otherwise. A wrong command or an
