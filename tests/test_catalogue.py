@@ -16,6 +16,7 @@ import hostrouting
 import phases
 from hostrouting import fleet
 from tests.support.cases import for_each
+from tests.support.programs import completed
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = {
@@ -89,7 +90,7 @@ def test_import_is_lean() -> None:
         "phases.run(phases.serial(phases.task('a')(lambda ctx: 1)))\n"
         "print(json.dumps(sorted(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    done = completed([sys.executable, "-c", code], check=True)
     loaded = set(json.loads(done.stdout))
     assert "phases.running" in loaded
     assert not loaded & {"asyncio", "rich", "pyroute2", "multiprocessing", "ssl"}
@@ -127,7 +128,7 @@ def test_foreign_phases(tmp_path: Path, text: str | None) -> None:
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
     """Run this text in an interpreter of its own."""
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    return completed([sys.executable, "-c", code])
 
 
 @pytest.mark.linux
@@ -143,7 +144,7 @@ def test_nothing_is_loaded_for_a_rewrite_that_nobody_wants() -> None:
         "ways = 'kernel.nftables', 'host.metadata'\n"
         "print(*[name for name in sys.modules if name.startswith(tuple(f'hostrouting.{way}' for way in ways))])\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    done = completed([sys.executable, "-c", code], check=True)
     assert done.stdout.splitlines() == ["", "True", ""]
 
 
@@ -161,7 +162,7 @@ def test_a_check_of_a_host_without_our_files_loads_nothing_that_reads_them() -> 
         "import hostrouting.tasks.configure\n"
         "print(*[name for name in sys.modules if name.startswith('hostrouting.tasks.cleanup.')])\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    done = completed([sys.executable, "-c", code], check=True)
     assert done.stdout.splitlines() == [
         "None () Standings(found=(), troubles=())",
         "",

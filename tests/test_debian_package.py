@@ -14,6 +14,7 @@ from hostrouting.cli.commands.completion import completion_of
 from tests.support.bundle import DEPENDENCIES
 from tests.support.debian_package import NAME, debian_version, package_files
 from tests.support.package_hook import shared
+from tests.support.programs import completed
 
 pytestmark = [pytest.mark.nightly, pytest.mark.linux, pytest.mark.needs("dpkg-deb")]
 
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.linux, pytest.mark.needs("dpkg-de
 def ran(words: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
     """Run a program."""
     environment = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
-    return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    return completed(words, env=environment)
 
 
 @pytest.fixture(scope="module")

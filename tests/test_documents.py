@@ -19,6 +19,7 @@ from hostrouting import HostRoutingConfig
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.entry_point import make_parser
 from tests.support.pages import BLOCK, PAGES, ROOT
+from tests.support.programs import completed
 
 README = PAGES["README.md"]
 BLOCKS = {
@@ -38,15 +39,7 @@ every_page = pytest.mark.parametrize("name", PAGES)
 
 def python(*arguments: str, cwd: Path = ROOT, given: str = "") -> subprocess.CompletedProcess[str]:
     """Run the interpreter of the tests with warnings as errors."""
-    return subprocess.run(
-        [sys.executable, "-W", "error", *arguments],
-        cwd=cwd,
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return completed([sys.executable, "-W", "error", *arguments], cwd=cwd, input=given)
 
 
 @pytest.mark.linux

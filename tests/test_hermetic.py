@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.decoy import furnish
+from tests.support.programs import completed
 from tests.support.systemd import HOST_FOLDERS, NEEDS
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -26,14 +27,10 @@ SOME = (
 
 def with_decoy(*command: str) -> subprocess.CompletedProcess[str]:
     """Run a command on a host with a wrong gate."""
-    return subprocess.run(
+    return completed(
         [sys.executable, "-m", "tests.support.decoy", *command],
         cwd=PROJECT,
         env={name: text for name, text in os.environ.items() if not name.startswith("PYTEST")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
     )
 
 

@@ -17,6 +17,7 @@ from hostrouting.release import WRITTEN
 from tests.support.cli import say
 from tests.support.needs import require
 from tests.support.pages import ROOT, page, tables
+from tests.support.programs import completed
 
 SOURCE = manual_page(every_command())
 
@@ -33,7 +34,7 @@ def ran(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a program; skip if it is not installed."""
     require(words[0])
     environment = {**os.environ, "LC_ALL": "C.UTF-8", "MANWIDTH": "80", "MANPAGER": "cat"}
-    return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return completed(words, env=environment)
 
 
 @pytest.fixture(scope="module", params=[["man", "-l"], ["mandoc", "-T", "utf8"]], ids=" ".join)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.programs import completed
+
 ROOT = Path(__file__).resolve().parent.parent
 LINE = "hostrouting: Python 3.10 or newer is needed, and this is Python "
 REMEDY = "'hostrouting snapshot --script'"
@@ -25,15 +27,7 @@ def older() -> list[str]:
 
 def told(*command: str) -> subprocess.CompletedProcess[str]:
     """Run it in the folder of the two packages, without leaving compiled files there."""
-    return subprocess.run(
-        command,
-        cwd=ROOT,
-        env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return completed(command, cwd=ROOT, env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"})
 
 
 # As Python starts hostrouting.pyz.

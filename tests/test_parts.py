@@ -2,7 +2,6 @@
 
 import ast
 import json
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from hostrouting.testing import h200
 from tests.support.pages import ROOT, page, tables
+from tests.support.programs import completed
 
 PARTS = {
     row[0]: (row[4].strip("`").split("`, `"), int(row[5].replace(",", ""))) for row in tables(page("parts"), "parts")
@@ -74,7 +74,7 @@ def test_nothing_is_loaded_unasked(words: list[str], tmp_path: Path) -> None:
         f"main({[*words, '--snapshot', 'node.json']!r})\n"
         "print(*[name.removeprefix('hostrouting.') for name in sys.modules if name.startswith('hostrouting.')])\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path)
+    done = completed([sys.executable, "-c", code], check=True, cwd=tmp_path)
     loaded = done.stdout.splitlines()[-1].split()
     assert "model" in loaded
     assert [name for name in loaded if name.startswith(UNASKED)] == []

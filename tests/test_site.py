@@ -4,7 +4,6 @@ Here: what only the built site shows. Not here: the text of the pages (test_docu
 """
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 import hostrouting
 from tests.support.browser import Browser
 from tests.support.pages import ROOT
+from tests.support.programs import completed
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.nightly, pytest.mark.needs("root", "chromium", "make")]
@@ -45,7 +45,7 @@ FOUND = """
 
 def test_the_site(tmp_path: Path) -> None:
     """A pasted line finds its section; each page says its version, and fits a phone and a desk, light and dark."""
-    built = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
+    built = completed(["make", "docs"], cwd=ROOT)
     assert built.returncode == 0, built.stderr
     site = ROOT / ".cache/site"
     with Browser(tmp_path) as browser:

@@ -15,6 +15,7 @@ import pytest
 import hostrouting
 from tests.support.examples import LONG
 from tests.support.package_hook import addresses, readme_elsewhere, repository_of, shared
+from tests.support.programs import completed
 from tests.support.published import ROOT, build, copy_checkout
 
 META = f"hostrouting-{hostrouting.__version__}.dist-info/"
@@ -62,7 +63,7 @@ def test_sdist(published: dict[str, Path], tmp_path: Path) -> None:
         for top in (source, copy_checkout(tmp_path / "copy"))
     )
     listed = ["git", "-c", "safe.directory=*", "ls-files"]
-    done = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = completed(listed, cwd=ROOT)
     tracked = present if done.returncode else set(done.stdout.splitlines())  # an unpacked sdist has no git
     assert tracked <= packed <= present | {"PKG-INFO"}
     assert build(source, only_wheel=True)[".whl"].read_bytes() == published[".whl"].read_bytes()

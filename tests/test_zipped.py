@@ -18,6 +18,7 @@ from tests.support.bundle import DEPENDENCIES
 from tests.support.commands import ports
 from tests.support.fleets import save
 from tests.support.namespace import private_namespace
+from tests.support.programs import completed
 from tests.support.zipped import write_pyz
 
 pytestmark = pytest.mark.linux
@@ -35,13 +36,8 @@ def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ran(pyz: Path, *words: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     """Run the file with the standard library only."""
-    return subprocess.run(
-        [*before, sys.executable, "-I", "-S", str(pyz), *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env={"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]},
+    return completed(
+        [*before, sys.executable, "-I", "-S", str(pyz), *words], env={"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]}
     )
 
 

@@ -1,7 +1,6 @@
 """examples/fleet/action: the script that its last step runs, as GitHub would run it."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 import yaml
 
 from hostrouting.testing import h200
+from tests.support.programs import completed
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("bash")]
 
@@ -27,12 +27,9 @@ def test_each_node_with_a_problem_is_annotated(tmp_path: Path) -> None:
     (nodes / "gpu2.json").write_text("{")
     given = {"${{ inputs.snapshots }}": str(nodes), "${{ inputs.cidrs }}": "172.16.0.0/16"}
     environment = {name: given[value] for name, value in step["env"].items()}
-    done = subprocess.run(
+    done = completed(
         [step["shell"], "-e", "-c", step["run"]],
         env={**environment, "RUNNER_TEMP": str(tmp_path), "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     errors = sorted(line for line in done.stdout.splitlines() if line.startswith("::"))
     assert done.returncode != 0, done.stderr

@@ -21,6 +21,7 @@ from hostrouting.fleet import Outcome, Ran, outcome_of
 from hostrouting.model import Snapshot
 from tests.support.ansible_fleet import EXAMPLE, PROGRAM, Controller, Node, Played, ansible_fleet
 from tests.support.pages import BLOCK, ROOT, page
+from tests.support.programs import completed
 from tests.support.zipped import write_pyz
 
 pytestmark = pytest.mark.linux
@@ -164,7 +165,7 @@ class TestTheCollection:
 
 def ansible(*words: str, cwd: Path, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a program of Ansible, which keeps its files in this home."""
-    return subprocess.run(
+    return completed(
         words,
         cwd=cwd,
         env={
@@ -175,10 +176,6 @@ def ansible(*words: str, cwd: Path, home: Path, **environment: str) -> subproces
             "ANSIBLE_NOCOLOR": "1",
             **environment,
         },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
     )
 
 
@@ -197,9 +194,7 @@ print(f"sanity.validate-modules/{python.version}/{hash_pip_commands(collect_requ
 
 def validated(folder: Path, home: Path) -> str:
     """The errors that validate-modules finds in a collection; empty if it ran and found none."""
-    name = subprocess.run(
-        [sys.executable, "-c", _ENVIRONMENT], capture_output=True, text=True, check=True, timeout=60
-    ).stdout.strip()
+    name = completed([sys.executable, "-c", _ENVIRONMENT], check=True).stdout.strip()
     environment = home / ".ansible/test/venv" / name
     (environment / "bin").mkdir(parents=True, exist_ok=True)
     python = environment / "bin/python"

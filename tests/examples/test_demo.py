@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.programs import completed
+
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = [sys.executable, "-W", "error", str(ROOT / "examples" / "demo.py")]
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -18,13 +20,9 @@ def demo(tmp_path: Path, *before: str, **environment: str) -> list[str]:
     """The output lines of one run; asserts that it succeeded and left no file or device behind."""
     tmp_path.chmod(0o777)
     devices = sorted(os.listdir("/sys/class/net"))
-    done = subprocess.run(
+    done = completed(
         [*before, *DEMO],
         env={"PATH": PATH, "TMPDIR": str(tmp_path), "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     assert not done.stderr
@@ -48,7 +46,7 @@ def story(lines: list[str]) -> None:
 @pytest.mark.needs("root")
 def test_both_families() -> None:
     """With --dual-stack the story is about IPv4 and IPv6."""
-    done = subprocess.run([*DEMO, "--dual-stack"], capture_output=True, text=True, check=False, timeout=60)
+    done = completed([*DEMO, "--dual-stack"])
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert "OVERLAP: fd16::/48 leaves by ib0, not by eth0" in lines

@@ -1,6 +1,5 @@
 """examples/own_backend.py: it runs, and its backend passes the contract suite."""
 
-import subprocess
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from examples.own_backend import JournalBackend
 from hostrouting.testing.contract import BackendContract, contract_host
+from tests.support.programs import completed
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_backend.py"
 
@@ -24,7 +24,7 @@ class TestJournalBackend(BackendContract):
 @pytest.mark.linux
 def test_it_runs() -> None:
     """The example prints its journal: changes that were made, and changes that were refused with the reason."""
-    done = subprocess.run([sys.executable, EXAMPLE], capture_output=True, text=True, check=True, timeout=60)
+    done = completed([sys.executable, EXAMPLE], check=True)
     first, second = done.stdout.splitlines()
     assert first == "add 172.16.8.0/24 via 10.0.0.1 dev eth0 proto hostrouting: done"
     assert second.endswith(

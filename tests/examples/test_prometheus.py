@@ -3,7 +3,6 @@
 import itertools
 import json
 import re
-import subprocess
 from contextlib import ExitStack
 from datetime import datetime, timezone
 from functools import partial
@@ -19,6 +18,7 @@ from hostrouting.tasks.results import Look, Repair
 from tests.support.machine import H200, private_machine
 from tests.support.manifests import manifests_in
 from tests.support.pages import PAGES
+from tests.support.programs import completed
 from tests.support.prometheus import PROGRAMS, exporter, prometheus
 from tests.support.waiting import wait_for
 
@@ -60,7 +60,7 @@ def names_in(query: str) -> set[str]:
 @pytest.mark.parametrize("words", [("check", "rules", RULES.name), ("test", "rules", "hostrouting.rules.test.yml")])
 def test_rules(words: tuple[str, ...]) -> None:
     """Promtool accepts the rules, and their unit tests pass."""
-    done = subprocess.run(["promtool", *words], cwd=FOLDER, capture_output=True, text=True, check=False, timeout=100)
+    done = completed(["promtool", *words], cwd=FOLDER)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -88,9 +88,7 @@ def test_every_alert_is_on_the_page() -> None:
 @pytest.mark.needs(*PROGRAMS)
 def test_the_figures_are_as_prometheus_wants_them() -> None:
     """Promtool finds nothing to object to: names, units, help and types."""
-    done = subprocess.run(
-        ["promtool", "check", "metrics"], input=every_figure(), capture_output=True, text=True, check=False, timeout=100
-    )
+    done = completed(["promtool", "check", "metrics"], input=every_figure())
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from tests.support.machine import H200, ROOT, private_machine
 from tests.support.pages import page
+from tests.support.programs import completed
 
 pytestmark = [pytest.mark.nightly, pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -46,14 +46,10 @@ def test_a_roll_out_by_hand(tmp_path: Path) -> None:
 
         def shell(script: str) -> str:
             path = f"{tmp_path}/programs:{os.environ['PATH']}"
-            done = subprocess.run(
+            done = completed(
                 ["bash", "-c", script],
                 env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"},
                 cwd=tmp_path,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=100,
             )
             return done.stdout
 

@@ -1,7 +1,6 @@
 """Groups of exceptions and notes: the same on every version of Python."""
 
 import builtins
-import subprocess
 import sys
 import traceback
 
@@ -11,6 +10,7 @@ from phases import Failure, TaskFailed
 from phases import errors as python310
 from phases.errors import BaseExceptionGroup, ExceptionGroup, add_note
 from tests.support.notes import notes_of
+from tests.support.programs import completed
 
 
 def printed(error: BaseException) -> list[str]:
@@ -66,5 +66,5 @@ def test_newer_versions_load_no_package_for_it() -> None:
         "report = phases.run(phases.testing.StubTask('a', always=OSError()), observers=[])\n"
         "print(report.ok, 'phases.errors' in sys.modules, 'exceptiongroup' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    done = completed([sys.executable, "-c", code], check=True)
     assert done.stdout.split() == ["False", "True", str(sys.version_info < (3, 11))]

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import pickle
-import subprocess
 import sys
 import threading
 import traceback
@@ -20,6 +19,7 @@ from phases import Context, Status
 from phases.errors import BaseExceptionGroup
 from phases.running import default_observers
 from phases.testing import FakeClock, RecordingObserver, StubTask
+from tests.support.programs import completed
 
 
 def recorded() -> tuple[Context, RecordingObserver]:
@@ -267,12 +267,9 @@ def test_default_observers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_types() -> None:
     """Mypy --strict accepts every way to write a task, and rejects the wrong ones marked in typing_tasks.py."""
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-m", "mypy", "tests/phases/typing_tasks.py"],
         cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
         env={**os.environ, "MYPYPATH": str(root)},
     )
     assert done.returncode == 0, done.stdout

@@ -18,6 +18,7 @@ import attrs
 
 from tests.support.machine import H200, ROOT, Machine, private_machine
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.programs import completed
 from tests.support.waiting import wait_for
 
 __all__ = ["EXAMPLE", "PROGRAM", "Controller", "Node", "Played", "Task", "ansible_fleet"]
@@ -127,7 +128,7 @@ class Controller:
         record = Path(self.short) / "record"
         record.write_text("")
         binaries = str(Path(sys.executable).parent)
-        done = subprocess.run(
+        done = completed(
             [*self.network.enter, *words],
             cwd=self.folder,
             env={
@@ -145,10 +146,6 @@ class Controller:
                 "RECORDER_FILE": str(record),
                 **environment,
             },
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_SECONDS,
         )
         tasks = [Task(**json.loads(line)) for line in record.read_text().splitlines()]
         return Played(done.returncode, done.stdout + done.stderr, tuple(tasks))

@@ -13,6 +13,7 @@ from hostrouting.testing import h200
 from tests.support.commands import commands_of
 from tests.support.inside import carry_out
 from tests.support.namespace import Namespace, run_program
+from tests.support.programs import completed
 
 __all__ = ["H200", "Machine", "private_machine"]
 
@@ -48,15 +49,7 @@ class Machine(Namespace):
         environment = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
         if not before:
             return carry_out(self.pid, words, environment)
-        return subprocess.run(
-            [*self.enter, *before, sys.executable, "-m", "hostrouting", *words],
-            env=environment,
-            cwd="/",
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=100,
-        )
+        return completed([*self.enter, *before, sys.executable, "-m", "hostrouting", *words], env=environment, cwd="/")
 
     @contextmanager
     def guarding(self, *words: str) -> Iterator[subprocess.Popen[str]]:
@@ -75,14 +68,11 @@ class Machine(Namespace):
 
     def shell(self, script: str) -> str:
         """Run a bash script in the machine; return its output."""
-        done = subprocess.run(
+        done = completed(
             [*self.enter, "bash", "-c", script],
             env={**os.environ, "LC_ALL": "C.UTF-8", "PYTHONPATH": str(ROOT), "PYTHON": sys.executable},
             cwd="/",
-            capture_output=True,
-            text=True,
             check=True,
-            timeout=100,
         )
         return done.stdout + done.stderr
 

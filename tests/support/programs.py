@@ -1,21 +1,21 @@
-"""Runs the examples as a user does."""
+"""Runs programs to their end: any program, and the examples as a user does."""
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-__all__ = ["EXAMPLES", "example"]
+__all__ = ["EXAMPLES", "completed", "example"]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
+def completed(words: Sequence[str | Path], *, check: bool = False, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program; what it printed, as text. One that hangs is ended after ten minutes."""
+    return subprocess.run(words, capture_output=True, text=True, check=check, timeout=600, **options)
+
+
 def example(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run an example with warnings as errors, away from the repository."""
-    return subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments],
-        cwd="/",
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return completed([sys.executable, "-W", "error", str(EXAMPLES / name), *arguments], cwd="/")

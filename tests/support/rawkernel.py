@@ -9,7 +9,6 @@ import ctypes
 import os
 import socket
 import struct
-import subprocess
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -29,6 +28,7 @@ from hostrouting.model import (
     Rule,
     width_of,
 )
+from tests.support.programs import completed
 from tests.support.rawmessages import (
     AF,
     FAMILY,
@@ -239,9 +239,7 @@ class RawKernel:
 
     def ip(self, *arguments: str) -> str:
         """The output of `ip` in the namespace."""
-        done = subprocess.run(
-            [*self._enter(), "ip", *arguments], capture_output=True, text=True, check=True, timeout=30
-        )
+        done = completed([*self._enter(), "ip", *arguments], check=True)
         return done.stdout
 
     def routes(self, family: int) -> tuple[Route, ...]:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.programs import completed
+
 __all__ = ["LIBRARY", "Shell", "fish_offers", "shell"]
 
 LIBRARY = Path("/usr/share/bash-completion/bash_completion")
@@ -101,12 +103,9 @@ def shell(name: str, home: Path, share: Path, *, before: Sequence[str] = ()) -> 
 
 def fish_offers(typed: str, home: Path, share: Path, *, before: Sequence[str] = ()) -> set[str]:
     """Everything that fish offers after this beginning of a line, without files of its user."""
-    done = subprocess.run(
+    done = completed(
         [*before, "fish", "-c", "function hostrouting; end; complete -C $argv[1]", typed],
-        capture_output=True,
-        text=True,
         check=True,
-        timeout=120,
         cwd=home,
         env={
             "HOME": str(home),

@@ -29,6 +29,7 @@ from tests.support.gate import host, ours, start
 from tests.support.machine import H200
 from tests.support.namespace import Namespace
 from tests.support.pages import ROOT
+from tests.support.programs import completed
 from tests.support.waiting import wait_for
 
 if sys.version_info >= (3, 11):
@@ -86,14 +87,7 @@ class Bare(Namespace):
         """The output of a script in the root, which has to end with this exit code."""
         inside = ("--mount", "chroot", self.top, "sh", "-ec", script)
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root"}
-        done = subprocess.run(
-            [*self.enter, *inside],
-            env={**environment, "DEBIAN_FRONTEND": "noninteractive"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
+        done = completed([*self.enter, *inside], env={**environment, "DEBIAN_FRONTEND": "noninteractive"})
         assert done.returncode == code, f"{script}\nended with {done.returncode}:\n{done.stdout}{done.stderr}"
         return done.stdout + done.stderr
 

@@ -11,6 +11,7 @@ import pytest
 from hostrouting.config import Mode
 from tests.support.agents import agents
 from tests.support.gate import HALVES, LAYOUT, config, end, host, ours, pid, start
+from tests.support.programs import completed
 from tests.support.systemd import NEEDS, PROJECT, booted, this_tree, trees
 from tests.support.waiting import wait_for
 
@@ -75,7 +76,7 @@ def test_every_tree() -> None:
 def test_its_tree() -> None:
     """The systemd that runs is the one in the booted tree."""
     asked = ["chroot", str(this_tree()), "systemctl", "--version"]
-    theirs = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()[1]
+    theirs = completed(asked, check=True).stdout.split()[1]
     with booted({}) as system:
         running = system.must("systemctl", "show", "--property=Version", "--value").strip()
     assert running.partition(".")[0] == theirs.partition(".")[0]

@@ -1,6 +1,5 @@
 """From arguments to an exit code: what is printed on which stream, and what errors give."""
 
-import subprocess
 import sys
 from unittest import mock
 
@@ -20,6 +19,7 @@ from hostrouting.host.host import Host
 from hostrouting.testing import FakeHost, MemoryBackend, h200
 from phases.errors import ExceptionGroup
 from tests.support.cli import say
+from tests.support.programs import completed
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_interrupted_while_modules_load(module: str) -> None:
         "sys.argv = ['hostrouting', 'check', '10.0.0.0/8']\n"
         "runpy.run_module('hostrouting', run_name='__main__')"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
+    done = completed([sys.executable, "-c", code])
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "hostrouting: interrupted\n")
 
 
@@ -123,7 +123,7 @@ def test_interrupted_while_modules_load(module: str) -> None:
 def test_a_part_of_python() -> None:
     """If a module of the standard library is missing, as with python3-minimal, the message names it and the package."""
     code = "import sys; sys.modules['ipaddress'] = None; from hostrouting.cli import main; sys.exit(main(['status']))"
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
+    done = completed([sys.executable, "-c", code])
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.startswith(
         "hostrouting: the module ipaddress of Python's standard library is missing; install all of"

@@ -15,6 +15,7 @@ from hostrouting.testing import h200
 from tests.support.cases import some_at_night
 from tests.support.machine import H200, Machine, private_machine
 from tests.support.needs import require
+from tests.support.programs import completed
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -130,7 +131,7 @@ def run(machine: Machine, example: str, folder: Path, *before: str) -> subproces
     if "azure-vnet" in example:
         require("ebtables-nft")
     quietly = "".join(f"({it}) >/dev/null 2>&1\n" for it in before)
-    return subprocess.run(
+    return completed(
         [*machine.enter, *shell, f"cd {folder}\n{quietly}{example}"],
         env={
             "PATH": f"{programs}:{os.environ['PATH']}",
@@ -139,8 +140,4 @@ def run(machine: Machine, example: str, folder: Path, *before: str) -> subproces
             "LC_ALL": "C.UTF-8",
             "MANPAGER": "cat",
         },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
     )

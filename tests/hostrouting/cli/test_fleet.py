@@ -24,6 +24,7 @@ from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_
 from tests.support.cli import Said, say
 from tests.support.fleets import CIDR, Inline, config_of, distinct_nodes, escape, node, save
 from tests.support.pages import BLOCK, page
+from tests.support.programs import completed
 from tests.support.topologies import marked_vm, refusing
 
 
@@ -466,6 +467,6 @@ class TestAsAProgram:
         save(tmp_path, {"a": plain_vm().snapshot()})
         code = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6)); from hostrouting.cli import main; sys.exit(main(sys.argv[1:]))"
         words = [sys.executable, "-c", code, "check", CIDR, "--snapshots", str(tmp_path)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+        done = completed(words)
         assert done.returncode == 3, done
         assert "0 of 1 snapshots were judged, and then the executor could not go on (OSError: " in done.stderr

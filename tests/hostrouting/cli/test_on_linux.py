@@ -17,6 +17,7 @@ from hostrouting.host.layout import HostLayout
 from tests.support.children import running
 from tests.support.examples import LONG
 from tests.support.machine import H200, Machine, private_machine
+from tests.support.programs import completed
 from tests.support.waiting import wait_for
 
 # Without buffers Python has nothing left to write at its end, where it may fail.
@@ -333,7 +334,7 @@ def test_full_disk_under_the_answer(sick: Machine) -> None:
 def test_full_disk_under_usage_and_help(words: str, code: int) -> None:
     """Help that cannot be written is a failure; bad usage keeps its exit code even if no message can be written."""
     command = f'"{sys.executable}" -m hostrouting {words} >/dev/full'
-    done = subprocess.run(["bash", "-c", command], check=False, env=BUFFERED, capture_output=True, text=True)
+    done = completed(["bash", "-c", command], env=BUFFERED)
     assert done.returncode == code
     assert "Exception ignored" not in done.stderr
     assert ("could not be written: No space left on device" in done.stderr) is (code == 1)

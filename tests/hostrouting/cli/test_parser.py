@@ -1,6 +1,5 @@
 """Arguments that the parser accepts, and how little a usage error loads."""
 
-import subprocess
 import sys
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from hostrouting.cli.command import Command
 from hostrouting.cli.commands import every_command
 from tests.support.cli import say
+from tests.support.programs import completed
 
 
 @pytest.mark.linux
@@ -18,7 +18,7 @@ def test_usage_loads_nothing_of_ours(words: list[str]) -> None:
         "import sys\nfrom hostrouting.cli import main\n"
         f"try:\n    main({words!r})\nexcept SystemExit:\n    print(*sys.modules, file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    done = completed([sys.executable, "-c", code], check=True)
     loaded = done.stderr.splitlines()[-1].split()
     ours = {name for name in loaded if name.partition(".")[0] in {"hostrouting", "phases"}}
     light = {f"hostrouting.cli.{name}" for name in ("commands", "entry_point", "output")}

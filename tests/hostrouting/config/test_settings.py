@@ -1,7 +1,6 @@
 """The whole configuration: keys, paths, rules about several values, and writing JSON."""
 
 import json
-import subprocess
 import sys
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
@@ -24,6 +23,7 @@ from hostrouting.config import (
     Upkeep,
 )
 from hostrouting.errors import ConfigError
+from tests.support.programs import completed
 
 KEYS = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, guard, gate, kernelRules, manageForeign, "
 KEYS += "extensions"
@@ -352,7 +352,7 @@ def test_import_is_cheap() -> None:
         "import sys, attrs, ipaddress; before = set(sys.modules); import hostrouting.config;"
         "print(*{name.partition('.')[0] for name in set(sys.modules) - before - set(sys.builtin_module_names)})"
     )
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = completed([sys.executable, "-c", code], check=True).stdout
     assert set(loaded.split()) - {"array", "bisect", "_bisect", "struct", "_struct"} == {"hostrouting"}
 
 

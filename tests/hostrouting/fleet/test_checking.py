@@ -17,6 +17,7 @@ from hostrouting.model import Prefix
 from hostrouting.testing import h200, plain_vm
 from tests.support.cli import say
 from tests.support.fleets import ASKED, DEADLY, Inline, config_of, distinct_nodes, save
+from tests.support.programs import completed
 from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]
@@ -85,9 +86,7 @@ def on_a_cluster(folder: Path, fate: str) -> dict[str, str]:
     # workers as they start.
     strict = ["-W", "error", "-W", "ignore:Creating scratch directories"]
     words = ["-m", "tests.support.on_a_cluster", str(folder), str(folder.parent / "config.json"), fate]
-    done = subprocess.run(
-        [sys.executable, *strict, *words], capture_output=True, text=True, check=False, timeout=300, cwd=ROOT
-    )
+    done = completed([sys.executable, *strict, *words], cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
     said = json.loads(done.stdout)
     assert {address.split(":")[1] for address in said["addresses"]} == {"//127.0.0.1"}

@@ -5,7 +5,6 @@ import os
 import re
 import socket
 import stat
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from hostrouting.testing import FakeFiles
 from tests.support.children import in_child, running
 from tests.support.namespace import private_namespace
 from tests.support.needs import require
+from tests.support.programs import completed
 
 
 @pytest.fixture(params=["real", "fake"])
@@ -457,13 +457,7 @@ def test_a_folder_where_nothing_can_be_written(options: str, left: str, text: st
             print(error)
     """
     script = f'mount -t tmpfs -o {options} none {tmp_path} && {{ [ -z "{left}" ] || : >{tmp_path}/x; }} && exec "$@"'
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=30,
-    )
+    done = completed(["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", code], check=True)
     assert text in done.stdout
 
 
@@ -486,7 +480,7 @@ def test_root_that_is_denied(tmp_path: Path) -> None:
     """
     caps = "-dac_override,-dac_read_search"
     command = ["setpriv", f"--bounding-set={caps}", f"--inh-caps={caps}", sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    done = completed(command, check=True)
     remedy = "root is denied too: look for an immutable file (lsattr), at SELinux, and at the container's capabilities"
     assert done.stdout.splitlines() == [
         f"cannot read {path}: Permission denied; {remedy}",

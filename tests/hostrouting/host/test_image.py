@@ -3,7 +3,6 @@
 import ctypes
 import errno
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +19,7 @@ from hostrouting.host.host import Host
 from hostrouting.host.image import ImageFiles
 from hostrouting.tasks.configure import Configure
 from tests.support.children import as_nobody, running
+from tests.support.programs import completed
 
 NAMES = st.sampled_from(["a", "b", "c", ".", ".."])
 PATHS = st.lists(NAMES, min_size=1, max_size=5).map("/".join)
@@ -225,13 +225,7 @@ class TestImage:
         """
         mount = f"mount -t tmpfs none {tmp_path} && {'touch' if there else ': '} {tmp_path}/.host-routing.lock"
         script = f'{mount} && mount -o remount,ro {tmp_path} && exec "$@"'
-        done = subprocess.run(
-            ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=30,
-        )
+        done = completed(["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", code])
         assert done.returncode == 0, done.stderr
 
     def test_behind_a_link(self, tmp_path: Path) -> None:

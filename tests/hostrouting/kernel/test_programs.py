@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from hostrouting.kernel.programs import (
     tool_environment,
 )
 from tests.support.kinds import raises
+from tests.support.programs import completed
 from tests.support.waiting import wait_for
 
 # A program with a child that would hold its output open for long after it.
@@ -179,7 +179,5 @@ class TestOwn:
         """Root may lack the capability."""
         code = "from hostrouting.kernel.programs import own_rights; print(own_rights())"
         drop = ("setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin")
-        done = subprocess.run(
-            [*drop, sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
-        )
+        done = completed([*drop, sys.executable, "-c", code], check=True)
         assert done.stdout == f"{Rights(changes_network=False)}\n"

@@ -3,7 +3,6 @@
 import itertools
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -11,6 +10,7 @@ import pytest
 
 from hostrouting import HostRoutingConfig
 from tests.support.machine import H200, Machine, private_machine
+from tests.support.programs import completed
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -109,12 +109,6 @@ def test_its_figures_are_well_formed(machine: Machine) -> None:
 
 def test_without_root() -> None:
     """The guard requires root, and says so."""
-    done = subprocess.run(
-        ["unshare", "--user", "--net", sys.executable, "-m", "hostrouting", "guard"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = completed(["unshare", "--user", "--net", sys.executable, "-m", "hostrouting", "guard"])
     assert done.returncode == 3
     assert "this process may not change routes or rules; run it as root" in done.stderr + done.stdout
