@@ -119,7 +119,7 @@ def test_a_start_that_waits_for_what_is_replaced() -> None:
         time.sleep(0.3)  # the script is waiting by now
         assert run_task(system, "Configure", config(BY_HAND)).returncode == 0
         assert has_started(system)
-        assert "given up after" not in system.journal(LAYOUT.gate_unit)
+        assert "gave up after" not in system.journal(LAYOUT.gate_unit)
         assert ours(system) == ["172.16.0.0/17"]
         assert start(system) == 0
 

@@ -31,7 +31,7 @@ for line in "${configuration[@]}"; do
     'nft '*) text+=${line#* }$'\n' ;; # what nft loads, line by line
   esac
 done
-# Before the start of a gated unit there is no time, if that starts anyway.
+# Unless the rewrite is required, a gated unit does not wait for the route.
 [[ ${1-} && $required != yes ]] && wait=0
 waited=0
 applied=${RUNTIME_DIRECTORY:-$directory}/probe-rewrite.applied

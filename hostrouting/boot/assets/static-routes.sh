@@ -32,7 +32,7 @@ main() {
     nap
   done
   trap '' TERM INT HUP # as it ends anyway
-  tell " (given up after $wait s)"
+  tell "; gave up after $wait s"
   give_back
   exit 1
 }
@@ -93,7 +93,7 @@ give_back() {
 tell() {
   local line
   for line in "${why[@]}"; do
-    [[ $line != missing* ]] || complain "${line#* }${1-}"
+    [[ $line != missing* ]] || complain "ROUTE-WAITS: ${line#* }${1-}"
     [[ $line != refused* ]] || complain "${line#* }"
   done
 }

@@ -342,9 +342,9 @@ class TestOneHost:
         ran = Ran(namespace, [*HALVES, StaticRoute("10.1.0.0/16", dev="gone")], tmp_path, wait=1)
         assert ran.status == 1
         assert ran.lines == [
-            "<3>static-routes: 172.16.0.0/17: waiting for an IPv4 default route (given up after 1 s)",
-            "<3>static-routes: 172.16.128.0/17: waiting for an IPv4 default route (given up after 1 s)",
-            "<3>static-routes: 10.1.0.0/16 dev gone: waiting for the device gone (given up after 1 s)",
+            "<3>static-routes: ROUTE-WAITS: 172.16.0.0/17: waiting for an IPv4 default route; gave up after 1 s",
+            "<3>static-routes: ROUTE-WAITS: 172.16.128.0/17: waiting for an IPv4 default route; gave up after 1 s",
+            "<3>static-routes: ROUTE-WAITS: 10.1.0.0/16 dev gone: waiting for the device gone; gave up after 1 s",
         ]
 
     def test_two_next_hops_with_one_gateway(self, namespace: Namespace, tmp_path: Path) -> None:
@@ -535,7 +535,7 @@ class TestOneHost:
         namespace.batch(["route add 172.16.0.0/17 dev ib0"])
         assert "another route has the same destination and metric" in Ran(namespace, HALVES, tmp_path, wait=40).said
         namespace.batch(["route del default"])
-        assert "(given up after 0 s)" in Ran(namespace, HALVES, tmp_path, wait=40, argument="0").said
+        assert "; gave up after 0 s" in Ran(namespace, HALVES, tmp_path, wait=40, argument="0").said
         assert time.monotonic() - begin < 30
 
     def test_all_is_given_back(self, namespace: Namespace, tmp_path: Path) -> None:
@@ -586,7 +586,7 @@ class TestOneHost:
         wanted = [*HALVES, StaticRoute("10.1.0.0/16", dev="eth0"), StaticRoute("10.2.0.0/16", dev="inet")]
         ran = Ran(namespace, wanted, tmp_path)
         assert ran.lines == [
-            f"<3>static-routes: 10.2.0.0/16 dev inet: waiting for {plan(wanted, namespace.snapshot()).pending[0].missing} (given up after 0 s)"
+            f"<3>static-routes: ROUTE-WAITS: 10.2.0.0/16 dev inet: waiting for {plan(wanted, namespace.snapshot()).pending[0].missing}; gave up after 0 s"
         ]
         assert Ran(namespace, wanted[:-1], tmp_path).status == 0
         assert len(ours(namespace)) == 3
@@ -625,7 +625,9 @@ class TestBothFamilies:
         """Without a default route of one family, nothing of the other is changed either."""
         namespace.batch(["route add default from fd00::/8 via fe80::1 dev eth0"], family=IPV6)
         ran = Ran(namespace, PAIR, tmp_path)
-        assert ran.lines == ["<3>static-routes: fd00:16::/64: waiting for an IPv6 default route (given up after 0 s)"]
+        assert ran.lines == [
+            "<3>static-routes: ROUTE-WAITS: fd00:16::/64: waiting for an IPv6 default route; gave up after 0 s"
+        ]
         assert (ran.status, ours(namespace)) == (1, [])
 
     @pytest.mark.parametrize(
@@ -719,7 +721,9 @@ class TestBothFamilies:
         assert Ran(namespace, HALVES, tmp_path, tools=tools).lines == []
         assert len(ours(namespace)) == 2
         (line,) = Ran(namespace, PAIR, tmp_path, tools=tools).lines
-        assert line == "<3>static-routes: fd00:16::/64: waiting for an IPv6 default route (given up after 0 s)"
+        assert (
+            line == "<3>static-routes: ROUTE-WAITS: fd00:16::/64: waiting for an IPv6 default route; gave up after 0 s"
+        )
 
 
 def _see(namespace: Namespace, address: str, path: str) -> None:
