@@ -93,7 +93,7 @@ give_back() {
 tell() {
   local line
   for line in "${why[@]}"; do
-    [[ $line != missing* ]] || complain "ROUTE-WAITS: ${line#* }${1-}"
+    [[ $line != missing* ]] || complain "${line#* }${1-}"
     [[ $line != refused* ]] || complain "${line#* }"
   done
 }
@@ -132,7 +132,7 @@ END {
   if (why || last !~ /^[0-9]+: /) { print "ip failed: " (why ? why : last); exit } # the links come last
   if (is_mixed) missing("the routes changed while they were read")
   for (w = 1; w <= wishes; w++) settle(wish[w])
-  for (i = 1; i <= conflicts; i++) print "refused " conflict[i]
+  for (i = 1; i <= conflicts; i++) print "refused ROUTE-CONFLICT: " conflict[i]
   # Routes that are no longer configured are deleted once everything else is in place.
   if (!steps) for (r = 1; r <= routes; r++) if (is_ours[like[r]] && !(r in stays)) remove(r)
   if (steps && !conflicts && !waits) {
@@ -242,7 +242,7 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_there, is_
   for (i = 2; i < n; i += 2) given[word[i]] = word[i + 1]
   key = family " " given["via"] " " given["dev"]
   if (!(key in way_for)) way_for[key] = resolve(given["via"], given["dev"])
-  if (way_for[key] !~ /^ /) { missing(wish ": waiting for " way_for[key]); return }
+  if (way_for[key] !~ /^ /) { missing("ROUTE-WAITS: " wish ": waiting for " way_for[key]); return }
   new = " scope " (family == 6 || way_for[key] ~ / via / ? 0 : 253) way_for[key]
   key = word[1] " " given["metric"]
   for (n = holders[key]; n >= 1; n--) {

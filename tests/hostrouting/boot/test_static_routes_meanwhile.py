@@ -60,7 +60,7 @@ class TestMeanwhile:
         # Also if the tables of both families changed, it says so once.
         tools = {"ip": f'ip "$@"; echo "{said}" >&2; echo "{said}" >&2'}
         (line,) = Ran(namespace, HALVES, tmp_path, tools=tools).lines
-        assert line == "<3>static-routes: the routes changed while they were read (given up after 0 s)"
+        assert line == "<3>static-routes: the routes changed while they were read; gave up after 0 s"
         # If `ip` fails after that, its own words are the reason.
         tools = {"ip": f'echo "{said}" >&2; echo "it failed" >&2; exit 1'}
         (line,) = Ran(namespace, HALVES, tmp_path, tools=tools).lines
@@ -110,7 +110,7 @@ class TestMeanwhile:
         assert run.returncode == 128 + signal.SIGTERM
         assert said.splitlines() == [
             STOPPED,
-            "<3>static-routes: 172.16.0.0/17: waiting for an IPv4 default route",
+            "<3>static-routes: ROUTE-WAITS: 172.16.0.0/17: waiting for an IPv4 default route",
         ]
 
     @pytest.mark.parametrize("when", ["before", "after"])
@@ -127,7 +127,7 @@ class TestMeanwhile:
     @pytest.mark.parametrize(
         ("wanted", "program", "reason"),
         [
-            (StaticRoute("172.16.0.0/17"), "awk", "172.16.0.0/17: waiting for an IPv4 default route"),
+            (StaticRoute("172.16.0.0/17"), "awk", "ROUTE-WAITS: 172.16.0.0/17: waiting for an IPv4 default route"),
             (REFUSED, "awk", "route add 172.16.0.0/17 table 254 "),
             (REFUSED, "ip", "route add 172.16.0.0/17 table 254 "),
         ],
