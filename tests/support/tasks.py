@@ -4,10 +4,10 @@ import phases
 from hostrouting.config import HostRoutingConfig
 from hostrouting.host.layout import HostLayout
 from hostrouting.model import OURS
-from hostrouting.testing import FakeHost
+from hostrouting.testing import FakeHost, FakeManager
 from phases.testing import FakeClock
 
-__all__ = ["CIDR", "LAYOUT", "REPAIR", "config", "lose_routes", "ours", "run"]
+__all__ = ["CIDR", "LAYOUT", "REPAIR", "config", "lose_routes", "manager_of", "ours", "run"]
 
 LAYOUT = HostLayout()
 CIDR = "172.16.0.0/16"
@@ -27,6 +27,12 @@ def config(
 def run(task: phases.Task[object]) -> object:
     """Execute the task on a fake clock."""
     return phases.execute(task, phases.Context(clock=FakeClock(), observers=[]))
+
+
+def manager_of(host: FakeHost) -> FakeManager:
+    """The manager of a host that is not an image."""
+    assert host.manager is not None
+    return host.manager
 
 
 def lose_routes(host: FakeHost) -> None:

@@ -12,6 +12,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
+from tests.support.tasks import manager_of
 from tests.tables.gate_openings import OPENINGS
 
 LAYOUT = HostLayout()
@@ -41,8 +42,7 @@ def host() -> FakeHost:
 def opened(host: FakeHost) -> FakeHost:
     """The same, with a drop-in that opens the gate for one machine."""
     host.files.texts[OPENING.path] = OPENING.text
-    assert host.manager is not None
-    host.manager.reload()
+    manager_of(host).reload()
     return host
 
 
@@ -87,8 +87,7 @@ def test_status_answers_with_it(host: FakeHost) -> None:
     assert said.lines[0].startswith(f"GATE-OPEN: {OPENING.told}")
     assert said.out.count(OPENING.told) == 1, "each sentence is said once"
     del host.files.texts[OPENING.path]
-    assert host.manager is not None
-    host.manager.reload()
+    manager_of(host).reload()
     assert say("status", host=host).code == 0
     said = say("status", host=barred(host))
     assert said.code == 1

@@ -19,7 +19,7 @@ from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200
 from phases.testing import FakeClock, RecordingObserver
 from tests.support.kinds import kind_of
 from tests.support.mishaps import mishap_host
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, ours, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, manager_of, ours, run
 
 
 class TestNothing:
@@ -33,8 +33,7 @@ class TestNothing:
         before = host.kernel.snapshot()
         run(make(HostRoutingConfig(), host=host))
         assert host.files.writes == []
-        assert host.manager is not None
-        assert (host.manager.calls, host.manager.asked) == ([], [])
+        assert (manager_of(host).calls, manager_of(host).asked) == ([], [])
         assert host.kernel.reopen().snapshot() == before
 
     def test_says_so(self) -> None:

@@ -20,7 +20,7 @@ from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.mishaps import Killed, Mishaps, busy, killed, mishap_host
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, ours, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, manager_of, ours, run
 
 GATE = {LAYOUT.gate_drop_in(), LAYOUT.gate_unit_path, LAYOUT.gate_script_path, LAYOUT.gate_steps_path}
 ROUTES = {LAYOUT.routes_unit_path, LAYOUT.routes_script_path, LAYOUT.routes_preset_path}
@@ -39,8 +39,7 @@ def steps(host: FakeHost) -> dict[str, str]:
 
 def is_read(host: FakeHost) -> bool:
     """Whether systemd has read all units and drop-ins as they are now."""
-    assert host.manager is not None
-    return host.manager.has_read_all
+    return manager_of(host).has_read_all
 
 
 class TestShut:
@@ -56,8 +55,7 @@ class TestShut:
         assert set(host.files.texts) == {*GATE, *ROUTES, *CHECK}
         assert steps(host) == {"static-routes": "requires", "check-route-overlap": "requires"}
         assert is_read(host)
-        assert host.manager is not None
-        assert not any(call.startswith("start") for call in host.manager.calls)
+        assert not any(call.startswith("start") for call in manager_of(host).calls)
 
     @pytest.mark.parametrize(("mode", "kind"), [("WARN", "wants"), ("STRICT", "requires")])
     def test_what_a_mode_makes_of_the_check(self, mode: str, kind: str) -> None:
@@ -225,9 +223,8 @@ class TestLastGood:
         """A script whose run did not succeed is not kept by a later run that fails; one that was put back is."""
         host, mishaps = mishap_host()
         run(Configure(config(*REPAIR, cidrs=(CIDR,), mode="WARN"), host=host))
-        assert host.manager is not None
         if end == "unit failed":
-            host.manager.failing[LAYOUT.routes_unit] = ()
+            manager_of(host).failing[LAYOUT.routes_unit] = ()
         elif end == "put back":
             host.kernel.faults.fail("change", 105)
         else:
@@ -237,7 +234,7 @@ class TestLastGood:
             run(Configure(second, host=host))
         mishaps.watch = lambda _event: None
         mishaps.disarm()
-        host.manager.failing.clear()
+        manager_of(host).failing.clear()
         with pytest.raises(phases.TaskFailed):
             run(Configure(config(CIDR, cidrs=(CIDR,), mode="WARN"), host=host))
         assert ("route 172.16.128.0/17" in host.files.texts[LAYOUT.routes_script_path]) is (end == "put back")
@@ -272,8 +269,7 @@ class TestLastGood:
     def test_what_changed_a_route_is_not_taken_back(self) -> None:
         """If the boot script fails after the routes were changed, the new script stays: the old one has other routes."""
         host = good()
-        assert host.manager is not None
-        host.manager.failing[LAYOUT.routes_unit] = ()
+        manager_of(host).failing[LAYOUT.routes_unit] = ()
         with pytest.raises(phases.TaskFailed):
             run(Configure(config(*REPAIR, "172.20.0.0/16", cidrs=(CIDR,), mode="WARN"), host=host))
         assert "route 172.20.0.0/16" in host.files.texts[LAYOUT.routes_script_path]
@@ -432,13 +428,12 @@ class TestMadeUpFor:
         host = FakeHost(kernel=h200())
         task = Configure(WANTED, host=host)
         run(task)
-        assert host.manager is not None
-        host.manager.read = {}
+        manager_of(host).read = {}
         assert str(task.preview()).endswith("have systemd read its files again")
         assert not task.preview().files
-        host.manager.calls.clear()
+        manager_of(host).calls.clear()
         run(task)
-        assert host.manager.calls == [STOP, "reload"]
+        assert manager_of(host).calls == [STOP, "reload"]
         assert task.preview().is_empty
 
     def test_by_an_empty_configuration(self) -> None:
@@ -583,22 +578,20 @@ class TestOthers:
         assert ours(host) == []
         assert host.files.texts == {path: OWN}
         assert host.files.writes == [LAYOUT.lock_path]
-        assert host.manager is not None
-        assert host.manager.calls == []
+        assert manager_of(host).calls == []
 
     def test_not_taken_away(self) -> None:
         """With an empty configuration nothing happens at all, and Remove leaves it enabled and running."""
         host = FakeHost()
         host.files.texts |= dict.fromkeys(MARKED, OWN)
         host.files.links[LAYOUT.routes_enabled_path] = LAYOUT.routes_unit_path
-        assert host.manager is not None
-        host.manager.boot()
+        manager_of(host).boot()
         before = dict(host.files.texts), dict(host.files.links)
         run(Configure(HostRoutingConfig(), host=host))
         assert host.files.writes == []
         run(Remove(HostRoutingConfig(), host=host))
         assert (host.files.texts, host.files.links) == before
-        assert host.manager.calls == []
+        assert manager_of(host).calls == []
 
     @pytest.mark.parametrize("path", MARKED)
     @pytest.mark.parametrize("as_link", [True, False])
@@ -608,8 +601,7 @@ class TestOthers:
         host.files.texts[path] = ""
         if as_link:
             host.files.links[path] = "/dev/null"
-        assert host.manager is not None
-        host.manager.boot()
+        manager_of(host).boot()
         run(Configure(HostRoutingConfig(), host=host))
         assert host.files.writes == []
         run(Remove(HostRoutingConfig(), host=host))

@@ -17,7 +17,7 @@ from hostrouting.model import Rule, default_rules
 from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from tests.support.namespace import private_namespace
-from tests.support.tasks import LAYOUT, REPAIR, config, ours, run
+from tests.support.tasks import LAYOUT, REPAIR, config, manager_of, ours, run
 
 KEEPING = HostRoutingConfig(kernel_rules="keep")
 TOLD = HostRoutingConfig(manage_foreign="keep")
@@ -111,8 +111,7 @@ def test_the_drop_in(host: FakeHost) -> None:
     text = host.files.texts[LAYOUT.networkd_path]
     assert text.endswith("[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\n")
     assert [path for path in host.files.texts if path.startswith("/etc")] == [LAYOUT.networkd_path]
-    assert host.manager is not None
-    assert [call for call in host.manager.calls if "networkd" in call and not call.startswith("show")] == []
+    assert [call for call in manager_of(host).calls if "networkd" in call and not call.startswith("show")] == []
     look = Configure(HostRoutingConfig(), host=host).preview()
     assert LAYOUT.networkd_path in look.files.removes
     assert [gone.target for gone in KeepForeign(HostRoutingConfig(), host=host).removals()] == ["manageForeign"]

@@ -35,7 +35,7 @@ from hostrouting.tasks.results import PreflightResult
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.azure_leftovers import MANAGED, azure_host
 from tests.support.kinds import kind_of
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, manager_of, run
 from tests.tables.gate_openings import OPENINGS, Opening
 
 WHOLE = config(*REPAIR, cidrs=(CIDR,))
@@ -435,8 +435,7 @@ def test_an_installed_gate() -> None:
     run(Configure(WHOLE, host=host))
     del host.files.texts[LAYOUT.gate_script_path]
     host.files.texts[f"{UNITS}/{LAYOUT.machine_unit}.d/90.conf"] = "[Service]\nExecStartPre=\n"
-    assert host.manager is not None
-    host.manager.boot()
+    manager_of(host).boot()
     assert [it[:2] for it in told(host)] == [("gate-shut", "error"), ("gate-open", "warning")]
 
 
@@ -605,7 +604,6 @@ class TestTask:
 def test_networkd(guard: GuardConfig, severity: str) -> None:
     """Routes that systemd-networkd would delete are named, with the key that prevents it, unless that is set."""
     host = FakeHost()
-    assert host.manager is not None
     guarded = attrs.evolve(config(*REPAIR), guard=guard)
     told = attrs.evolve(guarded, manage_foreign=Upkeep.KEEP)
 
@@ -614,7 +612,7 @@ def test_networkd(guard: GuardConfig, severity: str) -> None:
         return [finding for finding in plan.findings if finding.name == "networkd"]
 
     assert found(guarded) == []
-    host.manager.states["systemd-networkd.service"] = UnitState("loaded", "active")
+    manager_of(host).states["systemd-networkd.service"] = UnitState("loaded", "active")
     [finding] = found(guarded)
     assert finding.severity == severity
     assert "2 static routes of this configuration" in finding.sentence

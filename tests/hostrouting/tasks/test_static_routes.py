@@ -18,7 +18,7 @@ from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, ecmp_node, h200
 from phases.testing import FakeClock
-from tests.support.tasks import LAYOUT, REPAIR, config, ours, run
+from tests.support.tasks import LAYOUT, REPAIR, config, manager_of, ours, run
 
 # All but the name of our protocol: machines wait for the script, which fails for as long as the task does.
 SHUT = {
@@ -58,8 +58,7 @@ class TestConfigureStaticRoutes:
         assert set(host.files.texts) == {*SHUT, LAYOUT.protocol_name_path}
         assert host.files.modes[LAYOUT.routes_script_path] == 0o755
         assert host.files.links == {LAYOUT.routes_enabled_path: LAYOUT.routes_unit_path}
-        assert host.manager is not None
-        assert host.manager.calls == [
+        assert manager_of(host).calls == [
             STOP,
             "reload",
             "stop static-routes.service",
@@ -74,13 +73,12 @@ class TestConfigureStaticRoutes:
         host = FakeHost(kernel=h200())
         task = ConfigureStaticRoutes(config(*REPAIR), host=host)
         run(task)
-        assert host.manager is not None
-        host.manager.calls.clear()
+        manager_of(host).calls.clear()
         host.files.writes.clear()
         before = host.kernel.reopen().snapshot()
         run(task)
         assert host.files.writes == [LAYOUT.lock_path]
-        assert host.manager.calls == []
+        assert manager_of(host).calls == []
         assert host.kernel.reopen().snapshot() == before
         assert task.plan(phases.Context()).is_empty
 
@@ -113,14 +111,13 @@ class TestConfigureStaticRoutes:
         host = FakeHost(kernel=h200())
         before = host.kernel.snapshot()
         run(Configure(config(*REPAIR, cidrs=("172.16.0.0/16",)), host=host))
-        assert host.manager is not None
-        host.manager.calls.clear()
+        manager_of(host).calls.clear()
         run(ConfigureStaticRoutes(config(), host=host))
         assert host.kernel.reopen().snapshot() == before
         assert not {LAYOUT.routes_script_path, LAYOUT.routes_unit_path} & set(host.files.texts)
         assert [step.name for step in Gate(host).steps] == ["check-route-overlap"]
         assert host.files.links == {}
-        assert host.manager.calls == [STOP, "stop static-routes.service", "reload"]
+        assert manager_of(host).calls == [STOP, "stop static-routes.service", "reload"]
 
     @pytest.mark.parametrize("often", [1, 2])
     def test_a_route_that_is_deleted_in_the_middle_of_it(self, often: int) -> None:

@@ -16,7 +16,7 @@ from hostrouting.tasks.results import Look
 from hostrouting.testing import FakeHost, FakeManager
 from tests.support.cli import say
 from tests.support.mishaps import fabric_vm, full, mishap_host
-from tests.support.tasks import CIDR, LAYOUT, config
+from tests.support.tasks import CIDR, LAYOUT, config, manager_of
 
 STRICT = attrs.evolve(config(cidrs=(CIDR,)), gate=GateConfig(["kubelet.service", "agent@.service"]))
 FILE = LAYOUT.opening_path
@@ -113,11 +113,10 @@ def test_status_has_a_line_for_each(host: FakeHost) -> None:
 
     Kills: a unit without a line, and instances that are not named.
     """
-    assert host.manager is not None
     host.files.write("/usr/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet\n")
     host.files.remove(LAYOUT.gate_drop_in("kubelet.service"))
-    host.manager.reload()
-    host.manager.properties = {
+    manager_of(host).reload()
+    manager_of(host).properties = {
         "kubelet.service": {"ActiveState": "active"},
         "agent@a.service": {"ActiveState": "active"},
     }

@@ -16,7 +16,7 @@ from hostrouting.model import OURS, Link, Prefix, Route, Rule, default_rules
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.cli import Said, say
 from tests.support.mishaps import full, mishap_host
-from tests.support.tasks import REPAIR, lose_routes
+from tests.support.tasks import REPAIR, lose_routes, manager_of
 
 CIDR, OTHER = "172.16.0.0/16", "10.99.0.0/16"
 LAYOUT = HostLayout()
@@ -155,8 +155,7 @@ def test_a_unit_that_failed(repaired: str) -> None:
 def test_a_gate_that_refused_a_machine(repaired: str) -> None:
     """A refusal that nothing explains is a failure: all may look right while no machine starts."""
     host = checked(repaired, h200())
-    assert isinstance(host.manager, FakeManager)
-    host.manager.states[LAYOUT.gate_unit] = FAILED
+    manager_of(host).states[LAYOUT.gate_unit] = FAILED
     assert (say("status", host=host).code, found(host)) == (1, [("unit", LAYOUT.gate_unit)])
     assert "nothing explains that now" in sentences(host, "unit")
 
@@ -167,8 +166,7 @@ def test_a_unit_whose_failure_is_past(written: Callable[..., str]) -> None:
     One that failed without a verdict is, and one that ended in another way.
     """
     host = checked(written(), h200(), code=1)
-    assert isinstance(host.manager, FakeManager)
-    host.manager.states[LAYOUT.check_unit] = FAILED
+    manager_of(host).states[LAYOUT.check_unit] = FAILED
     said = say("status", host=host)
     assert (said.code, said.lines[0], found(host)) == (1, OVERLAP, [])
     for number in range(8):
@@ -178,9 +176,9 @@ def test_a_unit_whose_failure_is_past(written: Callable[..., str]) -> None:
     # What another configuration says of the host does not excuse it.
     its = ("unit", LAYOUT.check_unit)
     assert its in found(host, "--config", written(cidrs=(OTHER,)))
-    host.manager.states[LAYOUT.check_unit] = UnitState("loaded", "failed", "timeout", 0)
+    manager_of(host).states[LAYOUT.check_unit] = UnitState("loaded", "failed", "timeout", 0)
     assert found(host) == [its]
-    host.manager.states[LAYOUT.check_unit] = FAILED
+    manager_of(host).states[LAYOUT.check_unit] = FAILED
     del host.files.texts[LAYOUT.detected_path]
     assert (say("status", host=host).code, found(host)) == (1, [its])
 
@@ -188,10 +186,9 @@ def test_a_unit_whose_failure_is_past(written: Callable[..., str]) -> None:
 def test_a_failure_of_the_routes_that_is_past(repaired: str) -> None:
     """The failure of the routes' unit is reported, unless the routes exist and another unit has run since."""
     host = checked(repaired, h200())
-    assert isinstance(host.manager, FakeManager)
-    host.manager.states[LAYOUT.routes_unit] = FAILED
+    manager_of(host).states[LAYOUT.routes_unit] = FAILED
     assert found(host) == [("unit", LAYOUT.routes_unit)]
-    host.manager.states[LAYOUT.gate_unit] = UnitState("loaded", "inactive", "success", 0, invocation="1")
+    manager_of(host).states[LAYOUT.gate_unit] = UnitState("loaded", "inactive", "success", 0, invocation="1")
     assert (say("status", host=host).code, found(host)) == (0, [])
 
 
@@ -525,7 +522,6 @@ def test_what_is_installed_closes_it(repaired: str) -> None:
     assert (said.code, said.lines[:2]) == (1, [OVERLAP, first])
     assert said.lines[2] == f"{add}; for details: hostrouting check"
     assert [name for name, _ in found(host)] == ["route-missing"]
-    assert isinstance(host.manager, FakeManager)
     # A route that is to go adds nothing.
     host.kernel.change([RouteRequest("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))])
     for prefix in REPAIR:
@@ -533,7 +529,7 @@ def test_what_is_installed_closes_it(repaired: str) -> None:
     host.kernel.ip_route("add", Route.to("172.16.5.0/24", dev="ib0"))
     assert say("status", host=host).lines[1:3] == [REFUSED, WAYS]
     # While systemd has yet to read the gate, nothing waits.
-    host.manager.read = {}
+    manager_of(host).read = {}
     assert say("status", host=host).lines[1] == "  The mode is STRICT, but the gate is open, see below."
 
 

@@ -16,7 +16,7 @@ from hostrouting.tasks.guard.loop import Guard
 from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, manager_of, run
 
 GUARDED = attrs.evolve(config(*REPAIR, cidrs=(CIDR,)), guard=GuardConfig(enabled=True))
 UNIT = LAYOUT.guard_unit
@@ -30,8 +30,7 @@ def host() -> FakeHost:
 
 def started(host: FakeHost) -> int:
     """How often the service was started."""
-    assert host.manager is not None
-    return host.manager.calls.count(f"start {UNIT}")
+    return manager_of(host).calls.count(f"start {UNIT}")
 
 
 def standing(host: Host) -> dict[str, list[str]]:
@@ -66,8 +65,7 @@ def test_no_machine_waits_for_it(host: FakeHost) -> None:
 def test_a_guard_that_does_not_run_is_started(host: FakeHost) -> None:
     """The plan says so before."""
     run(Configure(GUARDED, host=host))
-    assert host.manager is not None
-    host.manager.states[UNIT] = UnitState("loaded", "failed", "exit-code", 1)
+    manager_of(host).states[UNIT] = UnitState("loaded", "failed", "exit-code", 1)
     assert str(InstallGuard(GUARDED, host=host).change(up=True)) == f"start {UNIT}    # it is not running"
     run(Configure(GUARDED, host=host))
     assert started(host) == 2
@@ -78,9 +76,8 @@ def test_another_program_means_another_start(host: FakeHost) -> None:
     run(Configure(GUARDED, host=host))
     other = attrs.evolve(GUARDED, guard=GuardConfig(enabled=True, program="/opt/agent/bin/hostrouting"))
     run(Configure(other, host=host))
-    assert host.manager is not None
-    assert host.manager.calls[-1] == f"start {UNIT}"
-    assert f"stop {UNIT}" not in host.manager.calls
+    assert manager_of(host).calls[-1] == f"start {UNIT}"
+    assert f"stop {UNIT}" not in manager_of(host).calls
     assert parse_guard_unit(host.files.texts[LAYOUT.guard_unit_path]) == "/opt/agent/bin/hostrouting"
 
 
@@ -96,8 +93,7 @@ def test_it_goes_with_the_configuration(host: FakeHost) -> None:
     run(Configure(GUARDED, host=host))
     host.files.texts |= dict.fromkeys((LAYOUT.guard_path, LAYOUT.figures_path), "written")
     run(Configure(attrs.evolve(GUARDED, guard=GuardConfig()), host=host))
-    assert host.manager is not None
-    assert f"stop {UNIT}" in host.manager.calls
+    assert f"stop {UNIT}" in manager_of(host).calls
     assert not [path for path in (*host.files.texts, *host.files.links) if "guard" in path or ".prom" in path]
 
 
@@ -142,15 +138,13 @@ def test_another_task_fails(host: FakeHost, *, first: bool) -> None:
         run(Configure(GUARDED, host=host))
     with pytest.raises(phases.TaskFailed, match="OVERLAP"):
         run(Configure(escaping, host=host))
-    assert host.manager is not None
-    assert host.manager.state(UNIT).active == "active"
-    assert host.manager.calls[-1] == f"start {UNIT}"
+    assert manager_of(host).state(UNIT).active == "active"
+    assert manager_of(host).calls[-1] == f"start {UNIT}"
 
 
 def test_not_started_twice(host: FakeHost) -> None:
     """A guard that cannot be started, or was left out, is not tried once more."""
-    assert host.manager is not None
-    host.manager.failing[UNIT] = ("no module named hostrouting",)
+    manager_of(host).failing[UNIT] = ("no module named hostrouting",)
     with pytest.raises(phases.TaskFailed):
         run(Configure(GUARDED, host=host))
     assert started(host) == 1
@@ -169,15 +163,13 @@ def test_cancelled() -> None:
     with pytest.raises(phases.Cancelled):
         Configure(GUARDED, host=host).do(ctx)
     assert LAYOUT.guard_unit_path in host.files.texts
-    assert host.manager is not None
-    assert host.manager.calls[-1] != f"start {UNIT}"
+    assert manager_of(host).calls[-1] != f"start {UNIT}"
     assert started(host) == 0
 
 
 def test_it_cannot_be_started(host: FakeHost) -> None:
     """The run fails with what the service has logged; routes and gate are installed."""
-    assert host.manager is not None
-    host.manager.failing[UNIT] = ("no module named hostrouting",)
+    manager_of(host).failing[UNIT] = ("no module named hostrouting",)
     with pytest.raises(phases.TaskFailed, match="no module named hostrouting"):
         run(Configure(GUARDED, host=host))
     assert len([route for route in host.kernel.snapshot().routes if route.protocol == GUARDED.protocol]) == 2

@@ -29,7 +29,7 @@ from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200, plain_
 from hostrouting.testing.kernel.filters import MemoryNftables
 from phases.testing import FakeClock
 from tests.support.kinds import kind_of
-from tests.support.tasks import LAYOUT, run
+from tests.support.tasks import LAYOUT, manager_of, run
 
 KNOWN = "2603:1062:0:1:fe80:1234:5678:9abc"
 TABLE = "hostrouting_slb"
@@ -93,8 +93,7 @@ class TestApply:
         assert [str(step) for step in Gate(host).steps] == ["70 wants probe-rewrite"]
         loaded = f"{wanted()}{table_of(host)}"
         assert host.files.texts[LAYOUT.probe_applied_path] == f"table {TABLE}\nroute {KNOWN} protocol 213\n\n{loaded}"
-        assert host.manager is not None
-        assert host.manager.calls[-1] == f"start {LAYOUT.probe_unit}"
+        assert manager_of(host).calls[-1] == f"start {LAYOUT.probe_unit}"
         assert result.log_fields() == {"operations": 2, "files": 8}
         before = list(host.files.writes)
         again = apply(host)
