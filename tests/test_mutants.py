@@ -1,8 +1,11 @@
 """tests.support.mutants: each change is made once, alone, and a line that no test notices is reported."""
 
 import ast
+from pathlib import Path
 
-from tests.support.mutants import ROOMS, known_survivors, lines_of, mutants_of
+import pytest
+
+from tests.support.mutants import ROOMS, functions_changed, known_survivors, lines_of, mutants_of
 from tests.support.pages import ROOT
 
 SOURCE = """
@@ -71,3 +74,19 @@ def test_the_list() -> None:
             names = [mutant.name for mutant in mutants_of((ROOT / module).read_text(), with_text=False)]
             assert [name for name in known if name not in names] == [], module
             assert 20 * len(known) <= len(names), module
+
+
+@pytest.mark.parametrize(
+    ("source", "changed"),
+    [
+        ("def f():\n    return {number}", ["f"]),
+        ("class C:\n    def f(self):\n        return [{number} for _ in self]", ["C.f"]),
+        ("def f(x={number}):\n    return x", []),  # its value is taken when the function is made
+        ("{number}", []),
+        ("def f():\n    return 0\ndef f():\n    return {number}", []),  # either could be meant
+    ],
+)
+def test_the_function_of_a_change(source: str, changed: list[str]) -> None:
+    """Code is exchanged only where one function is what differs."""
+    old, new = (source.format(number=number) for number in (1, 2))
+    assert [*functions_changed(old, new, Path("x.py"))] == changed

@@ -5,12 +5,18 @@ each *mutant* is the module with one node of its syntax tree changed: a comparis
 an argument, a statement. One that none of the tests fails for that run the changed line has survived. Whoever deletes or
 merges tests keeps the list from before: `diff` with the list from afterwards shows what is no longer noticed.
 
-1. Which tests run which lines is measured once, by coverage, whose context is the running test; the result is kept in
-   .cache until a Python file of the project changes. Unit tests are measured; with --linux also the others.
-2. Each mutant is tried in a process that is forked before any module of ours is loaded, so that whoever imports from the
-   module gets the changed names. They run until one fails, first those of the files that are most about it. First of all, the unchanged module must pass.
+1. Which tests run which lines is measured by coverage, whose context is the running test. The result for a file of tests
+   is kept in .cache until that file or the product changes. Unit tests are measured; with --linux also the others.
+2. pytest collects the tests once. A process is forked for each mutant, puts the code of the changed function into the place
+   of the old one, so that whoever imported it runs the changed one, and runs tests until one fails: those of the module's
+   room first, of these the fastest and those that noticed most so far. Nothing but the function differs from the module as it was loaded, for the function
+   did not run while modules were loaded and tests collected. Where it did, and where what is changed is not inside a
+   function, the process is forked before any module of ours is loaded, which takes some seconds more.
 3. Of a script for bash, each line is left out in turn, and the test files that name it are run, with the changed script
-   mounted over the real one in a private mount namespace. It takes root.
+   mounted over the real one in a private mount namespace.
+
+First of all, the unchanged module must pass. All of it happens in a mount namespace in which only the checkout and empty
+folders for temporary files can be written to, for a mutant of what writes files may write them anywhere.
 
 What is left to a reader: a survivor can be equivalent to the original. tests/tables/mutants.toml lists these, each with its
 reason. A survivor that is not listed fails, and so does one that is listed and dies. Without a PATH, the modules of tonight
@@ -24,12 +30,17 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
+import gc
 import hashlib
 import importlib.util
-import itertools
+import inspect
+import io
 import json
 import os
+import pkgutil
+import resource
 import signal
 import subprocess
 import sys
@@ -37,22 +48,25 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-__all__ = ["LIST", "ROOMS", "Mutant", "known_survivors", "lines_of", "main", "mutants_of"]
+__all__ = ["LIST", "ROOMS", "Mutant", "functions_changed", "known_survivors", "lines_of", "main", "mutants_of"]
 
 ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE = 600  # seconds after which a mutant counts as hanging
-_ENOUGH = 60  # tests for one mutant
+_ENOUGH = 60  # tests of other rooms for one mutant
+_MEMORY = 1 << 30  # bytes, more than which a mutant does not get
 _UNREADABLE = 99  # an exit code that pytest does not have
+_LOADED_BEFORE = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # what pytest would rewrite is loaded already
 _PAIRS: list[tuple[type, type]] = [
     (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot), (ast.Lt, ast.LtE), (ast.Gt, ast.GtE),
     (ast.And, ast.Or), (ast.Add, ast.Sub), (ast.Mult, ast.FloorDiv), (ast.BitOr, ast.BitAnd), (ast.LShift, ast.RShift),
@@ -192,50 +206,105 @@ class _Measuring:
     """A plugin that tells coverage which test is running, and keeps how long each takes."""
 
     def __init__(self, coverage: Any) -> None:
-        self._coverage, self.seconds = coverage, dict[str, float]()
+        self._coverage, self.seconds = coverage, Counter[str]()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._coverage.switch_context(nodeid)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0) + report.duration
+        self.seconds[report.nodeid] += report.duration
 
 
-def _measure(target: str, tier: str) -> int:
+def _measure(tier: str, *targets: str) -> int:
+    """Write for each file of tests, `FILE=TARGET`, the seconds of its tests and a number whose bits are the lines they run."""
     import coverage  # noqa: PLC0415  the processes that try mutants must not load it
     import pytest  # noqa: PLC0415
 
-    measured = coverage.Coverage(data_file=target, source=["hostrouting", "phases"], config_file=False)
+    files = dict(target.split("=") for target in targets)
+    measured = coverage.Coverage(data_file=None, source=["hostrouting", "phases"], config_file=False)
     plugin = _Measuring(measured)
     with measured.collect():
-        code = int(pytest.main(["-q", "-p", "no:xdist", "-m", tier, "--no-header", "--no-summary"], plugins=[plugin]))
-    measured.save()
-    if not code:
-        Path(target).with_suffix(".json").write_text(json.dumps(plugin.seconds))
-    return code
+        for loaded in pkgutil.walk_packages([str(ROOT / "hostrouting")], "hostrouting."):
+            if not loaded.name.endswith("__main__"):
+                importlib.import_module(loaded.name)
+        measured.switch_context(_COLLECTED)
+        words = ["-q", "-p", "no:xdist", "-m", tier, "--no-header", *_LOADED_BEFORE, *files]
+        code = int(pytest.main(words, plugins=[plugin]))
+    if code not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
+        return code
+    found: dict[str, dict[str, Any]] = {file: {"seconds": {}, "lines": {}} for file in files}
+    for test, seconds in plugin.seconds.items():
+        found[test.partition("::")[0]]["seconds"][test] = seconds
+    data = measured.get_data()
+    for module in data.measured_files():
+        bits = Counter[str]()
+        for line, tests in data.contexts_by_lineno(module).items():
+            for test in tests:
+                bits[test] += 1 << line
+        for test, lines in bits.items():
+            for file in [test.partition("::")[0]] if "::" in test else files:
+                found[file]["lines"].setdefault(str(Path(module).relative_to(ROOT)), {})[test] = hex(lines)
+    for file, target in files.items():
+        Path(target).write_text(json.dumps(found[file]))
+    return 0
 
 
-def _reaching(path: Path, *, linux: bool) -> tuple[dict[int, set[str]], dict[str, float]]:
-    """For each line of a module the tests that run it, and for each test its seconds."""
+_LOADED, _COLLECTED = "", "collected"
+
+
+class _Reach(NamedTuple):
+    """What was measured about one module."""
+
+    lines: dict[str, int]
+    """By test, a number whose bits are the lines that it runs; also of what runs while the product and the tests are loaded."""
+    seconds: dict[str, float]
+
+    def tests(self, line: int) -> list[str]:
+        """The tests that run this line; all that run any, if none does but it is run before them; also all for line 0."""
+        every = [test for test in self.lines if "::" in test]
+        early = not line or (self.lines.get(_LOADED, 0) | self.lines.get(_COLLECTED, 0)) >> line & 1
+        return [test for test in every if line and self.lines[test] >> line & 1] or (every if early else [])
+
+    def is_early(self, line: int) -> bool:
+        """Whether this line is run while the product is loaded, or by no test."""
+        run_by_test = any(bits >> line & 1 for test, bits in self.lines.items() if "::" in test)
+        return bool(self.lines.get(_LOADED, 0) >> line & 1) or not run_by_test
+
+
+def _reach(path: Path, *, linux: bool) -> _Reach:
+    """What the tests of the suite run of this module."""
     tier = "(unit or linux) and not nightly" if linux else "unit and not nightly"
-    digest = hashlib.sha256(tier.encode())
-    for folder in ("hostrouting", "phases", "tests"):
-        for file in sorted((ROOT / folder).rglob("*.py")):
-            digest.update(file.read_bytes())
-    kept = ROOT / ".cache" / "mutants" / digest.hexdigest()[:16]
-    if not kept.with_suffix(".json").exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        _say(f"measuring which tests run which lines, once, until a file changes: pytest -m '{tier}'")
-        words = [sys.executable, "-m", "tests.support.mutants", "--measure", str(kept), tier]
-        subprocess.run(words, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
-    from coverage import CoverageData  # noqa: PLC0415  see _measure
+    tests = sorted((ROOT / "tests").rglob("test_*.py"))
+    shared = hashlib.sha256(tier.encode())
+    for file in sorted(file for folder in ("hostrouting", "phases", "tests") for file in (ROOT / folder).rglob("*.py")):
+        shared.update(b"" if file in tests or file == Path(__file__) else file.read_bytes())
+    folder = ROOT / ".cache/mutants"
+    folder.mkdir(parents=True, exist_ok=True)
+    targets = dict[Path, Path]()
+    for file in tests:
+        digest = shared.copy()
+        digest.update(file.read_bytes())
+        targets[file] = folder / f"{file.stem}-{digest.hexdigest()[:16]}.json"
+    if missing := [f"{file.relative_to(ROOT)}={target}" for file, target in targets.items() if not target.exists()]:
+        _say(f"measuring which lines the tests of {len(missing)} files run, once, until they or the product change")
+        words = [sys.executable, "-m", "tests.support.mutants", "--measure", tier]
+        measuring = [subprocess.Popen([*words, *part], cwd=ROOT, stdout=subprocess.DEVNULL) for part in _parts(missing)]
+        codes = [process.wait() for process in measuring]
+        if any(codes):
+            raise SystemExit("tests fail while they are measured: run them")
+    lines, seconds = Counter[str](), dict[str, float]()
+    for target in targets.values():
+        found = json.loads(target.read_text())
+        seconds |= found["seconds"]
+        for test, bits in found["lines"].get(str(path.relative_to(ROOT)), {}).items():
+            lines[test] |= int(bits, 16)
+    return _Reach(lines, seconds)
 
-    data = CoverageData(str(kept))
-    data.read()
-    by_line = {line: set(filter(None, tests)) for line, tests in data.contexts_by_lineno(str(path)).items()}
-    every = set().union(*by_line.values())
-    # A line that runs when the module is imported runs for no test, and every test of the module depends on it.
-    return {line: tests or every for line, tests in by_line.items()}, json.loads(kept.with_suffix(".json").read_text())
+
+def _parts(words: list[str]) -> list[list[str]]:
+    """As many parts as there are processors."""
+    count = os.cpu_count() or 1
+    return [part for start in range(count) if (part := words[start::count])]
 
 
 # How a mutant is tried
@@ -252,19 +321,134 @@ class _Chosen:
         items[:] = sorted(kept, key=lambda item: self._seconds.get(item.nodeid, 0))
 
 
+def _chosen(path: Path, reach: _Reach, line: int, kills: Mapping[str, int]) -> list[str]:
+    """The tests for this line: those of the module's room, then others; first the fastest, and those that noticed much so far.
+
+    Of the others, _ENOUGH are enough: what only the test of something else notices, its own do not check.
+    """
+    tests = sorted(reach.tests(line), key=lambda test: (0.01 + reach.seconds.get(test, 0)) / (1 + kills.get(test, 0)))
+    room = f"tests/{path.parent.relative_to(ROOT)}/"
+    others = [test for test in tests if not test.startswith(room)]
+    return [test for test in tests if test.startswith(room)] + others[:_ENOUGH]
+
+
+def _pytest(files: Iterable[str], plugin: object) -> int:
+    import pytest  # noqa: PLC0415  only the processes that try modules need it
+
+    os.environ["CI"] = "true"  # the same random examples each time
+    words = ["-q", "--tb=no", "--capture=sys", "-p", "no:xdist", "-o", "cache_dir=.cache/mutants/pytest"]
+    words += _LOADED_BEFORE
+    with contextlib.redirect_stdout(io.StringIO()):
+        return int(pytest.main([*words, *sorted({*files})], plugins=[plugin]))
+
+
+def _passes(session: Any, tests: Sequence[str], reach: _Reach, tell: int = -1) -> bool:
+    """Run the tests in this order, until one fails or takes far longer than it should; write to `tell` which one failed."""
+    there = {item.nodeid: item for item in session.items}
+    items = [there[test] for test in tests if test in there]
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        signal.setitimer(signal.ITIMER_PROF, 1 + 10 * reach.seconds.get(item.nodeid, 0))
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.testsfailed:
+            if tell >= 0:
+                os.write(tell, f"{item.nodeid}\n".encode())
+            return False
+    return bool(items)
+
+
+def _fork() -> int:
+    """The id of the new process; in that, 0, a group and limits of its own, and no output."""
+    if child := os.fork():
+        return child
+    os.setpgid(0, 0)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(nothing, descriptor)
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    return 0
+
+
+# In a process that has collected the tests already
+
+
+def _functions(code: CodeType, before: str = "") -> Iterator[tuple[str, CodeType]]:
+    """The functions of a module, and of its classes, with their qualified names."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            if inner.co_flags & inspect.CO_OPTIMIZED:
+                yield before + inner.co_name, inner
+            else:
+                yield from _functions(inner, f"{before}{inner.co_name}.")
+
+
+def functions_changed(source: str, changed: str, path: Path) -> dict[str, CodeType]:
+    """The function that differs; none where something else does, or where its name or variables do not tell which it is."""
+    olds, news = ([*_functions(compile(text, str(path), "exec"))] for text in (source, changed))
+    names = Counter(name for name, _ in olds)
+    return {
+        name: new
+        for (name, old), (_, new) in zip(olds, news, strict=True)
+        if new != old and names[name] == 1 and new.co_freevars == old.co_freevars and "<" not in name
+    }
+
+
+class _Warm:
+    """A plugin that tries mutants with the collected tests, each in a process of its own, where pytest would run the tests."""
+
+    def __init__(self, path: Path, mutants: dict[Mutant, dict[str, CodeType]], reach: _Reach) -> None:
+        self._path, self._mutants, self._reach = path, mutants, reach
+        self._live = dict[str, list[FunctionType]]()
+        self._kills = Counter[str]()
+        self.outcomes = list[tuple[Mutant, int]]()
+
+    def pytest_collection_finish(self) -> None:
+        """Find the module's functions, while the garbage collector still knows them."""
+        importlib.import_module(_name_of(self._path))
+        for found in gc.get_objects():
+            if isinstance(found, FunctionType) and found.__code__.co_filename == str(self._path):
+                self._live.setdefault(found.__qualname__, []).append(found)
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        told, tell = os.pipe()
+        os.set_blocking(told, False)
+
+        def start(mutant: Mutant) -> int:
+            with contextlib.suppress(BlockingIOError):
+                self._kills.update(os.read(told, 1 << 16).decode().splitlines())
+            tests = _chosen(self._path, self._reach, mutant.line, self._kills)
+            new = [(live, code) for name, code in self._mutants[mutant].items() for live in self._live[name]]
+            if child := _fork():
+                return child
+            try:
+                for live, code in new:
+                    live.__code__ = code
+                os._exit(not _passes(session, tests, self._reach, tell))
+            finally:
+                os._exit(1)
+
+        self.outcomes = [*_outcomes([*self._mutants], start)]
+        return True
+
+
+def _name_of(path: Path) -> str:
+    relative = path.relative_to(ROOT).with_suffix("")
+    return ".".join((relative.parent if relative.name == "__init__" else relative).parts)
+
+
+# In a process that has loaded nothing of ours
+
+
 class _Changed:
     """Loads the changed text instead of the module's file."""
 
     def __init__(self, path: Path, text: str) -> None:
         self._path, self._text = path, text
-        relative = path.relative_to(ROOT).with_suffix("")
-        self._is_package = relative.name == "__init__"
-        self._name = ".".join((relative.parent if self._is_package else relative).parts)
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> Any:
-        inside = [str(self._path.parent)] if self._is_package else None
+        inside = [str(self._path.parent)] if self._path.name == "__init__.py" else None
         make: Any = importlib.util.spec_from_file_location
-        return make(name, self._path, loader=self, submodule_search_locations=inside) if name == self._name else None
+        found = name == _name_of(self._path)
+        return make(name, self._path, loader=self, submodule_search_locations=inside) if found else None
 
     def create_module(self, _spec: object) -> None:
         """The usual one."""
@@ -277,44 +461,32 @@ class _Changed:
         exec(compile(self._text, str(self._path), "exec"), module.__dict__)  # noqa: S102  what this is for
 
 
-def _by_relevance(path: Path, tests: set[str], seconds: dict[str, float]) -> list[str]:
-    """The files of these tests: first the module's own, then those of its room, each those with most of their tests here.
+class _Cold:
+    """A plugin that runs these tests, in this order."""
 
-    Of tests outside the room, _ENOUGH are enough: what only the test of something else notices, its own do not check.
-    """
-    chosen = Counter(test.partition("::")[0] for test in tests)
-    of_file = Counter(test.partition("::")[0] for test in seconds)
-    room = f"tests/{path.parent.relative_to(ROOT)}/"
+    def __init__(self, tests: Sequence[str], reach: _Reach) -> None:
+        self._tests, self._reach = tests, reach
 
-    def rank(file: str) -> tuple[bool, bool, float, str]:
-        return file != f"{room}test_{path.stem}.py", not file.startswith(room), -chosen[file] / of_file[file], file
-
-    files = sorted(chosen, key=rank)
-    before = itertools.accumulate((chosen[file] for file in files), initial=0)
-    return [file for file, count in zip(files, before, strict=False) if count < _ENOUGH or file.startswith(room)]
+    def pytest_runtestloop(self, session: Any) -> bool:
+        if not _passes(session, self._tests, self._reach):
+            os._exit(1)
+        return True
 
 
-def _try_module(path: Path, text: str, tests: set[str], seconds: dict[str, float]) -> int:
-    """Fork a process whose exit code tells whether these tests pass with this text."""
-    if child := os.fork():
+def _try_cold(path: Path, mutant: Mutant, reach: _Reach) -> int:
+    """Fork a process whose exit code tells whether the tests pass with this module; also 1 if they cannot be collected."""
+    if child := _fork():
         return child
-    code = 3
     try:
-        os.setpgid(0, 0)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for descriptor in range(3):
-            os.dup2(nothing, descriptor)
-        os.environ["CI"] = "true"  # the same random examples each time
-        sys.meta_path.insert(0, _Changed(path, text))
-        import pytest  # noqa: PLC0415  loaded already, by the parent
-
-        for file in _by_relevance(path, tests, seconds):
-            words = ["-x", "-q", "-p", "no:xdist", "-o", "cache_dir=.cache/mutants/pytest"]
-            words += ["-W", "ignore::pytest.PytestAssertRewriteWarning", file]
-            if code := int(pytest.main(words, plugins=[_Chosen(tests, seconds)])):
-                break  # also if none of them is collected, for their names come from what was changed
-    finally:
+        sys.meta_path.insert(0, _Changed(path, mutant.text))
+        tests = _chosen(path, reach, mutant.line, {})
+        code = 0
+        for file in dict.fromkeys(test.partition("::")[0] for test in tests):
+            there = [test for test in tests if test.startswith(f"{file}::")]
+            code = code or _pytest([file], _Cold(there, reach))
         os._exit(code)
+    finally:
+        os._exit(1)
 
 
 def _try_script(path: Path, text: str, files: Sequence[str]) -> int:
@@ -371,7 +543,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--linux", action="store_true", help="also with the tests that start processes")
     asked = parser.parse_args(words)
     if asked.path is None:
-        return max([main([module, *words]) for module in _tonight()], default=0)
+        again = [sys.executable, "-m", "tests.support.mutants"]
+        return max([subprocess.run([*again, it, *words], check=False).returncode for it in _tonight()], default=0)
     path = asked.path.resolve()
     source = path.read_text(encoding="utf-8")
     is_script = path.suffix != ".py"
@@ -379,51 +552,79 @@ def main(words: Sequence[str]) -> int:
     if asked.only:
         mutants = [mutant for mutant in mutants if asked.only in mutant.name.partition(":")[0].split(".")]
     mutants = mutants[:: -(-len(mutants) // asked.sample) or 1]
-
+    unchanged, unreached, began = Mutant("unchanged", 0, source), list[Mutant](), time.monotonic()
     if is_script:
         tests = sorted((ROOT / "tests").rglob("test_*.py"))
         files = [str(test) for test in tests if path.stem in test.read_text(encoding="utf-8")]
-        unreached: list[Mutant] = []
-
-        def start(mutant: Mutant) -> int:
-            return _try_script(path, mutant.text, files)
+        outcomes = [*_outcomes([unchanged, *mutants], lambda mutant: _try_script(path, mutant.text, files))]
     else:
-        lines, seconds = _reaching(path, linux=asked.linux)
-        unreached = [mutant for mutant in mutants if mutant.line not in lines]
-        mutants = [mutant for mutant in mutants if mutant.line in lines]
-        import hypothesis.strategies  # noqa: F401, PLC0415  loaded once, for all that are forked
-        import pytest  # noqa: F401, PLC0415
-
-        def start(mutant: Mutant) -> int:
-            reached = lines[mutant.line] if mutant.line else set().union(*lines.values())
-            return _try_module(path, mutant.text, reached, seconds)
-
-    [(_, code)] = _outcomes([Mutant("unchanged", 0, source)], start)
-    if code:
-        _say(f"{asked.path}: its tests fail (exit code {code}) without any change, so they can show nothing")
+        reach = _reach(path, linux=asked.linux)
+        unreached = [mutant for mutant in mutants if not reach.tests(mutant.line)]
+        outcomes = _try_module(path, source, [mutant for mutant in mutants if mutant not in unreached], reach)
+    if any(code for mutant, code in outcomes if mutant.name == "unchanged"):
+        _say(f"{asked.path}: its tests fail without any change, so they can show nothing")
         return 2
-    began, survived, unread = time.monotonic(), list[Mutant](), 0
-    for mutant, code in _outcomes(mutants, start):
-        unread += code == _UNREADABLE
-        if not code:
-            survived.append(mutant)
-    left = [(mutant, "survived") for mutant in survived] + [(mutant, "run by no test") for mutant in unreached]
+    outcomes = [(mutant, code) for mutant, code in outcomes if mutant.name != "unchanged" and code != _UNREADABLE]
+    left = [(mutant, "survived") for mutant, code in outcomes if not code]
+    left += [(mutant, "run by no test") for mutant in unreached]
     known = known_survivors().get(str(path.relative_to(ROOT)), {})
     reasons = {} if isinstance(known, str) else known
     new = [(mutant, why) for mutant, why in left if mutant.name not in reasons]
     for mutant, why in sorted(new, key=lambda told: told[0].line):
         sys.stdout.write(f"{asked.path}:{mutant.line}: {why}: {mutant.name}\n")
-    tried = {mutant.name for mutant in (*mutants, *unreached)}
+    tried = {mutant.name for mutant, _ in outcomes} | {mutant.name for mutant in unreached}
     gone = sorted({*reasons} & tried - {mutant.name for mutant, _ in left})
     for name in gone:
         sys.stdout.write(f"{asked.path}: listed as a survivor, but it died: {name}\n")
     _say(
-        f"{len(mutants) + len(unreached) - unread} mutants: {len(mutants) - unread - len(survived)} died,"
-        f" {len(survived)} survived, {len(unreached)} run by no test; {len(left) - len(new)} of these are listed,"
-        f" {len(gone)} listed ones died; {time.monotonic() - began:.0f} s"
+        f"{asked.path}: {len(tried)} mutants: {len(tried) - len(left)} died, {len(left) - len(unreached)} survived,"
+        f" {len(unreached)} run by no test; {len(left) - len(new)} of these are listed, {len(gone)} listed ones died;"
+        f" {time.monotonic() - began:.0f} s"
     )
     return bool(new or gone)
 
 
+def _try_module(path: Path, source: str, mutants: Sequence[Mutant], reach: _Reach) -> list[tuple[Mutant, int]]:
+    """The exit code for each mutant, and for the module as it is."""
+    plain = ast.unparse(ast.parse(source))
+    code = {
+        mutant: {} if reach.is_early(mutant.line) else functions_changed(plain, mutant.text, path) for mutant in mutants
+    }
+    cold = [mutant for mutant in mutants if not code[mutant]]
+    import hypothesis.strategies  # noqa: F401, PLC0415  loaded once, for all that are forked
+    import pytest  # noqa: F401, PLC0415
+
+    unchanged = Mutant("unchanged", 0, plain)
+    tried = [*_outcomes([unchanged, *cold], lambda mutant: _try_cold(path, mutant, reach))] if cold else []
+    _say(f"{len(cold)} of {len(mutants)} mutants are tried in processes that load everything anew")
+    warm = _Warm(path, {unchanged: {}, **{mutant: code[mutant] for mutant in mutants if code[mutant]}}, reach)
+    files = {test.partition("::")[0] for mutant in mutants for test in _chosen(path, reach, mutant.line, {})}
+    if _pytest(files, warm):
+        raise SystemExit("the tests cannot be collected")
+    return tried + warm.outcomes
+
+
+# Whatever a mutant writes is gone afterwards
+
+_MOUNT = """
+cd "$1"; shift; mount --bind . .; mount -o remount,bind,ro /
+for folder in /tmp /run /var/tmp; do case $PWD/ in "$folder"/*) ;; *) mount -t tmpfs tmpfs "$folder" ;; esac; done
+cd "$PWD"; exec "$@"
+"""
+
+
+def _in_private_mounts(words: Sequence[str]) -> int:
+    unshare = ["unshare", "--mount", *["--map-root-user"] * bool(os.geteuid()), "sh", "-ec", _MOUNT, "sh", str(ROOT)]
+    return subprocess.run(
+        [*unshare, sys.executable, "-m", "tests.support.mutants", "--here", *words], check=False
+    ).returncode
+
+
 if __name__ == "__main__":
-    raise SystemExit(_measure(*sys.argv[2:]) if sys.argv[1:2] == ["--measure"] else main(sys.argv[1:]))
+    match sys.argv[1:]:
+        case ["--measure", *words]:
+            raise SystemExit(_measure(*words))
+        case ["--here", *words]:
+            raise SystemExit(main(words))
+        case words:
+            raise SystemExit(_in_private_mounts(words))
