@@ -219,6 +219,9 @@ def find_status(host: Host, config: HostRoutingConfig, *, file: str | None) -> H
     now: Now | None = None
     layout, files = host.layout, host.files
     gate = _answer_or_trouble(troubles, "the gate", lambda: find_gate_state(host)) or GateState()
+    for holder in files.holders(layout.lock_path):
+        sentence = f"{holder} is changing this host now, so the rest may change, too"
+        troubles.append(Finding("lock", "note", sentence, layout.lock_path))
     steps = _answer_or_trouble(troubles, "the gate's steps", lambda: Gate(host).steps) or ()
     asked = {step.name for step in steps} if gate.is_up else set()
     checking = _CHECK in asked

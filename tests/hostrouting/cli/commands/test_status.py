@@ -617,3 +617,12 @@ def test_one_snapshot(written: Callable[..., str], make: Callable[[], MemoryBack
     ):
         asked(host, backend)
     assert (snapshot.call_count, lookup.call_count) == (1, lookups)
+
+
+def test_a_run_in_progress(repaired: str) -> None:
+    """A run that changes the host now is named, and the exit code stays the same. Kills: a warning, and no line."""
+    host = checked(repaired, h200())
+    host.files.locked.add(LAYOUT.lock_path)
+    said = say("status", host=host)
+    told = "LOCK: process 4711 (hostrouting) is changing this host now, so the rest may change, too"
+    assert (said.code, said.lines.count(told)) == (0, 1)
