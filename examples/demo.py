@@ -19,7 +19,7 @@ import tempfile
 import phases
 from hostrouting import Configure, Host, HostRoutingConfig
 from hostrouting.cli import main
-from hostrouting.model import as_ip
+from hostrouting.model.prefix import as_ip
 from hostrouting.testing import FakeHost, h200
 
 CIDRS = {"172.16.0.0/16": "172.16.5.9"}  # with an address in each

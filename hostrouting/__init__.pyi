@@ -28,15 +28,15 @@ from hostrouting.host.host import Host as Host  # the host: `Host.local` is this
 from hostrouting.host.layout import HostLayout as HostLayout  # every path and name that hostrouting uses on it
 
 # 2. The configuration: frozen values, checked when they are made; a ConfigError has every fault at once
-from hostrouting.config import HostRoutingConfig as HostRoutingConfig  # all of it: `HostRoutingConfig.from_json`, `HostRoutingConfig.load`
-from hostrouting.config import StaticRoutesConfig as StaticRoutesConfig, StaticRoute as StaticRoute  # the static routes, with the switch that enables them, and one of them
-from hostrouting.config import RouteOverlapConfig as RouteOverlapConfig  # which CIDRs must leave by which devices
-from hostrouting.config import IntendedRule as IntendedRule  # a policy rule that sends some packets elsewhere on purpose
-from hostrouting.config import Mode as Mode  # what happens if a CIDR does not leave as it must: WARN or STRICT
-from hostrouting.config import ProbeRewriteConfig as ProbeRewriteConfig, ImdsConfig as ImdsConfig  # how a load balancer's probes over IPv6 are rewritten, and how the metadata service is asked on which hosts
-from hostrouting.config import GateConfig as GateConfig  # the units that do not start before the routing is right
-from hostrouting.config import GuardConfig as GuardConfig  # whether the guard runs as a service
-from hostrouting.config import AzureVnetCleanupConfig as AzureVnetCleanupConfig  # what another CNI manages now, and how careful the clean-up is
+from hostrouting.config.settings import HostRoutingConfig as HostRoutingConfig  # all of it: `HostRoutingConfig.from_json`, `HostRoutingConfig.load`
+from hostrouting.config.settings import StaticRoutesConfig as StaticRoutesConfig, StaticRoute as StaticRoute  # the static routes, with the switch that enables them, and one of them
+from hostrouting.config.settings import RouteOverlapConfig as RouteOverlapConfig  # which CIDRs must leave by which devices
+from hostrouting.config.settings import IntendedRule as IntendedRule  # a policy rule that sends some packets elsewhere on purpose
+from hostrouting.config.values import Mode as Mode  # what happens if a CIDR does not leave as it must: WARN or STRICT
+from hostrouting.config.probe_rewrite import ProbeRewriteConfig as ProbeRewriteConfig, ImdsConfig as ImdsConfig  # how a load balancer's probes over IPv6 are rewritten, and how the metadata service is asked on which hosts
+from hostrouting.config.settings import GateConfig as GateConfig  # the units that do not start before the routing is right
+from hostrouting.config.settings import GuardConfig as GuardConfig  # whether the guard runs as a service
+from hostrouting.config.azure_vnet import AzureVnetCleanupConfig as AzureVnetCleanupConfig  # what another CNI manages now, and how careful the clean-up is
 
 # 3. Errors: `hostrouting.errors` draws the whole tree, and says where the fault of each is
 from hostrouting.errors import HostRoutingError as HostRoutingError  # the root: catch it to catch everything that is raised on purpose
@@ -55,17 +55,17 @@ from hostrouting.errors import BackendError as BackendError, RouteRefused as Rou
 from hostrouting.errors import ForeignPhases as ForeignPhases  # another project's `phases` is installed over ours
 
 # 4. Provisional: the routing of a host, as plain values
-from hostrouting.model import Snapshot as Snapshot  # devices, addresses, rules and routes at one moment; saved by `Snapshot.to_json`
-from hostrouting.model import Link as Link, Address as Address  # a device, and an address of this host on it
-from hostrouting.model import Route as Route, NextHop as NextHop  # a route, and one of its next hops
-from hostrouting.model import Rule as Rule, default_rules as default_rules  # a policy rule, and the rules that every Linux starts with
-from hostrouting.model import Prefix as Prefix, IP as IP  # a network with its length, such as 172.16.0.0/16; an address
-from hostrouting.model import OURS as OURS  # the route protocol number that marks a route as ours
+from hostrouting.model.snapshot import Snapshot as Snapshot  # devices, addresses, rules and routes at one moment; saved by `Snapshot.to_json`
+from hostrouting.model.snapshot import Link as Link, Address as Address  # a device, and an address of this host on it
+from hostrouting.model.route import Route as Route, NextHop as NextHop  # a route, and one of its next hops
+from hostrouting.model.rule import Rule as Rule, default_rules as default_rules  # a policy rule, and the rules that every Linux starts with
+from hostrouting.model.prefix import Prefix as Prefix, IP as IP  # a network with its length, such as 172.16.0.0/16; an address
+from hostrouting.model.route import OURS as OURS  # the route protocol number that marks a route as ours
 
 # 5. Provisional: conclusions; functions from values to values, which need and touch no host
-from hostrouting.fib import Fib as Fib  # what the kernel would do with a packet, for one address or for all of a prefix
-from hostrouting.fib import Flow as Flow, PLAIN as PLAIN, ANY as ANY  # what is known about a packet but its destination; a plain one; an unknown one
-from hostrouting.fib import Decision as Decision, Cell as Cell  # what happens to a packet, and a range of addresses with one decision
+from hostrouting.fib.engine import Fib as Fib  # what the kernel would do with a packet, for one address or for all of a prefix
+from hostrouting.fib.packet import Flow as Flow, PLAIN as PLAIN, ANY as ANY  # what is known about a packet but its destination; a plain one; an unknown one
+from hostrouting.fib.decision import Decision as Decision, Cell as Cell  # what happens to a packet, and a range of addresses with one decision
 from hostrouting.check.overlap import check_overlap as check_overlap, OverlapReport as OverlapReport, Escape as Escape  # makes an OverlapReport from expected CIDRs and a Fib: its verdict with the evidence; a range that escapes
 from hostrouting.check.repair import propose_repair as propose_repair, Repair as Repair  # makes a Repair from a Fib and an OverlapReport: the fewest routes that close every escape, with the proof
 from hostrouting.routes.uplink import DesiredRoute as DesiredRoute, resolve_route as resolve_route, Pending as Pending  # a wanted route; makes it complete on a host, or says what is missing for it

@@ -14,7 +14,7 @@ from hostrouting.errors import ConfigError, Fault
 from hostrouting.text import nearest, spoken
 
 if TYPE_CHECKING:
-    from hostrouting.model import Snapshot
+    from hostrouting.model.snapshot import Snapshot
 
 HOST_OF_A_SNAPSHOT = "the host of this snapshot"
 _SHOWN = 20  # devices that a message names; the others are counted

@@ -8,7 +8,7 @@ import pytest
 from hostrouting import ConfigError, HostLayout, HostRoutingConfig
 from hostrouting.check.repair import TOO_MANY
 from hostrouting.cli.commands import COMMANDS
-from hostrouting.config import DEFAULT_ALLOWED_DEVS
+from hostrouting.config.cni import DEFAULT_ALLOWED_DEVS
 from tests.support.config_keys import COMPLETE, keys_of, with_value
 from tests.support.pages import ROOT, page, tables
 

@@ -11,10 +11,10 @@ import attrs
 
 from hostrouting.boot.scripts import DEFAULT_WAIT, KnownSettings, filled, settings_in
 from hostrouting.boot.units import FLUSHERS, GRACE, render_oneshot
-from hostrouting.config import ProbeRewriteConfig
+from hostrouting.config.probe_rewrite import ProbeRewriteConfig
 from hostrouting.host.layout import HostLayout
-from hostrouting.model import DEFAULT_METRIC, IPV6, OURS
-from hostrouting.model.prefix import LINK_LOCAL, MULTICAST
+from hostrouting.model.prefix import IPV6, LINK_LOCAL, MULTICAST
+from hostrouting.model.route import DEFAULT_METRIC, OURS
 
 OUR_COMMENT = 'comment "hostrouting: '
 """What nft lists of each of our tables: the table and its rules have comments that begin like this."""

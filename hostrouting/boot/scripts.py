@@ -15,14 +15,24 @@ from binascii import a2b_qp
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from ipaddress import IPv6Network
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.config import HostRoutingConfig, IntendedRule, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.config.cni import CNI_ROUTES
+from hostrouting.config.settings import (
+    HostRoutingConfig,
+    IntendedRule,
+    RouteOverlapConfig,
+    StaticRoute,
+    StaticRoutesConfig,
+)
 from hostrouting.host.layout import HostLayout
-from hostrouting.model import DEFAULT_METRIC, IP, OURS, ROUTE_TYPES, default_rules, protocol_name
+from hostrouting.model.route import DEFAULT_METRIC, OURS, ROUTE_TYPES, protocol_name
+from hostrouting.model.rule import default_rules
+
+if TYPE_CHECKING:
+    from hostrouting.model.prefix import IP
 
 _OPENING, _CLOSING = "configuration=(", ")"
 _INCLUDE = "#include "

@@ -10,13 +10,16 @@ remain active when it is done, so every start runs it again, without a limit on 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hostrouting.boot.scripts import DEFAULT_WAIT
-from hostrouting.config import HostRoutingConfig, StateFile
+from hostrouting.config.azure_vnet import StateFile
 from hostrouting.host.layout import HostLayout
-from hostrouting.model import OURS, protocol_name
+from hostrouting.model.route import OURS, protocol_name
 from hostrouting.release import __version__
+
+if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
 
 HEADER = "# Written by hostrouting; changes are overwritten.\n"
 _LOST = "$$0 is missing or incomplete; write it again with: hostrouting apply --config FILE"

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
-from hostrouting.model import Prefix, width_of
+from hostrouting.model.prefix import Prefix, width_of
 
 ZoneKind: TypeAlias = Literal["open", "keep", "free"]
 

@@ -28,16 +28,20 @@ from hostrouting.check.repair import Repair, Unsafe, propose_repair
 from hostrouting.check.rules import SERIOUS, find_flaws
 from hostrouting.config.cni import CNI_ROUTES
 from hostrouting.errors import BackendError, NotReady
-from hostrouting.fib import ANY, Decision, Fib, Flow
 from hostrouting.fib.arrival import find_drop
+from hostrouting.fib.decision import Decision
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import ANY, Flow
 from hostrouting.finding import Finding
 from hostrouting.kernel.concern import Concern
-from hostrouting.model import IP, IPV4, Prefix, Route, Snapshot, ip_at, protocol_name
+from hostrouting.model.prefix import IP, IPV4, Prefix, ip_at
+from hostrouting.model.route import Route, protocol_name
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import DesiredRoute, missing_default, resolve_route, seen_instead
 
 if TYPE_CHECKING:
     import phases
-    from hostrouting.config import HostRoutingConfig
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.kernel.base import Answer, RouteBackend
     from hostrouting.routes.plan import RoutePlan
 

@@ -23,11 +23,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import Literal, TypeAlias
 
-from hostrouting.config import IntendedRule
 from hostrouting.config.cni import CNI_ROUTES, CniRoute
-from hostrouting.fib import Case, Cases, Condition, Decision, Fib
-from hostrouting.model import REFUSING, TABLE_MAIN, Prefix, Route, width_of
-from hostrouting.model.prefix import LOOPBACK
+from hostrouting.config.settings import IntendedRule
+from hostrouting.fib.decision import Case, Cases, Condition, Decision
+from hostrouting.fib.engine import Fib
+from hostrouting.model.prefix import LOOPBACK, Prefix, width_of
+from hostrouting.model.route import REFUSING, TABLE_MAIN, Route
 
 
 class PodBlocks:

@@ -13,9 +13,10 @@ import attrs
 
 if TYPE_CHECKING:
     from hostrouting.check.examine import Examination
-    from hostrouting.fib import Cases
+    from hostrouting.fib.decision import Cases
     from hostrouting.kernel.marking import Effect, IpsecPolicy, MarkingOf, MarkSetter
-    from hostrouting.model import Prefix, Rule
+    from hostrouting.model.prefix import Prefix
+    from hostrouting.model.rule import Rule
 
 
 class SourcesOfMarks(Protocol):

@@ -19,22 +19,14 @@ import attrs
 from hostrouting.arguments import listed, names, require
 from hostrouting.check.exceptions import Exceptions, Known, PodBlocks, is_like
 from hostrouting.check.packets import PodPackets
-from hostrouting.config import IntendedRule
-from hostrouting.fib import ANY, Case, Cases, Cell, Decision, Fib, Flow
+from hostrouting.config.settings import IntendedRule
+from hostrouting.fib.decision import Case, Cases, Cell, Decision
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import ANY, Flow
 from hostrouting.finding import Finding
-from hostrouting.model import (
-    IPV4,
-    NextHop,
-    Prefix,
-    Route,
-    Rule,
-    as_prefix,
-    extent,
-    prefixes_between,
-    table_name,
-    width_of,
-)
-from hostrouting.model.prefix import LOOPBACK
+from hostrouting.model.prefix import IPV4, LOOPBACK, Prefix, as_prefix, extent, prefixes_between, width_of
+from hostrouting.model.route import NextHop, Route, table_name
+from hostrouting.model.rule import Rule
 from hostrouting.routes.connected import is_unexplained, networks_of
 from hostrouting.routes.uplink import default_route, outbound_devs
 

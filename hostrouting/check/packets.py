@@ -22,9 +22,12 @@ from typing import Any
 import attrs
 
 from hostrouting.check.exceptions import is_like
-from hostrouting.fib import Fib, Flow
 from hostrouting.fib.arrival import arrives_on
-from hostrouting.model import IPV4, IPV6, Link, Prefix, Rule, Snapshot, prefixes_between, spans_of, width_of
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import Flow
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, prefixes_between, spans_of, width_of
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.text import spoken
 
 _NAMED = 3  # the number of sources and devices of pods that are named; the others are counted

@@ -25,7 +25,6 @@ import attrs
 
 from hostrouting.check.overlap import Escape, Note, OverlapReport, Verdict, check_overlap, follow_kernel
 from hostrouting.check.packets import PodPackets, some_of, with_devices_of
-from hostrouting.fib import PLAIN, Decision, Fib, Flow, paired
 from hostrouting.fib.arrival import (
     RP_FILTER_REASONS,
     DropReason,
@@ -35,8 +34,13 @@ from hostrouting.fib.arrival import (
     is_forwarding_off,
     reverse_flow,
 )
+from hostrouting.fib.decision import Decision, paired
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN, Flow
 from hostrouting.finding import Finding
-from hostrouting.model import IP, IPV4, Link, Prefix, Rule, prefixes_between, spans_of, width_of
+from hostrouting.model.prefix import IP, IPV4, Prefix, prefixes_between, spans_of, width_of
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link
 
 Ask: TypeAlias = Callable[[PodPackets], Mapping[int, Decision]]
 

@@ -35,33 +35,36 @@ from hostrouting.check.cover import Zone, ZoneKind, cover
 from hostrouting.check.overlap import Escape, Judge, OverlapReport, check_overlap
 from hostrouting.check.packets import PodPackets, some_of, with_devices_of
 from hostrouting.check.pods import PodReport, check_pods
-from hostrouting.fib import ANY, PLAIN, Contest, Decision, Fib, Flow, paired
 from hostrouting.fib.arrival import drop_reason, reverse_flow
+from hostrouting.fib.decision import Contest, Decision, paired
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import ANY, PLAIN, Flow
 from hostrouting.finding import Finding
-from hostrouting.model import (
-    DEFAULT_METRIC,
+from hostrouting.model.prefix import (
     IP,
     IPV4,
     IPV6,
-    OURS,
-    PATHLESS,
-    PROTOCOL_KERNEL,
-    REFUSING,
-    RP_FILTER_STRICT,
-    SCOPE_LINK,
-    TABLE_MAIN,
-    Address,
-    NextHop,
+    LINK_LOCAL,
+    RESERVED_RANGES,
     Prefix,
-    Route,
-    Rule,
-    Snapshot,
-    default_rules,
+    is_reserved,
     prefixes_between,
     spans_of,
     width_of,
 )
-from hostrouting.model.prefix import LINK_LOCAL, RESERVED_RANGES, is_reserved
+from hostrouting.model.route import (
+    DEFAULT_METRIC,
+    OURS,
+    PATHLESS,
+    PROTOCOL_KERNEL,
+    REFUSING,
+    SCOPE_LINK,
+    TABLE_MAIN,
+    NextHop,
+    Route,
+)
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import RP_FILTER_STRICT, Address, Snapshot
 from hostrouting.routes.connected import is_unexplained, networks_of
 from hostrouting.routes.uplink import METRICS, DesiredRoute, Pending, Uplink, default_route
 from hostrouting.text import spoken

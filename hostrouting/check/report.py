@@ -21,16 +21,12 @@ from hostrouting.check.exceptions import Known, is_like
 from hostrouting.check.packets import PodPackets, senders_phrase
 from hostrouting.check.repair import TOO_MANY, Unsafe, UnsafeReason
 from hostrouting.check.rules import is_of_main
-from hostrouting.fib import CHOSEN, REACHABLE, Cases, Condition
+from hostrouting.fib.decision import CHOSEN, Cases, Condition
+from hostrouting.fib.packet import REACHABLE
 from hostrouting.finding import ESCAPES, Finding, Severity
-from hostrouting.model import (
-    extent,
-    ip_at,
-    protocol_name,
-    selector_of,
-    table_name,
-)
-from hostrouting.model.prefix import LINK_LOCAL
+from hostrouting.model.prefix import LINK_LOCAL, extent, ip_at
+from hostrouting.model.route import protocol_name, table_name
+from hostrouting.model.rule import selector_of
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:

@@ -14,22 +14,11 @@ empty table. Not here: where packets to the expected CIDRs leave (`overlap`).
 
 from collections.abc import Iterator, Sequence
 
-from hostrouting.fib import Fib
+from hostrouting.fib.engine import Fib
 from hostrouting.finding import Finding, Severity
-from hostrouting.model import (
-    IPV6,
-    TABLE_DEFAULT,
-    TABLE_LOCAL,
-    TABLE_MAIN,
-    Prefix,
-    Route,
-    Rule,
-    by_priority,
-    command_adding,
-    default_rules,
-    missing_rules,
-    table_name,
-)
+from hostrouting.model.prefix import IPV6, Prefix
+from hostrouting.model.route import TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, Route, table_name
+from hostrouting.model.rule import Rule, by_priority, command_adding, default_rules, missing_rules
 from hostrouting.routes.uplink import bare_leg, default_route
 from hostrouting.text import spoken
 

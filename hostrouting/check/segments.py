@@ -9,8 +9,10 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.check.exceptions import PodBlocks
 from hostrouting.check.overlap import Judge
-from hostrouting.fib import PLAIN, Decision, Fib
-from hostrouting.model import Prefix
+from hostrouting.fib.decision import Decision
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN
+from hostrouting.model.prefix import Prefix
 
 Judgement: TypeAlias = Literal["expected", "allowed", "own", "escape"]
 

@@ -26,9 +26,10 @@ from hostrouting.text import counted
 from phases.errors import BaseExceptionGroup
 
 if TYPE_CHECKING:
-    from hostrouting.config import HostRoutingConfig
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.host import Host
-    from hostrouting.model import Route, Snapshot
+    from hostrouting.model.route import Route
+    from hostrouting.model.snapshot import Snapshot
 
 _TONES: dict[str, Tone] = {"conflict": "bad", "add": "good", "replace": "warn", "delete": "warn", "keep": "soft"}
 _DONE = {"add": "added", "replace": "replaced", "delete": "deleted", "keep": "kept", "create": "created"}

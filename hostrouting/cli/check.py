@@ -46,7 +46,8 @@ from hostrouting.cli.source import (
     start_command,
 )
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.model import IP, Prefix, Route, Snapshot, extent, ip_at, table_name
+from hostrouting.model.prefix import IP, Prefix, extent, ip_at
+from hostrouting.model.route import Route, table_name
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
@@ -55,11 +56,12 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hostrouting.check.overlap import Escape, Verdict
-    from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
-    from hostrouting.fib import Fib
+    from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+    from hostrouting.fib.engine import Fib
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
     from hostrouting.kernel.marking import Effect, IpsecPolicy, MarkSetter
+    from hostrouting.model.snapshot import Snapshot
 
 LIMITS = "Only routing tables and rules are checked, as they are now; not firewalls, IPsec or eBPF programs."
 

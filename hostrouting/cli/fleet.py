@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import argparse
 
     from hostrouting.check.examine import Correction
-    from hostrouting.config import HostRoutingConfig
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.fleet import NodeGroup, NodeResult, Source
 
 _LOG = logging.getLogger("hostrouting")

@@ -22,8 +22,8 @@ from hostrouting.check.report import (
     unsafe_findings,
 )
 from hostrouting.cli.output import SHOWN, Line, Painted, finding_lines, line
-from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoutesConfig
-from hostrouting.model import TABLE_MAIN, NextHop, Route
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoutesConfig
+from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.routes.plan import plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.routes.uplink import DesiredRoute, Uplink
 from hostrouting.text import counted, spoken

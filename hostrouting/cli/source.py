@@ -15,19 +15,13 @@ import attrs
 import phases
 from hostrouting.arguments import HOST_OF_A_SNAPSHOT, require_devices
 from hostrouting.cli.output import SHOWN
-from hostrouting.config import (
-    AzureVnetCleanupConfig,
-    GateConfig,
-    GuardConfig,
-    HostRoutingConfig,
-    RouteOverlapConfig,
-    Upkeep,
-)
 from hostrouting.config.json import SIZE_LIMIT, InvalidValue, Spot
-from hostrouting.config.values import Network, gateway
+from hostrouting.config.settings import GateConfig, GuardConfig, HostRoutingConfig, RouteOverlapConfig
+from hostrouting.config.values import Network, Upkeep, gateway
 from hostrouting.errors import BackendError, ConfigError, Fault
 from hostrouting.inputs import STANDARD_INPUT, Unreadable, is_piped, name_of, read_bytes
-from hostrouting.model import IP, IPV4, IPV6, OURS, Snapshot
+from hostrouting.model.prefix import IP, IPV4, IPV6
+from hostrouting.model.route import OURS
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -35,8 +29,10 @@ if TYPE_CHECKING:
 
     from hostrouting.boot.probe import ProbeScript
     from hostrouting.boot.scripts import CheckScript, RoutesScript
+    from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
+    from hostrouting.model.snapshot import Snapshot
 
 T = TypeVar("T")
 

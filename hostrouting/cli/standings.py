@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hostrouting.boot.gate_state import GateState
-    from hostrouting.config import HostRoutingConfig
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.host import Host
     from hostrouting.tasks.results import Standing
 

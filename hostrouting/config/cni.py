@@ -6,7 +6,7 @@ Here: one table, with a row for each CNI. Not here: which routes and devices of 
 
 import attrs
 
-from hostrouting.model import REFUSING, RouteType
+from hostrouting.model.route import REFUSING, RouteType
 
 
 @attrs.frozen

@@ -23,9 +23,9 @@ from hostrouting.config.cni import DEFAULT_ALLOWED_DEVS
 from hostrouting.config.json import InvalidValue, Keys, Spot, items, items_read, parse, printable, read, text_of, unread
 from hostrouting.config.probe_rewrite import PROBE_REWRITE, ProbeRewriteConfig
 from hostrouting.config.values import Address, Network  # noqa: TC001  attrs.resolve_types looks them up here
-from hostrouting.model import SELECTORS
 from hostrouting.model.prefix import LINK_LOCAL
 from hostrouting.model.route import DEFAULT_METRIC, OURS
+from hostrouting.model.rule import SELECTORS
 
 if TYPE_CHECKING:
     from typing_extensions import Self

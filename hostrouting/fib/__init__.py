@@ -41,25 +41,3 @@ route of each family; `tables` has all tables; `rules` walks from rule to rule a
 `engine` computes the decision at every place where it can change; `trace` reports a walk; `arrival` tells whether Linux
 takes a packet that comes in.
 """
-
-from hostrouting.fib.decision import CHOSEN, Case, Cases, Cell, Condition, Contest, Decision, Kind, Variant, paired
-from hostrouting.fib.engine import Fib
-from hostrouting.fib.packet import ANY, PLAIN, REACHABLE, Flow
-
-__all__ = [
-    "ANY",
-    "CHOSEN",
-    "PLAIN",
-    "REACHABLE",
-    "Cell",
-    "Condition",
-    "Contest",
-    "Decision",
-    "Fib",
-    "Flow",
-    "Kind",
-    "Variant",
-    "Case",
-    "Cases",
-    "paired",
-]

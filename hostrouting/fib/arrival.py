@@ -31,9 +31,12 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from hostrouting.fib import Decision, Fib, Flow
-from hostrouting.model import IP, IPV4, IPV6, REFUSING, RP_FILTER_STRICT, Link, Snapshot, width_of
-from hostrouting.model.prefix import LOOPBACK, MULTICAST
+from hostrouting.fib.decision import Decision
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import Flow
+from hostrouting.model.prefix import IP, IPV4, IPV6, LOOPBACK, MULTICAST, width_of
+from hostrouting.model.route import REFUSING
+from hostrouting.model.snapshot import RP_FILTER_STRICT, Link, Snapshot
 
 # bad-source: not the address of one host. loopback: from or to 127.0.0.0/8, or to ::1. forwarding: it is off there.
 # own-source: it comes from an address of this host. strict: rp_filter is 1, and the route back leaves by another

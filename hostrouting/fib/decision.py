@@ -9,18 +9,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import attrs
 
-from hostrouting.model import (
-    TABLE_MAIN,
-    NextHop,
-    Prefix,
-    Route,
-    RouteType,
-    Rule,
-    protocol_name,
-    table_name,
-    width_of,
-)
-from hostrouting.model.prefix import MULTICAST
+from hostrouting.model.prefix import MULTICAST, Prefix, width_of
+from hostrouting.model.route import TABLE_MAIN, NextHop, Route, RouteType, protocol_name, table_name
+from hostrouting.model.rule import Rule
 
 CHOSEN = "chosen"
 """The name, in a condition, of the question whether Linux chose a next hop by a hash; the value is the next hop."""

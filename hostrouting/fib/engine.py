@@ -19,24 +19,11 @@ from hostrouting.fib.packet import ANY, Flow
 from hostrouting.fib.rules import End, Ending, Rules, Span, Stage, Turn, plain_turns
 from hostrouting.fib.table import Entry, Legs, Ordered, Table
 from hostrouting.fib.tables import Tables
-from hostrouting.model import (
-    IP,
-    IPV4,
-    IPV6,
-    PROTOCOL_KERNEL,
-    REFUSING,
-    TABLE_MAIN,
-    Link,
-    NextHop,
-    Prefix,
-    Route,
-    RouteTable,
-    Rule,
-    Snapshot,
-    as_ip,
-    as_prefix,
-)
-from hostrouting.model.prefix import MULTICAST
+from hostrouting.model.prefix import IP, IPV4, IPV6, MULTICAST, Prefix, as_ip, as_prefix
+from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, TABLE_MAIN, NextHop, Route
+from hostrouting.model.route_table import RouteTable
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link, Snapshot
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import attrs
 
 from hostrouting.fib.decision import CHOSEN, Case, Condition
-from hostrouting.model import IP, IPV4, IPV6, SELECTORS, TO, NextHop, Prefix, Rule, as_ip, tos_bits
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
+from hostrouting.model.route import NextHop
+from hostrouting.model.rule import SELECTORS, TO, Rule, tos_bits
 
 if TYPE_CHECKING:
     from typing_extensions import Self

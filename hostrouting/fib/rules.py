@@ -25,7 +25,9 @@ from typing import Literal, NamedTuple, TypeAlias
 from hostrouting.fib.decision import Case, Cases
 from hostrouting.fib.packet import ANYTHING, Ask, Flow, Sought, Supposed, Words, asks_of, chosen_ask, has_tos
 from hostrouting.fib.table import Entry, Hit, Table
-from hostrouting.model import IPV4, REFUSING, TO, Rule, width_of
+from hostrouting.model.prefix import IPV4, width_of
+from hostrouting.model.route import REFUSING
+from hostrouting.model.rule import TO, Rule
 
 # The first and the last address.
 Span: TypeAlias = tuple[int, int]

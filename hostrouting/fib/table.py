@@ -19,7 +19,9 @@ from operator import le
 from typing import NamedTuple, TypeAlias
 
 from hostrouting.fib.packet import Ask, Sought
-from hostrouting.model import IPV4, PATHLESS, Column, NextHop, Prefix, Route, RouteTable
+from hostrouting.model.prefix import IPV4, Prefix
+from hostrouting.model.route import PATHLESS, NextHop, Route
+from hostrouting.model.route_table import Column, RouteTable
 
 BITS = 8  # a prefix is packed as its network, shifted by this, plus its length
 

@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hostrouting.fib.packet import Sought, has_tos, tos_ask
 from hostrouting.fib.table import BITS, Entry, Hit, Legs, Table
-from hostrouting.model import IPV4, TABLE_LOCAL, NextHop, Route, RouteTable, tos_bits, width_of
+from hostrouting.model.prefix import IPV4, width_of
+from hostrouting.model.route import TABLE_LOCAL, NextHop, Route
+from hostrouting.model.route_table import RouteTable
+from hostrouting.model.rule import tos_bits
 
 
 class TableIPv4(Table):

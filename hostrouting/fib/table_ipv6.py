@@ -29,7 +29,9 @@ from typing import NamedTuple
 
 from hostrouting.fib.packet import Ask, Sought, reachable_ask, source_ask
 from hostrouting.fib.table import BITS, Entry, Hit, Legs, Table
-from hostrouting.model import IPV6, PATHLESS, PREFERENCES, Prefix, Route, RouteTable, width_of
+from hostrouting.model.prefix import IPV6, Prefix, width_of
+from hostrouting.model.route import PATHLESS, PREFERENCES, Route
+from hostrouting.model.route_table import RouteTable
 
 _HIGHEST = 100  # no other score is as high
 _EVERYWHERE = Prefix(IPV6, 0, 0)

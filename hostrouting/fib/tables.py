@@ -16,19 +16,10 @@ import attrs
 from hostrouting.fib.table import Entry, Table
 from hostrouting.fib.table_ipv4 import TableIPv4
 from hostrouting.fib.table_ipv6 import TableIPv6
-from hostrouting.model import (
-    IPV4,
-    IPV6,
-    PROTOCOL_KERNEL,
-    TABLE_LOCAL,
-    TABLE_MAIN,
-    Prefix,
-    Route,
-    Rule,
-    Snapshot,
-    by_priority,
-    default_rules,
-)
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
+from hostrouting.model.route import PROTOCOL_KERNEL, TABLE_LOCAL, TABLE_MAIN, Route
+from hostrouting.model.rule import Rule, by_priority, default_rules
+from hostrouting.model.snapshot import Snapshot
 
 # The table number of a rule that looks up the table of a VRF, for packets in none: Linux uses main.
 _UNSAID = 0

@@ -14,7 +14,10 @@ from hostrouting.fib.engine import Fib
 from hostrouting.fib.packet import PLAIN, Flow, Words, has_tos
 from hostrouting.fib.rules import Turn
 from hostrouting.fib.table import Entry
-from hostrouting.model import IP, NextHop, Prefix, Route, Rule, Snapshot, as_ip
+from hostrouting.model.prefix import IP, Prefix, as_ip
+from hostrouting.model.route import NextHop, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Snapshot
 
 # not-selected: the rule does not match this packet. no-route: nothing in its table covers the address. suppressed,
 # thrown: a route was found, but the lookup continues at the next rule. jump: the lookup continues at another rule.

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import attrs
 
 from hostrouting.arguments import require
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, FleetError, InputError
 from hostrouting.fleet.judge import NodeResult, Question, Source, count_repeated, digest_of, find_snapshots, judge_each
 from hostrouting.fleet.page import read_page

@@ -34,8 +34,8 @@ from hostrouting.inputs import STANDARD_INPUT
 from phases.text import describe_error
 
 if TYPE_CHECKING:
-    from hostrouting.config import HostRoutingConfig
-    from hostrouting.model import IP, Prefix
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.model.prefix import IP, Prefix
     from hostrouting.routes.uplink import DesiredRoute
 
 

@@ -33,7 +33,7 @@ from hostrouting.finding import ESCAPES
 from hostrouting.host.saved import read_ip_document
 
 if TYPE_CHECKING:
-    from hostrouting.config import HostRoutingConfig
+    from hostrouting.config.settings import HostRoutingConfig
 
 Document: TypeAlias = "Mapping[str, Any]"
 _Pair: TypeAlias = "tuple[str, str]"  # a line before and a line after; an empty one is absent

@@ -30,7 +30,7 @@ from hostrouting.finding import ESCAPES
 from hostrouting.fleet.grouping import NodeGroup, common_correction, own_file_reason, tally_verdicts
 from hostrouting.fleet.judge import NodeResult, Question, judge
 from hostrouting.host.saved import snapshot_bytes, snapshot_in
-from hostrouting.model import Prefix, extent, ip_at
+from hostrouting.model.prefix import Prefix, extent, ip_at
 from hostrouting.release import __version__
 from hostrouting.text import counted, spoken
 from phases.text import escaped, moment_as_text

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.config import RouteOverlapConfig
 from hostrouting.config.json import parse
+from hostrouting.config.settings import RouteOverlapConfig
 from hostrouting.errors import ConfigError, FileError, is_denied
 from hostrouting.host.conflists import files_in_force, objects_in, read_conflists
-from hostrouting.model import IP, as_ip
+from hostrouting.model.prefix import IP, as_ip
 
 if TYPE_CHECKING:
     from hostrouting.config.values import Network

@@ -22,7 +22,7 @@ from hostrouting.text import show
 
 if TYPE_CHECKING:
     import phases
-    from hostrouting.config import ImdsConfig
+    from hostrouting.config.probe_rewrite import ImdsConfig
 
 SIZE_LIMIT = 1 << 20
 """The maximum size of a reply in bytes; the document of a host with many interfaces has a few thousand."""

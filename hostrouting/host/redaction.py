@@ -27,10 +27,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.config.cni import DEFAULT_ALLOWED_DEVS
-from hostrouting.model import IP, IPV4, IPV6, Prefix, RouteTable, Snapshot, width_of
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, width_of
+from hostrouting.model.route_table import RouteTable
 
 if TYPE_CHECKING:
     from hostrouting.config.values import Network
+    from hostrouting.model.snapshot import Snapshot
 
 _FIXED: dict[int, tuple[Prefix, ...]] = {
     IPV4: tuple(map(Prefix.parse, ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "168.63.129.16/32"))),

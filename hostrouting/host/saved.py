@@ -30,7 +30,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from sys import byteorder
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
@@ -49,8 +49,12 @@ from hostrouting.kernel.netlink.read import (
     read_rules,
 )
 from hostrouting.kernel.netlink.route_message import RTMSG, read_route
-from hostrouting.model import IPV4, IPV6, Address, Link, NextHop, Rule, Snapshot, as_ip
-from hostrouting.model.snapshot import ENDS_EARLY, not_json
+from hostrouting.model.prefix import IPV4, IPV6, as_ip
+from hostrouting.model.route import NextHop
+from hostrouting.model.snapshot import ENDS_EARLY, Address, Link, Snapshot, not_json
+
+if TYPE_CHECKING:
+    from hostrouting.model.rule import Rule
 
 _LIMIT = 64 << 20  # bytes; a snapshot with 100,000 routes has about 10 MiB
 _REMEDY = "save one with: hostrouting snapshot > FILE"

@@ -15,27 +15,19 @@ import attrs
 
 from hostrouting.arguments import listed
 from hostrouting.errors import BackendError, RouteRefused  # noqa: TC001  attrs.resolve_types looks one up here
-from hostrouting.fib import ANY, Flow, Kind
-from hostrouting.model import (
-    IP,
-    IPV4,
-    PATHLESS,
-    REFUSING,
-    Prefix,
-    Route,
-    Rule,
-    Snapshot,
-    as_ip,
-    as_prefix,
-    reached_tables,
-)
+from hostrouting.fib.packet import ANY, Flow
+from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, as_prefix
+from hostrouting.model.route import PATHLESS, REFUSING, Route
+from hostrouting.model.rule import Rule, reached_tables
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
 
+    from hostrouting.fib.decision import Kind
     from hostrouting.kernel.concern import Concern
+    from hostrouting.model.snapshot import Snapshot
     from phases import Clock
 
 Verb: TypeAlias = Literal["add", "append", "prepend", "replace", "delete"]

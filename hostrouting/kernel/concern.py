@@ -31,25 +31,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from hostrouting.model import (
-    IP,
-    IPV4,
-    IPV6,
-    TABLE_LOCAL,
-    Column,
-    Prefix,
-    Route,
-    RouteTable,
-    Snapshot,
-    by_priority,
-    reached_tables,
-    spans_of,
-    width_of,
-)
-from hostrouting.model.prefix import LINK_LOCAL
+from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix, spans_of, width_of
+from hostrouting.model.route import TABLE_LOCAL, Route
+from hostrouting.model.rule import by_priority, reached_tables
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from hostrouting.model.route_table import Column, RouteTable
+    from hostrouting.model.snapshot import Snapshot
 
 _BOTH = (IPV4, IPV6)
 

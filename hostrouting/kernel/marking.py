@@ -29,7 +29,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 import attrs
 
 from hostrouting.kernel.programs import Run, run_program, tool_environment
-from hostrouting.model import Prefix
+from hostrouting.model.prefix import Prefix
 from phases.text import escaped
 
 ALL_BITS = 0xFFFFFFFF

@@ -30,7 +30,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 import attrs
 
 from hostrouting.errors import BackendError
-from hostrouting.model import IP, as_ip
+from hostrouting.model.prefix import IP, as_ip
 
 State: TypeAlias = Literal["none", "incomplete", "reachable", "stale", "delay", "probe", "failed", "noarp", "permanent"]
 

@@ -35,10 +35,12 @@ from hostrouting.errors import (
     RouteKind,
     RouteRefused,
 )
-from hostrouting.model import DEFAULT_METRIC, IP, IPV4, IPV6, PATHLESS, Address, NextHop, Prefix, Route
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
+from hostrouting.model.route import DEFAULT_METRIC, PATHLESS, NextHop, Route
 
 if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteRequest
+    from hostrouting.model.snapshot import Address
 
 # What does not fit into a message
 

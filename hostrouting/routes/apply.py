@@ -27,7 +27,9 @@ import attrs
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import tell_effects
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
-from hostrouting.model import IPV4, IPV6, OURS, Route, RouteKey, Snapshot
+from hostrouting.model.prefix import IPV4, IPV6
+from hostrouting.model.route import OURS, Route, RouteKey
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import Place, RoutePlan, beside_finding, can_join, hop_of, is_shared, next_hop_stays
 from hostrouting.routes.uplink import bare_leg
 from phases.errors import add_note

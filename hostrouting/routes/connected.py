@@ -19,20 +19,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import attrs
 
-from hostrouting.fib import Fib
+from hostrouting.fib.engine import Fib
 from hostrouting.finding import Finding
-from hostrouting.model import (
-    IPV4,
-    PROTOCOL_KERNEL,
-    SCOPE_LINK,
-    Address,
-    Link,
-    NextHop,
-    Prefix,
-    Route,
-    Snapshot,
-    width_of,
-)
+from hostrouting.model.prefix import IPV4, Prefix, width_of
+from hostrouting.model.route import PROTOCOL_KERNEL, SCOPE_LINK, NextHop, Route
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.routes.uplink import DesiredRoute, Uplink, is_held, way_round
 
 _LOOPBACK = 772  # ARPHRD_LOOPBACK

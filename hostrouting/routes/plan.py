@@ -27,28 +27,21 @@ import attrs
 
 from hostrouting.arguments import listed, require
 from hostrouting.errors import RouteConflict
-from hostrouting.fib import Fib
+from hostrouting.fib.engine import Fib
 from hostrouting.fib.table import BITS, pack
 from hostrouting.finding import Finding
-from hostrouting.model import (
-    IPV4,
-    IPV6,
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, width_of
+from hostrouting.model.route import (
     OURS,
     SCOPE_LINK,
     SCOPE_UNIVERSE,
     TABLE_MAIN,
-    Column,
     NextHop,
-    Prefix,
     Route,
-    RouteEdits,
-    RouteTable,
-    Snapshot,
     protocol_name,
-    shape_of,
     table_name,
-    width_of,
 )
+from hostrouting.model.route_table import Column, RouteEdits, RouteTable, shape_of
 from hostrouting.routes.connected import connected_routes, foresee
 from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink, bare_leg, hides, is_held, way_round
 
@@ -57,7 +50,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from hostrouting.config import HostRoutingConfig, StaticRoutesConfig
+    from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
+    from hostrouting.model.snapshot import Snapshot
 
 Action: TypeAlias = Literal["keep", "add", "replace", "delete", "conflict"]
 Place: TypeAlias = Literal["only", "first", "last"]

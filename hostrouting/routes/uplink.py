@@ -11,31 +11,21 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from hostrouting.fib import Fib
-from hostrouting.model import (
+from hostrouting.fib.engine import Fib
+from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix, as_ip, as_prefix, width_of
+from hostrouting.model.route import (
     DEFAULT_METRIC,
-    IP,
-    IPV4,
-    IPV6,
     OURS,
     SCOPE_LINK,
     SCOPE_UNIVERSE,
     TABLE_LOCAL,
     TABLE_MAIN,
-    Link,
     NextHop,
-    Prefix,
     Route,
     RouteKey,
-    as_ip,
-    as_prefix,
-    command_adding,
-    default_rules,
-    missing_rules,
-    reached_tables,
-    width_of,
 )
-from hostrouting.model.prefix import LINK_LOCAL
+from hostrouting.model.rule import command_adding, default_rules, missing_rules, reached_tables
+from hostrouting.model.snapshot import Link
 
 # The next hops of a route, and its scope.
 _Way: TypeAlias = tuple[tuple[NextHop, ...], int]

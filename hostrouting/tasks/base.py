@@ -52,7 +52,7 @@ import phases
 from hostrouting.boot.gate import Changed, Gate, Part, paths_of
 from hostrouting.boot.scripts import DEFAULT_WAIT
 from hostrouting.boot.units import render_extension
-from hostrouting.config import HostRoutingConfig, needs_config
+from hostrouting.config.settings import HostRoutingConfig, needs_config
 from hostrouting.errors import BackendError, CleanupError, FileError, HostRoutingError, ProgramError, UnitFailed
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import effects_of, having_changed, tell_effects

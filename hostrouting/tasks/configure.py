@@ -20,7 +20,7 @@ import phases
 from hostrouting.arguments import listed
 from hostrouting.boot.gate import Changed, Gate, Part, paths_of
 from hostrouting.boot.scripts import DEFAULT_WAIT
-from hostrouting.config import HostRoutingConfig, needs_config
+from hostrouting.config.settings import HostRoutingConfig, needs_config
 from hostrouting.errors import ConfigError, Fault, HostRoutingError, TaskError
 from hostrouting.finding import Finding
 from hostrouting.host.effects import effects_of, tell_effects

@@ -14,15 +14,18 @@ from hostrouting.boot.gate import Part
 from hostrouting.boot.scripts import render_rules_script
 from hostrouting.boot.units import render_networkd_drop_in
 from hostrouting.check.examine import read
-from hostrouting.config import HostRoutingConfig, Upkeep
+from hostrouting.config.values import Upkeep
 from hostrouting.host.effects import Effects, Operation
 from hostrouting.host.fileset import OURS, File, FileSet
-from hostrouting.model import IPV4, IPV6, Rule, Snapshot, by_priority, missing_rules
+from hostrouting.model.prefix import IPV4, IPV6
+from hostrouting.model.rule import Rule, by_priority, missing_rules
 from hostrouting.tasks.base import HostTask
 from hostrouting.tasks.results import Change
 
 if TYPE_CHECKING:
     import phases
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.model.snapshot import Snapshot
 
 NETWORKD = "systemd-networkd.service"
 """The unit that reads the drop-in."""

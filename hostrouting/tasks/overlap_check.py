@@ -17,7 +17,7 @@ from hostrouting.boot.scripts import MOST_WAIT, parse_check_script, render_check
 from hostrouting.boot.units import render_check_unit
 from hostrouting.check.examine import Examination, FamilyExamination, concern_of, examine, find_correction
 from hostrouting.check.report import check_document, check_findings, escapes_in, npd_line
-from hostrouting.config import Mode, RouteOverlapConfig
+from hostrouting.config.values import Mode
 from hostrouting.errors import BackendError, FileError, RouteOverlapError
 from hostrouting.finding import ESCAPES, SHOWN, Finding, first_lines, of_severity
 from hostrouting.host.fileset import File, FileSet, unit_file
@@ -28,6 +28,7 @@ from phases.text import moment_as_text
 
 if TYPE_CHECKING:
     import phases
+    from hostrouting.config.settings import RouteOverlapConfig
     from hostrouting.config.values import Network
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.concern import Concern

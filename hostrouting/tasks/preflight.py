@@ -31,8 +31,8 @@ from hostrouting.boot.gate_state import (
 from hostrouting.boot.scripts import DEFAULT_WAIT
 from hostrouting.check.examine import Correction, Examination, correction_of, examine_snapshot
 from hostrouting.check.report import check_findings, escape_target
-from hostrouting.config import HostRoutingConfig, Upkeep, needs_config
-from hostrouting.config.settings import MACHINES
+from hostrouting.config.settings import MACHINES, HostRoutingConfig, needs_config
+from hostrouting.config.values import Upkeep
 from hostrouting.errors import (
     BackendError,
     FileError,
@@ -55,7 +55,7 @@ from hostrouting.text import counted, spoken
 if TYPE_CHECKING:
     import phases
     from hostrouting.check.overlap import Escape
-    from hostrouting.model import Prefix
+    from hostrouting.model.prefix import Prefix
 
 T = TypeVar("T")
 TOOLS = {

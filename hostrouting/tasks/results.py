@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hostrouting.check.examine import Examination
     from hostrouting.kernel.concern import Concern
-    from hostrouting.model import Snapshot
+    from hostrouting.model.snapshot import Snapshot
     from hostrouting.routes.plan import RoutePlan
     from hostrouting.tasks.cleanup.plan import CleanupEntry, CleanupPlan
 

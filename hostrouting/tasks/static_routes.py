@@ -21,11 +21,12 @@ from hostrouting.boot.units import (
     render_routes_unit,
 )
 from hostrouting.check.examine import await_plan, read
-from hostrouting.config import HostRoutingConfig, StaticRoutesConfig
+from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.errors import ApplyError, BackendError, ConfigError, NotReady
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.kernel.concern import Concern
-from hostrouting.model import DEFAULT_METRIC, Prefix, Route, RouteKey, Snapshot
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import DEFAULT_METRIC, Route, RouteKey
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import (
     RoutePlan,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from hostrouting.host.files import Files
     from hostrouting.host.layout import HostLayout
     from hostrouting.kernel.base import RouteBackend
+    from hostrouting.model.snapshot import Snapshot
 
 _SHOWN = 10  # reasons in one line
 _NOT_NOW = ("route-conflict", "route-waits")

@@ -18,24 +18,18 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from hypothesis import strategies as st
 
-from hostrouting.config import (
-    AzureVnetCleanupConfig,
-    EbtablesChoice,
+from hostrouting.config.azure_vnet import AzureVnetCleanupConfig, EbtablesChoice, StateFile
+from hostrouting.config.probe_rewrite import ImdsConfig, OnUnknown, ProbeCondition, ProbeRewriteConfig
+from hostrouting.config.settings import (
     GateConfig,
     GuardConfig,
     HostRoutingConfig,
-    ImdsConfig,
     IntendedRule,
-    Mode,
-    OnUnknown,
-    ProbeCondition,
-    ProbeRewriteConfig,
     RouteOverlapConfig,
-    StateFile,
     StaticRoute,
     StaticRoutesConfig,
-    Upkeep,
 )
+from hostrouting.config.values import Mode, Upkeep
 from hostrouting.model.prefix import is_reserved
 
 if TYPE_CHECKING:

@@ -33,22 +33,13 @@ from hostrouting.errors import (
     BackendError,
     RouteKind,
 )
-from hostrouting.fib import ANY, Flow
+from hostrouting.fib.packet import ANY, Flow
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Verb
 from hostrouting.kernel.concern import Concern
-from hostrouting.model import (
-    OURS,
-    PROTOCOL_KERNEL,
-    SCOPE_LINK,
-    TABLE_LOCAL,
-    NextHop,
-    Prefix,
-    Route,
-    Rule,
-    Snapshot,
-    as_ip,
-    default_rules,
-)
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import OURS, PROTOCOL_KERNEL, SCOPE_LINK, TABLE_LOCAL, NextHop, Route
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing.kernel import MemoryBackend
 from phases.context import SystemClock
 

@@ -19,7 +19,7 @@ import attrs
 
 from hostrouting.arguments import require
 from hostrouting.errors import BackendError, FileError, MetadataError, UnitFailed
-from hostrouting.fib import PLAIN, Flow
+from hostrouting.fib.packet import PLAIN, Flow
 from hostrouting.host.files import PROTECTED, SETTINGS
 from hostrouting.host.host import Host, makes_edge, not_callable
 from hostrouting.host.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from hostrouting.kernel.ebtables import Ebtables
     from hostrouting.kernel.neighbours import LinkLayer
     from hostrouting.kernel.nftables import Nftables
-    from hostrouting.model import IP, Rule, Snapshot
+    from hostrouting.model.prefix import IP
+    from hostrouting.model.rule import Rule
+    from hostrouting.model.snapshot import Snapshot
 
 _NUMBERS = {os.strerror(number): number for number in errno.errorcode}
 

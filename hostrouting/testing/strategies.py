@@ -17,30 +17,21 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hostrouting.model import (
+from hostrouting.model.prefix import Prefix, as_ip, ip_at, width_of
+from hostrouting.model.route import (
     OURS,
     PATHLESS,
     PREFERENCES,
     REFUSING,
     SCOPE_LINK,
-    SELECTORS,
     TABLE_LOCAL,
     TABLE_MAIN,
-    Address,
-    Link,
     NextHop,
-    Prefix,
     Route,
     RouteType,
-    Rule,
-    RuleAction,
-    Selector,
-    Snapshot,
-    as_ip,
-    default_rules,
-    ip_at,
-    width_of,
 )
+from hostrouting.model.rule import SELECTORS, Rule, RuleAction, Selector, default_rules
+from hostrouting.model.snapshot import Address, Link, Snapshot
 
 DEVICES = ("eth0", "eth1", "ib0", "wg0")
 TABLES = (TABLE_MAIN, TABLE_LOCAL, 100)

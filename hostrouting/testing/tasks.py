@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 import phases
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.files import SETTINGS
 from hostrouting.host.layout import HostLayout

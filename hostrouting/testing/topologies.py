@@ -4,7 +4,10 @@ Here: the network of each kind of host. Not here: tests.
 """
 
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import ARPHRD_INFINIBAND, Link, NextHop, Prefix, Route, Rule, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import NextHop, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link
 from hostrouting.testing.kernel import MemoryBackend
 
 _RA = 9

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hostrouting.boot.scripts import render_check_script, render_static_routes_script
-from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
-from hostrouting.model import IPV4, Prefix
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.model.prefix import IPV4, Prefix
 from tests.benchmarks.contest import Contest, Goal
 from tests.benchmarks.private import FABRIC, GATEWAY
 from tests.benchmarks.turns import in_turn

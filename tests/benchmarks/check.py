@@ -10,9 +10,9 @@ import phases
 from hostrouting.check.examine import examine
 from hostrouting.check.overlap import check_overlap
 from hostrouting.check.repair import propose_repair
-from hostrouting.config import HostRoutingConfig
-from hostrouting.fib import Fib
-from hostrouting.model import IPV4, Prefix
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.fib.engine import Fib
+from hostrouting.model.prefix import IPV4, Prefix
 from tests.benchmarks.contest import Contest, Goal
 from tests.benchmarks.families import BOTH, by_family, families_in_turn
 from tests.benchmarks.netlink import OURS, Bench, installed

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import attrs
 
-from hostrouting.model import IPV4, IPV6
+from hostrouting.model.prefix import IPV4, IPV6
 from tests.benchmarks.contest import Contest, Goal
 from tests.benchmarks.peers import Method
 from tests.benchmarks.turns import in_turn

@@ -8,7 +8,7 @@ import statistics
 import sys
 from collections.abc import Iterator
 
-from hostrouting.config import Mode
+from hostrouting.config.values import Mode
 from tests.benchmarks.boot import OBVIOUS_CHECK, OBVIOUS_ROUTES
 from tests.benchmarks.contest import Contest, Goal, LeftOut
 from tests.support.gate import CIDR, HALVES, config, host

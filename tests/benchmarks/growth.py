@@ -13,24 +13,13 @@ import attrs
 
 from hostrouting.check.examine import examine_snapshot
 from hostrouting.check.overlap import check_overlap
-from hostrouting.config import HostRoutingConfig
-from hostrouting.fib import Fib
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import (
-    IPV4,
-    IPV6,
-    PROTOCOL_KERNEL,
-    TABLE_MAIN,
-    Address,
-    Link,
-    Prefix,
-    Route,
-    Rule,
-    Snapshot,
-    by_priority,
-    default_rules,
-    ip_at,
-)
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, ip_at
+from hostrouting.model.route import PROTOCOL_KERNEL, TABLE_MAIN, Route
+from hostrouting.model.rule import Rule, by_priority, default_rules
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from tests.benchmarks.contest import Contest, Goal, Unit
 from tests.benchmarks.families import BOTH, by_family, families_in_turn
 from tests.benchmarks.netlink import OURS, Bench

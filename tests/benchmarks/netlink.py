@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from hostrouting.fib import ANY
+from hostrouting.fib.packet import ANY
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.channel import Channel
 from hostrouting.kernel.netlink.lookup import lookup_template
 from hostrouting.kernel.netlink.route_message import ChangeEncoder
-from hostrouting.model import IPV4, Route, as_ip, ip_at
+from hostrouting.model.prefix import IPV4, as_ip, ip_at
+from hostrouting.model.route import Route
 from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_routes
 from hostrouting.routes.uplink import DesiredRoute

@@ -14,7 +14,8 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, TypeAlias
 
-from hostrouting.model import IPV4, Route
+from hostrouting.model.prefix import IPV4
+from hostrouting.model.route import Route
 
 __all__ = [
     "BATCH",

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from hostrouting.model import IPV4, IPV6, Prefix
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from tests.benchmarks.contest import Contest, Goal, comparisons
 from tests.benchmarks.families import by_family, families_in_turn
 from tests.benchmarks.peers import Method

@@ -2,7 +2,8 @@
 
 import random
 
-from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, NextHop, Prefix, Route, as_ip
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
+from hostrouting.model.route import DEFAULT_METRIC, NextHop, Route
 from tests.benchmarks.private import GATEWAY
 
 __all__ = ["batch_line", "cidrs_among", "equal_routes", "in_family", "mixed_cidrs", "mixed_routes"]

@@ -18,7 +18,7 @@ import yaml
 
 import hostrouting
 from hostrouting.fleet import Outcome, Ran, outcome_of
-from hostrouting.model import Snapshot
+from hostrouting.model.snapshot import Snapshot
 from tests.support.ansible_fleet import EXAMPLE, PROGRAM, Controller, Node, Played, ansible_fleet
 from tests.support.pages import BLOCK, ROOT, page
 from tests.support.programs import completed

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hostrouting.check.report import npd_line
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.layout import HostLayout
 from tests.support.machine import H200, Machine, private_machine
 from tests.support.manifests import faults_of, manifests_in

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.guard.state import State, figures
 from hostrouting.tasks.results import Look, Repair

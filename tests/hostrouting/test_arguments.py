@@ -22,7 +22,7 @@ from hostrouting import (
     propose_repair,
 )
 from hostrouting.cli import main
-from hostrouting.model import Prefix
+from hostrouting.model.prefix import Prefix
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200
 
 CONFIG = HostRoutingConfig()

@@ -22,7 +22,7 @@ import attrs
 
 import hostrouting
 import phases
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from tests.support.systemd import System
 from tests.support.template import enter
 

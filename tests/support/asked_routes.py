@@ -4,7 +4,8 @@ import attrs
 from hypothesis import strategies as st
 
 from hostrouting.kernel.base import Verb
-from hostrouting.model import NextHop, Prefix, Route, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import NextHop, Route
 from hostrouting.testing.strategies import DEVICES, prefixes, routes
 
 __all__ = ["NAMES", "VERBS", "number_of", "wanted"]

@@ -5,9 +5,11 @@ eth0 and azv1 are ports of azure0; the live pod is behind azv1. Another CNI now 
 
 from typing import Any
 
-from hostrouting.config import AzureVnetCleanupConfig, HostRoutingConfig
+from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac
-from hostrouting.model import Link, Route
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, MemoryEbtables, MemoryLinkLayer, plain_vm
 
 __all__ = [

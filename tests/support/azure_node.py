@@ -29,7 +29,8 @@ from typing import Any
 import attrs
 
 import phases
-from hostrouting.config import AzureVnetCleanupConfig, EbtablesChoice, HostRoutingConfig
+from hostrouting.config.azure_vnet import AzureVnetCleanupConfig, EbtablesChoice
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.effects import Effects
 from hostrouting.host.host import Host
 from hostrouting.kernel.ebtables import EbtablesProgram, batch, nat_rules

@@ -14,8 +14,8 @@ import attrs
 from hostrouting.boot.scripts import render_check_script
 from hostrouting.check.examine import examine_snapshot
 from hostrouting.check.report import marked_verdict
-from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
-from hostrouting.model import IPV4, IPV6, Prefix, Snapshot
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from tests.support.awks import AWKS, only_awk, put_before
 from tests.support.systemd import THIS_HOST
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
+    from hostrouting.model.snapshot import Snapshot
     from tests.support.namespace import Namespace
 
 __all__ = ["Answer", "Checked", "agree", "check", "engine", "own_addresses", "place", "snapshot_of"]

@@ -6,8 +6,11 @@ from functools import partial
 
 from hypothesis import strategies as st
 
-from hostrouting.fib import Flow
-from hostrouting.model import PROTOCOL_KERNEL, Link, Prefix, Route, Rule, default_rules
+from hostrouting.fib.packet import Flow
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import PROTOCOL_KERNEL, Route
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import Link
 from hostrouting.testing import MemoryBackend
 from hostrouting.testing.strategies import DEVICES, routes, rules
 from tests.support.namespace import Namespace, private_namespace

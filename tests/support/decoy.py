@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 import phases
-from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure

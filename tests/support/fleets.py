@@ -9,9 +9,10 @@ from typing import Any
 
 from hostrouting.check.examine import Correction
 from hostrouting.check.overlap import EscapeKind
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fleet.judge import NodeEscape, NodeResult, Question
-from hostrouting.model import Prefix, Snapshot
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import h200
 

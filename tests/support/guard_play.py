@@ -7,7 +7,7 @@ import attrs
 
 import phases
 from hostrouting import Configure
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.systemd import Line
 from hostrouting.tasks.guard.loop import Guard, Orders
 from hostrouting.testing import FakeHost, MemoryBackend

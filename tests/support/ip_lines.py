@@ -5,7 +5,10 @@ from typing import Any, cast
 
 import attrs
 
-from hostrouting.model import Address, Link, Prefix, Route, RouteType, Rule, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import Route, RouteType
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Address, Link
 
 __all__ = ["things"]
 

@@ -14,21 +14,10 @@ from typing import Any
 
 import attrs
 
-from hostrouting.model import (
-    IP,
-    IPV4,
-    IPV6,
-    ROUTE_TYPES,
-    Address,
-    Link,
-    NextHop,
-    Prefix,
-    Route,
-    Rule,
-    RuleAction,
-    Snapshot,
-    as_ip,
-)
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
+from hostrouting.model.route import ROUTE_TYPES, NextHop, Route
+from hostrouting.model.rule import Rule, RuleAction
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from tests.support.children import enter_namespace
 from tests.support.waiting import wait_for
 

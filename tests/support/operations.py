@@ -11,28 +11,20 @@ from hypothesis import strategies as st
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import RouteRequest, Verb
-from hostrouting.model import (
-    IP,
-    IPV4,
-    IPV6,
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, ip_at, width_of
+from hostrouting.model.route import (
     PREFERENCES,
     SCOPE_HOST,
     SCOPE_LINK,
     TABLE_DEFAULT,
     TABLE_LOCAL,
     TABLE_MAIN,
-    Address,
-    Link,
     NextHop,
-    Prefix,
     Route,
     RouteType,
-    Rule,
-    RuleAction,
-    as_ip,
-    ip_at,
-    width_of,
 )
+from hostrouting.model.rule import Rule, RuleAction
+from hostrouting.model.snapshot import Address, Link
 from hostrouting.testing.kernel import MemoryBackend
 from tests.support.rawkernel import RawKernel, Said
 

@@ -6,7 +6,10 @@ from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
 from hostrouting.kernel.netlink.read import Settings
-from hostrouting.model import IP, PATHLESS, ROUTE_TYPES, Address, Link, NextHop, Preference, Prefix, Route, Rule, as_ip
+from hostrouting.model.prefix import IP, Prefix, as_ip
+from hostrouting.model.route import PATHLESS, ROUTE_TYPES, NextHop, Preference, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Address, Link
 
 __all__ = ["Shape", "address_of", "encode", "link_of", "parse", "route_of", "rule_of", "setting_of"]
 

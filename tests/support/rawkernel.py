@@ -17,17 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import (
-    IP,
-    ROUTE_TYPES,
-    Address,
-    NextHop,
-    Preference,
-    Prefix,
-    Route,
-    Rule,
-    width_of,
-)
+from hostrouting.model.prefix import IP, Prefix, width_of
+from hostrouting.model.route import ROUTE_TYPES, NextHop, Preference, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Address
 from tests.support.programs import completed
 from tests.support.rawmessages import (
     AF,

@@ -4,7 +4,9 @@ import socket
 import struct
 from typing import TypeAlias
 
-from hostrouting.model import IP, NextHop, Prefix, Rule, RuleAction, ip_at
+from hostrouting.model.prefix import IP, Prefix, ip_at
+from hostrouting.model.route import NextHop
+from hostrouting.model.rule import Rule, RuleAction
 
 __all__ = [
     "AF",

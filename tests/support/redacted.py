@@ -3,9 +3,9 @@
 import attrs
 
 from hostrouting.check.examine import examine_snapshot
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.redaction import Redaction
-from hostrouting.model import Snapshot
+from hostrouting.model.snapshot import Snapshot
 
 __all__ = ["judged_alike"]
 

@@ -10,7 +10,8 @@ import attrs
 
 import phases
 from hostrouting.boot.probe import render_probe_table
-from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig
+from hostrouting.config.probe_rewrite import ProbeRewriteConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.effects import Effects
 from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend

@@ -1,9 +1,9 @@
 """Helpers for tests of tasks on fake hosts."""
 
 import phases
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.layout import HostLayout
-from hostrouting.model import OURS
+from hostrouting.model.route import OURS
 from hostrouting.testing import FakeHost, FakeManager
 from phases.testing import FakeClock
 

@@ -2,22 +2,10 @@
 
 from collections.abc import Iterable
 
-from hostrouting.model import (
-    ARPHRD_INFINIBAND,
-    PROTOCOL_KERNEL,
-    SCOPE_HOST,
-    SCOPE_LINK,
-    TABLE_LOCAL,
-    Address,
-    Link,
-    NextHop,
-    Prefix,
-    Route,
-    Rule,
-    Snapshot,
-    as_ip,
-    default_rules,
-)
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import PROTOCOL_KERNEL, SCOPE_HOST, SCOPE_LINK, TABLE_LOCAL, NextHop, Route
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Address, Link, Snapshot
 from hostrouting.testing import MemoryBackend, topologies
 
 __all__ = ["connected", "h200", "host", "marked_vm", "plain", "refusing"]

@@ -22,7 +22,7 @@ from hostrouting.boot.gate import Gate, Part
 from hostrouting.boot.gate_files import GateStep, StepKind
 from hostrouting.boot.probe import ProbeScript, render_probe_script, render_probe_unit
 from hostrouting.boot.units import FLUSHERS, render_preset
-from hostrouting.config import ProbeRewriteConfig
+from hostrouting.config.probe_rewrite import ProbeRewriteConfig
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.host.host import Host
 from tests.support.gate import KUBE1, LAYOUT, await_start, end

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import attrs
 
-from hostrouting.config import Mode
+from hostrouting.config.values import Mode
 from tests.support.agents import Agents, agents
 from tests.support.gate import LAYOUT, config, end, host
 from tests.support.needs import absent

@@ -28,7 +28,8 @@ from typing import Protocol
 
 import attrs
 
-from hostrouting.config import HostRoutingConfig, Mode, StaticRoute
+from hostrouting.config.settings import HostRoutingConfig, StaticRoute
+from hostrouting.config.values import Mode
 from tests.support.agents import Agent, Agents, Outcome, agents
 from tests.support.gate import CIDR, HALVES, KUBE1, await_start, config, end, host
 from tests.support.needs import absent

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from hostrouting.config import HostRoutingConfig, Mode, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.values import Mode
 from tests.support.agents import agents
 from tests.support.gate import (
     CIDR,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hostrouting.config import HostRoutingConfig, Mode, StaticRoute
+from hostrouting.config.settings import HostRoutingConfig, StaticRoute
+from hostrouting.config.values import Mode
 from tests.support.gate import (
     CIDR,
     HALVES,

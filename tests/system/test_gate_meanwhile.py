@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from hostrouting.config import HostRoutingConfig, Mode, StaticRoute
+from hostrouting.config.settings import HostRoutingConfig, StaticRoute
+from hostrouting.config.values import Mode
 from tests.support.agents import agents
 from tests.support.examples import LONG
 from tests.support.gate import (

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from hostrouting.config import Mode
+from hostrouting.config.values import Mode
 from tests.support.gate import (
     HALVES,
     KUBE1,

@@ -6,7 +6,8 @@ from functools import partial
 import attrs
 import pytest
 
-from hostrouting.config import GateConfig, HostRoutingConfig, Mode
+from hostrouting.config.settings import GateConfig, HostRoutingConfig
+from hostrouting.config.values import Mode
 from tests.support.gate import HALVES, LAYOUT, config, configure, gate_tests, host, run_task
 from tests.support.inside import statuses, told_in
 from tests.support.systemd import System

@@ -5,7 +5,8 @@ import json
 import attrs
 import pytest
 
-from hostrouting.config import Mode, StaticRoute
+from hostrouting.config.settings import StaticRoute
+from hostrouting.config.values import Mode
 from tests.support.gate import CIDR, HALVES, LAYOUT, config, configure, end, gate_tests, host, ours, pid, start
 from tests.support.inside import answering, told_in
 from tests.support.systemd import System

@@ -5,7 +5,8 @@ from functools import partial
 
 import attrs
 
-from hostrouting.config import GuardConfig, Mode
+from hostrouting.config.settings import GuardConfig
+from hostrouting.config.values import Mode
 from tests.support.gate import HALVES, LAYOUT, config, configure, gate_tests, ours
 from tests.support.networkd import networkd_host
 from tests.support.systemd import PROGRAM, System

@@ -7,7 +7,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from hostrouting.config import GuardConfig, HostRoutingConfig, Mode
+from hostrouting.config.settings import GuardConfig, HostRoutingConfig
+from hostrouting.config.values import Mode
 from tests.support.azure_leftovers import DEAD
 from tests.support.azure_rules import pod_rules
 from tests.support.gate import HALVES, LAYOUT, config, configure, gate_tests, host, markers, ours, run_task

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.config import Mode
+from hostrouting.config.values import Mode
 from tests.support.agents import agents
 from tests.support.gate import HALVES, LAYOUT, config, end, host, ours, pid, start
 from tests.support.programs import completed

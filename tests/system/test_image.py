@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.config import Mode
+from hostrouting.config.values import Mode
 from tests.support.cli import say
 from tests.support.gate import (
     HALVES,

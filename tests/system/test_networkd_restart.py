@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import attrs
 import pytest
 
-from hostrouting.config import GuardConfig, Upkeep
+from hostrouting.config.settings import GuardConfig
+from hostrouting.config.values import Upkeep
 from tests.support.agents import agents
 from tests.support.gate import HALVES, LAYOUT, config, configure, gate_tests, host, ours, run_task
 from tests.support.systemd import System

@@ -3,7 +3,7 @@
 import re
 import subprocess
 
-from hostrouting.config import Mode
+from hostrouting.config.values import Mode
 from tests.support.gate import HALVES, LAYOUT, config, configure, end, gate_tests, host, start
 from tests.support.npd import PLUGIN
 from tests.support.pages import PAGES

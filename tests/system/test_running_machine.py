@@ -2,7 +2,8 @@
 
 import pytest
 
-from hostrouting.config import Mode, StaticRoute
+from hostrouting.config.settings import StaticRoute
+from hostrouting.config.values import Mode
 from tests.support.gate import (
     HALVES,
     KUBE1,

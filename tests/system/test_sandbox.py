@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from hostrouting.boot.probe import render_probe_unit
-from hostrouting.config import Mode
+from hostrouting.config.values import Mode
 from tests.support.gate import HALVES, LAYOUT, config, gate_tests, host
 from tests.support.systemd import System
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from hostrouting.config import Mode
+from hostrouting.config.values import Mode
 from hostrouting.testing.host import shown
 from tests.support.gate import KUBE1, LAYOUT, config, gate_tests, host
 from tests.support.inside import answering

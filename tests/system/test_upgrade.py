@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.config import Mode
+from hostrouting.config.values import Mode
 from tests.support.gate import HALVES, LAYOUT, config, end, gate_tests, host, markers, ours, pid, start
 from tests.support.pages import ROOT
 from tests.support.systemd import PROGRAM, System

@@ -2,7 +2,8 @@
 
 import attrs
 
-from hostrouting.model import Prefix, Route, RouteType
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route, RouteType
 
 __all__ = ["CIDR", "CNI_BLOCKS", "POD_DEVS", "CniBlock"]
 

@@ -9,7 +9,7 @@ import attrs
 
 from hostrouting.boot.gate_files import parse_gate_steps
 from hostrouting.boot.scripts import parse_check_script, parse_static_routes_script
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.conflists import files_in_force, read_conflists
 from hostrouting.host.metadata import _read as read_metadata

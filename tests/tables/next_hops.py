@@ -10,7 +10,8 @@ from itertools import groupby, product
 import attrs
 
 from hostrouting.kernel.base import RouteBackend, RouteRequest
-from hostrouting.model import OURS, NextHop, Prefix, Route, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import OURS, NextHop, Route
 
 __all__ = ["BIRD", "NextHopCase", "by_wanted", "found", "put"]
 

@@ -10,21 +10,14 @@ from typing import Any
 import attrs
 
 from hostrouting.check.overlap import Verdict
-from hostrouting.config import DEFAULT_ALLOWED_DEVS, HostRoutingConfig, Mode, RouteOverlapConfig
+from hostrouting.config.cni import DEFAULT_ALLOWED_DEVS
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.config.values import Mode
 from hostrouting.finding import ESCAPES
-from hostrouting.model import (
-    ARPHRD_INFINIBAND,
-    IP,
-    OURS,
-    REFUSING,
-    Link,
-    NextHop,
-    Prefix,
-    Route,
-    RouteType,
-    Rule,
-    as_ip,
-)
+from hostrouting.model.prefix import IP, Prefix, as_ip
+from hostrouting.model.route import OURS, REFUSING, NextHop, Route, RouteType
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 
 __all__ = ["CIDR", "TOPOLOGIES", "Topology", "escapes_of", "repair_of"]

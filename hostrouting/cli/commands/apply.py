@@ -17,7 +17,7 @@ from hostrouting.cli.output import Line, Painted, Style, below, line, named_line
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.source import config_of, installed_config, wait_of
 from hostrouting.cli.standings import Standings, looked_at_gate
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, HostRoutingError, RouteOverlapError, is_denied
 from hostrouting.routes.plan import wanted_routes
 from hostrouting.tasks.configure import Configure, installed_tasks

@@ -22,7 +22,7 @@ from hostrouting.cli.output import Line, Painted, Style, below, line, named_line
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.source import config_of, installed_config
 from hostrouting.cli.standings import Standings, gate_findings
-from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:

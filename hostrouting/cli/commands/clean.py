@@ -24,7 +24,7 @@ from hostrouting.text import counted
 if TYPE_CHECKING:
     import argparse
 
-    from hostrouting.config import HostRoutingConfig
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.host import Host
 
 _NOTHING = "nothing of azure-vnet is stale"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hostrouting.check.examine import examine_snapshot
 from hostrouting.cli.command import FAILED, FINE, Command, Reply
 from hostrouting.cli.output import Line, Painted, line, table
-from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import BackendError
 from hostrouting.host.discovery import Discovery, discover
 from hostrouting.text import spoken

@@ -20,13 +20,15 @@ from hostrouting.cli.command import FINE, Command, Reply, config_option, devs_op
 from hostrouting.cli.output import SHOWN, Line, Painted, Tone, capped, line, table
 from hostrouting.cli.source import address_of, config_of, installed_config, known_devices, open_kernel, saved_snapshot
 from hostrouting.cli.standings import Standings
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError, Fault
-from hostrouting.fib import PLAIN, Fib, Flow, Variant
 from hostrouting.fib.arrival import RP_FILTER_REASONS, Drop, arrives_on, drop_reason, find_drop, reverse_flow
-from hostrouting.fib.decision import goes_out, is_own
+from hostrouting.fib.decision import Variant, goes_out, is_own
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN, Flow
 from hostrouting.fib.trace import Passed, Trace, Tried, trace_route
-from hostrouting.model import IP, IPV4, TABLE_LOCAL, Address, Link, Prefix, Route, Snapshot, protocol_name, table_name
+from hostrouting.model.prefix import IP, IPV4, Prefix
+from hostrouting.model.route import TABLE_LOCAL, Route, protocol_name, table_name
 from hostrouting.routes.connected import is_unexplained, networks_of
 from hostrouting.routes.uplink import outbound_devs
 from hostrouting.text import spoken
@@ -34,6 +36,7 @@ from hostrouting.text import spoken
 if TYPE_CHECKING:
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
+    from hostrouting.model.snapshot import Address, Link, Snapshot
 
 
 @attrs.frozen

@@ -17,7 +17,7 @@ from hostrouting.tasks.guard.loop import Guard, Orders
 if TYPE_CHECKING:
     import argparse
 
-    from hostrouting.config import HostRoutingConfig
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.host import Host
 
 

@@ -27,7 +27,7 @@ from hostrouting.cli.failure import code_of, document_of
 from hostrouting.cli.output import SHOWN, Line, Painted, Style, below, line, named_lines, plain
 from hostrouting.cli.source import config_of, installed_config, wait_of
 from hostrouting.cli.standings import looked_at_gate
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, of_severity, worst_first
 from hostrouting.host.saved import read_snapshot
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from hostrouting.fleet import Source
     from hostrouting.host.host import Host
-    from hostrouting.model import Snapshot
+    from hostrouting.model.snapshot import Snapshot
 
 
 @attrs.frozen

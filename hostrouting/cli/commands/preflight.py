@@ -11,7 +11,7 @@ from hostrouting.cli.check import lasting_line
 from hostrouting.cli.command import FAILED, FINE, WRONG_INPUT, Command, Reply, config_option, removal_option
 from hostrouting.cli.output import Line, Painted, below, line, named_lines
 from hostrouting.cli.source import config_of, installed_wait, kept_config, quiet_context
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, FileError
 from hostrouting.finding import of_severity
 from hostrouting.tasks.configure import installed_tasks

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
 
     from hostrouting.host.host import Host
-    from hostrouting.model import Snapshot
+    from hostrouting.model.snapshot import Snapshot
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

@@ -22,11 +22,13 @@ from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, con
 from hostrouting.cli.output import SHOWN, Line, Painted, Tone, capped, line, named_lines, table
 from hostrouting.cli.source import config_of, installed_config, quiet_context, start_command
 from hostrouting.cli.standings import Standings
-from hostrouting.config import HostRoutingConfig, Mode, ProbeCondition, ProbeRewriteConfig, RouteOverlapConfig
+from hostrouting.config.probe_rewrite import ProbeCondition, ProbeRewriteConfig
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.config.values import Mode
 from hostrouting.errors import BackendError, ConfigError, FileError, ManagerError
-from hostrouting.fib import Fib
+from hostrouting.fib.engine import Fib
 from hostrouting.finding import Finding, of_severity, worst_first
-from hostrouting.model import IPV4, IPV6, Route
+from hostrouting.model.prefix import IPV4, IPV6
 from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.routes.uplink import default_route
 from hostrouting.tasks.configure import installed_tasks, make_tasks
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from hostrouting.host.layout import HostLayout
     from hostrouting.host.systemd import UnitState
     from hostrouting.kernel.base import RouteBackend
+    from hostrouting.model.route import Route
 
 T = TypeVar("T")
 

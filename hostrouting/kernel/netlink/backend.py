@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from hostrouting.errors import BackendError
-from hostrouting.fib import ANY, Flow
+from hostrouting.fib.packet import ANY, Flow
 from hostrouting.kernel.base import Answer, Outcome, RouteRequest, Source, asked_addresses, asked_prefixes
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import Channel, here, inside, open_namespace, open_socket
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hostrouting.kernel.concern import Concern
-    from hostrouting.model import IP, Prefix, Rule, Snapshot
+    from hostrouting.model.prefix import IP, Prefix
+    from hostrouting.model.rule import Rule
+    from hostrouting.model.snapshot import Snapshot
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 
@@ -29,7 +29,13 @@ from hostrouting.kernel.netlink.read import NoDevice, index_of, list_addresses, 
 from hostrouting.kernel.netlink.route_message import RTMSG, ChangeEncoder
 from hostrouting.kernel.netlink.watch import Wanted
 from hostrouting.kernel.requests import Obstacle, find_exactly, misfit, refusal, same
-from hostrouting.model import IPV4, IPV6, Address, Prefix, Route, RouteTable, Rule
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
+
+if TYPE_CHECKING:
+    from hostrouting.model.route import Route
+    from hostrouting.model.route_table import RouteTable
+    from hostrouting.model.rule import Rule
+    from hostrouting.model.snapshot import Address
 
 _RULE = struct.Struct("=5B2xBI")  # struct fib_rule_hdr: family, lengths, tos, table, action, flags
 _TO_TABLE = 1  # FR_ACT_TO_TBL

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 
 from hostrouting.errors import BackendError
-from hostrouting.fib import ANY, PLAIN, Flow
+from hostrouting.fib.packet import ANY, PLAIN, Flow
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import SEQUENCE, Channel, KernelError, Template, message, read_error
@@ -22,7 +22,7 @@ from hostrouting.kernel.netlink.numbers import AF_OF
 from hostrouting.kernel.netlink.read import Names, NextHops, NoDevice, RouteReader, index_of, list_routes
 from hostrouting.kernel.netlink.route_message import DESTINATION_AT, RTMSG, read_route
 from hostrouting.kernel.netlink.watch import Wanted
-from hostrouting.model import IP, IPV4, IPV6, ip_at, width_of
+from hostrouting.model.prefix import IP, IPV4, IPV6, ip_at, width_of
 
 # Attributes of a request (RTA_…).
 _SRC, _IIF, _MARK, _UID, _IP_PROTO, _SPORT, _DPORT = 2, 3, 16, 25, 27, 28, 29

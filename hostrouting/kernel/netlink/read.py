@@ -34,7 +34,7 @@ from importlib import import_module
 from ipaddress import IPv4Address, IPv6Address
 from itertools import chain
 from sys import byteorder
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
@@ -55,26 +55,13 @@ from hostrouting.kernel.netlink.keep import Kept, address_key
 from hostrouting.kernel.netlink.numbers import AF_OF, FAMILY_OF
 from hostrouting.kernel.netlink.route_message import RTMSG, name_of, read_leg, read_route
 from hostrouting.kernel.netlink.watch import EVERYTHING, Wanted, disturbed
-from hostrouting.model import (
-    IP,
-    IPV4,
-    IPV6,
-    SELECTORS,
-    Address,
-    Link,
-    NextHop,
-    Outline,
-    Prefix,
-    Route,
-    RouteTable,
-    Rule,
-    RuleAction,
-    Shapes,
-    Snapshot,
-    reached_tables,
-    routes_like,
-    selector_of,
-)
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
+from hostrouting.model.route_table import Outline, RouteTable, Shapes, routes_like
+from hostrouting.model.rule import SELECTORS, Rule, RuleAction, reached_tables, selector_of
+from hostrouting.model.snapshot import Address, Link, Snapshot
+
+if TYPE_CHECKING:
+    from hostrouting.model.route import NextHop, Route
 
 # The lists, and a snapshot of all of them
 

@@ -45,7 +45,8 @@ from hostrouting.kernel.netlink.channel import (
 )
 from hostrouting.kernel.netlink.numbers import AF_OF, FAMILY_OF
 from hostrouting.kernel.requests import foreign, has_weight
-from hostrouting.model import IP, IPV4, PATHLESS, ROUTE_TYPES, NextHop, Prefix, Route, width_of
+from hostrouting.model.prefix import IP, IPV4, Prefix, width_of
+from hostrouting.model.route import PATHLESS, ROUTE_TYPES, NextHop, Route
 
 if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteRequest, Verb

@@ -33,7 +33,8 @@ from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import HEADER, as_backend_error, attributes_of, why_not_opened
 from hostrouting.kernel.netlink.numbers import FAMILY_OF
 from hostrouting.kernel.netlink.route_message import read_route
-from hostrouting.model import IPV4, TABLE_LOCAL, TABLE_MAIN, Prefix, Route, Snapshot
+from hostrouting.model.prefix import IPV4, Prefix
+from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, Route
 
 if TYPE_CHECKING:
     import socket
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hostrouting.kernel.concern import Concern
+    from hostrouting.model.snapshot import Snapshot
     from phases import Clock
 
 _LONGEST = 3600.0  # the longest wait of one poll call, in seconds; it does not accept infinity

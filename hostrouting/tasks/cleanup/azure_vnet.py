@@ -30,19 +30,24 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_address, ip_interface
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
 
-from hostrouting.config import AzureVnetCleanupConfig, HostRoutingConfig, StateFile, needs_config
+from hostrouting.config.azure_vnet import AzureVnetCleanupConfig, StateFile
+from hostrouting.config.settings import HostRoutingConfig, needs_config
 from hostrouting.finding import Finding, Severity
 from hostrouting.host.conflists import files_in_force, objects_in, read_conflists
 from hostrouting.kernel.neighbours import EthernetLink, PeerMac, UnknownPeer, canonical_mac
-from hostrouting.model import IP, TABLE_MAIN, Prefix, Route, Snapshot, as_ip, protocol_name
+from hostrouting.model.prefix import IP, Prefix, as_ip
+from hostrouting.model.route import TABLE_MAIN, Route, protocol_name
 from hostrouting.routes.uplink import bare_leg
 from hostrouting.tasks.cleanup.plan import CleanupEntry, CleanupFacts, CleanupPlan, Fate
 from hostrouting.tasks.cleanup.saved_rules import SavedRule, read_saved
 from hostrouting.tasks.cleanup.task import Cleanup
+
+if TYPE_CHECKING:
+    from hostrouting.model.snapshot import Snapshot
 
 STATE_FILE = "/var/run/azure-vnet.json"
 _LOCK, _OLD_LOCK = "/var/run/azure-vnet/azure-vnet.lock", f"{STATE_FILE}.lock"

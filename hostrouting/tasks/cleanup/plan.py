@@ -21,7 +21,9 @@ from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import Operation
 from hostrouting.kernel.ebtables import PROGRAMS
 from hostrouting.kernel.neighbours import LinkLayerView, Neighbour, canonical_mac
-from hostrouting.model import IPV6, TABLE_MAIN, NextHop, Prefix, Route, Snapshot, as_ip
+from hostrouting.model.prefix import IPV6, Prefix, as_ip
+from hostrouting.model.route import TABLE_MAIN, NextHop, Route
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.tasks.cleanup.saved_rules import SavedRules, read_saved
 
 if TYPE_CHECKING:

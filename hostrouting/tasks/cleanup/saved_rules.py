@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from hostrouting.model import IP, as_ip
+from hostrouting.model.prefix import IP, as_ip
 
 _DESTINATIONS = ("--arp-ip-dst", "--ip-dst", "--ip6-dst")
 _OTHER_NAMES = {"--to-destination": "--to-dst", "--ip-destination": "--ip-dst", "--ip6-destination": "--ip6-dst"}

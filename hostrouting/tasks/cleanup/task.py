@@ -17,7 +17,7 @@ import attrs
 
 import phases
 from hostrouting.boot.gate_files import digest_of
-from hostrouting.config import EbtablesChoice
+from hostrouting.config.azure_vnet import EbtablesChoice
 from hostrouting.errors import BackendError, CleanupError, FileError, InputError, ProgramError
 from hostrouting.finding import of_severity
 from hostrouting.host.effects import Effects, Operation, tell_effects
@@ -25,7 +25,8 @@ from hostrouting.host.host import Host, needs_host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.ebtables import PROGRAMS, Backend, Ebtables
 from hostrouting.kernel.neighbours import LinkLayer, Neighbour
-from hostrouting.model import IP, Route, as_ip
+from hostrouting.model.prefix import IP, as_ip
+from hostrouting.model.route import Route
 from hostrouting.routes.uplink import bare_leg
 from hostrouting.tasks.cleanup.plan import NOUNS, CleanupEntry, CleanupFacts, CleanupPlan, Kind, SavedFile, UndoLog
 from hostrouting.tasks.cleanup.saved_rules import read_saved

@@ -18,7 +18,7 @@ import attrs
 import phases
 from hostrouting.boot.gate import Gate
 from hostrouting.boot.gate_state import find_edits, opening_findings
-from hostrouting.config import HostRoutingConfig, needs_config
+from hostrouting.config.settings import HostRoutingConfig, needs_config
 from hostrouting.errors import BackendError, ConfigError, FileError, HostBusy, HostRoutingError
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.host import Host, needs_host

@@ -22,14 +22,16 @@ from hostrouting.boot.probe import ON_LINK, OUR_COMMENT, render_probe_deletion, 
 from hostrouting.errors import ConfigError, Fault, ProgramError
 from hostrouting.finding import Finding, Severity
 from hostrouting.host.effects import Operation
-from hostrouting.model import DEFAULT_METRIC, IPV6, Prefix, Route, Snapshot
+from hostrouting.model.prefix import IPV6, Prefix
+from hostrouting.model.route import DEFAULT_METRIC, Route
 from hostrouting.routes.plan import RoutePlan, plan_exactly
 from hostrouting.routes.uplink import missing_device
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from hostrouting.config import ProbeRewriteConfig
+    from hostrouting.config.probe_rewrite import ProbeRewriteConfig
+    from hostrouting.model.snapshot import Snapshot
 
 
 def is_rewritten(config: ProbeRewriteConfig, *, source: IPv6Address, destination: IPv6Address, iif: str | None) -> bool:

@@ -17,12 +17,12 @@ from hostrouting.boot.gate import Part
 from hostrouting.boot.probe import ProbeScript, render_probe_script, render_probe_unit
 from hostrouting.boot.scripts import MOST_WAIT
 from hostrouting.check.examine import await_found
-from hostrouting.config import OnUnknown, ProbeCondition, ProbeRewriteConfig
+from hostrouting.config.probe_rewrite import OnUnknown, ProbeCondition, ProbeRewriteConfig
 from hostrouting.errors import ApplyError, HostRoutingError, MetadataError, NotReady, ProgramError
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.fileset import Changes, FileSet
-from hostrouting.model import IPV6, Prefix, Snapshot
+from hostrouting.model.prefix import IPV6, Prefix
 from hostrouting.routes.apply import apply_plan
 from hostrouting.tasks.base import Alive, Fallback, HostTask, MayRepair, run_once
 from hostrouting.tasks.probe_rewrite.rules import Record, RewritePlan, Surroundings, find_hindrances, plan_rewrite
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from hostrouting.host.metadata import Answer
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.nftables import Nftables
+    from hostrouting.model.snapshot import Snapshot
 
 _SETTINGS = "/proc/sys/net/ipv6/conf"
 _COUNTERS = 2

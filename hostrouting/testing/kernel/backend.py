@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from hostrouting.errors import BackendError, RouteRefused
-from hostrouting.fib import ANY, Fib, Flow
 from hostrouting.fib.arrival import find_drop
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import ANY, Flow
 from hostrouting.kernel.base import (
     Answer,
     Outcome,
@@ -31,21 +32,9 @@ from hostrouting.kernel.base import (
     require_simple,
 )
 from hostrouting.kernel.requests import Obstacle, find_exactly, has_weight, misfit, refusal
-from hostrouting.model import (
-    IP,
-    IPV4,
-    IPV6,
-    REFUSING,
-    TABLE_LOCAL,
-    TABLE_MAIN,
-    Address,
-    Link,
-    NextHop,
-    Prefix,
-    Route,
-    Rule,
-    Snapshot,
-)
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
+from hostrouting.model.route import REFUSING, TABLE_LOCAL, TABLE_MAIN, NextHop, Route
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing.kernel.devices import Device, Devices, Refused
 from hostrouting.testing.kernel.faults import Faults, Moment
 from hostrouting.testing.kernel.ipv4 import Addresses as Addresses4
@@ -61,6 +50,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from hostrouting.model.rule import Rule
     from phases import Clock
     from phases.context import Flag
 

@@ -10,7 +10,8 @@ from functools import cached_property
 
 import attrs
 
-from hostrouting.model import IP, IPV4, Address, Link, Prefix
+from hostrouting.model.prefix import IP, IPV4, Prefix
+from hostrouting.model.snapshot import Address, Link
 
 LOOPBACK = "lo"
 

@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 import attrs
 
-from hostrouting.fib import PLAIN, Fib
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN
 from hostrouting.kernel.base import Verb
 from hostrouting.kernel.requests import is_meant
-from hostrouting.model import (
-    IP,
-    IPV4,
-    IPV6,
+from hostrouting.model.prefix import IP, IPV4, IPV6, MULTICAST, Prefix, as_ip, ip_at
+from hostrouting.model.route import (
     PATHLESS,
     PROTOCOL_KERNEL,
     SCOPE_HOST,
@@ -28,18 +27,12 @@ from hostrouting.model import (
     TABLE_DEFAULT,
     TABLE_LOCAL,
     TABLE_MAIN,
-    Address,
     NextHop,
-    Prefix,
     Route,
     RouteType,
-    Rule,
-    RuleAction,
-    Snapshot,
-    as_ip,
-    ip_at,
 )
-from hostrouting.model.prefix import MULTICAST
+from hostrouting.model.rule import Rule, RuleAction
+from hostrouting.model.snapshot import Address, Snapshot
 from hostrouting.testing.kernel.devices import Device, Devices, Holding, Refused
 from hostrouting.testing.kernel.tables import Installed, Rules, Tables, as_kept
 

@@ -23,15 +23,14 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.fib import PLAIN, Fib
-from hostrouting.fib.packet import Sought
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN, Sought
 from hostrouting.fib.table_ipv6 import TableIPv6
 from hostrouting.kernel.base import Verb
 from hostrouting.kernel.requests import expires, leg_is_meant, sources_of
-from hostrouting.model import (
+from hostrouting.model.prefix import IP, IPV6, MULTICAST, Prefix, as_ip
+from hostrouting.model.route import (
     DEFAULT_METRIC,
-    IP,
-    IPV6,
     PATHLESS,
     PROTOCOL_KERNEL,
     SCOPE_HOST,
@@ -39,16 +38,12 @@ from hostrouting.model import (
     SCOPE_UNIVERSE,
     TABLE_LOCAL,
     TABLE_MAIN,
-    Address,
     NextHop,
-    Prefix,
     Route,
-    RouteTable,
-    Rule,
-    Snapshot,
-    as_ip,
 )
-from hostrouting.model.prefix import MULTICAST
+from hostrouting.model.route_table import RouteTable
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Address, Snapshot
 from hostrouting.testing.kernel.devices import LOOPBACK, Device, Devices, Holding, Refused
 from hostrouting.testing.kernel.tables import Installed, Rules, Tables, as_kept, bare, by_source
 

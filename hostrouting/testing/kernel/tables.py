@@ -13,7 +13,9 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from hostrouting.model import IPV4, SELECTORS, Prefix, Route, Rule, default_rules, width_of
+from hostrouting.model.prefix import IPV4, Prefix, width_of
+from hostrouting.model.route import Route
+from hostrouting.model.rule import SELECTORS, Rule, default_rules
 from hostrouting.testing.kernel.devices import Refused
 
 # A prefix is packed as its network, shifted by this, plus its length.

@@ -5,23 +5,18 @@ Here: iproute2's words and their order. Not here: reading the kernel.
 
 from collections.abc import Collection, Iterator, Sequence
 
-from hostrouting.model import (
-    IPV4,
-    IPV6,
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, width_of
+from hostrouting.model.route import (
     PROTOCOL_KERNEL,
     SCOPE_UNIVERSE,
-    SELECTORS,
     TABLE_MAIN,
     NextHop,
-    Prefix,
     Route,
-    Rule,
-    Snapshot,
     protocol_name,
     table_name,
-    tos_name,
-    width_of,
 )
+from hostrouting.model.rule import SELECTORS, Rule, tos_name
+from hostrouting.model.snapshot import Snapshot
 
 _PROTOCOL_BOOT = 3
 _SCOPES = {200: "site", 253: "link", 254: "host", 255: "nowhere"}

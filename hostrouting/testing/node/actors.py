@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import attrs
 
 from hostrouting.errors import FileError, ManagerError
-from hostrouting.model import ARPHRD_INFINIBAND, PROTOCOL_KERNEL, TABLE_MAIN, Address, Link, Prefix, Route, Rule
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import PROTOCOL_KERNEL, TABLE_MAIN, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Address, Link
 
 if TYPE_CHECKING:
     from random import Random

@@ -35,11 +35,15 @@ from hostrouting.boot.gate_files import parse_gate_steps
 from hostrouting.boot.scripts import parse_check_script, parse_static_routes_script
 from hostrouting.check.examine import examine
 from hostrouting.check.exceptions import is_like
-from hostrouting.config import HostRoutingConfig, Mode, Upkeep
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.values import Mode, Upkeep
 from hostrouting.errors import BackendError, FileError, HostRoutingError, RouteOverlapError, UnitFailed
 from hostrouting.host.systemd import Line, NoService, UnitState
 from hostrouting.kernel.neighbours import Neighbour
-from hostrouting.model import IPV4, IPV6, TABLE_MAIN, Address, Link, Prefix, Route, Rule, ip_at, missing_rules
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, ip_at
+from hostrouting.model.route import TABLE_MAIN, Route
+from hostrouting.model.rule import Rule, missing_rules
+from hostrouting.model.snapshot import Address, Link
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.guard.loop import Guard
 from hostrouting.tasks.keeping import KeepKernelRules

@@ -17,7 +17,8 @@ from typing import Any, TypeAlias
 import attrs
 
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import IPV4, TABLE_MAIN
+from hostrouting.model.prefix import IPV4
+from hostrouting.model.route import TABLE_MAIN
 from tests.benchmarks.guard.keepers import GATEWAY, HALVES, MANY, METRICS, command
 
 __all__ = ["KINDS", "LOG", "SPARING", "Kind", "Node", "ip"]

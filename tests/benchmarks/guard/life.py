@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import Route
+from hostrouting.model.route import Route
 from tests.benchmarks.guard.keepers import HALVES, MANY, OTHERS, install
 from tests.benchmarks.guard.kinds import KINDS, LOG, Node, ip
 from tests.support.machine import H200, ROOT

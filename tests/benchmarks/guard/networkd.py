@@ -16,7 +16,7 @@ from datetime import datetime
 
 import attrs
 
-from hostrouting.config import GuardConfig
+from hostrouting.config.settings import GuardConfig
 from tests.benchmarks.guard.times import times_in_words
 from tests.support.gate import HALVES, config, configure
 from tests.support.networkd import networkd_host

@@ -49,17 +49,11 @@ from hostrouting.boot.units import (
     render_protocol_name,
     render_routes_unit,
 )
-from hostrouting.config import (
-    AzureVnetCleanupConfig,
-    HostRoutingConfig,
-    ImdsConfig,
-    ProbeRewriteConfig,
-    RouteOverlapConfig,
-    StaticRoute,
-    StaticRoutesConfig,
-)
+from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
+from hostrouting.config.probe_rewrite import ImdsConfig, ProbeRewriteConfig
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.host.layout import HostLayout
-from hostrouting.model import DEFAULT_METRIC
+from hostrouting.model.route import DEFAULT_METRIC
 from hostrouting.testing.config_strategies import configs, probe_rewrites
 
 ASSETS = Path(hostrouting.boot.__file__).parent / "assets"

@@ -14,9 +14,9 @@ import pytest
 from hostrouting.boot.scripts import render_check_script
 from hostrouting.check.examine import examine_snapshot
 from hostrouting.check.report import check_findings
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.layout import HostLayout
-from hostrouting.model import IPV6
+from hostrouting.model.prefix import IPV6
 from tests.support.awks import each_awk, only_awk, put_before
 from tests.support.check_script import Answer, Checked, check, engine, own_addresses, snapshot_of
 from tests.support.namespace import Namespace

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
-from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, REFUSING, TABLE_LOCAL, Prefix, Route, Rule, Snapshot
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
+from hostrouting.model.route import DEFAULT_METRIC, REFUSING, TABLE_LOCAL, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing.strategies import blocks, prefixes, rules
 from hostrouting.testing.strategies import routes as any_routes
 from tests.support.awks import AWKS, TREES

@@ -14,7 +14,7 @@ import pytest
 import phases
 from hostrouting.boot.gate import Changed, Gate, Part
 from hostrouting.boot.gate_files import GateStep, parse_gate_steps, render_gate_drop_in, render_gate_steps
-from hostrouting.config import GateConfig
+from hostrouting.config.settings import GateConfig
 from hostrouting.errors import ConfigError, FileError, HostRoutingError, ManagerError
 from hostrouting.host.fileset import File, FileSet
 from hostrouting.tasks.configure import Configure
@@ -28,7 +28,7 @@ from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hostrouting.config import HostRoutingConfig
+    from hostrouting.config.settings import HostRoutingConfig
 
 KUBELET = "kubelet.service"
 CONFIGS = {

@@ -13,7 +13,14 @@ import phases
 from hostrouting.boot import gate
 from hostrouting.boot.gate_files import gate_digests, parse_gate_steps, render_gate_steps
 from hostrouting.boot.gate_state import GateState, drop_in_folders, find_gate_state
-from hostrouting.config import GuardConfig, HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import (
+    GuardConfig,
+    HostRoutingConfig,
+    RouteOverlapConfig,
+    StaticRoute,
+    StaticRoutesConfig,
+)
+from hostrouting.config.values import Mode
 from hostrouting.finding import Finding
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure

@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 from hostrouting.boot.probe import ProbeScript, render_probe_script, render_probe_table
-from hostrouting.config import ProbeRewriteConfig
+from hostrouting.config.probe_rewrite import ProbeRewriteConfig
 from tests.support.awks import put_before
 from tests.support.commands import ports
 from tests.support.namespace import Namespace, private_namespace

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.boot.scripts import render_check_script, render_static_routes_script
-from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from tests.support.awks import AWKS, only_awk, put_before
 from tests.support.commands import LINKS, fabric_host, furnish
 from tests.support.namespace import Namespace, private_namespace

@@ -15,7 +15,10 @@ from hostrouting.boot.scripts import render_snapshot_script
 from hostrouting.errors import InputError
 from hostrouting.host.saved import read_ip_document
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import NextHop, Rule, Snapshot, as_ip
+from hostrouting.model.prefix import as_ip
+from hostrouting.model.route import NextHop
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing.strategies import blocks, routes, rules
 from tests.support.awks import TREES
 from tests.support.cases import some_at_night

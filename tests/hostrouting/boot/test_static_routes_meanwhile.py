@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hostrouting.boot.scripts import render_static_routes_script
-from hostrouting.config import HostRoutingConfig, StaticRoute, StaticRoutesConfig
-from hostrouting.model import IPV6
+from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.model.prefix import IPV6
 from tests.support.awks import put_before
 from tests.support.namespace import Namespace
 from tests.support.routes_script import HALVES, Ran, ours

@@ -13,10 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.config import ProbeRewriteConfig, StaticRoute
-from hostrouting.fib import Fib
+from hostrouting.config.probe_rewrite import ProbeRewriteConfig
+from hostrouting.config.settings import StaticRoute
+from hostrouting.fib.engine import Fib
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import DEFAULT_METRIC, IPV4, IPV6, OURS, TABLE_LOCAL, Prefix, Route, Snapshot
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
+from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_LOCAL, Route
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import RoutePlan, plan_routes
 from hostrouting.routes.uplink import DesiredRoute, bare_leg
 from hostrouting.testing.strategies import blocks, prefixes, routes

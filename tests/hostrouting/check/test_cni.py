@@ -10,9 +10,11 @@ from hostrouting.check.exceptions import PodBlocks, is_like
 from hostrouting.check.overlap import OverlapReport, check_overlap
 from hostrouting.check.repair import Repair, propose_repair
 from hostrouting.check.report import check_findings
-from hostrouting.config import DEFAULT_ALLOWED_DEVS
-from hostrouting.fib import Fib
-from hostrouting.model import OURS, Link, Prefix, Route, RouteType, Snapshot, ip_at
+from hostrouting.config.cni import DEFAULT_ALLOWED_DEVS
+from hostrouting.fib.engine import Fib
+from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.route import OURS, Route, RouteType
+from hostrouting.model.snapshot import Link, Snapshot
 from tests.support.topologies import plain
 from tests.tables.cni_blocks import CIDR, CNI_BLOCKS, POD_DEVS, CniBlock
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostrouting.check.cover import Zone, ZoneKind, cover
-from hostrouting.model import Prefix
+from hostrouting.model.prefix import Prefix
 from tests.support.examples import scaled
 
 BLOCK = Prefix.parse("172.16.0.0/29")

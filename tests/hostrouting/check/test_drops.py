@@ -8,9 +8,12 @@ import pytest
 
 from hostrouting.check.examine import examine_snapshot
 from hostrouting.check.report import check_findings
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import Finding
-from hostrouting.model import Link, Prefix, Route, Rule, Snapshot
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import MemoryBackend, plain_vm
 from tests.support.cli import say
 

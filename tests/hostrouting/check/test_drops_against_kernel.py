@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from hostrouting.check.examine import Examination, examine_snapshot, repair_routes
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.testing import h200
 from tests.support.commands import ports

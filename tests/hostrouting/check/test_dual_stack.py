@@ -14,7 +14,7 @@ from hostrouting import CheckRouteOverlap, Configure, ConfigureStaticRoutes, Hos
 from hostrouting.check.examine import Examination
 from hostrouting.check.report import repair_document
 from hostrouting.errors import NotReady, RouteOverlapError
-from hostrouting.model import OURS
+from hostrouting.model.route import OURS
 from tests.support.commands import ports
 from tests.support.namespace import Namespace, private_namespace
 

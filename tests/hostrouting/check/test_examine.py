@@ -8,11 +8,14 @@ from hypothesis import strategies as st
 
 import phases
 from hostrouting.check.examine import await_plan, examine, read
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, NotReady
-from hostrouting.fib import PLAIN, Fib
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN
 from hostrouting.kernel.base import Answer, RouteRequest, Watch
-from hostrouting.model import OURS, Link, Prefix, Route, as_ip, ip_at
+from hostrouting.model.prefix import Prefix, as_ip, ip_at
+from hostrouting.model.route import OURS, Route
+from hostrouting.model.snapshot import Link
 from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import MemoryBackend, h200, plain_vm
 from hostrouting.testing.strategies import blocks, snapshots

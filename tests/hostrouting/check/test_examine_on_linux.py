@@ -8,12 +8,13 @@ import pytest
 import phases
 from hostrouting.check.examine import Examination, examine
 from hostrouting.check.report import check_document, remarks
-from hostrouting.fib import Fib
+from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import read as reading
 from hostrouting.kernel.netlink.watch import Wanted, disturbed
-from hostrouting.model import OURS, Route, Snapshot
+from hostrouting.model.route import OURS, Route
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import resolve_route
 from phases.testing import FakeClock
 from tests.support.commands import LINKS, commands_of, furnish

@@ -13,13 +13,17 @@ from hostrouting.check.examine import examine_snapshot
 from hostrouting.check.exceptions import Exceptions
 from hostrouting.check.overlap import check_overlap
 from hostrouting.check.report import check_findings
-from hostrouting.config import HostRoutingConfig, IntendedRule
+from hostrouting.config.settings import HostRoutingConfig, IntendedRule
 from hostrouting.errors import ConfigError
-from hostrouting.fib import Condition, Fib
+from hostrouting.fib.decision import Condition
+from hostrouting.fib.engine import Fib
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import ARPHRD_INFINIBAND, TABLE_MAIN, Link, Prefix, Route, Rule
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import TABLE_MAIN, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link
 from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm, vpn_node
 from tests.support.cases import for_each
 from tests.support.cli import say

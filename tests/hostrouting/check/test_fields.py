@@ -36,14 +36,15 @@ from hostrouting.boot.scripts import render_snapshot_script
 from hostrouting.check.examine import Examination, FamilyExamination, examine, examine_snapshot
 from hostrouting.check.overlap import Judge
 from hostrouting.check.report import check_findings, repair_document
-from hostrouting.config import HostRoutingConfig, RouteOverlapConfig, StaticRoutesConfig
 from hostrouting.config.cni import CNIS
-from hostrouting.fib import paired
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoutesConfig
+from hostrouting.fib.decision import paired
 from hostrouting.host.redaction import Redaction
 from hostrouting.host.saved import snapshot_in
 from hostrouting.kernel.base import RouteBackend
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import ARPHRD_INFINIBAND, Snapshot, ip_at
+from hostrouting.model.prefix import ip_at
+from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Snapshot
 from hostrouting.routes.plan import plan_static_routes
 from phases.testing import FakeClock
 from tests.support.check_script import Checked

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from hostrouting.check.overlap import check_overlap
 from hostrouting.check.repair import propose_repair, refused_gateway
 from hostrouting.check.report import unsafe_findings
-from hostrouting.fib import Fib
-from hostrouting.model import IPV4, IPV6, NextHop, Prefix, Route, Rule, as_ip, default_rules, ip_at
+from hostrouting.fib.engine import Fib
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip, ip_at
+from hostrouting.model.route import NextHop, Route
+from hostrouting.model.rule import Rule, default_rules
 from hostrouting.testing.strategies import DEVICES, blocks
 from tests.support.commands import LINKS, furnish, route_command, rule_command, wishes
 from tests.support.examples import scaled

@@ -5,7 +5,8 @@ from typing import Any
 
 from hostrouting.check.marks import marks_of
 from hostrouting.fib.decision import Condition
-from hostrouting.model import IPV4, IPV6, Rule
+from hostrouting.model.prefix import IPV4, IPV6
+from hostrouting.model.rule import Rule
 
 
 def _rule(priority: int, mark: int = 0, mask: int = 0xFF, family: int = IPV4) -> Rule:

@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 
 from hostrouting.check.exceptions import PodBlocks
 from hostrouting.check.overlap import Judge, OverlapReport, check_overlap
-from hostrouting.fib import Decision, Fib, Flow
-from hostrouting.model import NextHop, Prefix, Route, RouteType, Rule, Snapshot, as_ip, default_rules, ip_at
+from hostrouting.fib.decision import Decision
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import Flow
+from hostrouting.model.prefix import Prefix, as_ip, ip_at
+from hostrouting.model.route import NextHop, Route, RouteType
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import vpn_node
 from hostrouting.testing.strategies import blocks, prefixes, routes, snapshots
 from tests.support.cases import for_each

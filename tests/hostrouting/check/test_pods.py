@@ -11,10 +11,13 @@ import phases
 from hostrouting.check.examine import Examination, FamilyExamination, examine_snapshot
 from hostrouting.check.packets import PodPackets, find_pod_packets, senders_phrase
 from hostrouting.check.report import check_findings
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, RouteOverlapError
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import Link, Prefix, Route, Rule, Snapshot
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm
 from tests.support.cli import say

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from hostrouting.check.exceptions import PodBlocks
 from hostrouting.check.overlap import Judge, check_overlap
 from hostrouting.check.packets import find_pod_packets, with_devices_of
-from hostrouting.fib import PLAIN, Fib
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN
 from hostrouting.kernel.base import Answer
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import IPV4, REFUSING, Prefix
+from hostrouting.model.prefix import IPV4, Prefix
+from hostrouting.model.route import REFUSING
 from tests.support.commands import ports
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace

@@ -12,22 +12,13 @@ from hypothesis import strategies as st
 from hostrouting.check.exceptions import PodBlocks
 from hostrouting.check.overlap import Judge, OverlapReport, check_overlap
 from hostrouting.check.repair import TOO_MANY, Repair, propose_repair
-from hostrouting.config import StaticRoute
-from hostrouting.fib import PLAIN, Fib
-from hostrouting.model import (
-    OURS,
-    TABLE_LOCAL,
-    Address,
-    Link,
-    NextHop,
-    Prefix,
-    Route,
-    Rule,
-    Snapshot,
-    as_ip,
-    default_rules,
-    ip_at,
-)
+from hostrouting.config.settings import StaticRoute
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN
+from hostrouting.model.prefix import Prefix, as_ip, ip_at
+from hostrouting.model.route import OURS, TABLE_LOCAL, NextHop, Route
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing.strategies import blocks, links, prefixes, routes, rules
 from tests.support.cases import for_each
 from tests.support.examples import scaled

@@ -3,18 +3,26 @@
 Nothing here can reach the host's own namespace, and no packet is sent.
 """
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.check.overlap import check_overlap
 from hostrouting.check.repair import propose_repair
-from hostrouting.fib import PLAIN, Fib
-from hostrouting.model import Link, Prefix, Route, Rule, Snapshot, ip_at
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN
+from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.uplink import resolve_route
 from hostrouting.testing.strategies import DEVICES, blocks, prefixes, routes, rules
 from tests.support.commands import furnish, route_command, rule_command
 from tests.support.namespace import private_namespace
+
+if TYPE_CHECKING:
+    from hostrouting.model.rule import Rule
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

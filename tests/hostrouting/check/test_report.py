@@ -18,10 +18,14 @@ from hostrouting.check.report import (
     packets_line,
     repair_document,
 )
-from hostrouting.config import HostRoutingConfig
-from hostrouting.fib import Condition, Fib
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.fib.decision import Condition
+from hostrouting.fib.engine import Fib
 from hostrouting.finding import ESCAPES, Finding
-from hostrouting.model import ARPHRD_INFINIBAND, Link, NextHop, Prefix, Route, RouteType, Rule, Snapshot, default_rules
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import NextHop, Route, RouteType
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from tests.support.topologies import h200, host, plain
 
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)

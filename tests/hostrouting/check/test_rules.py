@@ -13,7 +13,8 @@ from hostrouting.check.report import check_findings
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import Prefix, Route
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeHost, MemoryBackend, plain_vm
 from phases.testing import FakeClock

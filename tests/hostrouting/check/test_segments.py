@@ -3,8 +3,10 @@
 import attrs
 
 from hostrouting.check.segments import Judgement, Segment, segments_of, strip_of
-from hostrouting.fib import Fib
-from hostrouting.model import Link, Prefix, Route, ip_at
+from hostrouting.fib.engine import Fib
+from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Link
 from tests.support.topologies import plain
 
 CIDR = Prefix.parse("172.20.0.0/16")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hostrouting.model import Route
+from hostrouting.model.route import Route
 from hostrouting.testing import FakeHost, MemoryBackend, plain_vm
 from tests.support.cli import say
 from tests.support.mishaps import fabric_vm

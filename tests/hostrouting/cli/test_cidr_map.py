@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hostrouting.check.segments import Segment, segments_of
 from hostrouting.cli.check import draw_map
 from hostrouting.cli.output import Style, plain
-from hostrouting.fib import Fib
-from hostrouting.model import Prefix
+from hostrouting.fib.engine import Fib
+from hostrouting.model.prefix import Prefix
 from hostrouting.testing.strategies import blocks, snapshots
 
 BLOCK = Prefix.parse("172.16.0.0/16")

@@ -19,7 +19,8 @@ from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.dispatch import GivenExecutor
 from hostrouting.host.files import LocalFiles
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import Link, Route, Snapshot
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm
 from tests.support.cli import Said, say
 from tests.support.fleets import CIDR, Inline, config_of, distinct_nodes, escape, node, save

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import phases
-from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.config.values import Mode
 from hostrouting.errors import ManagerError
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure

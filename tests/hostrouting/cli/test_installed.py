@@ -10,7 +10,7 @@ import pytest
 from hostrouting import Configure, GuardConfig, HostRoutingConfig
 from hostrouting.cli.source import kept_config
 from hostrouting.errors import ConfigError
-from hostrouting.model import Route
+from hostrouting.model.route import Route
 from hostrouting.testing import FakeHost, h200
 from tests.hostrouting.cli.conftest import HALVES
 from tests.support.cli import Said, say

@@ -7,7 +7,10 @@ import attrs
 import pytest
 
 from hostrouting.kernel.marking import Hook, IpsecPolicy, Marking, MarkSetter
-from hostrouting.model import Link, Prefix, Route, Rule
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeHost, plain_vm
 from tests.support.cli import say
 

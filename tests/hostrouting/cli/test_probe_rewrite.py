@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hostrouting.kernel.nftables import missing
-from hostrouting.model import Route
+from hostrouting.model.route import Route
 from hostrouting.testing import FakeFiles, FakeHost, h200
 from tests.support.cli import say
 

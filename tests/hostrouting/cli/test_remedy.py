@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import Prefix, Route, Rule, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
 from hostrouting.testing import FakeHost, MemoryBackend, h200
 from tests.support.cli import Said, say
 

@@ -16,7 +16,10 @@ from hostrouting.finding import Finding
 from hostrouting.fleet.dispatch import GivenExecutor
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.marking import Hook, IpsecPolicy, Marking, MarkSetter
-from hostrouting.model import Link, Prefix, Route, Rule
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link
 from hostrouting.tasks.cleanup.plan import CleanupPlan
 from hostrouting.tasks.guard.pace import Fights
 from hostrouting.tasks.guard.state import State

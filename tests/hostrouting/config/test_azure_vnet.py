@@ -4,7 +4,8 @@ from ipaddress import IPv4Network, IPv6Network
 
 import pytest
 
-from hostrouting.config import AzureVnetCleanupConfig, EbtablesChoice, HostRoutingConfig, StateFile
+from hostrouting.config.azure_vnet import AzureVnetCleanupConfig, EbtablesChoice, StateFile
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.config import HostRoutingConfig
 from hostrouting.config import json as jsontext
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError
 
 

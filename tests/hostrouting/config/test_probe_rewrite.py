@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.config import HostRoutingConfig, ImdsConfig, ProbeRewriteConfig
+from hostrouting.config.probe_rewrite import ImdsConfig, ProbeRewriteConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError
 
 ENABLED: dict[str, Any] = {"enabled": True, "interfaces": ["eth0"]}

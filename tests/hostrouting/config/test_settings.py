@@ -8,20 +8,18 @@ import attrs
 import pytest
 from typing_extensions import assert_type
 
-from hostrouting.config import (
-    DEFAULT_ALLOWED_DEVS,
-    AzureVnetCleanupConfig,
+from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
+from hostrouting.config.cni import DEFAULT_ALLOWED_DEVS
+from hostrouting.config.probe_rewrite import ProbeCondition, ProbeRewriteConfig
+from hostrouting.config.settings import (
     GateConfig,
     GuardConfig,
     HostRoutingConfig,
-    Mode,
-    ProbeCondition,
-    ProbeRewriteConfig,
     RouteOverlapConfig,
     StaticRoute,
     StaticRoutesConfig,
-    Upkeep,
 )
+from hostrouting.config.values import Mode, Upkeep
 from hostrouting.errors import ConfigError
 from tests.support.programs import completed
 
@@ -349,7 +347,7 @@ def test_a_device_besides_the_allowed_ones() -> None:
 def test_import_is_cheap() -> None:
     """Importing the configuration loads attrs and ipaddress, and of the standard library nothing that takes time."""
     code = (
-        "import sys, attrs, ipaddress; before = set(sys.modules); import hostrouting.config;"
+        "import sys, attrs, ipaddress; before = set(sys.modules); import hostrouting.config.settings;"
         "print(*{name.partition('.')[0] for name in set(sys.modules) - before - set(sys.builtin_module_names)})"
     )
     loaded = completed([sys.executable, "-c", code], check=True).stdout

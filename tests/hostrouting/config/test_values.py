@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.config import HostRoutingConfig, Mode, RouteOverlapConfig, StaticRoute
-from hostrouting.config.values import Word
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute
+from hostrouting.config.values import Mode, Word
 from hostrouting.errors import ConfigError
 from hostrouting.testing.config_strategies import near_texts
 from tests.support.cases import for_each

@@ -5,19 +5,24 @@ device, with `ip route get DST from SRC iif DEV mark M`: that is the code which 
 """
 
 from ipaddress import IPv4Address
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.fib import PLAIN, Fib
 from hostrouting.fib.arrival import find_drop
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import IP, REFUSING
+from hostrouting.model.route import REFUSING
 from tests.support.commands import ports
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
+
+if TYPE_CHECKING:
+    from hostrouting.model.prefix import IP
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

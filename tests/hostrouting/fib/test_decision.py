@@ -3,7 +3,8 @@
 import pytest
 
 from hostrouting.fib.decision import Condition, Decision, Kind, Variant, goes_out, is_own
-from hostrouting.model import Route, Rule
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
 
 ANYCAST = Route.to("10.0.0.0/24", dev="eth0", type="anycast")
 RULE = Rule(family=4, priority=100, fwmark=1, table=100)

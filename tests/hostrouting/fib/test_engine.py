@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.fib import PLAIN, Decision, Fib, Flow
-from hostrouting.model import Link, NextHop, Prefix, Route, Rule, Snapshot, default_rules, ip_at
+from hostrouting.fib.decision import Decision
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN, Flow
+from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.route import NextHop, Route
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing.strategies import DEVICES, blocks, snapshots
 from tests.support.cases import for_each
 from tests.support.examples import scaled

@@ -9,9 +9,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.fib import PLAIN, Decision, Fib
+from hostrouting.fib.decision import Decision
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import IP, IPV4, IPV6, Route, Snapshot, as_ip, ip_at
+from hostrouting.model.prefix import IP, IPV4, IPV6, as_ip, ip_at
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing.strategies import blocks
 from tests.support.commands import LINKS, furnish, ports, query, route_command, rule_command, wishes
 from tests.support.examples import scaled

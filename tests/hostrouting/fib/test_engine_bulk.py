@@ -9,20 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostrouting.check.overlap import Judge, check_overlap
-from hostrouting.fib import ANY, Cell, Fib, Flow
-from hostrouting.fib.engine import joined
-from hostrouting.model import (
-    TABLE_MAIN,
-    Link,
-    NextHop,
-    Prefix,
-    Route,
-    Rule,
-    Snapshot,
-    by_priority,
-    default_rules,
-    ip_at,
-)
+from hostrouting.fib.decision import Cell
+from hostrouting.fib.engine import Fib, joined
+from hostrouting.fib.packet import ANY, Flow
+from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.route import TABLE_MAIN, NextHop, Route
+from hostrouting.model.rule import Rule, by_priority, default_rules
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing.strategies import blocks, prefixes, snapshots
 from tests.support.examples import scaled
 from tests.support.topologies import plain

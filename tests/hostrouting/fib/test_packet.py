@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.fib import PLAIN, Fib, Flow
 from hostrouting.fib import rules as branches
-from hostrouting.fib.packet import Ask
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN, Ask, Flow
 from hostrouting.fib.trace import trace_route
-from hostrouting.model import Link, Prefix, Route, Rule, Snapshot, default_rules, ip_at, width_of
+from hostrouting.model.prefix import Prefix, ip_at, width_of
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.uplink import outbound_devs
 from hostrouting.testing.strategies import blocks, snapshots
 from tests.support.examples import scaled

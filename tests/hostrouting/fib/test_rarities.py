@@ -6,9 +6,13 @@ from collections.abc import Iterable
 import attrs
 import pytest
 
-from hostrouting.fib import PLAIN, Fib
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import Address, Link, Route, Rule, as_ip
+from hostrouting.model.prefix import as_ip
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Address, Link
 from tests.support.commands import LINKS, furnish, lose_carriers, ports
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.rawkernel import raw_kernel

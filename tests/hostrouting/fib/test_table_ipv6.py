@@ -4,9 +4,13 @@ import attrs
 import pytest
 
 from hostrouting.check.overlap import check_overlap
-from hostrouting.fib import PLAIN, Fib, Flow
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN, Flow
 from hostrouting.fib.trace import trace_route
-from hostrouting.model import NextHop, Prefix, Route, RouteType, Snapshot, as_ip, default_rules
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import NextHop, Route, RouteType
+from hostrouting.model.rule import default_rules
+from hostrouting.model.snapshot import Snapshot
 
 DEFAULT = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
 

@@ -13,10 +13,12 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.fib import PLAIN, REACHABLE, Decision, Fib, Flow
-from hostrouting.fib.decision import Condition
+from hostrouting.fib.decision import Condition, Decision
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN, REACHABLE, Flow
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import IPV6, Route, ip_at
+from hostrouting.model.prefix import IPV6, ip_at
+from hostrouting.model.route import Route
 from tests.support.commands import ports
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace

@@ -5,9 +5,12 @@ from typing import Any
 import attrs
 import pytest
 
-from hostrouting.fib import Fib
+from hostrouting.fib.engine import Fib
 from hostrouting.fib.tables import Tables
-from hostrouting.model import TABLE_LOCAL, TABLE_MAIN, Link, NextHop, Prefix, Route, Rule, Snapshot, default_rules
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, NextHop, Route
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import Link, Snapshot
 
 MAIN, OTHER = Route.to("10.1.0.0/16", dev="eth0"), Route.to("10.1.2.0/24", dev="eth0", metric=5)
 

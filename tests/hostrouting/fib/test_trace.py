@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.fib import Fib, Flow
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import Flow
 from hostrouting.fib.trace import Passed, Reason, Tried, trace_route
-from hostrouting.model import PREFERENCES, Link, NextHop, Prefix, Route, Rule, Snapshot, default_rules, ip_at
+from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.route import PREFERENCES, NextHop, Route
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing.strategies import blocks, snapshots
 
 HOSTS = st.sampled_from([4, 6]).flatmap(blocks).flatmap(lambda block: st.tuples(st.just(block), snapshots(block)))

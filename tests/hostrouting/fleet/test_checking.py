@@ -13,7 +13,7 @@ import pytest
 from hostrouting import ConfigError, HostRoutingConfig, Route, fleet
 from hostrouting.fleet.judge import judge
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import Prefix
+from hostrouting.model.prefix import Prefix
 from hostrouting.testing import h200, plain_vm
 from tests.support.cli import say
 from tests.support.fleets import ASKED, DEADLY, Inline, config_of, distinct_nodes, save

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from hostrouting.check.examine import Correction
 from hostrouting.errors import FleetError, InputError
-from hostrouting.fib import Fib
+from hostrouting.fib.engine import Fib
 from hostrouting.fleet import NodeEscape, NodeResult, common_correction, group_nodes
 from hostrouting.fleet.judge import Question, judge
-from hostrouting.model import Prefix, Snapshot
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import DesiredRoute, default_route
 from hostrouting.testing import MemoryBackend, h200
 from tests.support.fleets import ASKED, CIDR, HALVES, config_of, distinct_nodes, escape, node

@@ -14,12 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostrouting.check.overlap import check_overlap
-from hostrouting.config import HostRoutingConfig
-from hostrouting.fib import Fib
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.fib.engine import Fib
 from hostrouting.fleet import judge as repeats
 from hostrouting.fleet.judge import Question, count_repeated, digest_of, judge, judge_each
 from hostrouting.host.saved import snapshot_bytes
-from hostrouting.model import Link, Prefix, Route, Rule, Snapshot
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.uplink import resolve_route
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from hostrouting.testing.strategies import blocks, snapshots

@@ -12,7 +12,10 @@ from hostrouting.finding import Finding
 from hostrouting.fleet import Outcome, Ran, outcome_of
 from hostrouting.fleet.outcome import verdict_sentence
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import Link, Prefix, Route, Rule
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.cli import say
 from tests.tables.documents import OPERATIONS as DESCRIBED

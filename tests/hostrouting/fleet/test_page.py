@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from hostrouting.check.examine import Correction
 from hostrouting.check.segments import Segment, segments_of, told_segments
 from hostrouting.errors import InputError
-from hostrouting.fib import Fib
+from hostrouting.fib.engine import Fib
 from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.judge import Question, judge
 from hostrouting.fleet.page import Markup, element, fill, joined, maps_of, read_maps, read_page, render_page
-from hostrouting.model import Link, Prefix, Route, Snapshot
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import h200, plain_vm
 from hostrouting.testing.strategies import blocks, snapshots
 from tests.support.fleets import ASKED, HALVES, config_of, escape, node, save

@@ -12,7 +12,8 @@ from hostrouting.errors import InputError
 from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.judge import Question, judge
 from hostrouting.fleet.page import maps_of, render_page
-from hostrouting.model import Link, Route, Snapshot
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import cni_node, h200, plain_vm, vpn_node
 from tests.support.browser import Browser
 from tests.support.fleets import config_of, distinct_nodes

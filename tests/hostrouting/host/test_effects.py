@@ -10,7 +10,8 @@ from hostrouting.errors import ApplyError, RouteOverlapError, UnitFailed
 from hostrouting.host.effects import Effects, effects_of, having_changed, tell_effects
 from hostrouting.host.fileset import FileSet
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import Prefix, Route
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
 from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_routes
 from hostrouting.routes.uplink import DesiredRoute

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import phases
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import FileError, HostBusy
 from hostrouting.host.host import Host
 from hostrouting.host.image import ImageFiles

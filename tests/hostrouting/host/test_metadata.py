@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.config import ImdsConfig
+from hostrouting.config.probe_rewrite import ImdsConfig
 from hostrouting.errors import MetadataError
 from hostrouting.host.metadata import SIZE_LIMIT, Answer, Reply, ask_for_ipv6, fetch
 from hostrouting.kernel.netlink.channel import inside, open_namespace

@@ -8,11 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostrouting.check.exceptions import is_like
-from hostrouting.config import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.config.cni import CNIS, DEFAULT_ALLOWED_DEVS
-from hostrouting.fib import Fib
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.fib.engine import Fib
 from hostrouting.host.redaction import DEVICE_FIELDS, Redaction
-from hostrouting.model import Address, Link, NextHop, Prefix, Route, Rule, Snapshot, as_ip, ip_at, width_of
+from hostrouting.model.prefix import Prefix, as_ip, ip_at, width_of
+from hostrouting.model.route import NextHop, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import cni_node, ecmp_node, h200, plain_vm, vpn_node
 from hostrouting.testing.strategies import blocks, snapshots
 from tests.support.redacted import judged_alike

@@ -9,7 +9,7 @@ import hostrouting.host.sandbox
 import phases
 from hostrouting import Configure, Host, HostRoutingConfig, Remove
 from hostrouting.errors import BackendError
-from hostrouting.model import OURS
+from hostrouting.model.route import OURS
 from tests.support.commands import ports
 from tests.support.kinds import raises
 from tests.support.namespace import Namespace, private_namespace

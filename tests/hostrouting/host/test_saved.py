@@ -19,7 +19,10 @@ from hostrouting.errors import InputError
 from hostrouting.host.saved import SCHEMA, is_ip_document, read_ip_document, snapshot_in
 from hostrouting.kernel.netlink.channel import HEADER
 from hostrouting.kernel.netlink.route_message import RTMSG, encode_change
-from hostrouting.model import Link, Prefix, Route, Rule, Snapshot, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import h200
 from hostrouting.testing.strategies import DEVICES, blocks, routes
 from tests.support.rawmessages import pack_rule

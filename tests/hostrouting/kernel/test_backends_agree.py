@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import IPV4, IPV6, PREFERENCES, NextHop, Prefix, Route, RouteType, as_ip
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
+from hostrouting.model.route import PREFERENCES, NextHop, Route, RouteType
 from hostrouting.testing.kernel import MemoryBackend
 from tests.support.commands import ports
 from tests.support.examples import LONG

@@ -5,7 +5,10 @@ import pytest
 
 from hostrouting.check.examine import concern_of, examine_snapshot
 from hostrouting.kernel.concern import Concern
-from hostrouting.model import Address, Link, Prefix, Route, Rule, Snapshot, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from tests.support.tasks import config
 
 LINKS = ("lo", "eth0", "ib0", "pod0", "bond0", "aside", "of_rule", "cilium_host")

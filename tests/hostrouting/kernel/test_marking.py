@@ -4,7 +4,7 @@ import pytest
 
 from hostrouting.kernel.marking import IpsecPolicy, ipsec_policies, marking_of
 from hostrouting.kernel.programs import Ended
-from hostrouting.model import Prefix
+from hostrouting.model.prefix import Prefix
 from tests.support.stand_ins import Answer, Programs
 
 RULES = '{"nftables": [%s]}'

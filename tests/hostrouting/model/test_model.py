@@ -12,21 +12,10 @@ from hypothesis import strategies as st
 from typing_extensions import assert_type
 
 from hostrouting.errors import HostRoutingError, InputError
-from hostrouting.model import (
-    IP,
-    Address,
-    Link,
-    NextHop,
-    Prefix,
-    Route,
-    Rule,
-    Snapshot,
-    as_ip,
-    default_rules,
-    ip_at,
-    prefixes_between,
-    width_of,
-)
+from hostrouting.model.prefix import IP, Prefix, as_ip, ip_at, prefixes_between, width_of
+from hostrouting.model.route import NextHop, Route
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing.strategies import blocks, prefixes, snapshots
 from tests.support.examples import scaled
 from tests.support.topologies import h200

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.model import Prefix, Route, RouteEdits, RouteTable, Snapshot
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
+from hostrouting.model.route_table import RouteEdits, RouteTable
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing.strategies import blocks
 from hostrouting.testing.strategies import routes as any_routes
 

@@ -7,9 +7,14 @@ import attrs
 import pytest
 
 from hostrouting.check.report import packets_line
-from hostrouting.fib import PLAIN, Condition, Fib, Flow
+from hostrouting.fib.decision import Condition
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN, Flow
 from hostrouting.kernel.netlink.read import decode_selectors
-from hostrouting.model import IPV4, SELECTORS, Link, Prefix, Route, Rule, Selector, Snapshot, default_rules, selector_of
+from hostrouting.model.prefix import IPV4, Prefix
+from hostrouting.model.route import Route
+from hostrouting.model.rule import SELECTORS, Rule, Selector, default_rules, selector_of
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing.kernel.text import print_rules
 
 LINKS = (Link(name="eth0", index=2), Link(name="wg0", index=3))

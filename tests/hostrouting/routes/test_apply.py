@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 import phases
 from hostrouting.errors import ApplyError, BackendError, RouteConflict
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import OURS, NextHop, Prefix, Route, Snapshot, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import OURS, NextHop, Route
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_routes
 from hostrouting.routes.uplink import DesiredRoute

@@ -14,7 +14,9 @@ from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import read as reading
 from hostrouting.kernel.netlink.channel import Channel
-from hostrouting.model import OURS, Link, NextHop, Prefix, Route, Snapshot, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import OURS, NextHop, Route
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_exactly, plan_routes
 from hostrouting.routes.uplink import DesiredRoute

@@ -4,7 +4,9 @@ import attrs
 import pytest
 
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import PROTOCOL_KERNEL, TABLE_MAIN, Address, Link, Route, Snapshot, as_ip
+from hostrouting.model.prefix import as_ip
+from hostrouting.model.route import PROTOCOL_KERNEL, TABLE_MAIN, Route
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.routes.connected import connected_routes, is_unexplained, networks_of
 from tests.support.commands import ports
 from tests.support.namespace import private_namespace

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.model import OURS, Address, Prefix, Route, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import OURS, Route
+from hostrouting.model.snapshot import Address
 from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_routes
 from hostrouting.routes.uplink import DesiredRoute

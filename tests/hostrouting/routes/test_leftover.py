@@ -3,7 +3,8 @@
 import attrs
 import pytest
 
-from hostrouting.model import NextHop, Prefix, Route, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import NextHop, Route
 from hostrouting.routes.plan import deletion_command, is_left_behind
 from tests.support.commands import ports
 from tests.support.namespace import private_namespace

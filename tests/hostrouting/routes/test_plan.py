@@ -8,8 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostrouting.errors import RouteConflict
-from hostrouting.fib import Fib
-from hostrouting.model import OURS, Prefix, Route, Snapshot, as_ip, default_rules
+from hostrouting.fib.engine import Fib
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import OURS, Route
+from hostrouting.model.rule import default_rules
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import RoutePlan, Step, plan_exactly, plan_routes
 from hostrouting.routes.uplink import DesiredRoute, resolve_route
 from hostrouting.testing.strategies import blocks, links, prefixes, routes

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.model import OURS, Address, NextHop, Prefix, Route, RouteTable, Snapshot, as_ip, ip_at
+from hostrouting.model.prefix import Prefix, as_ip, ip_at
+from hostrouting.model.route import OURS, NextHop, Route
+from hostrouting.model.route_table import RouteTable
+from hostrouting.model.snapshot import Address, Snapshot
 from hostrouting.routes import plan as plan_module
 from hostrouting.routes.plan import RoutePlan, Steps, plan_routes
 from hostrouting.routes.uplink import DesiredRoute

@@ -7,21 +7,12 @@ import attrs
 import pytest
 
 from hostrouting.errors import BackendError, RouteRefused
-from hostrouting.fib import Fib
+from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import (
-    ARPHRD_INFINIBAND,
-    IPV6,
-    OURS,
-    Link,
-    NextHop,
-    Prefix,
-    Route,
-    Rule,
-    Snapshot,
-    as_ip,
-    default_rules,
-)
+from hostrouting.model.prefix import IPV6, Prefix, as_ip
+from hostrouting.model.route import OURS, NextHop, Route
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.uplink import DesiredRoute, default_route, outbound_devs, resolve_route, seen_instead
 from hostrouting.testing.topologies import h200, plain_vm
 from tests.support.topologies import host, plain

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.fib import Fib
+from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import OURS, Prefix, Route, ip_at
+from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.route import OURS, Route
 from hostrouting.routes.uplink import hides, is_held, way_round
 from tests.support.commands import LINKS, furnish
 from tests.support.examples import scaled

@@ -7,10 +7,11 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ApplyError, UnitFailed
 from hostrouting.kernel.programs import Rights
-from hostrouting.model import Prefix, Route, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.results import Change, CheckResult, RoutesResult

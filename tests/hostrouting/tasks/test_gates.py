@@ -10,11 +10,11 @@ import phases
 from hostrouting.boot.gate import Gate
 from hostrouting.boot.gate_files import GateStep, digest_of, gate_digests, parse_gate_steps, render_gate_steps
 from hostrouting.boot.gate_state import find_gate_state
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError, ManagerError
 from hostrouting.host.effects import effects_of
 from hostrouting.host.systemd import UnitState
-from hostrouting.model import OURS
+from hostrouting.model.route import OURS
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes

@@ -13,7 +13,7 @@ from hostrouting.boot.scripts import render_rules_script
 from hostrouting.cli.source import installed_config
 from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import Rule, default_rules
+from hostrouting.model.rule import Rule, default_rules
 from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from tests.support.namespace import private_namespace

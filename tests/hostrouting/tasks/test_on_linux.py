@@ -6,7 +6,7 @@ import time
 import pytest
 
 import phases
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import RouteConflict
 from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend

@@ -9,7 +9,7 @@ import pytest
 import phases
 from hostrouting.check.examine import Examination
 from hostrouting.check.report import repair_document
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, RouteOverlapError
 from hostrouting.host.systemd import UnitState
 from hostrouting.tasks.configure import Configure, Remove

@@ -13,7 +13,8 @@ import pytest
 
 import phases
 from hostrouting.boot.gate import Gate
-from hostrouting.config import GuardConfig, HostRoutingConfig, Upkeep
+from hostrouting.config.settings import GuardConfig, HostRoutingConfig
+from hostrouting.config.values import Upkeep
 from hostrouting.errors import (
     BackendError,
     FileError,
@@ -27,7 +28,8 @@ from hostrouting.host.metadata import Reply
 from hostrouting.host.systemd import UnitState
 from hostrouting.kernel.ebtables import missing
 from hostrouting.kernel.programs import Rights
-from hostrouting.model import Route, default_rules
+from hostrouting.model.route import Route
+from hostrouting.model.rule import default_rules
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.preflight import TOOLS, Preflight, gated_findings, lock_findings

@@ -12,7 +12,7 @@ from hostrouting.errors import FileError, NotReady, RouteConflict
 from hostrouting.host.fileset import Changes
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import Outcome, RouteRequest
-from hostrouting.model import OURS, Route
+from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes

@@ -16,10 +16,12 @@ import pytest
 
 import phases
 from hostrouting import Configure, HostRoutingConfig
-from hostrouting.config import GuardConfig
+from hostrouting.config.settings import GuardConfig
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import Address, Link, Route, Rule, Snapshot
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import FakeHost, h200
 from hostrouting.testing.node import (
     ADMINISTRATOR,

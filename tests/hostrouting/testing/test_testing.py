@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from hostrouting.errors import BackendError
-from hostrouting.fib import PLAIN, Fib
 from hostrouting.fib.decision import is_own
-from hostrouting.model import Prefix, ip_at
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN
+from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from hostrouting.testing.contract import BackendContract
 from tests.support.cases import for_each

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import Link, Route, Rule
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cases import for_each
 from tests.support.cli import say

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 from hostrouting import Host
-from hostrouting.model import NextHop, Prefix, Route, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import NextHop, Route
 from hostrouting.testing import FakeFiles, FakeHost, h200
 from tests.support.cli import say
 

@@ -6,10 +6,13 @@ import attrs
 import pytest
 
 from hostrouting.cli.commands.explain import explain
-from hostrouting.fib import ANY
 from hostrouting.fib.decision import Kind
+from hostrouting.fib.packet import ANY
 from hostrouting.kernel.base import Answer, RouteRequest
-from hostrouting.model import Link, NextHop, Prefix, Route, Rule, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import NextHop, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
 

@@ -9,7 +9,7 @@ import pytest
 
 import phases
 from hostrouting.boot.gate_state import opening_findings
-from hostrouting.config import GateConfig
+from hostrouting.config.settings import GateConfig
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.guard.state import State, figures
 from hostrouting.tasks.results import Look

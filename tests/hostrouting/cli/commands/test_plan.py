@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.model import Route, default_rules
+from hostrouting.model.route import Route
+from hostrouting.model.rule import default_rules
 from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm, vpn_node
 from tests.support.cli import say
 from tests.support.tasks import manager_of

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200

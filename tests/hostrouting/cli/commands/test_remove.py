@@ -4,7 +4,7 @@ from unittest import mock
 
 from hostrouting.cli.commands.remove import COMMAND
 from hostrouting.errors import BackendError
-from hostrouting.model import OURS
+from hostrouting.model.route import OURS
 from hostrouting.testing import FakeHost, FakeManager, h200
 from tests.support.cli import say
 

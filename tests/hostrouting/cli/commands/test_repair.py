@@ -4,7 +4,9 @@ import attrs
 import pytest
 
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import Prefix, Route, Rule
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
 from hostrouting.testing import FakeHost, MemoryBackend, ecmp_node, h200, plain_vm
 from tests.support.cli import say
 

@@ -12,7 +12,10 @@ from hostrouting.errors import BackendError
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import UnitState
 from hostrouting.kernel.base import RouteBackend, RouteRequest
-from hostrouting.model import OURS, Link, Prefix, Route, Rule, default_rules
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import OURS, Route
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.cli import Said, say
 from tests.support.mishaps import full, mishap_host

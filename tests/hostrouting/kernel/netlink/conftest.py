@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import Link
+from hostrouting.model.snapshot import Link
 from hostrouting.testing.strategies import DEVICES
 from tests.support.commands import furnish
 from tests.support.namespace import Namespace, private_namespace

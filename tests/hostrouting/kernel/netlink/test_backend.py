@@ -10,10 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.errors import BackendError, RouteKind, RouteRefused
-from hostrouting.fib import PLAIN, Flow
+from hostrouting.fib.packet import PLAIN, Flow
 from hostrouting.kernel.base import KIND_OF_ERRNO, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import Link, NextHop, Prefix, Route, RouteType, Rule, Snapshot, as_ip, ip_at
+from hostrouting.model.prefix import Prefix, as_ip, ip_at
+from hostrouting.model.route import NextHop, Route, RouteType
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing.contract import BackendContract
 from hostrouting.testing.strategies import DEVICES, blocks, routes, rules
 from tests.support.commands import furnish, lose_carriers, ports, query, route_command, rule_command

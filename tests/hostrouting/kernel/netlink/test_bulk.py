@@ -16,7 +16,10 @@ from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import Channel, Listing, open_socket
 from hostrouting.kernel.netlink.read import RouteReader, list_routes
 from hostrouting.kernel.netlink.route_message import encode_change, read_route
-from hostrouting.model import Link, NextHop, Prefix, Route, RouteTable, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import NextHop, Route
+from hostrouting.model.route_table import RouteTable
+from hostrouting.model.snapshot import Link
 from hostrouting.testing.strategies import DEVICES, blocks
 from tests.support.asked_routes import VERBS, number_of, wanted
 from tests.support.commands import furnish

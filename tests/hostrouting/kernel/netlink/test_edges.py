@@ -7,13 +7,15 @@ import attrs
 import pytest
 
 from hostrouting.errors import BackendError
-from hostrouting.fib import Flow
+from hostrouting.fib.packet import Flow
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import Channel, KernelError, Lost, open_socket
 from hostrouting.kernel.netlink.read import Names
-from hostrouting.model import NextHop, Prefix, Route, Snapshot, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import NextHop, Route
+from hostrouting.model.snapshot import Snapshot
 from tests.support.kinds import kind_of, raises
 from tests.support.namespace import Namespace
 

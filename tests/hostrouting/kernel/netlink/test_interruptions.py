@@ -15,12 +15,13 @@ from types import SimpleNamespace
 import pytest
 
 from hostrouting.errors import BackendError
-from hostrouting.fib import Flow
+from hostrouting.fib.packet import Flow
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import channel as sockets_module
 from hostrouting.kernel.netlink.channel import Channel, KernelError
-from hostrouting.model import Prefix, Route, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import Route
 from tests.support.children import enter_namespace, in_child
 from tests.support.kinds import raises
 from tests.support.namespace import Namespace, private_namespace

@@ -12,7 +12,8 @@ from hostrouting.kernel.concern import Concern
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.channel import HEADER
 from hostrouting.kernel.netlink.keep import Kept
-from hostrouting.model import Route, RouteTable
+from hostrouting.model.route import Route
+from hostrouting.model.route_table import RouteTable
 from tests.support.namespace import private_namespace, run_program
 from tests.support.waiting import wait_for
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.fib import Flow
+from hostrouting.fib.packet import Flow
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import attributes_of, numbered
 from hostrouting.kernel.netlink.lookup import encode_lookup
@@ -22,7 +22,8 @@ from hostrouting.kernel.netlink.read import (
     read_rules,
     read_settings,
 )
-from hostrouting.model import Rule, ip_at
+from hostrouting.model.prefix import ip_at
+from hostrouting.model.rule import Rule
 from hostrouting.testing.strategies import DEVICES
 from tests.support.namespace import Namespace
 from tests.support.pyroute2messages import Shape, address_of, encode, link_of, rule_of, setting_of
@@ -211,7 +212,7 @@ class TestOfAKernel:
         """Programs that only read and look up never load pyroute2."""
         code = (
             "import sys, hostrouting.kernel.netlink as it\n"
-            "from hostrouting.model import as_ip\n"
+            "from hostrouting.model.prefix import as_ip\n"
             "with it.NetlinkBackend() as backend:\n"
             "    assert len(backend.snapshot().links) > 4 and backend.lookup([as_ip('10.0.0.9')])[0].route\n"
             "assert not [name for name in sys.modules if name.split('.')[0] in {'pyroute2', 'asyncio'}]\n"

@@ -13,7 +13,9 @@ from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import read as nexthops
 from hostrouting.kernel.netlink.read import read_nexthops
-from hostrouting.model import Link, NextHop, Prefix, Route, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import NextHop, Route
+from hostrouting.model.snapshot import Link
 from tests.support.commands import furnish
 from tests.support.namespace import private_namespace
 from tests.support.rawmessages import pack_attribute

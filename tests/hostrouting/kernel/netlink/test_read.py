@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from hostrouting.kernel.netlink import read as route_list
 from hostrouting.kernel.netlink.read import RouteReader
 from hostrouting.kernel.netlink.route_message import read_route
-from hostrouting.model import IPV6, ROUTE_TYPES, NextHop, Outline, Prefix, Route, RouteTable, width_of
+from hostrouting.model.prefix import IPV6, Prefix, width_of
+from hostrouting.model.route import ROUTE_TYPES, NextHop, Route
+from hostrouting.model.route_table import Outline, RouteTable
 from hostrouting.testing.strategies import DEVICES, blocks, routes
 from tests.support.examples import scaled
 from tests.support.rawmessages import pack_attribute

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.fib import Flow
+from hostrouting.fib.packet import Flow
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink import route_message
 from hostrouting.kernel.netlink.lookup import encode_lookup, lookup_template
 from hostrouting.kernel.netlink.route_message import LEG, ROUTE, ChangeEncoder, encode_change, read_route
-from hostrouting.model import PATHLESS, NextHop, Prefix, Route, as_ip, ip_at
+from hostrouting.model.prefix import Prefix, as_ip, ip_at
+from hostrouting.model.route import PATHLESS, NextHop, Route
 from hostrouting.testing.strategies import DEVICES, blocks
 from tests.support.asked_routes import NAMES, VERBS, number_of, wanted
 from tests.support.pyroute2messages import encode, parse, route_of

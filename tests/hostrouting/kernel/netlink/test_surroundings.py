@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from hostrouting.errors import BackendError
-from hostrouting.fib import Kind
+from hostrouting.fib.decision import Kind
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import backend as backend_module
@@ -35,7 +35,9 @@ from hostrouting.kernel.netlink.channel import (
     open_socket,
 )
 from hostrouting.kernel.netlink.watch import NetlinkWatch, Wanted, disturbed
-from hostrouting.model import Prefix, Route, Snapshot, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Snapshot
 from tests.support.children import enter_namespace, in_child, refuse_netlink, refuse_strict_checking
 from tests.support.kinds import raises
 from tests.support.namespace import Namespace

@@ -19,7 +19,9 @@ from hostrouting.kernel.base import Source
 from hostrouting.kernel.concern import Concern
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.watch import EVERYTHING, NetlinkWatch, Wanted, disturbed, reports
-from hostrouting.model import TABLE_LOCAL, TABLE_MAIN, Prefix, Route, Snapshot
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, Route
+from hostrouting.model.snapshot import Snapshot
 from tests.support.namespace import private_namespace
 
 

@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour, PeerMac, UnknownPeer
-from hostrouting.model import Address, NextHop, Route, Snapshot, as_ip
+from hostrouting.model.prefix import as_ip
+from hostrouting.model.route import NextHop, Route
+from hostrouting.model.snapshot import Address, Snapshot
 from hostrouting.tasks.cleanup.azure_vnet import (
     CleanStaleAzureVnet,
     Endpoint,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import phases
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import (
     BackendError,
     CleanupError,
@@ -20,7 +20,8 @@ from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.kernel import ebtables as refusal
 from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac
-from hostrouting.model import Link, Route
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Link
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
 from hostrouting.tasks.cleanup.plan import CleanupPlan, UndoLog
 from hostrouting.tasks.cleanup.task import UndoCleanup

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from hostrouting.boot.gate_files import digest_of
 from hostrouting.kernel.neighbours import Neighbour
-from hostrouting.model import Prefix, Route, ip_at
+from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.route import Route
 from hostrouting.tasks.cleanup.plan import SavedFile, UndoLog
 from tests.support.azure_leftovers import R1, R2, R3
 

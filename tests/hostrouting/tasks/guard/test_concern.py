@@ -10,11 +10,12 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.kernel.base import RouteRequest, Verb
 from hostrouting.kernel.concern import Concern
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model import Route, RouteType, Snapshot
+from hostrouting.model.route import Route, RouteType
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.results import Look, Repair
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes

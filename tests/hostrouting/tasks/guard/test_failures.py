@@ -9,10 +9,11 @@ import attrs
 import pytest
 
 from hostrouting.check.examine import Examination, examine, read
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError, FileError, RouteRefused
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest
-from hostrouting.model import Route, Snapshot
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan
 from hostrouting.tasks.guard.state import VALID

@@ -4,10 +4,11 @@ import errno
 import itertools
 from collections.abc import Iterable
 
-from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig
+from hostrouting.config.probe_rewrite import ProbeRewriteConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import RouteRefused
 from hostrouting.kernel.base import Outcome, RouteRequest
-from hostrouting.model import Route
+from hostrouting.model.route import Route
 from hostrouting.testing import h200
 from tests.support.guard_play import Play
 from tests.support.tasks import CIDR, REPAIR, config

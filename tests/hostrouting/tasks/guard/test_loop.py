@@ -13,12 +13,13 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.host.host import Host
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest
 from hostrouting.kernel.concern import Concern
-from hostrouting.model import Prefix, Route
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
 from hostrouting.tasks.guard.loop import Guard
 from hostrouting.testing import h200
 from tests.support.examples import LONG

@@ -8,10 +8,10 @@ import pytest
 
 import phases
 from hostrouting import Remove
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import Route
+from hostrouting.model.route import Route
 from hostrouting.tasks.guard.loop import _LOCK_BY, Orders
 from hostrouting.tasks.guard.pace import EVERY, SPREAD
 from hostrouting.tasks.guard.state import VALID

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostrouting.boot.probe import render_probe_table
-from hostrouting.config import ProbeRewriteConfig
-from hostrouting.model import Address, Link, Prefix, Route, Snapshot, as_ip
+from hostrouting.config.probe_rewrite import ProbeRewriteConfig
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.tasks.probe_rewrite.rules import (
     Record,
     RewritePlan,

@@ -11,7 +11,7 @@ import phases
 from hostrouting.boot.gate import Gate
 from hostrouting.boot.probe import parse_probe_script, render_probe_table
 from hostrouting.cli.failure import code_of
-from hostrouting.config import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import (
     ConfigError,
     MetadataError,
@@ -22,7 +22,8 @@ from hostrouting.host.effects import Effects
 from hostrouting.host.host import Host
 from hostrouting.host.metadata import Reply
 from hostrouting.kernel import nftables as refusal
-from hostrouting.model import Link, Route
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Link
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200, plain_vm

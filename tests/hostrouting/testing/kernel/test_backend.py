@@ -10,7 +10,9 @@ import pytest
 
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.kernel.base import RouteRequest, Verb
-from hostrouting.model import OURS, NextHop, Prefix, Route, Rule, as_ip
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import OURS, NextHop, Route
+from hostrouting.model.rule import Rule
 from hostrouting.testing import h200, plain_vm
 from hostrouting.testing.contract import BackendContract, contract_host
 from hostrouting.testing.kernel import MemoryBackend

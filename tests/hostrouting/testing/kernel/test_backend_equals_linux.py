@@ -15,9 +15,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, currently_in_test_context, given, note, settings
 from hypothesis import strategies as st
 
-from hostrouting.fib import Flow
+from hostrouting.fib.packet import Flow
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, RouteRequest, Verb
-from hostrouting.model import IP, IPV4, IPV6, SCOPE_HOST, Address, NextHop, Prefix, Route, Rule, as_ip, ip_at
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, ip_at
+from hostrouting.model.route import SCOPE_HOST, NextHop, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Address
 from hostrouting.testing.kernel import MemoryBackend
 from hostrouting.testing.kernel.text import print_routes, print_rules
 from tests.support.examples import LONG

@@ -9,7 +9,8 @@ import pytest
 
 from hostrouting.errors import BackendError, ProgramError
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model import OURS, Route, as_ip
+from hostrouting.model.prefix import as_ip
+from hostrouting.model.route import OURS, Route
 from hostrouting.testing import plain_vm
 from hostrouting.testing.filter_contracts import CONTRACT_RULES, contract_table, contract_view
 from hostrouting.testing.kernel.filters import MemoryEbtables, MemoryLinkLayer, MemoryNftables

@@ -25,7 +25,7 @@ from ansible_collections.hostrouting.node.plugins.plugin_utils.node_action impor
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hostrouting.config import HostRoutingConfig
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.fleet import Outcome, Ran
 
 ARGUMENTS: dict[str, Any] = {
