@@ -30,6 +30,24 @@ UNASKED = (
     "cli.commands.clean",
 )
 """The modules that an ordinary configuration does not load."""
+HARMLESS = {row[0] for row in tables(page("parts"), "parts") if row[3] in {"nothing", "the page that you ask for"}}
+"""The parts that change nothing on the host that they are about."""
+EFFECTS = {
+    "files.write",
+    "files.remove",
+    "files.link",
+    "backend.change",
+    "change_rule",
+    "add_neighbour",
+    "delete_neighbour",
+    "manager.start",
+    "manager.stop",
+    "manager.reload",
+    "run_program",
+    "Popen",
+    "fetch",
+}
+"""Calls that change a host or leave it, by their last words."""
 
 
 def lines_of(path: Path) -> int:
@@ -59,6 +77,21 @@ def test_how_large_each_is() -> None:
         sizes[part_of(path)] += lines_of(path)
     told = {part: lines for part, (_, lines) in PARTS.items()}
     assert {part: sizes[part] for part in told if not 0.75 <= sizes[part] / told[part] <= 1.25} == {}
+
+
+def test_what_may_change_nothing() -> None:
+    """A part that may change nothing calls nothing that would. Kills: a check that deletes a marker."""
+    calls = {
+        (part_of(path), call)
+        for path in FILES
+        if path.suffix == ".py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        for call in EFFECTS
+        if f".{ast.unparse(node.func)}".endswith((f".{call}", f"_{call}"))
+    }
+    assert {call for _, call in calls} == EFFECTS, "a call has another name now"
+    assert {(part, call) for part, call in calls if part in HARMLESS} == set()
 
 
 @pytest.mark.linux

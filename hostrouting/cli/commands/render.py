@@ -92,7 +92,9 @@ def _cloud_init(files: Sequence[_File], links: Mapping[str, str]) -> str:
     commands += [["ln", "-sfn", target, path] for path, target in links.items()]
     commands += [["systemctl", "daemon-reload"]] * bool(files)
     commands += [["systemctl", "start", *map(os.path.basename, links)]] * bool(links)
-    return f"#cloud-config\n{json.dumps({'write_files': entries, 'runcmd': commands}, indent=2)}"
+    # One command on a line, because docs/operators.md finds the links by their lines.
+    lines = ",\n  ".join(map(json.dumps, commands))
+    return f'#cloud-config\n{{"write_files": {json.dumps(entries, indent=2)},\n"runcmd": [\n  {lines}\n]}}'
 
 
 class _File(NamedTuple):

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import yaml
 from hostrouting.testing import FakeHost, FakeManager
 from tests.support.cli import say
 from tests.support.ignition import carry_out_ignition
+from tests.support.pages import page
+from tests.support.programs import completed
 
 UNIT = "/etc/systemd/system/static-routes.service"
 
@@ -106,6 +109,20 @@ def test_documents_for_a_new_node(kind: str, repaired: str, tmp_path: Path) -> N
             ["systemctl", "start", "static-routes.service"],
         ]
     assert _tree(node) == _tree(image)
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize(("kind", "name"), [("--ignition", "node.ign"), ("--cloud-init", "user-data.txt")])
+def test_what_the_page_deletes(kind: str, name: str, repaired: str, tmp_path: Path) -> None:
+    """The shell of the page for operators finds all files and links of the document. Kills: a command on several lines."""
+    image = tmp_path / "image"
+    image.mkdir()
+    say("render", "--config", repaired, "--root", str(image))
+    (tmp_path / name).write_text(say("render", "--config", repaired, kind).out)
+    lists = re.findall(r"grep -o .*(?= \| xargs rm -f)", page("operators"))
+    assert len(lists) == 2
+    found = [completed(["sh", "-c", text.replace("node.ign", name)], cwd=tmp_path).stdout for text in lists]
+    assert {path[1:] for path in "".join(found[: 1 + (kind == "--cloud-init")]).split()} == _tree(image).keys()
 
 
 def _tree(root: Path) -> dict[str, tuple[int, bytes | str]]:
