@@ -138,15 +138,6 @@ class TestOneHost:
         namespace.batch(["route add unreachable default metric 9", "route add default via 10.0.0.1 dev eth0 table 100"])
         assert Checked(namespace, check(), tmp_path, awk=awk).said == f"<3>{line}\n"
 
-    def test_hidden_default_routes(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Longer prefixes hide all default routes, and a rule suppresses one: another tells the expected devices."""
-        halves = [f"route add {half} dev wg0" for half in ("0.0.0.0/1", "128.0.0.0/1")]
-        rules = ["rule add pref 50 lookup main suppress_prefixlength 0", "rule add pref 51 lookup 100"]
-        namespace.batch([*halves, *rules, "route add default dev wg0 table 100"])
-        config = check("10.0.0.0/24")
-        found = Checked(namespace, config, tmp_path).answer.without(own_addresses(snapshot := snapshot_of(namespace)))
-        assert found == engine(snapshot, config)
-
     @pytest.mark.parametrize("devs", [[], ["eth0"], ["late0"]])
     def test_awaited(self, namespace: Namespace, tmp_path: Path, devs: list[str]) -> None:
         """The script waits for a missing default route, and for a missing device that was named."""
@@ -554,11 +545,12 @@ class TestBothFamilies:
         assert checked.status == 1
 
     def test_a_rule_of_the_other_family(self, namespace: Namespace, tmp_path: Path) -> None:
-        """A rule for all but some IPv6 addresses says nothing about IPv4 ones."""
-        batch = ["route add default via fe80::1 dev eth1", "rule add pref 50 not to fd16::/32 prohibit"]
+        """A rule that refuses all IPv6 packets says nothing about IPv4."""
+        batch = ["route add default via fe80::1 dev eth1", "rule add pref 50 prohibit"]
         namespace.batch(batch, family=IPV6)
-        config = check("fd16::/32", "10.0.0.0/8")
-        assert Checked(namespace, config, tmp_path).answer == Answer("ok")
+        checked = Checked(namespace, check("fd16::/32", "10.0.0.0/8"), tmp_path)
+        assert checked.answer == Answer("no-default-route")
+        assert "of the IPv4 default route" not in checked.said
 
     def test_ok(self, namespace: Namespace, tmp_path: Path) -> None:
         """The line for "ok" names the devices of each family."""

@@ -270,8 +270,6 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "ok",
     ),
-    "a rule that jumps for other addresses": (["rule add pref 1 not to 172.20.0.0/16 goto 32767"], [], "ok"),
-    "a rule that refuses other addresses": (["rule add pref 1 not to 172.20.0.0/16 prohibit"], [], "ok"),
     "a rule that refuses all other packets": (
         ["rule add pref 1 not to 172.20.0.0/16 sport 1-1023 prohibit"],
         [],
@@ -323,16 +321,6 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
     "a key of another metric": (["route add 172.20.32.0/24 dev ib0 metric 9"], [], "overlap"),
     "a type of service": (["route add 172.20.34.0/24 tos 0x10 dev ib0"], [], "ok"),
     "a type of service that is refused": (["route add prohibit 172.20.34.0/24 tos 0x10"], [], "ok"),
-    "a device that is down, the last": (
-        ["route add 172.20.8.0/24 nexthop dev eth0 nexthop dev ib0", "link set ib0 down"],
-        [],
-        "ok",
-    ),
-    "a device that is down": (
-        ["route add 172.20.8.0/24 nexthop dev ib0 nexthop dev eth0 nexthop dev wg0", "link set ib0 down"],
-        [],
-        "overlap",
-    ),
     "a default route that is dead": (
         [
             "route del default",
@@ -530,26 +518,6 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         "overlap",
     ),
     "a default route of table local": (["route add anycast default dev eth0 table local"], [], "no-default-route"),
-    "a rule that refuses a pod block, behind a jump": (
-        [
-            *ports("cali1"),
-            "rule add pref 50 goto 32766",
-            "rule add pref 100 to 172.20.40.0/27 blackhole",
-            "route add blackhole 172.20.40.0/26 proto 80",
-        ],
-        [],
-        "ok",
-    ),
-    "a blackhole of a table behind main over a pod block": (
-        [
-            *ports("cali1"),
-            "route add blackhole 172.20.40.0/26 proto 80",
-            "rule add pref 40000 lookup 100",
-            "route add blackhole 172.20.40.0/26 table 100",
-        ],
-        [],
-        "ok",
-    ),
     "a jump past main that a mask hides": (
         [
             *ports("cali1"),
@@ -558,30 +526,6 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
             "rule add pref 40000 lookup 100",
             "route add default dev eth0 table 100",
             "route add blackhole 172.20.40.0/26 table 100",
-        ],
-        [],
-        "overlap",
-    ),
-    "a VPN, and the default route in another table": (
-        [
-            "route del default",
-            "route add default via 10.0.0.1 dev eth0 table default",
-            "route add 0.0.0.0/1 dev wg0",
-            "route add 128.0.0.0/1 dev wg0",
-            "route add 172.20.0.0/16 dev eth0",
-        ],
-        [],
-        "ok",
-    ),
-    "a VPN, and a default route behind one that goes on with the next table": (
-        [
-            "route del default",
-            "route add throw default",
-            "route add default via 10.0.0.1 dev eth0 metric 100",
-            "route add 0.0.0.0/1 dev wg0",
-            "route add 128.0.0.0/1 dev wg0",
-            "route add 172.20.0.0/16 dev eth0",
-            "route add default dev eth1 table default",
         ],
         [],
         "overlap",
@@ -644,6 +588,98 @@ def test_each_host(tmp_path: Path, name: str) -> None:
     assert Answer(checked.answer.verdict, tuple(found)).without(own) == Answer(verdict, tuple(wanted)).without(own)
     assert {line.partition(":")[0].lower() for line in checked.lines if found} == {it[1] for it in told if it}
     assert not row.devs or re.search(f"(by|via|expected) {', '.join(row.devs)}$", checked.said, re.MULTILINE)
+
+
+HALVES = [f"route add {half} dev wg0" for half in ("0.0.0.0/1", "128.0.0.0/1")]
+HALVES_IPV6 = [command.replace("0.0.0.0/1", "::/1").replace("128.0.0.0", "8000::") for command in HALVES]
+# What the answers of Linux leave open, so the script refuses: commands, and its verdict on 172.20.0.0/16 or fd20::/16.
+# On all but the last host, the engine finds that all is well. docs/limits.md names these cases.
+UNTOLD: dict[str, tuple[list[str], str]] = {
+    "a rule that refuses a pod block, behind a jump": (
+        [
+            *ports("cali1"),
+            "rule add pref 50 goto 32766",
+            "rule add pref 100 to 172.20.40.0/27 blackhole",
+            "route add blackhole 172.20.40.0/26 proto 80",
+        ],
+        "overlap",
+    ),
+    "a blackhole of a table behind main over a pod block": (
+        [
+            *ports("cali1"),
+            "route add blackhole 172.20.40.0/26 proto 80",
+            "rule add pref 40000 lookup 100",
+            "route add blackhole 172.20.40.0/26 table 100",
+        ],
+        "overlap",
+    ),
+    "a rule that jumps for other addresses": (["rule add pref 1 not to 172.20.0.0/16 goto 32767"], "no-default-route"),
+    "a rule that refuses other addresses": (["rule add pref 1 not to 172.20.0.0/16 prohibit"], "no-default-route"),
+    "a VPN, and the default route in another table": (
+        [
+            "route del default",
+            "route add default via 10.0.0.1 dev eth0 table default",
+            *HALVES,
+            "route add 172.20.0.0/16 dev eth0",
+        ],
+        "no-default-route",
+    ),
+    "a VPN in IPv6, and a preferred router": (
+        [
+            *("route add default dev eth1 pref low", "route append default dev eth0"),
+            *HALVES_IPV6,
+            "route add fd20::/16 dev eth0",
+        ],
+        "no-default-route",
+    ),
+    "a VPN, and a default route that is dead": (
+        [
+            *("route add default dev ib0 metric 5", "route del default via 10.0.0.1"),
+            *("route add default via 10.0.0.1 dev eth0 metric 9", "route add 172.20.0.0/16 dev eth0"),
+            *HALVES,
+        ],
+        "no-default-route",
+    ),
+    "a next hop that is dead": (
+        ["route add 172.20.8.0/24 nexthop dev eth0 nexthop dev ib0", "link set ib0 down"],
+        "overlap",
+    ),
+    "a VPN, and a default route that is suppressed": (
+        [
+            "rule add pref 50 lookup main suppress_prefixlength 0",
+            "rule add pref 51 lookup 100",
+            "route add default dev wg0 table 100",
+            *HALVES,
+        ],
+        "no-default-route",
+    ),
+    "a VPN, and a default route behind one that goes on with the next table": (
+        [
+            "route del default",
+            "route add throw default",
+            "route add default via 10.0.0.1 dev eth0 metric 100",
+            *HALVES,
+            "route add 172.20.0.0/16 dev eth0",
+            "route add default dev eth1 table default",
+        ],
+        "no-default-route",
+    ),
+}
+
+
+@pytest.mark.parametrize("story", UNTOLD)
+def test_what_is_refused_though_it_may_be_right(namespace: Namespace, tmp_path: Path, story: str) -> None:
+    """Where the answers of Linux leave open what decides, the script does not say ok."""
+    commands, verdict = UNTOLD[story]
+    ipv6 = "IPv6" in story
+    namespace.batch(commands, family=IPV6 if ipv6 else IPV4)
+    lose_carriers(namespace, ["ib0"] if "default route that is dead" in story else [])
+    config = check("fd20::/16" if ipv6 else "172.20.0.0/16", allowed_devs=["veth*"])
+    assert engine(snapshot_of(namespace), config).verdict == ("overlap" if "goes on" in story else "ok")
+    checked = Checked(namespace, config, tmp_path, awk=AWKS[len(story) % len(AWKS)])
+    assert checked.answer.verdict == verdict
+    hint = "default route from this check; name the right devices in routeOverlap.expectedDevs\n"
+    assert (hint in checked.said) is (verdict == "no-default-route")
 
 
 SEVERAL = "nexthop via fe80::1 dev ib0 nexthop via fe80::2 dev wg0 nexthop via fe80::3 dev eth1"
@@ -720,13 +756,6 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
         [
             "route replace default nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth1",
             "rule add pref 50 tos 0x10 lookup main suppress_ifgroup 0",
-        ],
-        "ok",
-    ),
-    "a preferred router behind a VPN": (
-        [
-            *("route del default", "route add default dev eth1 pref low", "route append default dev eth0"),
-            *("route add ::/1 dev wg0", "route add 8000::/1 dev wg0", "route add fd20::/16 dev eth0"),
         ],
         "ok",
     ),
