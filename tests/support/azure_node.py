@@ -149,11 +149,6 @@ class AzureNode:
         self._reachable(*ips)
         return pod
 
-    def end_pod(self, name: str) -> None:
-        """Delete the pod's veth, as when its namespace ends."""
-        pod = self.pods.pop(name)
-        pod.batch(["link del eth0"])
-
     def _pod(self, name: str, dev: str, mac: str) -> Namespace:
         pod = self.pods[name] = self._namespace()
         pod.sysctl("ipv6/conf/default/accept_dad", 0)
@@ -302,38 +297,6 @@ class AzureNode:
         neighbours = self.node.ip("neigh", "show", "nud", "permanent").stdout.splitlines()
         routes = [self.node.ip(f"-{family}", "route", "show", "table", "all").stdout for family in (4, 6)]
         return State(self.rules(), tuple(sorted(neighbours)), tuple("".join(routes).splitlines()))
-
-    def dump(self) -> tuple[str, ...]:
-        """The same to the byte, without counters and times."""
-        wait_for("the kernel's own routes on the devices", self._has_routes_of_devices)
-        save = self.node.run("ebtables-nft-save").stdout
-        lines = "".join(line for line in save.splitlines(keepends=True) if not line.startswith("#"))
-        shown = [
-            ("neigh", "show", "nud", "permanent"),
-            ("-4", "route", "show", "table", "all"),
-            ("-6", "route", "show", "table", "all"),
-        ]
-        return (
-            lines,
-            self.node.run("nft", "-a", "-s", "list", "ruleset").stdout,
-            *(self.node.ip(*it).stdout for it in shown),
-        )
-
-    def write_state_file(self, devices: dict[str, tuple[str, ...]]) -> None:
-        """Azure-vnet's own list of pods: the device of each, and its addresses."""
-        endpoints = {
-            dev: {
-                "Id": dev,
-                "HostIfName": dev,
-                "MacAddress": "CgAAAQAB",
-                "IPAddresses": [{"IP": ip, "Mask": "//8AAA=="} for ip in ips],
-            }
-            for dev, ips in devices.items()
-        }
-        network = {"Id": "azure", "Mode": "bridge", "Endpoints": endpoints}
-        interfaces = {"eth0": {"Name": "eth0", "Networks": {"azure": network}}}
-        text = json.dumps({"Network": {"ExternalInterfaces": interfaces}})
-        self.files.texts["/var/run/azure-vnet.json"] = text
 
 
 @contextmanager

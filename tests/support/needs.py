@@ -54,7 +54,6 @@ PACKAGES = {
     "systemctl": "systemd",
     "systemd-analyze": "systemd",
     "systemd-nspawn": "systemd-container",
-    "tcpdump": "tcpdump",
     "zsh": "zsh",
 }
 """What a test can need in addition to root, and the Debian package that contains it."""

@@ -8,14 +8,13 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from hostrouting.host.layout import HostLayout
 from tests.support.children import running
-from tests.support.examples import LONG
 from tests.support.machine import H200, Machine, private_machine
 from tests.support.programs import completed
 from tests.support.waiting import wait_for
@@ -36,7 +35,6 @@ for words in json.loads(sys.argv[1]):
         code = main(words)
     print(json.dumps([code, out.getvalue(), err.getvalue()]))
 """
-WITHOUT_NETLINK = f"from tests.support.children import refuse_netlink\nrefuse_netlink()\n{EACH}"
 AS_ANYONE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 
 
@@ -60,23 +58,6 @@ def machine() -> Iterator[Machine]:
     with private_machine() as machine:
         machine.batch(H200)
         yield machine
-
-
-def test_the_same_answer_on_a_laptop(sick: Machine, repaired: str, tmp_path: Path) -> None:
-    """The snapshot of the sick node, and what `snapshot --script` prints there, answer elsewhere as the node itself."""
-    own, printed = tmp_path / "own.json", tmp_path / "printed.json"
-    own.write_text(sick.hostrouting("snapshot").stdout)
-    printed.write_text(sick.run("sh", text=sick.hostrouting("snapshot", "--script").stdout).stdout)
-    with private_machine() as laptop:
-        for words in (*QUESTIONS, *((*question, "--json") for question in QUESTIONS)):
-            here = sick.hostrouting(*words)
-            assert here.stdout
-            for path in (own, printed) if "--json" in words else (own,):
-                there = laptop.hostrouting(*words, "--snapshot", str(path))
-                assert (there.stdout, there.stderr, there.returncode) == (here.stdout, here.stderr, here.returncode)
-        plan = ("plan", "--config", repaired, "--json", "--snapshot")
-        plans = [laptop.hostrouting(*plan, str(path)).stdout for path in (own, printed)]
-    assert plans[0] == plans[1] != ""
 
 
 def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
@@ -107,36 +88,6 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
     assert not {"/etc/hostrouting", "/etc/systemd/system-preset", f"{units}/systemd-nspawn@.service.d"} & {*folders}
     assert {"/etc/iproute2/rt_protos.d", units} <= {*folders}, "these belong to other packages"
     assert machine.shell("find /etc -type f").split() == ["/etc/ld.so.cache"]
-
-
-def test_an_address_comes_after_the_check(written: Callable[..., str]) -> None:
-    """After the check at boot ib0 gets its address: status says OVERLAP, and that the last verdict is out of date.
-
-    The next check at boot says the same as status; and when the address goes, that verdict is out of date, too.
-    """
-    with private_machine() as machine:
-        machine.batch(line for line in H200 if "172.16." not in line)
-        assert machine.hostrouting("apply", "--config", written()).returncode == 0
-
-        def checked_at_boot() -> str:
-            return machine.shell(f"bash {HostLayout().check_script} 2>/dev/null; echo -n $?")
-
-        def status() -> tuple[int, str, str]:
-            said = machine.hostrouting("status", "--json")
-            document = json.loads(said.stdout)
-            return said.returncode, document["now"]["verdict"], document["lastCheck"]["verdict"]
-
-        assert checked_at_boot() == "0"
-        assert status() == (0, "ok", "ok")
-        machine.batch(["address add 172.16.1.10/16 dev ib0"])
-        assert status() == (1, "overlap", "ok")
-        lines = machine.hostrouting("status", before=AS_ANYONE).stdout.splitlines()
-        assert lines[0] == "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"
-        assert any(line.startswith("  last check") and line.endswith("Z") for line in lines)
-        assert checked_at_boot() == "1"
-        assert status() == (1, "overlap", "overlap")
-        machine.batch(["address del 172.16.1.10/16 dev ib0"])
-        assert status() == (0, "ok", "overlap")
 
 
 def test_the_printed_commands_work(machine: Machine) -> None:
@@ -181,96 +132,11 @@ def test_not_root_and_all_is_well(machine: Machine, repaired: str) -> None:
     assert (said.returncode, said.stdout.splitlines()[0].partition(":")[0]) == (0, "NOTHING TO DO")
 
 
-def test_no_netlink(sick: Machine, repaired: str) -> None:
-    """Without netlink, nothing is guessed: exit code 3, and the reason."""
-    asked = (("check", CIDR), ("explain", "8.8.8.8"), ("repair", CIDR), ("snapshot",), ("status",))
-    for code, out, err in each(
-        sick, sys.executable, "-c", WITHOUT_NETLINK, lines=(*asked, ("plan", "--config", repaired))
-    ):
-        assert code == 3, out
-        assert "netlink is not available" in out + err
-        assert "bug" not in out + err
-
-
 def test_no_iproute2(machine: Machine, repaired: str, tmp_path: Path) -> None:
     """Nothing but the boot scripts needs `ip`: without it one can look and apply."""
     bare = ("env", f"PATH={tmp_path}")
     assert machine.hostrouting("check", CIDR, before=bare).returncode == 1
     assert machine.hostrouting("apply", "--config", repaired, before=bare).returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("spoil", "reason"),
-    [
-        ("mount -o remount,ro /etc", "Read-only file system; remount it writable"),
-        ("head -c 2000000 /dev/zero > /etc/fill || true", "No space left on device; free some space"),
-    ],
-    ids=["read-only", "full"],
-)
-def test_etc_cannot_be_written(machine: Machine, repaired: str, spoil: str, reason: str) -> None:
-    """If /etc is read-only or full, apply fails with the file, the reason and what was done; other commands work."""
-    machine.shell(f"{{ {spoil}; }} 2>/dev/null")
-    said = machine.hostrouting("apply", "--config", repaired)
-    assert said.returncode == 1
-    assert said.stdout.startswith("FAILED: cannot write /etc/")
-    assert reason in said.stdout
-    assert machine.hostrouting("check", "10.99.0.0/16").returncode == 0
-    assert machine.shell("find /etc -name '*.new'") == ""
-
-
-@pytest.mark.parametrize(
-    ("spoil", "reason"),
-    [
-        (
-            "for it in *; do echo stale >$it; done; mount -o remount,ro /run",
-            "Read-only file system; remount it writable",
-        ),
-        ("rm *; cat /dev/zero >/run/fill || true", "No space left on device; free some space"),
-    ],
-    ids=["read-only", "full"],
-)
-def test_run_cannot_be_written(machine: Machine, repaired: str, spoil: str, reason: str) -> None:
-    """If /run is full or read-only, STRICT passes if the routes are right, and refuses otherwise."""
-    assert machine.hostrouting("apply", "--config", repaired).returncode == 0
-    machine.shell(f"cd /run/aks-flex-node && {{ {spoil}; }} 2>/dev/null")
-    said = machine.hostrouting("apply", "--config", repaired)
-    assert said.returncode == 0, said.stdout
-    assert f"cannot write /run/aks-flex-node/route-overlap.json: {reason}" in said.stderr
-    left = machine.shell("cat /run/aks-flex-node/route-overlap.* 2>/dev/null || true")
-    assert bool(left) == ("Read-only" in reason)
-    stale = (
-        f"cannot remove /run/aks-flex-node/route-overlap.ok: {reason}; this file holds the result of an earlier check"
-    )
-    assert (stale in said.stderr) == bool(left)
-    status = machine.hostrouting("status")
-    assert (status.returncode, status.stdout.split(":")[0]) == ((3, "NOT-KNOWN") if left else (0, "INSTALLED"))
-    assert "none since this host booted" in status.stdout
-    machine.batch(["route del 172.16.0.0/17 proto 213"])
-    failed = machine.hostrouting("check")
-    assert (failed.returncode, failed.stdout.split(":")[0]) == (1, "OVERLAP")
-
-
-def test_a_fifo_in_the_place_of_a_file(machine: Machine, repaired: str) -> None:
-    """If any of our paths is a fifo, apply, plan, status and remove still answer in seconds, and name it."""
-    layout = HostLayout()
-    assert machine.hostrouting("apply", "--config", repaired).returncode == 0
-    for path in (
-        layout.routes_script_path,
-        layout.check_unit_path,
-        layout.gate_drop_in(),
-        layout.routes_preset_path,
-        layout.lock_path,
-    ):
-        machine.shell(f"path={path}; mv $path /run/kept; mkfifo $path")
-        looks_same = path in {layout.lock_path, layout.routes_preset_path}
-        for words in (("status",), ("plan", "--config", repaired), ("apply", "--config", repaired), ("remove",)):
-            said = machine.hostrouting(*words)
-            told = f"{path}: there is a fifo in its place; remove it" in said.stdout + said.stderr
-            assert said.returncode in ({0, 1, 3} if looks_same or words[0] == "remove" else {1, 3}), (path, words, said)
-            assert told or words[0] == "remove" or (looks_same and words[0] != "apply"), (path, words, said)
-            assert "Traceback" not in said.stderr
-        machine.shell(f"rm -rf {path}; mkdir -p $(dirname {path}); mv /run/kept {path}")
-        assert machine.hostrouting("apply", "--config", repaired).returncode == 0
 
 
 def test_two_at_once(machine: Machine, repaired: str) -> None:
@@ -348,33 +214,3 @@ def test_locale_c(sick: Machine, locale: str) -> None:
     said = sick.shell(f'{locale} "$PYTHON" -c {shlex.quote(program)}')
     assert said.isascii()
     assert "|####" in said
-
-
-def test_names_of_fifteen_bytes(machine: Machine) -> None:
-    """The longest names that there are fit into tables and maps."""
-    machine.batch(["link set ib0 down", "link set ib0 name mlx5_ib0_port_1", "link set mlx5_ib0_port_1 up"])
-    machine.batch(["route prepend 172.16.0.0/16 dev mlx5_ib0_port_1"])
-    said = machine.hostrouting("check", CIDR)
-    assert said.returncode == 1
-    assert said.stdout.startswith("OVERLAP: 172.16.0.0/16 leaves by mlx5_ib0_port_1, not by eth0\n")
-    assert " mlx5_ib0_port_1 █" in said.stdout
-
-
-def test_a_large_table(machine: Machine, written: Callable[..., str]) -> None:
-    """With 5,000 routes in the table (in the long profile 100,000) every question is answered."""
-    count = 100_000 if LONG else 5_000
-    machine.batch(f"route add 2.{at >> 16}.{at >> 8 & 255}.{at & 255}/32 dev ib1" for at in range(count))
-    config = written({"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"})
-    codes = {
-        words[0]: machine.hostrouting(*words).returncode
-        for words in (
-            ("check", CIDR),
-            ("explain", "2.0.3.4"),
-            ("repair", CIDR),
-            ("plan", "--config", config),
-            ("apply", "--config", config),
-            ("status",),
-        )
-    }
-    assert codes == {"check": 1, "explain": 0, "repair": 0, "plan": 1, "apply": 0, "status": 0}
-    assert len(json.loads(machine.hostrouting("snapshot").stdout)["routes"]) > count

@@ -30,25 +30,6 @@ def host(namespace: Namespace) -> Host:
     return Host(backend=backend, files=FakeFiles(), manager=FakeManager())
 
 
-def test_another_protocol_number() -> None:
-    """After the number in the configuration changed, Linux has the same routes under the new one, and none other."""
-    with private_namespace() as namespace:
-        namespace.batch(H200)
-        before = namespace.routes(4)
-        node, ctx = host(namespace), phases.Context(observers=[])
-        halves = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
-        for number, routes in ((213, [{"destination": "10.77.0.0/16"}, *halves]), (214, halves)):
-            phases.execute(
-                Configure(HostRoutingConfig({"enabled": True, "routes": routes}, protocol=number), host=node), ctx
-            )
-            ours = [route for route in namespace.routes(4) if route not in before]
-            assert [(str(own.prefix), own.protocol) for own in ours] == [
-                (route["destination"], number) for route in routes
-            ]
-        phases.execute(Remove(HostRoutingConfig(), host=node), ctx)
-        assert namespace.routes(4) == before
-
-
 ONE_IB = [line for line in H200 if not any(f"ib{number}" in line for number in range(1, 8))]
 UPLINK_AGAIN = ["link set eth0 down", "link set eth0 up", "route add default via 10.0.0.1 dev eth0 proto dhcp"]
 

@@ -373,6 +373,10 @@ def test_what_is_not_a_file(repaired: str, path: str) -> None:
         other = say(command, host=host)
         assert other.code == 3
         assert f"cannot read {path}: there is a fifo in its place; remove it" in other.err
+    for command in ("plan", "apply") if path != LAYOUT.ok_path else ():
+        other = say(command, "--config", repaired, host=host)
+        assert other.code in {1, 3}, command
+        assert f"{path}: there is a fifo in its place; remove it" in other.out + other.err
 
 
 def test_a_report_that_cannot_be_renewed(repaired: str) -> None:

@@ -3,21 +3,15 @@
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import phases
-from hostrouting.errors import CleanupError
-from hostrouting.kernel.ebtables import EbtablesProgram
-from hostrouting.kernel.programs import Ended, run_program
 from hostrouting.tasks.cleanup.azure_vnet import pod_rule
 from hostrouting.tasks.cleanup.plan import CleanupPlan
 from hostrouting.tasks.cleanup.saved_rules import read_saved
-from hostrouting.tasks.results import CleanupResult
 from tests.support.azure_node import AzureNode, azure_node, mac_of
 from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, R1, R2, R3, pod_rules
 from tests.support.children import running
@@ -75,49 +69,6 @@ class TestBridgeMode:
         assert after.routes == before.routes
         assert lab.clean().plan.is_empty
 
-    def test_a_pod_that_ends(self, lab: AzureNode) -> None:
-        """What is a live pod's stays as a conflict; when the pod has ended, it is stale."""
-        alive = lab.plan()
-        assert alive.is_empty
-        assert {it.spec for it in alive.with_fate("conflict") if it.kind == "rule"} == {
-            *pod_rules("10.1.0.5", LIVE),
-            *pod_rules("fd00::5", LIVE),
-        }
-        lab.end_pod("live")
-        assert specs(lab.clean().plan) == [*pod_rules("10.1.0.5", LIVE), *pod_rules("fd00::5", LIVE)]
-
-    def test_dry_run(self, lab: AzureNode) -> None:
-        """By default nothing is changed: rules, neighbours and routes are the same to the byte, and no file is written."""
-        lab.leave(DEAD, "10.1.0.6", "fd00::6")
-        before = lab.dump()
-        result = lab.clean(dry_run=True, ebtables="auto")
-        assert len(result.plan.deletions) == 4
-        assert lab.dump() == before
-        assert lab.files.writes == []
-
-    def test_look_alikes(self, lab: AzureNode) -> None:
-        """Every rule that only looks like one for a pod stays, and so do those of the node."""
-        dead = R1.rpartition(" ")[2]
-        lab.end_pod("live")
-        lab.clean()
-        lab.append(*LOOK_ALIKES, R1, R2, R3)
-        before = lab.rules()
-        result = lab.clean()
-        assert gone(before, lab.rules()) == [R1, R2, R3]
-        assert dead in result.plan.deletions[0].reason
-
-    def test_a_twin_that_ebtables_does_not_tell_apart(self, lab: AzureNode) -> None:
-        """If ebtables might delete another rule instead of a stale one, both stay, with a message; others are deleted."""
-        twin = R2.replace(" -i eth0", " -s Unicast -i eth0")
-        lab.append(twin, R1, R2, R3)
-        before = lab.rules()
-        with pytest.raises(phases.TaskFailed, match="2 of 3 entries were deleted") as caught:
-            lab.clean()
-        assert gone(before, lab.rules()) == [R1, R3]
-        assert isinstance(caught.value.error, CleanupError)
-        assert caught.value.error.kind == "incomplete"
-        assert f"rule {R2}: ebtables cannot distinguish the rule" in caught.value.error.reasons[0]
-
     def test_the_way_back(self, lab: AzureNode) -> None:
         """After the undo, the deleted entries exist again; the others are unchanged."""
         lab.leave(DEAD, "10.1.0.6", "fd00::6", times=2)
@@ -128,38 +79,6 @@ class TestBridgeMode:
         after = lab.state()
         assert sorted(after.rules) == sorted(before.rules)
         assert (after.neighbours, after.routes) == (before.neighbours, before.routes)
-
-    def test_a_pod_that_comes_between_plan_and_apply(self, lab: AzureNode) -> None:
-        """An entry of the plan stays if its pod is alive by then. An entry that the plan did not have stays as well."""
-        lab.leave(mac_of(7), "10.1.0.7")
-        lab.leave(DEAD, "10.1.0.6")
-        shown = lab.plan()
-        assert len(specs(shown)) == 4
-        lab.bridge_pod("late", mac_of(7), "10.1.0.8")
-        lab.leave(DEAD, "10.1.0.9")
-        before = lab.rules()
-        with lab.node.inside():
-            phases.execute(lab.task(approved=shown))
-        assert gone(before, lab.rules()) == [*pod_rules("10.1.0.6", DEAD)]
-
-    def test_a_rule_that_another_process_removes(self, lab: AzureNode) -> None:
-        """If a rule disappears while the batch is carried out, the others are still deleted."""
-        lab.leave(DEAD, "10.1.0.6", "10.1.0.7")
-        stale = (*pod_rules("10.1.0.6", DEAD), *pod_rules("10.1.0.7", DEAD))
-        taken = list(stale[:1])
-
-        def run(*words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None) -> Ended:
-            if taken and "ebtables-nft-restore" in words:
-                assert lab.ebtables.delete_one(taken.pop())
-            return run_program(*words, timeout=timeout, text=text, environment=environment)
-
-        task = lab.task()
-        host = attrs.evolve(task.host, ebtables=lambda: EbtablesProgram(run=run))
-        with lab.node.inside():
-            result = phases.execute(attrs.evolve(task, host=host))
-        assert isinstance(result, CleanupResult)
-        assert not set(stale) & set(lab.rules())
-        assert Counter(specs(result.plan)) == Counter(stale[1:])
 
     def test_a_process_that_changes_rules_at_full_speed(self, lab: AzureNode) -> None:
         """While another process adds and removes rules, none of its rules is deleted, and all stale ones are."""
@@ -174,19 +93,6 @@ class TestBridgeMode:
         assert Counter(gone(before, tuple(after))) == Counter(specs(result.plan))
         assert len(specs(result.plan)) == 40
         assert theirs in lab.rules()
-
-    def test_what_the_state_file_gives_to_a_device(self, lab: AzureNode) -> None:
-        """An address that azure-vnet's list gives to an existing device keeps its rules."""
-        lab.leave(DEAD, "10.1.0.6", "10.1.0.7")
-        lab.write_state_file({"azvlive": ("10.1.0.6",), "azvgone": ("10.1.0.7",)})
-        assert specs(lab.clean().plan) == [*pod_rules("10.1.0.7", DEAD)]
-
-    def test_outside_of_the_managed_networks(self, lab: AzureNode) -> None:
-        """Entries for an address that the other CNI does not manage stay."""
-        lab.leave(DEAD, "10.1.0.6", "fd00::6")
-        before = lab.dump()
-        assert lab.clean(managed=["10.9.0.0/16"]).plan.is_empty
-        assert lab.dump() == before
 
 
 def test_the_bridge_of_another_cni() -> None:

@@ -2,9 +2,7 @@
 
 import json
 import os
-import re
 import socket
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -37,7 +35,6 @@ from tests.support.balancer import (
     ping,
     send_icmp,
 )
-from tests.support.namespace import Namespace
 from tests.support.packets import (
     ADVERTISED_NEIGHBOUR,
     ECHO_REPLY,
@@ -46,7 +43,6 @@ from tests.support.packets import (
     LISTENER_REPORT,
     NO_ROUTE,
     ROUTER_ALERT,
-    SCOPE,
     TCP,
     UDP,
     UNREACHABLE,
@@ -176,20 +172,6 @@ def datagrams(lab: Lab) -> Iterator[tuple[socket.socket, socket.socket]]:
         yield client, server
 
 
-def test_without_the_rewrite_the_node_refuses_a_probe(lab: Lab) -> None:
-    """Without the rewrite, the node replies "beyond scope of source address", and counts it; the pod receives nothing."""
-    with (
-        capture(lab.balancer) as balancer,
-        capture(lab.pod) as pod,
-        open_socket(lab.balancer, socket.SOCK_DGRAM, PROBE) as client,
-    ):
-        client.sendto(b"anybody?", (POD, PORT))
-        refusal = balancer.first(lambda it: it.icmp[0] == UNREACHABLE)
-        assert (refusal.icmp, refusal.destination, refusal.is_checksum_right) == ((UNREACHABLE, SCOPE), PROBE, True)
-        assert not data_of(UDP, pod.packets())
-    assert lab.refused() == 1
-
-
 def test_with_the_rewrite_the_same_probe_is_answered(lab: Lab) -> None:
     """The probe arrives, and the node counts no error."""
     assert is_lost(lab)
@@ -197,33 +179,6 @@ def test_with_the_rewrite_the_same_probe_is_answered(lab: Lab) -> None:
     Rewriting(lab.node).apply()
     probe(lab)
     assert lab.refused() == before
-
-
-@contextmanager
-def tcpdump(host: Namespace, count: int) -> Iterator[subprocess.Popen[str]]:
-    """Run tcpdump on a host's eth0 until this many datagrams have passed."""
-    words = ["tcpdump", "-i", "eth0", "-nn", "-vv", "--immediate-mode", "-c", str(count), f"udp port {PORT}"]
-    with subprocess.Popen(
-        [*host.enter, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        assert process.stderr is not None
-        try:
-            assert any("listening on" in line for line in process.stderr)
-            yield process
-        finally:
-            process.kill()
-
-
-@pytest.mark.needs("tcpdump")
-def test_what_tcpdump_says(lab: Lab) -> None:
-    """The program tcpdump prints the same addresses for a probe and its reply, and finds every checksum correct."""
-    put_rules(lab)
-    with tcpdump(lab.pod, 2) as pod, tcpdump(lab.balancer, 2) as balancer:
-        probe(lab)
-        for process, prober in ((pod, GLOBAL), (balancer, PROBE)):
-            said, _ = process.communicate(timeout=60)
-            ends = re.findall(r"(\S+)\.\d+ > (\S+)\.\d+: (\[udp sum ok\]|)", said)
-            assert ends == [(prober, POD, "[udp sum ok]"), (POD, prober, "[udp sum ok]")]
 
 
 def test_a_ping(way: Way) -> None:
@@ -275,17 +230,6 @@ def test_a_datagram_that_takes_fragments(way: Way) -> None:
             (1_448, True),
             (2_896, False),
         ]
-
-
-def test_a_closed_port(way: Way) -> None:
-    """If the pod refuses a connection, the balancer is notified at once."""
-
-    def knock() -> None:
-        with open_socket(way.lab.balancer, socket.SOCK_STREAM, PROBE) as client, pytest.raises(ConnectionRefusedError):
-            client.connect((way.destination, PORT + 1))
-
-    seen = exchange(way, TCP, knock)
-    assert (len(seen.by_pod), len(seen.by_balancer)) == (1, 1)
 
 
 def default_routes(lab: Lab) -> set[str]:
@@ -592,59 +536,6 @@ def test_the_tables_of_others(lab: Lab) -> None:
     rewriting.remove()
     assert theirs() == before
     assert "element" in before[0]
-
-
-def rule_deleted(lab: Lab) -> str:
-    """Delete the rule that rewrites."""
-    handle = next(it["handle"] for it in listed(lab) if "may be forwarded" in it["comment"])
-    return f"delete rule ip6 {TABLE} prerouting handle {handle}"
-
-
-def rule_inserted(lab: Lab) -> str:  # noqa: ARG001  all have the same parameters
-    """Add a first rule that ends the chain."""
-    return f"insert rule ip6 {TABLE} prerouting accept"
-
-
-def dormant(lab: Lab) -> str:  # noqa: ARG001  as above
-    """Make the table dormant."""
-    return f"add table ip6 {TABLE} {{ flags dormant; }}"
-
-
-def emptied(lab: Lab) -> str:  # noqa: ARG001  as above
-    """Delete all rules of the table."""
-    return f"flush table ip6 {TABLE}"
-
-
-def flushed(lab: Lab) -> str:  # noqa: ARG001  as above
-    """Delete all tables."""
-    return "flush ruleset"
-
-
-@pytest.mark.parametrize(
-    ("tampering", "fault"),
-    [
-        (rule_deleted, "a line of it is missing: counter ip6 saddr set"),
-        (rule_inserted, "a line was added to it: accept"),
-        (dormant, "a line was added to it: flags dormant"),
-        (
-            emptied,
-            'a line of it is missing: ip6 saddr != fe80::1234:5678:9abc return comment "hostrouting: not a probe"',
-        ),
-        (flushed, "it is missing"),
-    ],
-)
-def test_tampering(lab: Lab, tampering: Callable[[Lab], str], fault: str) -> None:
-    """Probes are refused, the task reports the difference, and its next run repairs it."""
-    rewriting = Rewriting(lab.node)
-    rewriting.apply()
-    probe(lab)
-    nft(lab.node, tampering(lab))
-    assert is_lost(lab)
-    assert [fault in finding.sentence for finding in rewriting.standing().findings] == [True]
-    rewriting.apply()
-    assert rewriting.standing().is_right
-    assert rewriting.plan().is_empty
-    probe(lab)
 
 
 class Flood:
