@@ -96,7 +96,7 @@ def _unit(raw: object, at: Spot) -> str:
     if text in _OWN:
         raise at.faulty(raw, "is one of hostrouting's own units: each would wait for the other", "remove it")
     if text.partition("@")[0] != "systemd-nspawn" and text.startswith(_EARLY):
-        rule = "is needed by the gate, which waits for the network: each would wait for the other"
+        rule = "is needed for the network, and the gate waits for the network: each would wait for the other"
         raise at.faulty(raw, rule, "name the unit that needs the network, such as kubelet.service")
     return text
 

@@ -106,7 +106,8 @@ def common_correction(groups: Iterable[NodeGroup]) -> Correction | None:
 def own_file_reason(correction: Correction, *, many: bool) -> str:
     """Why one node, or `many` nodes, with this correction need a separate configuration."""
     if correction.contested or correction.replaced:
-        return f"an entry of the shared one is wrong on {'them' if many else 'it'}, and may be right on other nodes"
+        why = f"an entry of the shared one is wrong on {'them' if many else 'it'}, and may be right on other nodes"
+        return f"{why}; longer prefixes in its place may serve all" if correction.contested and correction.add else why
     return "other nodes need other routes"
 
 

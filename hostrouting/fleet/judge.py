@@ -282,7 +282,7 @@ def _files_at(path: str) -> list[str]:
     matches = sorted(glob.glob(path, recursive=True))
     if found := [file for match in matches for file in _matched(match)]:
         return found
-    raise _Unusable("matches no file", "check the pattern, and that the shell gets it in quotes")
+    raise _Unusable("matches no file", "check the pattern, and quote it for the shell")
 
 
 def _matched(path: str) -> list[str]:

@@ -43,7 +43,7 @@ URL = (
 )
 UNIT = 'write the name of a service, such as "kubelet.service" or "systemd-nspawn@.service"'
 NEEDED = (
-    "is needed by the gate, which waits for the network: each would wait for the other; "
+    "is needed for the network, and the gate waits for the network: each would wait for the other; "
     "name the unit that needs the network, such as kubelet.service"
 )
 NAME = 'name the networks of the pods, such as ["10.240.0.0/16"]'

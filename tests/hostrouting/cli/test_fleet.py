@@ -257,7 +257,10 @@ def test_an_entry_that_one_node_cannot_have(tmp_path: Path, *, alone: bool) -> N
     document = lines_of(say("check", "--snapshots", str(fleet), "--config", config, "--json"))["gpu-2"]
     contested = {"destination": OTHER, "metric": 0, "reason": "contested"}
     assert dict(document["correction"])["delete"] == [contested]  # type: ignore[call-overload]  # it is a mapping
-    reason = "an entry of the shared one is wrong on it, and may be right on other nodes. This writes it:"
+    reason = (
+        "an entry of the shared one is wrong on it, and may be right on other nodes; longer prefixes in its place may serve"
+        " all. This writes it:"
+    )
     assert (f"  This node needs a configuration of its own: {reason}" in said.lines) is not alone
     if alone:
         followed = configured(tmp_path, {"destination": HALF}, *added(said))

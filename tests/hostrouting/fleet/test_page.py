@@ -95,7 +95,8 @@ def test_what_to_change() -> None:
     asked = attrs.evolve(ASKED, is_whole=True)
     text = text_of(render_page(groups, [()] * len(groups), asked, moment=NOW))
     reason = "an entry of the shared one is wrong on it, and may be right on other nodes"
-    assert text.count(f"This node needs a configuration of its own: {reason}.") == 2
+    told = f"This node needs a configuration of its own: {reason}"
+    assert [text.count(f"{told}{end}.") for end in ("", "; longer prefixes in its place may serve all")] == [1, 1]
     one, other, last = (text.partition(f" {change} A repair ")[2].partition("1 node: ")[0] for change in changes)
     assert "In the configuration, delete the present entry for 172.16.0.0/17: the new one takes its place." in one
     assert one.startswith("This node needs ")
