@@ -105,7 +105,7 @@ def _parsed(text: str) -> Document:
     """The JSON object in the text; empty if it has none."""
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

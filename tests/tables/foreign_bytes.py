@@ -4,13 +4,18 @@
 """
 
 from collections.abc import Callable, Sequence
+from tempfile import NamedTemporaryFile
 
 import attrs
 
 from hostrouting.boot.gate_files import parse_gate_steps
 from hostrouting.boot.scripts import parse_check_script, parse_static_routes_script
+from hostrouting.boot.units import parse_extension, parse_protocol_numbers
+from hostrouting.check.report import CHECK_SCHEMA, document_in, escapes_in, marked_verdict
+from hostrouting.cli.commands.clean import _approved
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
+from hostrouting.fleet.outcome import Ran, outcome_of
 from hostrouting.host.conflists import files_in_force, read_conflists
 from hostrouting.host.metadata import _read as read_metadata
 from hostrouting.host.saved import snapshot_in
@@ -52,6 +57,23 @@ _STATE = (
 )
 _SAVED = b"*nat\n:PREROUTING ACCEPT\n-A PREROUTING -p ARP --arp-op Request --arp-ip-dst 10.240.0.9 -j arpreply --arpreply-mac aa:bb:cc:dd:ee:ff --arpreply-target DROP\n"
 _UNDO = b"ebtables -t nat -A PREROUTING -p IPv4 -i eth0 --ip-dst 10.240.0.9 -j dnat --to-dst aa:bb:cc:dd:ee:ff --dnat-target ACCEPT\nip neigh add 10.240.0.9 lladdr aa:bb:cc:dd:ee:ff dev azure0 nud permanent\nip -4 route add 10.240.0.9/32 dev azv1 table 254 proto 3 scope 253 metric 0\n"
+_PLAN = (
+    b'{"schema": "hostrouting/clean/2", "action": "plan", "host": "h", "boot": "b", "entries": [{"kind": "route",'
+    b' "spec": "10.240.0.9 dev azv1", "fate": "delete", "reason": "gone"}]}'
+)
+
+
+def _through_a_file(read: Callable[[str], object]) -> Callable[[bytes], object]:
+    """The reader of a file that is named."""
+
+    def read_file(data: bytes) -> object:
+        with NamedTemporaryFile() as file:
+            file.write(data)
+            file.flush()
+            return read(file.name)
+
+    return read_file
+
 
 READERS = {
     "configuration": Reader(HostRoutingConfig.from_json, seeds=[_CONFIG]),
@@ -85,6 +107,19 @@ READERS = {
     "steps": Reader(_text(parse_gate_steps), (ValueError,), [b"50 requires static-routes\nend\n"]),
     "routes-script": Reader(_text(parse_static_routes_script), (ValueError, HostRoutingError)),
     "check-script": Reader(_text(parse_check_script), (ValueError, HostRoutingError)),
+    "extension": Reader(_text(parse_extension), (ValueError,), [b'{"settings": {"rails": [0]}}']),
+    "protocols": Reader(_text(parse_protocol_numbers), (ValueError,), [b"213 hostrouting\n"]),
+    "marker": Reader(_text(marked_verdict), (), [b"undecided\n", b"OVERLAP: 172.16.0.0/16\n"]),
+    "document": Reader(
+        _text(lambda text: escapes_in(document_in(text, CHECK_SCHEMA))),
+        (),
+        [b'{"schema": "hostrouting/check/3", "findings": [{"name": "overlap"}]}'],
+    ),
+    "outcome": Reader(_text(lambda text: outcome_of({"apply": Ran(1, text)})), (), [b'{"schema": "a"}']),
+    "approved": Reader(
+        _through_a_file(_approved),
+        seeds=[_PLAN],
+    ),
     "metadata": Reader(
         read_metadata, seeds=[b'{"interface": [{"ipv6": {"ipAddress": [{"privateIpAddress": "fd00::4"}]}}]}']
     ),
