@@ -41,7 +41,6 @@ from hostrouting.boot.gate_files import (
     render_gate_unit,
 )
 from hostrouting.boot.units import GRACE, HEADER, render_oneshot, render_preset
-from hostrouting.config.json import Spot
 from hostrouting.errors import ConfigError, Fault, FileError, ManagerError
 from hostrouting.host.effects import tell_effects
 from hostrouting.host.fileset import OURS, Changes, File, FileSet, unit_file
@@ -49,6 +48,7 @@ from phases.errors import ExceptionGroup
 
 if TYPE_CHECKING:
     import phases
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.files import Files
     from hostrouting.host.host import Host
     from hostrouting.host.layout import HostLayout
@@ -183,13 +183,15 @@ class Gate:
     tools = ("bash", "flock", "systemctl")
     """The programs that its script runs."""
 
-    def __init__(self, host: Host, units: Collection[str] = ()) -> None:
+    def __init__(self, host: Host, config: HostRoutingConfig | None = None) -> None:
         """Find out whether systemd runs; read nothing else from the host.
 
-        A change that installs parts gates these `units` and no others. Without `units`, those that are gated stay so.
+        A change that installs parts gates the units of the configuration and no others. Without a configuration, those
+        that are gated stay so.
         """
         layout = host.layout
-        self._units = tuple(units)
+        self._units = () if config is None else config.gate.units
+        self._path = "gate.units" if config is None else config.path("gate", "units")
         self.files, self.layout = host.files, layout
         self._is_image = host.backend is None
         self.manager = host.manager if host.manager is not None and host.manager.is_running() else None
@@ -375,16 +377,15 @@ class Gate:
         if self.manager is None:
             return ()
         faults, waited = [], {*_AWAITED, self.layout.gate_unit}
-        path = Spot().below("gate").below("units").path
         for unit in sorted({*self.units_after(up)} - {*self.gated}):
             [found] = self.manager.show(("Id", "Before"), unseen(unit))
             if found["Id"] != unseen(unit):
                 name = found["Id"].replace(unseen("@."), "@.")
-                faults.append(Fault(path, f'"{unit}"', f"is an alias of {name}", f'write "{name}"'))
+                faults.append(Fault(self._path, f'"{unit}"', f"is an alias of {name}", f'write "{name}"'))
             elif before := sorted({*found["Before"].split()} & waited):
                 rule = f"starts before {before[0]}, which the gate waits for: each would wait for the other"
                 remedy = "name the unit that needs the network, such as kubelet.service"
-                faults.append(Fault(path, f'"{unit}"', rule, remedy))
+                faults.append(Fault(self._path, f'"{unit}"', rule, remedy))
         return tuple(faults)
 
     def require_reload(self, changes: Changes, parts: Iterable[Part]) -> None:

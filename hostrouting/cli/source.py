@@ -106,10 +106,9 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
     """The configuration in the boot scripts of this host; None if it has none of our scripts."""
     if not host.may_have_ours:
         return None
-    # What reads our files is loaded for a host that may have some.
-    from hostrouting.boot.gate import Gate  # noqa: PLC0415
-    from hostrouting.boot.units import parse_guard_unit  # noqa: PLC0415
-    from hostrouting.host.fileset import OURS as WRITTEN  # noqa: PLC0415
+    from hostrouting.boot.gate import Gate  # noqa: PLC0415  only a host that may have some of ours needs it
+    from hostrouting.boot.units import parse_guard_unit  # noqa: PLC0415  see above
+    from hostrouting.host.fileset import OURS as WRITTEN  # noqa: PLC0415  see above
 
     routes, check, probe = _scripts(host)
     program = _script(host, host.layout.guard_unit_path, parse_guard_unit)

@@ -268,7 +268,6 @@ def _links(
 def _link(entry: Mapping[str, Any], names: Container[str], own: Settings, every: Settings) -> Link:
     # The name of a device in another namespace is not known there, and ip prints its number.
     master = entry.get("master", "")
-    peer = entry.get("link_netnsid", -1)
     return Link(
         name=_name(entry["ifname"]),
         index=entry["ifindex"],
@@ -278,7 +277,6 @@ def _link(entry: Mapping[str, Any], names: Container[str], own: Settings, every:
         carrier="LOWER_UP" in entry["flags"],
         master=_name(master) if master in names else None,
         group=int(entry["group"]),
-        peer_namespace=None if peer < 0 else peer,
         **in_force(own, every),
     )
 

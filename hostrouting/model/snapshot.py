@@ -45,8 +45,6 @@ class Link:
     carrier: bool = True
     master: str | None = None
     group: int = 0
-    # The namespace (by its number here) of the other end of a veth; None if that is in this namespace.
-    peer_namespace: int | None = None
     # The effective setting for IPv4, whether it was set on the device or on "all"; and that for IPv6.
     ignore_routes_with_linkdown: bool = False
     ipv6_ignore_routes_with_linkdown: bool = False

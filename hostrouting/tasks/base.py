@@ -42,7 +42,7 @@ Not here: what each task does (a module for each), and how the gate is changed (
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
@@ -89,7 +89,7 @@ def valid_wait(instance: object, _attribute: object, value: Any) -> None:
 
 
 @contextmanager
-def locked(host: Host, ctx: phases.Context, parts: Sequence[Part], units: Sequence[str]) -> Iterator[Host]:
+def locked(host: Host, ctx: phases.Context, parts: Sequence[Part], config: HostRoutingConfig) -> Iterator[Host]:
     """Lock the host. If that fails on a running host, still install the gate of these units, then raise the error."""
     with ExitStack() as stack:
         try:
@@ -97,7 +97,7 @@ def locked(host: Host, ctx: phases.Context, parts: Sequence[Part], units: Sequen
         except FileError as error:
             if parts and host.manager is not None and error.errno not in {errno.EACCES, errno.EPERM}:
                 try:
-                    tell_effects(error, files=paths_of(Gate(host, units).change(ctx, parts)))
+                    tell_effects(error, files=paths_of(Gate(host, config).change(ctx, parts)))
                 except HostRoutingError as other:
                     tell_effects(error, files=effects_of(other).files)
             raise
@@ -309,7 +309,7 @@ class HostTask(Generic[ResultT]):
         if not self.is_wanted and not self.is_here():
             return phases.Skip(self.nothing)
         task = self.settled(ctx)
-        with locked(self.host, ctx, (task.full_part,) if task.is_wanted else (), self.config.gate.units) as host:
+        with locked(self.host, ctx, (task.full_part,) if task.is_wanted else (), self.config) as host:
             task = attrs.evolve(task, host=host)
             return task._behind_its_gate(ctx, up=task.is_wanted, removals=removals_of(host, (task,)))
 
@@ -326,7 +326,7 @@ class HostTask(Generic[ResultT]):
         above = ctx.path[:-1]
         if any(task.is_wanted and task.part.step and not ctx.leaves_out(task, above) for task in self._before):
             # That task changes the gate's own files for all of them.
-            return attrs.evolve(found, files=found.files.without(Gate(self.host, self.config.gate.units).own_paths))
+            return attrs.evolve(found, files=found.files.without(Gate(self.host, self.config).own_paths))
         return found
 
     def _behind_its_gate(self, ctx: phases.Context, *, up: bool, removals: Sequence[Finding] = ()) -> ResultT:
@@ -335,7 +335,7 @@ class HostTask(Generic[ResultT]):
         fallback = self.prepare(ctx) if up else None
         for gone in removals:
             ctx.log.warning("%s", gone.sentence)
-        changed = Gate(self.host, self.config.gate.units).change(ctx, *(((part,), ()) if up else ((), (part,))))
+        changed = Gate(self.host, self.config).change(ctx, *(((part,), ()) if up else ((), (part,))))
         return work(ctx, self, changed, up=up, fallback=fallback)
 
 
@@ -355,7 +355,7 @@ def work(
             files, path = task.host.files, task.host.layout.gate_steps_path
             try:
                 with ctx.shielded() as safe:
-                    Gate(task.host, task.config.gate.units).change(safe, (fallback.part,))
+                    Gate(task.host, task.config).change(safe, (fallback.part,))
             except HostRoutingError as other:
                 add_note(error, str(other))
             else:
@@ -405,7 +405,7 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> C
 
     FileError if a file cannot be written.
     """
-    gate = Gate(host, _units_of(tasks))
+    gate = Gate(host, tasks[0].config if tasks else None)
     looks = [(task, task.planned(up=up and task.is_wanted)) for task in tasks]
     would_fail = up and any(look.routes and (look.routes.conflicts or look.routes.pending) for _, look in looks)
     weakened = [task.full_part for task in tasks if would_fail and task.takes_protection_away]
@@ -435,7 +435,7 @@ def removals_of(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, ..
     gate, falling = Gate(host), {task.full_part.name: task for task in tasks if not task.is_wanted}
     rising = any(task.is_wanted and task.part.step for task in tasks)
     if rising:
-        leaving = [unit for unit in gate.gated if unit not in _units_of(tasks)]
+        leaving = [unit for unit in gate.gated if unit not in tasks[0].config.gate.units]
         return (*(_of_unit(unit, tasks[0].config.path("gate", "units")) for unit in leaving), *found)
     if not gate.steps or not {step.name for step in gate.steps} <= falling.keys():
         return found
@@ -444,11 +444,6 @@ def removals_of(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, ..
     sentence += f"{spoken(gate.gated)} would start unchecked"
     gone = removal(sections[-1], sentence, is_protection=True, remedy=f"add {spoken(sections, last='or')}")
     return (gone, *(other for other in found if other.target != gone.target))
-
-
-def _units_of(tasks: Iterable[HostTask[Any]]) -> tuple[str, ...]:
-    """The units that the configuration of these tasks gates."""
-    return next((task.config.gate.units for task in tasks), ())
 
 
 def _of_unit(unit: str, path: str) -> Finding:

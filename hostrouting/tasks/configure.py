@@ -224,8 +224,7 @@ class Configure:
         up = [task.full_part for task in chosen if task.is_wanted]
         down = [task.full_part for task in chosen if not task.is_wanted]
         self._require_allowed(self.host, chosen)  # before the wait for the lock
-        units = self.config.gate.units
-        with locked(self.host, ctx, up, units) as host:
+        with locked(self.host, ctx, up, self.config) as host:
             self._require_allowed(host, chosen)  # another run may have installed something meanwhile
             tasks = [attrs.evolve(task, host=host) for task in settled]
             for task in chosen:
@@ -237,7 +236,7 @@ class Configure:
             weakened = {task.name for task in chosen if task.takes_protection_away}
             kept = {task.full_part.name for task in chosen if task.name in weakened or task.name in failures}
             up, down = ([part for part in parts if part.name not in kept] for parts in (up, down))
-            changed = Gate(host, units).change(ctx, up, down) if up or down else {}
+            changed = Gate(host, self.config).change(ctx, up, down) if up or down else {}
             begun = set(left_out)
             behind = [
                 _BehindGate(
@@ -347,7 +346,7 @@ class _BehindGate:
             raise self.failure
         if self.has_part_to_change:
             parts = (self.task.full_part,), ()
-            gate = Gate(self.task.host, self.task.config.gate.units)
+            gate = Gate(self.task.host, self.task.config)
             self.changed.update(gate.change(ctx, *(parts if self.task.is_wanted else parts[::-1])))
         if self.task.is_wanted or self.paths or self.task.is_here():
             return work(ctx, self.task, self.changed, up=self.task.is_wanted, fallback=self.fallback)

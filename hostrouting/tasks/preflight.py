@@ -410,7 +410,7 @@ class Preflight:
             )
 
     def _of_files(self, up: list[Part], down: list[Part]) -> Iterator[Finding]:
-        layout, gate = self.host.layout, Gate(self.host, self.config.gate.units)
+        layout, gate = self.host.layout, Gate(self.host, self.config)
         obstacles, is_root = gate.obstacles(up), self.host.rights().is_root
         yield from (unread("file", obstacle.path, obstacle, is_root=is_root) for obstacle in obstacles)
         in_the_way = {obstacle.path for obstacle in obstacles}
@@ -493,7 +493,7 @@ class Preflight:
         yield from unit_findings(there, self._drop_ins(ours))
         if gate.manager is None:
             return
-        for fault in Gate(self.host, gated).ungateable(up):
+        for fault in Gate(self.host, self.config).ungateable(up):
             yield Finding("unit", "error", str(fault), fault.path)
         for unit in sorted({*gated} - {*gate.gated}):  # what already holds and lets through is asked of systemd
             [found] = gate.manager.show(("LoadState",), unseen(unit))

@@ -211,7 +211,6 @@ def _link(entry: dict[str, Any]) -> Link:
         carrier="LOWER_UP" in entry["flags"],
         master=entry.get("master"),
         group=int(entry["group"]),
-        peer_namespace=entry.get("link_netnsid"),
     )
 
 

@@ -49,7 +49,6 @@ def link_of(data: bytes, names: Mapping[int, str]) -> Link:
     """The device, without its settings."""
     link = parse("link", data)
     made_by, carrier = link.get_attr("IFLA_LINKINFO"), link.get_attr("IFLA_CARRIER")
-    peer = link.get_attr("IFLA_LINK_NETNSID")
     of_families = link.get_attr("IFLA_AF_SPEC")
     ipv6 = of_families and of_families.get_attr("AF_INET6")
     settings = ipv6 and ipv6.get_attr("IFLA_INET6_CONF")
@@ -62,7 +61,6 @@ def link_of(data: bytes, names: Mapping[int, str]) -> Link:
         carrier=carrier is None or bool(carrier),
         master=names.get(link.get_attr("IFLA_MASTER") or 0),
         group=link.get_attr("IFLA_GROUP") or 0,
-        peer_namespace=None if peer is None or peer < 0 else peer,
         ipv6_disabled=not settings or bool(settings["disable_ipv6"]),
     )
 

@@ -275,7 +275,7 @@ _NETCONF_SIZE, _FAMILY_AT = 20, 16
 # The fixed part of a request is a family and zeros, with this many bytes in total.
 _SIZES = {n.RTM_GETLINK: 16, n.RTM_GETADDR: 8, n.RTM_GETRULE: 12, n.RTM_GETNETCONF: 4, n.RTM_GETNEXTHOP: 8}
 # Attribute numbers: IFLA_…, IFA_…, NETCONFA_… and FRA_…
-_IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _LINK_NETNSID, _INFO_KIND = 3, 10, 18, 27, 33, 37, 1
+_IFNAME, _MASTER, _LINKINFO, _GROUP, _CARRIER, _INFO_KIND = 3, 10, 18, 27, 33, 1
 # RTEXT_FILTER_SKIP_STATS: leaves out packet counters, which are half of a device's data.
 _EXT_MASK, _SKIP_STATS = 29, struct.pack("=I", 8)
 # In IFLA_AF_SPEC, the settings of each family as an array of numbers: in AF_INET IFLA_INET_CONF, with the places
@@ -284,7 +284,7 @@ _AF_SPEC, _AF_INET, _INET_CONF, _AF_INET6, _INET6_CONF = 26, 2, 1, 10, 2
 _ACCEPT_LOCAL, _SRC_VALID_MARK, _ROUTE_LOCALNET = 22, 23, 25
 _DISABLE_IPV6, _FORCE_FORWARDING = 26, 59
 # The attributes of a device that are used; the kernel sends forty.
-_OF_LINK = frozenset({_IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _GROUP, _CARRIER, _LINK_NETNSID})
+_OF_LINK = frozenset({_IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _GROUP, _CARRIER})
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST, _IFA_FLAGS, _IFA_RT_PRIORITY = 1, 2, 4, 8, 9
 _NETCONF_IFINDEX, _NETCONF_FORWARDING, _NETCONF_RP_FILTER, _NETCONF_WARY = 1, 2, 3, 6
 # Attributes of a rule that select nothing: its action and protocol, then FLOW (realms) and PAD, which do not matter.
@@ -419,7 +419,6 @@ def _link(data: bytes, master: str | None, settings: Settings, every: Settings, 
         route_localnet=_is_on(ipv4, _ROUTE_LOCALNET),
         src_valid_mark=_is_on(ipv4, _SRC_VALID_MARK),
     )
-    peer = _SIGNED.unpack(raw[_LINK_NETNSID])[0] if _LINK_NETNSID in raw else -1
     return Link(
         name=_text(raw, _IFNAME) or "",
         index=index,
@@ -429,7 +428,6 @@ def _link(data: bytes, master: str | None, settings: Settings, every: Settings, 
         carrier=_CARRIER not in raw or bool(_as_number(raw, _CARRIER)),
         master=master,
         group=_as_number(raw, _GROUP),
-        peer_namespace=None if peer < 0 else peer,
         ipv6_ignore_routes_with_linkdown=ipv6_settings.wary,
         # Without settings for IPv6, the device does not have it.
         ipv6_disabled=not ipv6 or _is_on(ipv6, _DISABLE_IPV6),

@@ -73,14 +73,14 @@ def context() -> phases.Context:
 
 def change(host: FakeHost, wanted: HostRoutingConfig) -> Changed:
     """Make the gate what this configuration says."""
-    return Gate(host, wanted.gate.units).change(context(), *parts(wanted))
+    return Gate(host, wanted).change(context(), *parts(wanted))
 
 
 def is_whole(host: FakeHost, wanted: HostRoutingConfig) -> bool:
     """Whether the gate is what the configuration says, read by systemd, and nothing is to be done."""
     assert host.manager is not None
     up, down = parts(wanted)
-    gate = Gate(host, wanted.gate.units)
+    gate = Gate(host, wanted)
     read = host.manager.show(("NeedDaemonReload",), LAYOUT.gate_unit)[0]["NeedDaemonReload"] == "no"
     return read and not gate.changes(up, down) and not gate.is_unread((*up, *down)) and not has_changing(host)
 
@@ -527,14 +527,16 @@ class TestUnits:
     def test_a_unit_that_the_gate_waits_for(self) -> None:
         """A unit that starts before the network would wait for the gate, and the gate for it: nothing is changed.
 
-        Kills: asking about the units that are gated already, and a refusal after the first file.
+        Kills: asking about the units that are gated already, a refusal after the first file, and a path without the
+        agent's section.
         """
         host = FakeHost()
         assert host.manager is not None
         host.manager.properties = {"k3s.service": {"Before": "shutdown.target network.target"}}
-        told = 'gate.units: "k3s.service" starts before network.target, which the gate waits for'
-        with pytest.raises(ConfigError, match=told):
-            change(host, FOR_KUBELET)
+        told = '"k3s.service" starts before network.target, which the gate waits for'
+        for settings in (FOR_KUBELET, attrs.evolve(FOR_KUBELET, nested_in="hostRouting")):
+            with pytest.raises(ConfigError, match=f"^{settings.path('gate', 'units')}: {told}"):
+                change(host, settings)
         assert host.files.writes == []
         host.manager.properties = {"k3s.service": {"Before": "shutdown.target"}}
         change(host, FOR_KUBELET)
@@ -580,7 +582,7 @@ class TestUnits:
         assert host.manager is not None
         host.manager.properties = {MACHINE: {"SubState": "start-pre"}}
         ctx, wanted = context(), FOR_KUBELET
-        Gate(host, wanted.gate.units).change(ctx, *parts(wanted))
+        Gate(host, wanted).change(ctx, *parts(wanted))
         assert ctx.clock.now() == pytest.approx(20, abs=0.2)
 
 

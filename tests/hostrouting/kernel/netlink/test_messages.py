@@ -51,7 +51,6 @@ class TestReading:
             IFLA_MASTER=st.sampled_from([2, 3, 99]),
             IFLA_GROUP=WORDS,
             IFLA_CARRIER=st.integers(0, 1),
-            IFLA_LINK_NETNSID=st.sampled_from([-1, 0, 5]),
             IFLA_MTU=WORDS,
             IFLA_LINKINFO=st.sampled_from(["veth", "bridge", "vrf"]).map(
                 lambda kind: {"attrs": [("IFLA_INFO_KIND", kind)]}
