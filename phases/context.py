@@ -47,7 +47,7 @@ class TaskLogger(_LoggerAdapter):
 
 
 def joined(fields: Mapping[str, object], offered: Mapping[str, object], *, prefix: str) -> dict[str, object]:
-    """Both mappings as one; a key of `offered` that is already in use gets the prefix."""
+    """The two mappings as one; a key of `offered` that is already in use gets the prefix."""
     return {**fields, **{key if key not in fields else f"{prefix}_{key}": value for key, value in offered.items()}}
 
 

@@ -124,7 +124,7 @@ class _Watch:
         return self._handled
 
     def forget(self) -> None:
-        """In a forked child: the run is not the child's."""
+        """Forget the run in a forked child."""
         for descriptor in (self.writing, self._reading):
             with suppress(OSError):  # the run was beginning or ending
                 if self._pipe in {-1, os.fstat(descriptor).st_ino}:  # and not another thread's new file

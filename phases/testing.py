@@ -1,4 +1,4 @@
-"""For tests of a pipeline: a configurable task, an observer that records events, and a clock that never waits."""
+"""Tools for tests of a pipeline: a task to configure, an observer that records events, a clock that never waits."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def _body(asset: str) -> tuple[str, str]:
 
 
 def _without_comments(lines: Iterable[str]) -> Iterator[str]:
-    """The lines that a program reads, and the headings: comments are for those who change it.
+    """The lines that a program needs, and the headings. Other comments are for readers of the source.
 
     In all that our scripts contain (bash, awk, nft), a line that begins with # is a comment. The line after a backslash
     is a part of the one before it.

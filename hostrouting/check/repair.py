@@ -257,7 +257,7 @@ def _check(fib: Fib, report: OverlapReport, flow: Flow) -> OverlapReport:
 
 
 def _both(one: Repair, other: Repair, packets: PodPackets) -> Repair:
-    """Both repairs as one: their routes, and what cannot be closed; `other` is for these packets."""
+    """One repair with the routes of both, and with what cannot be closed; `other` is for these packets."""
     unsafe = {_place(lost): lost for lost in one.unsafe}
     for lost in other.unsafe:
         known = unsafe.get(_place(lost))

@@ -113,7 +113,7 @@ def candidates_clause(found: FamilyExamination) -> str:
 
 
 def escape_finding(escape: Escape, expected_devs: Iterable[str], severity: Severity) -> Finding:
-    """Where the packets for a range go, and where they should go."""
+    """A finding: where the packets for a range go, and where they should go."""
     where = escape_target(escape)
     what = f"expected CIDR {escape.cidr} ({where}){_of_pods(escape.senders)}"
     expected, holder = ", ".join(expected_devs), escape.decision.holder
@@ -246,7 +246,7 @@ def _declaration(note: Note) -> str:
 
 
 def _fate(note: Note) -> str:
-    """Where the packets of a note go."""
+    """A clause: where the packets of a note go."""
     decision, holder = note.decision, note.decision.holder
     if note.more_routes:
         holder += f" and {note.more_routes} more {'route' if note.more_routes == 1 else 'routes'}"

@@ -1,4 +1,4 @@
-"""From arguments to an exit code: parse, carry out the command, have the reply or the error printed.
+"""From arguments to an exit code: parse them, carry out the command, print the reply or the error.
 
 Here: the command line and its help, made from the records in `commands`; and the only place that catches errors and
 decides on the exit code. Not here: the options and texts of one command, and anything about routing. Until the

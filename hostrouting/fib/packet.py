@@ -135,7 +135,7 @@ class Ask(NamedTuple):
         return not other.mask & ~self.mask and other.allows(self.low)
 
     def joined(self, other: "Self") -> "Self | None":
-        """Both questions as one; None if both cannot be true."""
+        """One question that combines both; None if both cannot be true."""
         if self.mask is None or other.mask is None:
             low, high = max(self.low, other.low), min(self.high, other.high)
             return self._replace(low=low, high=high) if low <= high else None

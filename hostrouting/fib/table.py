@@ -131,7 +131,7 @@ def _first_of(columns: Iterable[Column]) -> dict[int, int]:
 
 
 def _places_of(length: int, lengths: Sequence[int]) -> Iterator[int]:
-    """Where this length is."""
+    """The places of the prefixes with this length."""
     place = -1
     with suppress(ValueError):
         while True:

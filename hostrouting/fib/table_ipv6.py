@@ -236,7 +236,7 @@ def _by_length(source: Prefix | None) -> tuple[int, int]:
 
 
 def _beside(sources: Iterable[Prefix]) -> dict[Prefix, int]:
-    """For each prefix its first address outside the others inside it; one past its end if there is none."""
+    """The first address of each prefix that is outside the others inside it; one past its end if there is none."""
     found: dict[Prefix, int] = {}
     around: list[Prefix] = []
     for prefix in sorted(sources):  # a prefix before those inside it

@@ -55,7 +55,7 @@ class Tables:
             self._make(column.family, column.table).add(column)
 
     def find(self, family: int, number: int) -> Table | None:
-        """The table with the routes of this table number, if there are any."""
+        """The indexed table that has the routes of this table number; None if there are none."""
         return self._tables.get(self._home(family, number))
 
     def main(self, family: int) -> Table:

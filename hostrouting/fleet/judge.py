@@ -1,4 +1,4 @@
-"""From the snapshot of a node to the result for it: the judgement of `hostrouting check --snapshot`.
+"""The result for a node, from its snapshot: the judgement of `hostrouting check --snapshot`.
 
 Here: the result, a small value that another process can make and send; the judgement, which any process can call; and
 which snapshots there are, what the node of each is called, and which files have the same bytes. Not here: who judges

@@ -77,7 +77,7 @@ class Changes:
         return Changes((*self.writes, *other.writes), (*self.removes, *other.removes))
 
     def without(self, paths: Collection[str]) -> Changes:
-        """These changes without those of the given paths."""
+        """The changes without those of the given paths."""
         writes, removes = (tuple(path for path in them if path not in paths) for them in (self.writes, self.removes))
         return Changes(writes, removes)
 

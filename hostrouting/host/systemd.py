@@ -86,7 +86,7 @@ class Manager(Protocol):
         ...
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
-        """These properties of each unit, as systemd prints them. A pattern (`a@*.service`) means the loaded units.
+        """The given properties of each unit, as systemd prints them. A pattern (`a@*.service`) means the loaded units.
 
         If a property has several commands, the value is all of them, separated by spaces. Without a unit, the
         properties are those of the manager itself, such as Version.
@@ -266,7 +266,7 @@ class SystemdService:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> SystemdService:
-        """As the variables NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID and JOURNAL_STREAM say."""
+        """The service that NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID and JOURNAL_STREAM describe."""
         seconds = None
         if environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()):
             with suppress(KeyError, ValueError):

@@ -162,7 +162,7 @@ def _overlapping(routes: RouteTable, spans: _Spans, tables: frozenset[int] | Non
 
 
 def _places_in(column: Column, firsts: Sequence[int], lasts: Sequence[int]) -> list[int]:
-    """Where the column has prefixes that overlap one of the ranges."""
+    """The places in the column with prefixes that overlap one of the ranges."""
     width, places = width_of(column.family), []
     hosts = [(1 << width - length) - 1 for length in range(width + 1)]
     for at, (network, length) in enumerate(zip(column.networks, column.lengths, strict=True)):

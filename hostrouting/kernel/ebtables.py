@@ -235,7 +235,7 @@ class EbtablesProgram:
             return error
 
     def _save(self, backend: OneBackend) -> _Saved:
-        """The rules of the backend, from its own programs first: `ebtables` may be either one's."""
+        """The rules of the backend. Its own programs are asked first: `ebtables` may belong to the other one."""
         prefix = f"ebtables-{backend}"
         try:
             text = self._ask(f"{prefix}-save")
@@ -393,19 +393,19 @@ _error = partial(ProgramError, program="ebtables")
 
 
 def missing(program: str = "ebtables") -> ProgramError:
-    """The program is not installed."""
+    """The error for a program that is not installed."""
     told = f"the program {program} was not found; install the package iptables or ebtables"
     return _error(told, kind="missing")
 
 
 def not_permitted(words: str = "") -> ProgramError:
-    """The process lacks the privilege."""
+    """The error for a process without the privilege."""
     told = "this process may not read or change the rules of ebtables"
     return _error(f"{told}; run it as root with the capability CAP_NET_ADMIN", kind="not-permitted", words=words)
 
 
 def not_loaded(words: str = "") -> ProgramError:
-    """The kernel has no table nat for legacy ebtables."""
+    """The error for a kernel without the table nat of legacy ebtables."""
     return _error(
         "the kernel module ebtable_nat is not loaded, so legacy ebtables cannot list its rules; "
         "load it (modprobe ebtable_nat), or set azureVnetCleanup.ebtables to nft if the rules are in nf_tables",
@@ -415,7 +415,7 @@ def not_loaded(words: str = "") -> ProgramError:
 
 
 def no_nf_tables(words: str = "") -> ProgramError:
-    """The kernel has no nf_tables for the backend nft."""
+    """The error for a kernel without nf_tables, which the backend nft needs."""
     return _error(
         "this kernel has no nf_tables, where the nft backend of ebtables keeps its rules; "
         "set azureVnetCleanup.ebtables to legacy if the rules are there",
@@ -443,13 +443,13 @@ def knows_batches(words: str) -> bool:
 
 
 def wrong_backend(asked: str, other: str, count: int) -> ProgramError:
-    """The requested backend has no rules, but the other one has."""
+    """The error for a requested backend without rules, when the other one has some."""
     told = f"the {asked} backend of ebtables has no rules in table nat, but {other} has {count}"
     return _error(f"{told}; set azureVnetCleanup.ebtables to {other} or auto", kind="wrong-backend")
 
 
 def both_backends(counts: Iterable[tuple[str, int]]) -> ProgramError:
-    """Both backends have rules, and the configuration does not say which to use."""
+    """The error for rules in both backends, when the configuration names neither."""
     found = " and ".join(f"{count} in {backend}" for backend, count in counts)
     return _error(
         f"both backends of ebtables have rules in table nat ({found}); "
@@ -459,7 +459,7 @@ def both_backends(counts: Iterable[tuple[str, int]]) -> ProgramError:
 
 
 def no_such_rule(lines: Sequence[str], words: str = "") -> ProgramError:
-    """Rules to delete do not exist."""
+    """The error for rules that were to be deleted and do not exist."""
     more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
     told = f"table nat has no rule {lines[0]!r}{more}, so nothing was deleted; read the rules again"
     return _error(told, kind="no-such-rule", words=words, lines=lines)

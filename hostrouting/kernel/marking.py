@@ -42,7 +42,7 @@ _LOOKING_UP_AGAIN = frozenset({"route", "nat"})
 
 
 class Hook(NamedTuple):
-    """Where a base chain runs. Chains with a lower priority come first."""
+    """The place of a base chain in the path of a packet. Chains with a lower priority come first."""
 
     type: str
     name: str
@@ -241,7 +241,7 @@ Chain = TypeVar("Chain", bound="Hashable")
 
 
 def hooks_of(bases: Mapping[Chain, Hook], jumps: Iterable[tuple[Chain, Chain]]) -> dict[Chain, frozenset[Hook]]:
-    """For each chain, the hooks of the base chains that lead to it."""
+    """The hooks of the base chains that lead to a chain, for each chain."""
     following: dict[Chain, set[Chain]] = {}
     for begin, end in jumps:
         following.setdefault(begin, set()).add(end)

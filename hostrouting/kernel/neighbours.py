@@ -372,7 +372,7 @@ async def _unless(asked: Awaitable[Any], *numbers: int) -> Any:
 
 
 def refused(what: str, number: int, words: str = "") -> BackendError:
-    """The kernel refused with this errno and this text."""
+    """The error for a refusal by the kernel, with this errno and text."""
     if number in {errno.EPERM, errno.EACCES}:
         return BackendError(
             f"this process may not {what}; run it as root with the capability CAP_NET_ADMIN",
@@ -384,7 +384,7 @@ def refused(what: str, number: int, words: str = "") -> BackendError:
 
 
 def no_device(neighbour: Neighbour) -> BackendError:
-    """The device of the entry does not exist."""
+    """The error for an entry whose device does not exist."""
     return BackendError(
         f"device {neighbour.dev} of the neighbour {neighbour} does not exist; add the neighbour when the device exists",
         errno=errno.ENODEV,
@@ -397,14 +397,14 @@ def timed_out(what: str, seconds: float) -> BackendError:
 
 
 def unsettled(times: int) -> BackendError:
-    """The lists changed while they were read."""
+    """The error for lists that changed while they were read."""
     return BackendError(
         f"devices or neighbours changed during each of {times} attempts to read them; try again", kind="unsettled"
     )
 
 
 def unavailable(error: OSError) -> BackendError:
-    """A netlink socket cannot be opened."""
+    """The error for a netlink socket that cannot be opened."""
     return BackendError(
         "netlink is not available, so devices and neighbours cannot be read; run this on the host, not in a sandbox",
         errno=error.errno,

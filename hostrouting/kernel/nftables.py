@@ -128,12 +128,12 @@ _error = partial(ProgramError, program="nft")
 
 
 def missing() -> ProgramError:
-    """The program nft is not installed."""
+    """The error for a program nft that is not installed."""
     return _error("the program nft was not found; install the package nftables", kind="missing")
 
 
 def not_permitted(words: str = "") -> ProgramError:
-    """The process lacks the privilege, or another process owns the table: the kernel has one error for both."""
+    """The error for a process without the privilege, or a table of another process: the kernel does not say which."""
     told = (
         "this process may not read or change nftables, or another process owns the table: run it as root with the "
         "capability CAP_NET_ADMIN, and end that process"

@@ -102,7 +102,7 @@ class Outline(NamedTuple):
 
 
 def _places_of(column: "Column", near: Collection[tuple[int, int]]) -> list[int]:
-    """Where in the column these networks and lengths are."""
+    """The places of these networks and lengths in the column."""
     found = map(near.__contains__, zip(column.networks, column.lengths, strict=True))
     return list(compress(range(len(column.networks)), found))
 

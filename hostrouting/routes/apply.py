@@ -357,7 +357,7 @@ class _Transaction:
 
 
 def _asked(plan: RoutePlan) -> dict[RouteKey, set[tuple[object, ...]]]:
-    """For each key, the unwanted next hops that are deleted only if they are ours."""
+    """The unwanted next hops of each key that are deleted only if they are ours."""
     found: dict[RouteKey, set[tuple[object, ...]]] = {step.route.key: set() for step in plan.asking}
     for step in (*plan.changes, *plan.asking):
         held = step.route if step.action == "delete" else step.held

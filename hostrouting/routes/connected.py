@@ -31,7 +31,7 @@ _VRF = "vrf"
 
 
 def connected_routes(snapshot: Snapshot) -> dict[Address, Route]:
-    """By address, the route in table main that the kernel adds for it while the device is up."""
+    """The route in table main that the kernel adds for each address while its device is up."""
     links = {link.name: link for link in snapshot.links}
     first: dict[tuple[str, Prefix], Address] = {}
     for address in snapshot.addresses:

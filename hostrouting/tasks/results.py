@@ -74,7 +74,7 @@ class Change:
         return (*of_routes, *self.others, *self.removals)
 
     def __add__(self, other: Change) -> Change:
-        """Both as one; at most one of them may have a route plan."""
+        """The sum of both; at most one of them may have a route plan."""
         return Change(
             self.routes or other.routes,
             self.files + other.files,
@@ -321,7 +321,7 @@ class Look:
     """How long the repairs took."""
 
     def __add__(self, other: Look) -> Look:
-        """Both as one look."""
+        """The sum of both looks."""
         return Look(
             repairs=(*self.repairs, *other.repairs),
             lost=(*self.lost, *other.lost),

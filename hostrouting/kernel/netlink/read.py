@@ -584,7 +584,7 @@ _MOST, _FEW = 4096, 64
 
 
 class _Layout(NamedTuple):
-    """Where the fields of messages of one size and family are."""
+    """The places of the fields in messages of one size and family."""
 
     said: struct.Struct
     network: struct.Struct

@@ -98,7 +98,7 @@ _TYPES = {name: number for number, name in enumerate(ROUTE_TYPES)}
 
 
 class _Parts(NamedTuple):
-    """A message, or one of several next hops, in parts: the fixed ones by name, attributes and metrics by number.
+    """The parts of a message or of one next hop: fixed ones by name, attributes and metrics by number.
 
     A single next hop is in the parts of its route, as if these included a struct rtnexthop.
 
@@ -113,7 +113,7 @@ class _Parts(NamedTuple):
 
 
 class _Row:
-    """Where a field is in a message. This class: in the fixed part, under the same name."""
+    """The place of a field in a message. This class: in the fixed part, under the same name."""
 
     def __init__(self, field: str, number: int = 0) -> None:
         """The field of Route or NextHop, and the number of its attribute, metric or flag."""

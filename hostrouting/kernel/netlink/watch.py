@@ -272,7 +272,7 @@ class NetlinkWatch:
         self._listeners = {source: _Listener(source, self._make) for source in sources}
 
     def _reopen_after_fork(self) -> None:
-        """In a forked child, open new sockets: the parent reads the old ones, and changes may have been missed."""
+        """Open new sockets in a forked child: the parent reads the old ones, and changes may have been missed."""
         if self._pid != os.getpid():
             with self._lock:
                 self._release()

@@ -142,7 +142,7 @@ class Pace:
 
 
 def _retry(failures: int, chance: float) -> float:
-    """The seconds until the next attempt: a random part, at least half, of the doubled time."""
+    """The seconds until the next attempt: at random between half the doubled time and all of it."""
     longest = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(failures - 1, 30))
     return longest * (0.5 + 0.5 * chance)
 
@@ -206,7 +206,7 @@ class Fights:
         return Fights(known)
 
     def without(self, keys: Iterable[str]) -> Fights:
-        """Without these keys: Linux removed their routes with a device that went down, so no program fights."""
+        """The fights without these keys: Linux removed their routes with a device that went down."""
         gone = set(keys)
         return Fights({key: fight for key, fight in self._known.items() if key not in gone}) if gone else self
 

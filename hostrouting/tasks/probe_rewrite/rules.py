@@ -73,7 +73,7 @@ class Record:
         )
 
     def __add__(self, other: Record) -> Record:
-        """Both records together, without repetitions."""
+        """The record of both, without repetitions."""
         tables, routes = (*self.tables, *other.tables), (*self.routes, *other.routes)
         return Record(tuple(dict.fromkeys(tables)), tuple(dict.fromkeys(routes)), self.loaded)
 

@@ -250,7 +250,7 @@ class RewriteProbeSource(HostTask[Effects]):
 
     @contextmanager
     def _where_nft_is(self) -> Iterator[None]:
-        """Without nft no table can be deleted: raise its error if there is something to delete."""
+        """Raise nft's error if it is missing and there is a table to delete."""
         try:
             yield
         except ProgramError as error:

@@ -147,7 +147,7 @@ class Checks:
         return self._onlink(leg, route) if leg.onlink else self._gateway(leg, route)
 
     def _straight(self, leg: NextHop) -> _Reached:
-        """Without a gateway: the device must be up."""
+        """The next hop of a route without a gateway: its device must be up."""
         if leg.onlink:
             raise Refused(errno.EINVAL, "Invalid flags for nexthop - PERVASIVE and ONLINK can not be set")
         device = self._devices.find(leg.dev)
@@ -313,7 +313,7 @@ class Routes:
             return
 
     def rule_came(self, rule: Rule) -> None:
-        """In IPv4 a rule does not create a table."""
+        """Do nothing: in IPv4 a rule does not create a table."""
 
     def device_down(self, device: Device) -> None:
         """Flush the routes of a device, except those of scope host."""

@@ -68,7 +68,7 @@ class KernelClock:
         self._offset += seconds
 
     def follow(self, clock: "Clock") -> None:
-        """From now on, time passes as on this clock."""
+        """Follow this clock from now on."""
         if clock is not self._followed:
             self._offset, self._followed = self.now() - clock.now(), clock
 
@@ -324,7 +324,7 @@ class Routes:
             self._tables.create(rule.table)
 
     def device_down(self, device: Device) -> None:
-        """Flush the routes of a device. Of an ECMP route with other next hops, its next hop stays, dead."""
+        """Flush the routes of a device. Its next hop in an ECMP route stays, as dead, if there are others."""
         for installed in list(self._tables.everything()):
             kin = installed.kin or [installed]
             if not any(member.leg.dev == device.name for member in kin):
