@@ -118,6 +118,7 @@ def render_gate_unit(layout: HostLayout | None = None) -> str:
 def render_gate_script(layout: HostLayout | None = None) -> str:
     """The script that the unit runs; called with `ask`, the script starts the unit and waits for the result."""
     where = layout or HostLayout()
+    # The script finds them by their places.
     return filled(
         "host-routing-gate.sh",
         [

@@ -19,18 +19,8 @@ set -u
 unset SYSTEMD_OFFLINE SYSTEMD_IN_CHROOT
 export SYSTEMD_IGNORE_CHROOT=1 LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
-unit='' scripts='' steps='' units='' lock=''
-for line in "${configuration[@]}"; do
-  case $line in
-    'unit '*) unit=${line#* } ;;
-    'scripts '*) scripts=${line#* } ;;
-    'steps '*) steps=${line#* } ;;
-    'units '*) units=${line#* } ;;
-    'lock '*) lock=${line#* } ;;
-  esac
-done
-
-opening=$scripts/gate.open
+unit=${configuration[0]#* } scripts=${configuration[1]#* } steps=${configuration[2]#* } units=${configuration[3]#* }
+lock=${configuration[4]#* } opening=$scripts/gate.open
 
 # The unit that asks; for the service, all gated units: those that have our drop-in.
 gated=''
@@ -46,8 +36,7 @@ fi
 pass() { finished=1 && exit 0; }
 
 refuse() {
-  local reason=$1
-  printf '<3>host-routing-gate: %s must not start: %s\n' "$gated" "$reason" >&2
+  printf '<3>host-routing-gate: %s must not start: %s\n' "$gated" "$1" >&2
   finished=1 && exit 1
 }
 
@@ -179,8 +168,7 @@ take_steps() {
       requires) require "$name" ;;
       wants) want "$name" ;;
       *)
-        refuse "a run of hostrouting did not finish changing $name.sh; run it again: hostrouting apply --config FILE"
-        ;;
+        refuse "a run of hostrouting did not finish changing $name.sh; run it again: hostrouting apply --config FILE" ;;
     esac
   done
   pass
@@ -195,10 +183,7 @@ await_lock() {
   patience=15
 }
 
-require_file() {
-  local path=$1
-  [[ ! -e $path || -f $path ]] || refuse "$path is not a regular file; remove it"
-}
+require_file() { [[ ! -e $1 || -f $1 ]] || refuse "$1 is not a regular file; remove it"; }
 
 # Sets `all`. The last line marks the list as complete.
 read_steps() {
@@ -219,8 +204,7 @@ read_steps() {
 }
 
 require() {
-  local name=$1
-  run_step "$name" || refuse "$name.sh failed"
+  run_step "$1" || refuse "$1.sh failed"
   patience=15
 }
 

@@ -121,7 +121,10 @@ index($0, "\\") { gsub(/\\/, " ") } # a broken line, which -o has joined
 !/^Command failed/ { last = $0 }
 # Six answers for any device, then six by each. A failure has two lines, and the second ends it.
 answers < 6 + 6 * devs {
-  if (!/^[A-Z]/) read_answer(answers % 6 < 3 ? 4 : 6, by[int(answers / 6)])
+  family = answers % 6 < 3 ? 4 : 6; about = by[int(answers / 6)]
+  if (!/^[A-Z]/) read_answer(family, about)
+  # Where one that refuses packets comes first, it is sought in table main.
+  else if (about != "" && !/^Command|unreachable$/ && !((family, about) in hidden)) hidden[family, about] = 254
   if (!/^[A-Z]/ || /^Command failed/) answers++
   next
 }

@@ -500,6 +500,15 @@ class TestOneHost:
         shown = namespace.ip("-N", "route", "show", "proto", "213").stdout
         assert shown.startswith(f"172.16.0.0/17 {by} ") if by else not shown
 
+    def test_a_default_route_behind_one_that_refuses(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A route with a device only uses the default route by that device, also if another one refuses the packets."""
+        wanted = [StaticRoute("172.16.0.0/17", dev="eth0")]
+        namespace.batch(["route add default via 10.0.0.1 dev eth0 metric 9", "route replace unreachable default"])
+        before = namespace.snapshot()
+        ran = Ran(namespace, wanted, tmp_path)
+        is_as_planned(plan(wanted, before), ran, before, namespace.snapshot())
+        assert ran.status == 0, ran.said
+
     @pytest.mark.parametrize(
         ("wish", "by"),
         [
