@@ -5,11 +5,13 @@ import subprocess
 
 from hostrouting.config.values import Mode
 from tests.support.gate import HALVES, LAYOUT, config, configure, end, gate_tests, host, start
-from tests.support.npd import PLUGIN
 from tests.support.pages import PAGES
+from tests.support.programs import EXAMPLES
 from tests.support.systemd import MACHINE_SETTINGS, System
 
 pytestmark = gate_tests
+
+PLUGIN = (EXAMPLES / "fleet/npd/hostrouting-npd.sh").read_text(encoding="utf-8")
 
 [BIND] = re.findall(r"```ini\n( *\[Files\]\n.*?)```", PAGES["docs/fleet.md"], re.DOTALL)
 
