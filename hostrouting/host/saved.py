@@ -25,7 +25,6 @@ from __future__ import annotations
 import json
 import re
 import struct
-from array import array
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -37,7 +36,7 @@ import attrs
 from hostrouting.errors import InputError
 from hostrouting.inputs import Unreadable, name_of, read_bytes
 from hostrouting.kernel.netlink import numbers as n
-from hostrouting.kernel.netlink.channel import HEADER, ROOM_BEHIND, Listing
+from hostrouting.kernel.netlink.channel import HEADER, ROOM_BEHIND, Listing, Run, add_run
 from hostrouting.kernel.netlink.numbers import AF_OF
 from hostrouting.kernel.netlink.read import (
     RouteReader,
@@ -152,7 +151,7 @@ def read_ip_document(data: bytes) -> Snapshot:
     for family in (IPV4, IPV6):
         with _reading(f"routes{family}"):
             listing = _saved(document, "routes", family)
-            reader.take(listing.data, listing.offsets)
+            reader.take(listing)
     routes = reader.table()
     with _reading("routes"):
         list(routes)  # routes are made on first use, and a fault has to be found now
@@ -203,9 +202,9 @@ def _reading(key: str) -> Iterator[None]:
 
 def _saved(document: Mapping[str, Any], name: str, family: int) -> Listing:
     """The kernel's messages of one list and family. A kernel without IPv6 lists those of IPv4 again: left out."""
-    data, offsets = bytes.fromhex(document[f"{name}{family}"]), array("I")
+    data, runs = bytes.fromhex(document[f"{name}{family}"]), list[Run]()
     if not data:
-        return Listing(data, offsets)  # the kernel does not have it
+        return Listing(data, runs)  # the kernel does not have it
     first, kind, least = _SAVED[name]
     if int.from_bytes(data[:4], _OTHER_ORDER) == first:
         problem = f"this was saved on a {_OTHER_ORDER}-endian computer; read it on one of that kind"
@@ -218,9 +217,9 @@ def _saved(document: Mapping[str, Any], name: str, family: int) -> Listing:
         if its_kind != kind or size < least or at + size > len(data):
             raise ValueError(f"at byte {at}, a message of kind {kind} is missing")
         if data[at + HEADER.size] == AF_OF[family]:
-            offsets.append(at)
+            add_run(runs, at, size + 3 & ~3)
         at += size + 3 & ~3
-    return Listing(data + bytes(ROOM_BEHIND), offsets)
+    return Listing(data + bytes(ROOM_BEHIND), runs)
 
 
 def _name(text: str) -> str:

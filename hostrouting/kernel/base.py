@@ -16,7 +16,7 @@ import attrs
 from hostrouting.arguments import listed
 from hostrouting.errors import BackendError, RouteRefused  # noqa: TC001  attrs.resolve_types looks one up here
 from hostrouting.fib.packet import ANY, Flow
-from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, as_prefix
+from hostrouting.model.prefix import IP, Prefix, as_ip, as_prefix
 from hostrouting.model.route import PATHLESS, REFUSING, Route
 from hostrouting.model.rule import Rule, reached_tables
 
@@ -138,8 +138,8 @@ class RouteBackend(Protocol):
         snapshot. Changes of routes that are left out do not matter (in IPv6: those of other tables), so a few prefixes
         can be read on a host whose tables keep changing. `about` tells what an answer from a snapshot depends on: then
         only changes that matter to it do, and a part may be that of the last such call if no change was reported that
-        may have changed it, unless `anew` is given. Settings of devices that exist for each family are there for IPv4
-        in any case, for IPv6 unless `family` is 4. Needs no privilege.
+        may have changed it, unless `anew` is given. Settings are there for both families in any case. Needs no
+        privilege.
         """
         ...
 
@@ -292,5 +292,4 @@ def part_of(
         addresses=tuple(address for address in snapshot.addresses if family in {None, address.ip.version}),
         rules=tuple(rule for rule in snapshot.rules if family in {None, rule.family}),
         routes=snapshot.routes.only(family=family, table=table, protocol=protocol, prefixes=asked_prefixes(prefixes)),
-        ipv6_forwarding=None if family == IPV4 else snapshot.ipv6_forwarding,
     )

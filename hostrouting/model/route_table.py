@@ -255,6 +255,16 @@ class RouteTable(Sequence[Route]):
         return self._outlines
 
     @cached_property
+    def ends(self) -> frozenset[object]:
+        """The devices and the source addresses of the routes."""
+        return frozenset(chain.from_iterable((shape.prefsrc, *shape.devs) for shape in self.shapes)) - {None}
+
+    @cached_property
+    def expires(self) -> bool:
+        """Whether one of the routes expires."""
+        return any(shape.expires is not None for shape in self.shapes)
+
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         """All routes, with one column for each family and table."""
         if not len(self):

@@ -65,11 +65,11 @@ def link_of(data: bytes, names: Mapping[int, str]) -> Link:
     )
 
 
-def setting_of(data: bytes) -> tuple[int, Settings]:
-    """The device, and its settings."""
+def setting_of(data: bytes) -> Settings:
+    """The settings."""
     one = parse("netconf", data)
     forwarding = one.get_attr("NETCONFA_FORWARDING")
-    return one.get_attr("NETCONFA_IFINDEX"), Settings(
+    return Settings(
         bool(one.get_attr("NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN")),
         one.get_attr("NETCONFA_RP_FILTER") or 0,
         None if forwarding is None else bool(forwarding),

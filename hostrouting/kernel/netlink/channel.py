@@ -24,11 +24,10 @@ import socket
 import struct
 import threading
 import time
-from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from io import FileIO
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.netlink import numbers as n
@@ -60,6 +59,17 @@ def attributes_of(data: bytes, begin: int, wanted: Collection[int] | None = None
             found[kind] = data[at + 4 : at + length]
         at += (length + 3 & ~3) or 4
     return found
+
+
+def attribute_of(data: bytes, number: int) -> bytes:
+    """The value of one attribute among those in these bytes; empty if it is missing."""
+    unpack, at, end = ATTRIBUTE.unpack_from, 0, len(data) - ATTRIBUTE.size
+    while at <= end:
+        length, kind = unpack(data, at)
+        if kind & _KIND == number:
+            return data[at + 4 : at + length]
+        at += (length + 3 & ~3) or 4
+    return b""
 
 
 def message(
@@ -124,25 +134,50 @@ class Lost(Exception):  # noqa: N818  reads as what happened
     """The receive buffer was full and answers were dropped. Never leaves this package."""
 
 
+class Run(NamedTuple):
+    """Messages back to back that take the same number of bytes each, with the zeros that fill them up."""
+
+    begin: int
+    size: int
+    total: int
+
+    @property
+    def offsets(self) -> range:
+        """Where each message begins."""
+        return range(self.begin, self.begin + self.size * self.total, self.size)
+
+
 class Listing:
-    """The messages of a dump: all of the bytes, and where each message begins."""
+    """The messages of a dump: all of the bytes, and where the messages are.
 
-    __slots__ = ("data", "offsets")
+    A large table is a few runs: to store where each of 100,000 messages begins took a quarter of the time of a dump.
+    """
 
-    def __init__(self, data: bytes, offsets: array[int]) -> None:
+    __slots__ = ("data", "runs")
+
+    def __init__(self, data: bytes, runs: list[Run]) -> None:
         """Store the messages, with padding after the last one, so that a read beyond it is safe."""
-        self.data, self.offsets = data, offsets
+        self.data, self.runs = data, runs
 
     def __iter__(self) -> Iterator[bytes]:
         """Each message."""
-        for offset in self.offsets:
-            (length,) = struct.unpack_from("=I", self.data, offset)
-            yield self.data[offset : offset + length]
+        for run in self.runs:
+            for offset in run.offsets:
+                (length,) = _WORD.unpack_from(self.data, offset)
+                yield self.data[offset : offset + length]
 
 
-def place_messages(data: bytes, end: int, base: int, offsets: array[int]) -> bool:
-    """Store where each message begins; return whether the list is complete."""
-    unpack, place, offset, hopeless = _OUTLINE.unpack_from, offsets.append, 0, 0
+def add_run(runs: list[Run], begin: int, size: int, count: int = 1) -> None:
+    """Add messages, to the last run if they follow it and take as many bytes each."""
+    if runs and runs[-1].size == size and runs[-1].begin + size * runs[-1].total == begin:
+        runs[-1] = runs[-1]._replace(total=runs[-1].total + count)
+    else:
+        runs.append(Run(begin, size, count))
+
+
+def place_messages(data: bytes | bytearray, begin: int, end: int, runs: list[Run]) -> bool:
+    """Store where the messages from `begin` to `end` are; return whether the list is complete."""
+    unpack, offset, hopeless = _OUTLINE.unpack_from, begin, begin
     while offset < end:
         length, kind, flags, route_flags = unpack(data, offset)
         if flags & n.NLM_F_DUMP_INTR:
@@ -156,16 +191,16 @@ def place_messages(data: bytes, end: int, base: int, offsets: array[int]) -> boo
             hopeless = offset + size * _MANY
             if count := _same_outline(data, offset, end, size):
                 if listed:
-                    offsets.extend(range(base + offset, base + offset + count * size, size))
+                    add_run(runs, offset, size, count)
                 offset += count * size
                 continue
         if listed:
-            place(base + offset)
+            add_run(runs, offset, size)
         offset += size
     return False
 
 
-def _same_outline(data: bytes, offset: int, end: int, size: int) -> int:
+def _same_outline(data: bytes | bytearray, offset: int, end: int, size: int) -> int:
     """The number of messages with the same outline as this one, from here on: the fast path for large tables.
 
     Reading each message takes a third of the time that the kernel needs to create it, and a part of a large list has
@@ -183,14 +218,14 @@ def _same_outline(data: bytes, offset: int, end: int, size: int) -> int:
     return count
 
 
-def _check(data: bytes, offset: int, kind: int) -> None:
+def _check(data: bytes | bytearray, offset: int, kind: int) -> None:
     if kind == n.NLMSG_ERROR:
         raise read_error(data, offset)
     if kind == n.NLMSG_DONE and (number := -_INT.unpack_from(data, offset + 16)[0]) > 0:
         raise KernelError(number)
 
 
-def read_error(data: bytes, offset: int) -> KernelError:
+def read_error(data: bytes | bytearray, offset: int) -> KernelError:
     """The error of the message at the offset (0 means success)."""
     length, _, flags, _, _ = HEADER.unpack_from(data, offset)
     (code,) = _INT.unpack_from(data, offset + 16)
@@ -199,7 +234,7 @@ def read_error(data: bytes, offset: int) -> KernelError:
         # struct nlmsgerr: the number and the refused message; only its header if CAP_ACK is supported.
         (refused,) = _WORD.unpack_from(data, offset + 20)
         at = offset + 20 + (HEADER.size if flags & n.NLM_F_CAPPED else (refused + 3) & ~3)
-        said = attributes_of(data[: offset + length], at).get(n.NLMSGERR_ATTR_MSG, b"")
+        said = attributes_of(bytes(data[: offset + length]), at).get(n.NLMSGERR_ATTR_MSG, b"")
         words = said.rstrip(b"\0").decode(errors="replace")
     return KernelError(-code, words)
 
@@ -542,20 +577,20 @@ class Channel:
     def listing(self, request: Callable[[int], bytes]) -> Listing:
         """The kernel's complete list of something; `request` creates the message for a sequence number."""
         number = self.number()
-        chunks: list[bytes] = []
-        offsets: array[int] = array("I")
-        base, done = 0, False
+        data, done = bytearray(), False
+        runs: list[Run] = []
         try:
             self.send(request(number))
             while not done:
-                data = self.receive()
-                if HEADER.unpack_from(data)[3] != number:
+                part = self.receive()
+                if HEADER.unpack_from(part)[3] != number:
                     continue  # a late answer to an earlier request
+                begin = len(data)
+                data += part
                 end = len(data)
                 data += bytes(ROOM_BEHIND)  # padding, so that the fixed fields of a short message can be read
-                done = place_messages(data, end, base, offsets)
-                chunks.append(data)
-                base += len(data)
+                done = place_messages(data, begin, end, runs)
+                del data[end:]
         except KernelError:
             raise  # an error ends the list
         except BaseException as error:
@@ -564,8 +599,8 @@ class Channel:
             if isinstance(error, Lost):
                 raise Interrupted from None
             raise
-        chunks.append(bytes(ROOM_BEHIND))
-        return Listing(b"".join(chunks), offsets)
+        data += bytes(ROOM_BEHIND)
+        return Listing(bytes(data), runs)
 
 
 def _not_received(error: OSError) -> Exception:

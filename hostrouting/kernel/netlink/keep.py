@@ -3,14 +3,14 @@
 A reading of everything takes longer the more devices and routes there are, and on a host with pods something changes
 meanwhile. So a reading that is repeated, in the same snapshot or in the next one, lists again only what has changed.
 
-1. A list of devices, of their settings, or of IPv6 addresses is a dictionary of the kernel's messages. A report of a
-   change has the same form, and takes the place of the message with the same key. Reports are read in their order until
-   there are none, so an older one never remains.
+1. A list is a dictionary of the kernel's messages. A report of a device or an IPv6 address has the same form, and takes
+   the place of the message with the same key. Reports are read in their order until there are none, so an older one
+   never remains.
 2. The rules of a family, its IPv4 addresses, and each table are listed again after a report about one of their entries,
-   because they have an order.
+   because they have an order; the devices, after a report about their settings, because it has another form.
 3. Linux does not report that IPv4 routes go with their device or with an address, nor that a next hop gets or loses a
    flag. So a change of a device, its settings or its addresses is a change of each table that has a route by it, or
-   with that source. Linux reports this change before the routes go, so a table that is read soon after is not kept.
+   with that source. Linux reports this change before the routes go, so a table that is read soon after is read again.
 4. After any other report, such as one about a next hop object, and after lost reports, nothing is kept.
 5. A table with a route that expires is never kept. Some settings of a device are only in its own message, and Linux
    does not report that they change, nor the group of a device that is down: the caller has to read everything from time
@@ -24,10 +24,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from ipaddress import ip_address
-from itertools import chain
 from sys import byteorder
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hostrouting.kernel.netlink.channel import HEADER, attributes_of
 from hostrouting.kernel.netlink.numbers import FAMILY_OF
@@ -40,11 +40,12 @@ from hostrouting.model.route_table import RouteTable
 if TYPE_CHECKING:
     import socket
 
-T = TypeVar("T")
+Messages: TypeAlias = "dict[Any, bytes]"
+"""A list: the messages by what tells them apart, or by their places if these matter."""
 
 # RTM_NEW… and RTM_DEL…
 _LINKS, _ADDRESSES, _ROUTES, _RULES, _SETTINGS = (16, 17), (20, 21), (24, 25), (32, 33), (80, 81)
-_OF_ADDRESS, _NEW_NETNSID, _IFINDEX = frozenset({1, 2}), frozenset({45}), 1  # IFA_…, IFLA_… and NETCONFA_…
+_OF_ADDRESS, _IFINDEX = frozenset({1, 2}), 1  # IFA_… and NETCONFA_…
 _FLUSH = 0.5  # seconds in which the routes of a device or an address are gone after the report
 # Until a namespace gets its first custom rule, IPv4 keeps these two merged, and a list of one passes through the other.
 _MERGED = (TABLE_LOCAL, TABLE_MAIN)
@@ -57,12 +58,11 @@ class Kept:
         """Nothing is kept yet; `guard` listens for changes, and is closed with this."""
         guard.settimeout(0)
         self._guard, self._pid = guard, os.getpid()
-        self._parts: dict[tuple[str, int, int], Any] = {}
-        # By table: the devices and source addresses of its routes.
-        self._ends: dict[tuple[str, int, int], frozenset[object]] = {}
-        self._touched: dict[tuple[str, int, int], float] = {}
+        self._lists: dict[tuple[str, int], Messages] = {}
+        self._tables: dict[tuple[int, int], RouteTable] = {}
+        # The tables that have to be read again, each until this time.
+        self._changing: dict[tuple[int, int], float] = {}
         self._names: dict[int, str] = {}
-        self._known: set[str] = set()
         self._routes: dict[bytes, Route] = {}
         self._last: list[RouteTable] = []
         self._joined = RouteTable.of(())
@@ -76,11 +76,6 @@ class Kept:
         """Stop listening."""
         self._guard.close()
 
-    def clear(self) -> None:
-        """Keep nothing."""
-        self._parts.clear()
-        self._routes.clear()
-
     def hear(self) -> Iterator[bytes]:
         """The reported changes, after they were applied; an empty one if reports were lost."""
         for messages in reports(self._guard):
@@ -88,24 +83,21 @@ class Kept:
                 self._apply(message)
             yield from messages
 
-    def part(self, what: str, family: int, read: Callable[[], T]) -> T:
+    def messages(self, what: str, family: int, read: Callable[[], Messages]) -> Messages:
         """A list, which is read if it is not kept."""
-        home = what, family, 0
-        if home not in self._parts:
-            self._parts[home] = read()
-        found: T = self._parts[home]
-        return found
+        home = what, family
+        if home not in self._lists:
+            self._lists[home] = read()
+        return self._lists[home]
 
     def table(self, family: int, number: int, read: Callable[[Callable[[bytes], Route]], RouteTable]) -> RouteTable:
         """A table (0: all of a family), read if it is not kept; `read` is called with a reader of messages."""
-        home = "route", family, number
-        found: RouteTable | None = self._parts.get(home)
-        if found is None:
-            found = read(self._read_route)
-            is_settled = time.monotonic() - self._touched.get(home, -_FLUSH) >= _FLUSH
-            if is_settled and not any(shape.expires is not None for shape in found.shapes):
-                self._parts[home] = found
-                self._ends[home] = frozenset(chain.from_iterable((one.prefsrc, *one.devs) for one in found.shapes))
+        home = family, number
+        found = self._tables.get(home)
+        if found is None or home in self._changing or found.expires:
+            if self._changing.get(home, 0.0) <= time.monotonic():
+                self._changing.pop(home, None)
+            found = self._tables[home] = read(partial(_read_route, self._names, self._routes))
         return found
 
     def joined(self, tables: Iterable[RouteTable]) -> RouteTable:
@@ -118,20 +110,9 @@ class Kept:
     def name(self, names: Mapping[int, str]) -> None:
         """Use these names for the devices from now on."""
         if any(self._names.get(index, name) != name for index, name in names.items()):
-            self._parts = {home: found for home, found in self._parts.items() if home[0] != "route"}
-            self._routes.clear()
+            self._tables.clear()
+            self._names, self._routes = {}, {}  # those tables may still be in use, by the former names
         self._names |= names
-        self._known = {*self._names.values()}
-
-    def _read_route(self, data: bytes) -> Route:
-        """The route of a message; messages with the same body have the same route."""
-        body = data[HEADER.size :]
-        route = self._routes.get(body)
-        if route is None:
-            route = read_route(data, self._names, {})
-            if self._known.issuperset(route.devs):  # otherwise a device is too new to have a name
-                self._routes[body] = route
-        return route
 
     def _apply(self, data: bytes) -> None:
         """Change or drop the kept parts that this change concerns."""
@@ -139,17 +120,18 @@ class Kept:
         if kind in _ROUTES and version:
             table = table_of(data)
             for number in {table, 0, *(_MERGED if table in _MERGED and version == IPV4 else ())}:
-                self._parts.pop(("route", version, number), None)
+                self._changing.setdefault((version, number), 0.0)
         elif kind in _RULES and version:
-            self._parts.pop(("rule", version, 0), None)
+            self._drop("rule", version)
         elif kind in _LINKS:
             self._apply_link(data, is_new=kind == _LINKS[0])
         elif kind in _ADDRESSES and version:
             self._apply_address(data, version, is_new=kind == _ADDRESSES[0])
         elif kind in _SETTINGS and version:
-            self._apply_settings(data, version, is_new=kind == _SETTINGS[0])
+            self._apply_settings(data, is_new=kind == _SETTINGS[0])
         else:
-            self.clear()
+            self._lists.clear()
+            self._touch_all()
 
     def _apply_link(self, data: bytes, *, is_new: bool) -> None:
         index = device_of(data)
@@ -157,49 +139,71 @@ class Kept:
             self._put("link", 0, index, data if is_new else None)
         if is_new:
             # Linux gives it an IPv6 address, and reports that when no neighbour was found to have it.
-            self._parts.pop(("address", IPV6, 0), None)
-        elif attributes_of(data, 32, _NEW_NETNSID):
-            self._parts.pop(("link", 0, 0), None)  # its peer changes, too, and that is not reported
+            self._drop("address", IPV6)
         self._touch(index)
 
     def _apply_address(self, data: bytes, version: int, *, is_new: bool) -> None:
         index, raw = device_of(data), attributes_of(data, 24, _OF_ADDRESS)
-        key, known = address_key(data), self._parts.get(("address", version, 0), {})
+        key, known = address_key(data), self._lists.get(("address", version), {})
         if version == IPV6 and not any(device == index and (device, address) != key for device, address in known):
-            self._parts.pop(("link", 0, 0), None)  # IPv6 was perhaps enabled or disabled on it, which is not reported
+            self._drop("link", 0)  # IPv6 was perhaps enabled or disabled on it, which is not reported
         if version == IPV4 or (is_new and key not in known and any(device == index for device, _ in known)):
-            self._parts.pop(("address", version, 0), None)  # they have an order
+            self._drop("address", version)  # they have an order
         else:
             self._put("address", version, key, data if is_new else None)
         self._touch(index, *map(ip_address, raw.values()))
 
-    def _apply_settings(self, data: bytes, version: int, *, is_new: bool) -> None:
-        raw = attributes_of(data, 20)
-        index = int.from_bytes(raw[_IFINDEX], byteorder, signed=True)
+    def _apply_settings(self, data: bytes, *, is_new: bool) -> None:
+        index = int.from_bytes(attributes_of(data, 20)[_IFINDEX], byteorder, signed=True)
         if index < 0:  # Linux copies some of these to the devices
-            self._parts = {home: found for home, found in self._parts.items() if home[0] not in {"route", "netconf"}}
+            self._drop("netconf", 0)
+            self._drop("link", 0)
+            self._touch_all()
         else:
-            known = self._parts.get(("netconf", version, 0), {}).get(index, {})
-            self._put("netconf", version, index, known | raw if is_new else None)
+            if is_new and index in self._lists.get(("link", 0), {}):
+                self._drop("link", 0)
             self._touch(index)
 
-    def _put(self, what: str, family: int, key: object, value: object) -> None:
+    def _drop(self, what: str, family: int) -> None:
+        self._lists.pop((what, family), None)
+
+    def _put(self, what: str, family: int, key: object, data: bytes | None) -> None:
         """Keep this entry of a list; None removes it."""
-        found = self._parts.get((what, family, 0))
-        if found is not None and value is None:
+        found = self._lists.get((what, family))
+        if found is not None and data is None:
             found.pop(key, None)
-        elif found is not None:
-            found[key] = value
+        elif found is not None and data is not None:
+            found[key] = bare(data)
 
     def _touch(self, index: int, *sources: object) -> None:
-        """Drop the tables with a route by this device, or with one of these sources."""
+        """Drop the tables with a route by this device, or with one of these sources, and those that have changed."""
         ends = {name_of(index, self._names), *sources}
-        for home in [home for home in self._parts if home[0] == "route" and not self._ends[home].isdisjoint(ends)]:
-            del self._parts[home]
-            self._touched[home] = time.monotonic()
+        changing = [
+            home for home, table in self._tables.items() if home in self._changing or not table.ends.isdisjoint(ends)
+        ]
+        self._changing.update(dict.fromkeys(changing, time.monotonic() + _FLUSH))
+
+    def _touch_all(self) -> None:
+        self._changing.update(dict.fromkeys(self._tables, time.monotonic() + _FLUSH))
+
+
+def _read_route(names: Mapping[int, str], routes: dict[bytes, Route], data: bytes) -> Route:
+    """The route of a message; messages with the same body have the same route."""
+    body = data[HEADER.size :]
+    route = routes.get(body)
+    if route is None:
+        route = read_route(data, names, {})
+        if {*route.devs} <= {*names.values()}:  # otherwise a device is too new to have a name
+            routes[body] = route
+    return route
 
 
 def address_key(data: bytes) -> tuple[int, bytes]:
     """What distinguishes IPv6 addresses: the device's number, and the address."""
     raw = attributes_of(data, 24, _OF_ADDRESS)
     return device_of(data), raw.get(2) or raw.get(1, b"")
+
+
+def bare(data: bytes) -> bytes:
+    """The message with an empty header: without the number of its request, it is the same at each reading."""
+    return bytes(HEADER.size) + data[HEADER.size :]

@@ -27,12 +27,11 @@ import os
 import struct
 import time
 from array import array
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache, cached_property, lru_cache, partial
 from importlib import import_module
 from ipaddress import IPv4Address, IPv6Address
-from itertools import chain
+from itertools import chain, repeat
 from sys import byteorder
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,14 +46,17 @@ from hostrouting.kernel.netlink.channel import (
     Interrupted,
     KernelError,
     Listing,
+    Run,
+    add_run,
+    attribute_of,
     attributes_of,
     message,
     numbered,
 )
-from hostrouting.kernel.netlink.keep import Kept, address_key
+from hostrouting.kernel.netlink.keep import Kept, Messages, address_key, bare
 from hostrouting.kernel.netlink.numbers import AF_OF, FAMILY_OF
 from hostrouting.kernel.netlink.route_message import RTMSG, name_of, read_leg, read_route
-from hostrouting.kernel.netlink.watch import EVERYTHING, Wanted, disturbed
+from hostrouting.kernel.netlink.watch import EVERYTHING, Wanted, device_of, disturbed
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.route_table import Outline, RouteTable, Shapes, routes_like
 from hostrouting.model.rule import SELECTORS, Rule, RuleAction, reached_tables, selector_of
@@ -69,6 +71,13 @@ if TYPE_CHECKING:
 _ATTEMPTS = 8
 _PAUSE = 0.01  # seconds until the next attempt: a device that comes or goes makes several changes
 _OF_ALL = "/proc/sys/net/ipv4/conf/all"
+_LISTS = {
+    "link": n.RTM_GETLINK,
+    "address": n.RTM_GETADDR,
+    "rule": n.RTM_GETRULE,
+    "route": n.RTM_GETROUTE,
+    "nexthop": n.RTM_GETNEXTHOP,
+}
 # Answers of a kernel that was built without the feature, or is too old for it.
 _LACKING = frozenset({errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
 
@@ -90,27 +99,29 @@ def take_snapshot(
             time.sleep(_PAUSE)
         for _ in kept.hear():
             pass
-        if wanted.about is None:
-            kept.clear()
-        ipv4, ipv6 = _settings(channel, kept, IPV4), _settings(channel, kept, IPV6) if IPV6 in families else {}
-        every = ipv4[EVERY] = ipv4.get(EVERY, Settings())._replace(**files())
-        links = read_links(kept.part("link", 0, partial(_links, channel)).values(), ipv4, ipv6)
+
+        def listed(what: str, family: int = 0) -> Messages:
+            return kept.messages(what, family, partial(_messages, channel, what, family))
+
+        settings = {
+            whose: read_settings(data)
+            for whose, data in kept.messages("netconf", 0, partial(_settings, channel)).items()
+        }
+        every = settings.get((IPV4, EVERY), Settings())._replace(**files())
+        links = read_links(listed("link").values(), every)
         names = {link.index: link.name for link in links}
         kept.name(names)
-        addresses = [
-            _of_family(one, kept.part("address", one, partial(_addresses_by_key, channel, one)).values(), names)
-            for one in families
-        ]
-        rules = [kept.part("rule", one, partial(list_rules, channel, one)) for one in families]
+        addresses = [read_addresses(listed("address", one).values(), names) for one in families]
+        rules = [read_rules(listed("rule", one).values()) for one in families]
         if wanted.reached and channel.strict:
             wanted = matters = attrs.evolve(wanted, tables=reached_tables(sum(rules, ())))
         snapshot = Snapshot(
             links=links,
             addresses=sum(addresses, ()),
             rules=sum(rules, ()),
-            routes=list_routes(channel, families, names, wanted, None if wanted.about is None else kept),
-            ipv6_forwarding=ipv6.get(EVERY, Settings()).forwarding,
-            default_link=default_link(ipv4.get(NEW), every),
+            routes=list_routes(channel, families, names, wanted, kept),
+            ipv6_forwarding=settings.get((IPV6, EVERY), Settings()).forwarding,
+            default_link=default_link(settings.get((IPV4, NEW)), every),
         )
         if not disturbed(kept.hear(), matters, snapshot):
             return snapshot
@@ -125,28 +136,23 @@ def _unsettled(last: Snapshot | None = None) -> BackendError:
     )
 
 
-def _settings(channel: Channel, kept: Kept, family: int) -> dict[int, Settings]:
-    def read() -> dict[int, Mapping[int, bytes]]:
-        return settings_by_device(_list(channel, "netconf", n.RTM_GETNETCONF, AF_OF[family]))
-
-    return {index: _settings_in(raw) for index, raw in kept.part("netconf", family, read).items()}
-
-
-def _links(channel: Channel) -> dict[int, bytes]:
-    return {_LINK.unpack_from(data)[2]: data for data in _list(channel, "link", n.RTM_GETLINK, 0)}
-
-
-def _addresses_by_key(channel: Channel, family: int) -> dict[object, bytes]:
-    # Without their headers, which have the number of the request, messages are the same again.
-    listed = (
-        bytes(HEADER.size) + data[HEADER.size :] for data in _list(channel, "address", n.RTM_GETADDR, AF_OF[family])
-    )
-    return {address_key(data) if family == IPV6 else place: data for place, data in enumerate(listed)}
+def _settings(channel: Channel) -> Messages:
+    """The settings of "all" and of "default", without those of a family that the kernel does not have."""
+    found: Messages = {}
+    for family, which in _ASKED_SETTINGS:
+        try:
+            found[family, which] = channel.ask(partial(numbered, _ask_settings(family, which)))
+        except KernelError as error:
+            if error.number not in _LACKING:
+                raise _not_returned("settings", error) from error
+    return found
 
 
-def _of_family(family: int, messages: Iterable[bytes], names: Mapping[int, str]) -> tuple[Address, ...]:
-    # A kernel without IPv6 answers with its IPv4 addresses.
-    return tuple(address for address in read_addresses(messages, names) if address.ip.version == family)
+def _messages(channel: Channel, what: str, family: int = 0) -> Messages:
+    # A kernel that does not have the family lists the others.
+    listed = (bare(data) for data in _list(channel, what, family) if not family or data[_FAMILY_AT] == AF_OF[family])
+    key = device_of if what == "link" else address_key if (what, family) == ("address", IPV6) else None
+    return dict(enumerate(listed)) if key is None else {key(data): data for data in listed}
 
 
 def settings_in_files() -> dict[str, bool]:
@@ -168,19 +174,17 @@ def _is_on_in_file(path: str) -> bool:
 
 def list_names(channel: Channel) -> dict[int, str]:
     """The names of the devices by number."""
-    links = read_links(_list(channel, "link", n.RTM_GETLINK, 0), {}, {})
-    return {link.index: link.name for link in links}
+    return dict(map(_read_device, _messages(channel, "link").values()))
 
 
 def list_addresses(channel: Channel, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
     """The addresses of one family."""
-    return _of_family(family, _list(channel, "address", n.RTM_GETADDR, AF_OF[family]), names)
+    return read_addresses(_messages(channel, "address", family).values(), names)
 
 
 def list_rules(channel: Channel, family: int) -> tuple[Rule, ...]:
     """The rules of a family, in the kernel's order."""
-    found = read_rules(_list(channel, "rule", n.RTM_GETRULE, AF_OF[family]))
-    return tuple(rule for rule in found if rule.family == family)
+    return read_rules(_messages(channel, "rule", family).values())
 
 
 def list_routes(
@@ -200,8 +204,7 @@ def list_routes(
 
     def read(family: int, number: int, read_one: Callable[[bytes], Route]) -> RouteTable:
         reader = RouteReader(read_one, read_now=partial(read_route, names=names, nexthops=nexthops))
-        listing = _routes(channel, family, number, protocol)
-        reader.take(listing.data, listing.offsets)
+        reader.take(_routes(channel, family, number, protocol))
         return reader.table()
 
     plainly = partial(read_route, names=names, nexthops={})
@@ -215,11 +218,16 @@ def list_routes(
 
 
 def _routes(channel: Channel, family: int, table: int, protocol: int) -> Listing:
-    listing = _list(channel, "route", n.RTM_GETROUTE, AF_OF[family], table=table, protocol=protocol)
-    data, places, af = listing.data, listing.offsets, AF_OF[family]
+    listing = _list(channel, "route", family, table=table, protocol=protocol)
+    data, af = listing.data, AF_OF[family]
     # A kernel that does not support filters, or IPv6, lists everything.
-    if places and not (channel.strict and data[places[0] + 16] == af):
-        places[:] = array("I", [place for place in places if data[place + 16] == af])
+    if listing.runs and not (channel.strict and data[listing.runs[0].begin + _FAMILY_AT] == af):
+        found: list[Run] = []
+        for run in listing.runs:
+            for offset in run.offsets:
+                if data[offset + _FAMILY_AT] == af:
+                    add_run(found, offset, run.size)
+        return Listing(data, found)
     return listing
 
 
@@ -235,7 +243,7 @@ class NextHops(Mapping[int, tuple["NextHop", ...]]):
 
     @cached_property
     def _legs(self) -> dict[int, tuple[NextHop, ...]]:
-        return read_nexthops(_list(self._channel, "nexthop", n.RTM_GETNEXTHOP, 0), self._names)
+        return read_nexthops(_list(self._channel, "nexthop"), self._names)
 
     def __getitem__(self, number: int) -> tuple[NextHop, ...]:
         return self._legs[number]
@@ -247,8 +255,8 @@ class NextHops(Mapping[int, tuple["NextHop", ...]]):
         return len(self._legs)
 
 
-def _list(channel: Channel, what: str, kind: int, family: int, *, table: int = 0, protocol: int = 0) -> Listing:
-    asked = _ask_list(kind, family, table, protocol)
+def _list(channel: Channel, what: str, family: int = 0, *, table: int = 0, protocol: int = 0) -> Listing:
+    asked = _ask_list(_LISTS[what], AF_OF.get(family, 0), table, protocol)
     for _ in range(_ATTEMPTS):
         try:
             return channel.listing(partial(numbered, asked))
@@ -257,12 +265,14 @@ def _list(channel: Channel, what: str, kind: int, family: int, *, table: int = 0
         except KernelError as error:
             if (error.number in _LACKING and what != "link") or (error.number == errno.ENOENT and table):
                 break
-            raise BackendError(
-                f"the kernel did not return its {what}s", errno=error.number, kernel=error.words
-            ) from error
+            raise _not_returned(f"{what}s", error) from error
     else:
         raise _unsettled()
-    return Listing(b"", array("I"))
+    return Listing(b"", [])
+
+
+def _not_returned(what: str, error: KernelError) -> BackendError:
+    return BackendError(f"the kernel did not return its {what}", errno=error.number, kernel=error.words)
 
 
 # Requests; devices, addresses, settings and rules
@@ -281,15 +291,15 @@ _EXT_MASK, _SKIP_STATS = 29, struct.pack("=I", 8)
 # In IFLA_AF_SPEC, the settings of each family as an array of numbers: in AF_INET IFLA_INET_CONF, with the places
 # IPV4_DEVCONF_… minus 1; in AF_INET6 IFLA_INET6_CONF, with the places DEVCONF_….
 _AF_SPEC, _AF_INET, _INET_CONF, _AF_INET6, _INET6_CONF = 26, 2, 1, 10, 2
-_ACCEPT_LOCAL, _SRC_VALID_MARK, _ROUTE_LOCALNET = 22, 23, 25
-_DISABLE_IPV6, _FORCE_FORWARDING = 26, 59
+_FORWARDING, _RP_FILTER, _ACCEPT_LOCAL, _SRC_VALID_MARK, _ROUTE_LOCALNET, _WARY = 0, 7, 22, 23, 25, 28
+_DISABLE_IPV6, _WARY_IPV6, _FORCE_FORWARDING = 26, 39, 59
 # The attributes of a device that are used; the kernel sends forty.
 _OF_LINK = frozenset({_IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _GROUP, _CARRIER})
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST, _IFA_FLAGS, _IFA_RT_PRIORITY = 1, 2, 4, 8, 9
 _NETCONF_IFINDEX, _NETCONF_FORWARDING, _NETCONF_RP_FILTER, _NETCONF_WARY = 1, 2, 3, 6
 # Attributes of a rule that select nothing: its action and protocol, then FLOW (realms) and PAD, which do not matter.
 _GOTO, _PRIORITY, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _TABLE, _PROTOCOL = 4, 6, 13, 14, 15, 21
-_NO_SELECTORS = (_GOTO, _PRIORITY, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _TABLE, _PROTOCOL, 11, 18)
+_NO_SELECTORS = frozenset({_GOTO, _PRIORITY, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _TABLE, _PROTOCOL, 11, 18})
 # Selectors that have no entry in SELECTORS.
 _TUN_ID, _FLOWLABEL, _FLOWLABEL_MASK = 12, 26, 27
 _KNOWN = frozenset(
@@ -302,6 +312,7 @@ _REMEMBERED = 2048  # messages
 
 EVERY, NEW = -1, -2
 """The numbers of "all" and of "default", the settings of a new device: NETCONFA_IFINDEX_ALL and _DEFAULT."""
+_ASKED_SETTINGS = ((IPV4, EVERY), (IPV4, NEW), (IPV6, EVERY))
 
 _IFF_UP = 0x1
 _IFA_F_NOPREFIXROUTE = 0x200
@@ -326,8 +337,7 @@ class Settings(NamedTuple):
     wary: bool = False  # ignore_routes_with_linkdown
     rp_filter: int = 0  # IPv4 only
     forwarding: bool | None = None
-    # IPv4 only. The kernel's list of settings lacks these: those of a device are in its list of devices, those of "all"
-    # only in files.
+    # IPv4 only. Those of a device are in the kernel's list of devices, as all others are; those of "all" only in files.
     accept_local: bool = False
     route_localnet: bool = False
     src_valid_mark: bool = False
@@ -343,6 +353,12 @@ def _ask_list(kind: int, family: int, table: int = 0, protocol: int = 0) -> byte
         body = _blank(kind, family)
         said = [(_EXT_MASK, _SKIP_STATS)] if kind == n.RTM_GETLINK else []
     return message(kind, body, said, flags=n.NLM_F_DUMP)
+
+
+@cache
+def _ask_settings(family: int, which: int) -> bytes:
+    """The request for the settings of "all" or of "default": those of a device are in the list of devices."""
+    return message(n.RTM_GETNETCONF, _blank(n.RTM_GETNETCONF, AF_OF[family]), [(_NETCONF_IFINDEX, _SIGNED.pack(which))])
 
 
 def _ask_device(name: bytes) -> bytes:
@@ -376,45 +392,35 @@ def _ip(packed: bytes | None) -> IP | None:
 
 def _read_device(data: bytes) -> tuple[int, str]:
     """The number and the name of a device."""
-    _, _, index, _ = _LINK.unpack_from(data)
-    return index, _text(attributes_of(data, _LINK.size, (_IFNAME,)), _IFNAME) or ""
+    return device_of(data), _text(_device(data), _IFNAME) or ""
 
 
-def read_links(
-    messages: Iterable[bytes], settings: Mapping[int, Settings], ipv6_settings: Mapping[int, Settings]
-) -> tuple[Link, ...]:
-    """The devices, with their settings for IPv4 and IPv6 by number; EVERY is the number of "all"."""
-    messages = [*messages]
-    parsed = [*map(_parsed_link, messages)]
-    names = {index: _text(raw, _IFNAME) or "" for _, _, index, _, raw in parsed}
-    unset = Settings()
-    every = settings.get(EVERY, unset)
-    return tuple(
-        _link(
-            data,
-            names.get(_as_number(raw, _MASTER)),
-            settings.get(index, unset),
-            every,
-            ipv6_settings.get(index, unset),
-        )
-        for data, (_, _, index, _, raw) in zip(messages, parsed, strict=True)
-    )
+def read_links(messages: Collection[bytes], every: Settings) -> tuple[Link, ...]:
+    """The devices; `every` are the settings of "all"."""
+    parsed = [*map(_device, messages)]
+    names = dict(map(_read_device, messages))
+    masters = (names.get(_as_number(raw, _MASTER)) for raw in parsed)
+    return tuple([_link(data, master, every) for data, master in zip(messages, masters, strict=True)])
 
 
 # The guard reads the same messages again and again.
 @lru_cache(_REMEMBERED)
-def _parsed_link(data: bytes) -> tuple[int, int, int, int, Mapping[int, bytes]]:
-    return (*_LINK.unpack_from(data), attributes_of(data, _LINK.size, _OF_LINK))
+def _device(data: bytes) -> Mapping[int, bytes]:
+    return attributes_of(data, _LINK.size, _OF_LINK)
 
 
 @lru_cache(_REMEMBERED)
-def _link(data: bytes, master: str | None, settings: Settings, every: Settings, ipv6_settings: Settings) -> Link:
-    _, looks, index, flags, raw = _parsed_link(data)
-    made_by = attributes_of(raw.get(_LINKINFO, b""), 0)
-    of_families = attributes_of(raw.get(_AF_SPEC, b""), 0)
-    ipv4 = attributes_of(of_families.get(_AF_INET, b""), 0).get(_INET_CONF, b"")
-    ipv6 = attributes_of(of_families.get(_AF_INET6, b""), 0).get(_INET6_CONF, b"")
-    own = settings._replace(
+def _link(data: bytes, master: str | None, every: Settings) -> Link:
+    _, looks, index, flags = _LINK.unpack_from(data)
+    raw = _device(data)
+    of_families = raw.get(_AF_SPEC, b"")
+    ipv4 = attribute_of(attribute_of(of_families, _AF_INET), _INET_CONF)
+    ipv6 = attribute_of(attribute_of(of_families, _AF_INET6), _INET6_CONF)
+    own = Settings(
+        wary=_is_on(ipv4, _WARY),
+        rp_filter=int.from_bytes(ipv4[_RP_FILTER * 4 : _RP_FILTER * 4 + 4], byteorder),
+        # Without settings for IPv4, the device does not have it.
+        forwarding=_is_on(ipv4, _FORWARDING) if ipv4 else None,
         accept_local=_is_on(ipv4, _ACCEPT_LOCAL),
         route_localnet=_is_on(ipv4, _ROUTE_LOCALNET),
         src_valid_mark=_is_on(ipv4, _SRC_VALID_MARK),
@@ -422,13 +428,13 @@ def _link(data: bytes, master: str | None, settings: Settings, every: Settings, 
     return Link(
         name=_text(raw, _IFNAME) or "",
         index=index,
-        kind=_text(made_by, _INFO_KIND) or "",
+        kind=as_text(attribute_of(raw.get(_LINKINFO, b""), _INFO_KIND)),
         type=looks,
         up=bool(flags & _IFF_UP),
         carrier=_CARRIER not in raw or bool(_as_number(raw, _CARRIER)),
         master=master,
         group=_as_number(raw, _GROUP),
-        ipv6_ignore_routes_with_linkdown=ipv6_settings.wary,
+        ipv6_ignore_routes_with_linkdown=_is_on(ipv6, _WARY_IPV6),
         # Without settings for IPv6, the device does not have it.
         ipv6_disabled=not ipv6 or _is_on(ipv6, _DISABLE_IPV6),
         ipv6_force_forwarding=_is_on(ipv6, _FORCE_FORWARDING),
@@ -456,18 +462,9 @@ def in_force(own: Settings, every: Settings) -> dict[str, Any]:
     }
 
 
-def read_settings(messages: Iterable[bytes]) -> dict[int, Settings]:
-    """The settings, by the number of the device."""
-    return {index: _settings_in(raw) for index, raw in settings_by_device(messages).items()}
-
-
-def settings_by_device(messages: Iterable[bytes]) -> dict[int, Mapping[int, bytes]]:
-    """The attributes of the settings, by the number of the device."""
-    parsed = (attributes_of(data, _NETCONF_SIZE) for data in messages)
-    return {_SIGNED.unpack(raw[_NETCONF_IFINDEX])[0]: raw for raw in parsed if _NETCONF_IFINDEX in raw}
-
-
-def _settings_in(raw: Mapping[int, bytes]) -> Settings:
+def read_settings(data: bytes) -> Settings:
+    """The settings in this message."""
+    raw = attributes_of(data, _NETCONF_SIZE)
     return Settings(
         bool(_as_number(raw, _NETCONF_WARY)),
         _as_number(raw, _NETCONF_RP_FILTER),
@@ -482,15 +479,13 @@ def default_link(own: Settings | None, every: Settings) -> Link | None:
 
 def read_addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> tuple[Address, ...]:
     """The addresses of this host, IPv4 and IPv6."""
-    found = (_address(data, name_of(_ADDRESS.unpack_from(data)[3], names)) for data in messages)
-    return tuple(address for address in found if address is not None)
+    found = (_address(data, name_of(device_of(data), names)) for data in messages)
+    return tuple([address for address in found if address is not None])
 
 
 @lru_cache(_REMEMBERED)
 def _address(data: bytes, dev: str) -> Address | None:
-    af, length, scope, _ = _ADDRESS.unpack_from(data)
-    if af not in FAMILY_OF:
-        return None
+    _, length, scope, _ = _ADDRESS.unpack_from(data)
     raw = attributes_of(data, _ADDRESS.size)
     # If both are present, LOCAL is the host's address and ADDRESS the peer's (in IPv4 it may repeat the host's).
     other = raw.get(_IFA_ADDRESS)
@@ -511,10 +506,11 @@ def _address(data: bytes, dev: str) -> Address | None:
 
 
 def read_rules(messages: Iterable[bytes]) -> tuple[Rule, ...]:
-    """The rules, except those that are neither IPv4 nor IPv6."""
-    return tuple(_rule(data) for data in messages if data[_FAMILY_AT] in FAMILY_OF)
+    """The rules, each IPv4 or IPv6."""
+    return tuple(map(_rule, messages))
 
 
+@lru_cache(_REMEMBERED)
 def _rule(data: bytes) -> Rule:
     af, dst_len, src_len, tos, table, number, flags = _RULE.unpack_from(data)
     raw = attributes_of(data, _RULE.size)
@@ -524,7 +520,7 @@ def _rule(data: bytes) -> Rule:
         return None if kind not in raw or (value := _as_number(raw, kind)) == _UNSET else value
 
     said = decode_selectors(raw, {"family": family, "src": src_len, "dst": dst_len, "tos": tos})
-    if flags & _FIB_RULE_FIND_SADDR and family == IPV6 and said["src"] is not None:
+    if flags & _FIB_RULE_FIND_SADDR and family == IPV6 and said.get("src") is not None:
         # Of an IPv6 packet without a source, Linux compares the one that it will get by the route that the rule finds.
         said["others"] += (("source-of-route", str(said["src"])),)
         said["src"] = None
@@ -544,13 +540,18 @@ def _rule(data: bytes) -> Rule:
 
 
 def decode_selectors(raw: Mapping[int, bytes], header: Mapping[str, int]) -> dict[str, Any]:
-    """The selecting fields of a Rule; the header has its `family`, its `tos`, and the lengths of `src` and `dst`."""
-    said = {
-        name: value
-        for selector in SELECTORS
-        for name, value in zip(selector.fields, selector.decode(raw, header), strict=True)
-    }
-    return {**said, "others": tuple(_others(raw))}
+    """The selecting fields of a Rule that it may have; the others have their default value.
+
+    The header has its `family`, its `tos`, and the lengths of `src` and `dst`.
+    """
+    said: dict[str, Any] = {"tos": header["tos"]}
+    if raw.keys() <= _NO_SELECTORS:
+        return said
+    for selector in SELECTORS:
+        if selector.attribute in raw or selector.mask in raw:
+            said |= zip(selector.fields, selector.decode(raw, header), strict=True)
+    said["others"] = tuple(_others(raw))
+    return said
 
 
 def _others(raw: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:
@@ -572,15 +573,11 @@ def _others(raw: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:
 # these is the length of the sources.
 _FAMILY, _LENGTH, _SAID = HEADER.size, HEADER.size + 1, HEADER.size + 2
 _HEADS = struct.Struct("=HHIHH")  # the table, and the header of the destination
-_DST = HEADER.size + RTMSG.size + _HEADS.size
-# The offset within the fields before the destination.
-_HEADS_AT = _DST - _HEADS.size - _SAID
+_HEADS_AT = HEADER.size + RTMSG.size
+_DST = _HEADS_AT + _HEADS.size
 _NEXTHOP = ATTRIBUTE.pack(8, n.RTA_NH_ID)  # the first bytes of an attribute with a next hop object
 _WIDTHS = {AF_OF[IPV4]: 4, AF_OF[IPV6]: 16}
-# Size, family, and the length of the destination.
-_OUTLINE = struct.Struct("=I12xBB")
-# At most this many neighbours are read together; if there are fewer than the second number, each separately.
-_MOST, _FEW = 4096, 64
+_MOST = 1024  # messages that are read together, so that reading a large table takes little memory beside it
 
 
 class _Layout(NamedTuple):
@@ -588,16 +585,13 @@ class _Layout(NamedTuple):
 
     said: struct.Struct
     network: struct.Struct
-    width: int
 
 
 @cache
 def _layout(size: int, width: int) -> _Layout:
     rest = size - _DST - width
     words = "I" if width == 4 else "QQ"
-    return _Layout(
-        struct.Struct(f"={_SAID}x{_DST - _SAID}s{width}x{rest}s"), struct.Struct(f">{_DST}x{words}{rest}x"), width
-    )
+    return _Layout(struct.Struct(f"={_SAID}x{_DST - _SAID}s{width}x{rest}s"), struct.Struct(f">{_DST}x{words}{rest}x"))
 
 
 class RouteReader:
@@ -620,96 +614,72 @@ class RouteReader:
 
     def route(self, message: bytes) -> Route:
         """The route of one message, which is not added to the table."""
-        number, network, length = self._look(message, 0)
-        make = self._makers.get(number)
-        if make is not None:
-            return make(Prefix(FAMILY_OF[message[_FAMILY]], network, length))
-        shape = self._shapes[number]
-        self._makers[number] = routes_like(shape)
-        return shape
-
-    def take(self, data: bytes, offsets: Sequence[int]) -> None:
-        """Take the messages that begin at these offsets."""
-        at = 0
-        while at < len(offsets):
-            begin = offsets[at]
-            size, _, _ = _OUTLINE.unpack_from(data, begin)
-            count = _neighbours(offsets, at, size)
-            # One message of another layout among hundreds is approached by halves.
-            while count >= _FEW and not self._take_all(data[begin : begin + size * count], size, count):
-                count //= 2
-            if count < _FEW:
-                for offset in offsets[at : at + count]:
-                    number, network, length = self._look(data, offset)
-                    self._networks.append(network)
-                    self._lengths.append(length)
-                    self._numbers.append(number)
-            at += count
-
-    def _take_all(self, piece: bytes, size: int, count: int) -> bool:
-        """Take adjacent messages if all have this size, the same family and the usual layout."""
-        width = _WIDTHS.get(piece[_FAMILY], 0)
-        if not width or size % 4 or size < _DST + width:
-            return False
-        layout, known = _layout(size, width), self._known
-        if _differ_in_destination_only(piece, size, count, width):
-            [said] = layout.said.iter_unpack(piece[:size])
-            if said not in known and not self._learn(said, piece[:size], width):
-                return False
-            numbers = [known[said]] * count
-        elif any(piece[at::size] != piece[at : at + 1] * count for at in (0, 1, 2, 3, _FAMILY)):
-            return False
-        else:
-            every = list(layout.said.iter_unpack(piece))
-            if not known.keys() >= set(every):
-                for at, said in enumerate(every):
-                    if said not in known and not self._learn(said, piece[at * size : (at + 1) * size], width):
-                        return False
-            numbers = list(map(known.__getitem__, every))
-        self._numbers.extend(numbers)
-        self._lengths += piece[_LENGTH::size]
-        networks = layout.network.iter_unpack(piece)
-        self._networks += chain.from_iterable(networks) if width == 4 else [high << 64 | low for high, low in networks]
-        return True
-
-    def _look(self, data: bytes, offset: int) -> tuple[int, int, int]:
-        """The number of a message's shape, and the network and length of its destination."""
-        size, family, length = _OUTLINE.unpack_from(data, offset)
-        width = _WIDTHS.get(family, 0)
-        dst, rest = offset + _DST, offset + _DST + width
-        said = (data[offset + _SAID : dst], data[rest : offset + size])
+        behind = _DST + _WIDTHS[message[_FAMILY]]
+        said = (message[_SAID:_DST], message[behind:])
         number = self._known.get(said)
         if number is None:
-            number = len(self._shapes)
-            if not self._learn(said, data[offset : offset + size], width):
-                prefix = self._shapes[number].prefix
-                return number, prefix.network, prefix.length
-        return number, int.from_bytes(data[dst:rest], "big"), length
+            return self._shapes[self._learn(said, message)]
+        make = self._makers.get(number) or self._makers.setdefault(number, routes_like(self._shapes[number]))
+        network = int.from_bytes(message[_DST:behind], "big")
+        return make(Prefix(FAMILY_OF[message[_FAMILY]], network, message[_LENGTH]))
 
-    def _learn(self, said: tuple[bytes, bytes], message: bytes, width: int) -> bool:
-        """Store a new shape; return whether its message has the usual layout."""
-        if width and len(message) >= _DST + width:
-            head, number, table, size, kind = _HEADS.unpack_from(said[0], _HEADS_AT)
-            if (head, number, size, kind) == (8, n.RTA_TABLE, 4 + width, n.RTA_DST):
-                self._known[said] = len(self._shapes)
-                named = _NEXTHOP in said[1]  # or a value that looks like one, which does no harm
-                self._shapes.add(self._read_now(message) if named else partial(self._read, message))
-                self._outlines.append(Outline(FAMILY_OF[message[_FAMILY]], table, message[_SAID] != 0))
-                return True
-        route = self._read_now(message)
-        self._shapes.add(route)
-        self._outlines.append(Outline.of(route))
+    def take(self, listing: Listing) -> None:
+        """Take the messages of a list, all of one family."""
+        for begin, size, total in listing.runs:
+            end = begin + size * total
+            for at in range(begin, end, size * _MOST):
+                self._take(listing.data[at : min(at + size * _MOST, end)], size)
+
+    def _take(self, piece: bytes, size: int) -> None:
+        """Take adjacent messages of this size."""
+        width, count, begin, known = _WIDTHS[piece[_FAMILY]], len(piece) // size, len(self._numbers), self._known
+        if size < _DST + width:  # no message has a destination
+            are_alike, every = False, [(piece[at : at + size], b"") for at in range(0, len(piece), size)]
+            self._networks += [0] * count
+        else:
+            said, network = _layout(size, width)
+            are_alike = _is_usual(piece) and _differ_in_destination_only(piece, size, count, width)
+            every = list(said.iter_unpack(piece[:size] if are_alike else piece))
+            found = network.iter_unpack(piece)
+            self._networks += chain.from_iterable(found) if width == 4 else [high << 64 | low for high, low in found]
+        odd = []
+        numbers = list(map(known.get, every, repeat(-1)))
+        if -1 in numbers:
+            for place, one in enumerate(every):
+                if one not in known:
+                    number = self._learn(one, piece[place * size : (place + 1) * size])
+                    if one not in known:
+                        odd.append((place, number))
+            numbers = list(map(known.get, every, repeat(-1)))
+        for place, number in odd:
+            numbers[place] = number
+            self._networks[begin + place] = self._shapes[number].prefix.network
+        self._numbers.extend(numbers * count if are_alike else numbers)
+        self._lengths += piece[_LENGTH::size]
+
+    def _learn(self, said: tuple[bytes, bytes], message: bytes) -> int:
+        """Store a new shape, and return its number; it is known from now on if the message has the usual layout."""
+        number = len(self._shapes)
+        if _is_usual(message):
+            self._known[said] = number
+            named = _NEXTHOP in said[1]  # or a value that looks like one, which does no harm
+            self._shapes.add(self._read_now(message) if named else partial(self._read, message))
+            _, _, table, _, _ = _HEADS.unpack_from(message, _HEADS_AT)
+            self._outlines.append(Outline(FAMILY_OF[message[_FAMILY]], table, message[_SAID] != 0))
+        else:
+            route = self._read_now(message)
+            self._shapes.add(route)
+            self._outlines.append(Outline.of(route))
+        return number
+
+
+def _is_usual(data: bytes) -> bool:
+    """Whether the message at the beginning has its table first, and then its destination."""
+    width = _WIDTHS[data[_FAMILY]]
+    if len(data) < _DST + width:
         return False
-
-
-def _neighbours(offsets: Sequence[int], at: int, size: int) -> int:
-    """How many messages of this size may be adjacent from here on, judged by their offsets.
-
-    It may be too many if different sizes add up: the caller compares the size of each.
-    """
-    begin, size = offsets[at], size + 3 & ~3
-    most = min(_MOST, len(offsets) - at)
-    return bisect_left(range(most), 1, key=lambda count: offsets[at + count] != begin + size * count)
+    head, number, _, size, kind = _HEADS.unpack_from(data, _HEADS_AT)
+    return (head, number, size, kind) == (8, n.RTA_TABLE, 4 + width, n.RTA_DST)
 
 
 def _differ_in_destination_only(piece: bytes, size: int, count: int, width: int) -> bool:
@@ -804,7 +774,7 @@ def index_of(channel: Channel, name: str) -> int:
             raise NoDevice(name, error) from error
         raise BackendError(f"the kernel did not answer whether device {name} exists", errno=error.number,
                            kernel=error.words) from error  # fmt: skip
-    index, own = _read_device(answer)
+    index, own = _read_device(bare(answer))
     if own != name:
         # The route would be read back with a different device name than requested.
         raise NoDevice(name, own=own)

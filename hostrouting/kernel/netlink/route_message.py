@@ -14,7 +14,8 @@ the other family is not RTA_GATEWAY but RTA_VIA, which begins with the family. T
 attributes with numbers of their own (RTAX_…).
 
 `ROUTE` and `LEG` have a row for each field of Route and of NextHop: where it is in a message, how it is written and how
-it is read. To add a field, add a row. Attributes without a row are skipped when a message is read.
+it is read. To add a field, add a row. Attributes without a row are skipped when a message is read. A message has few of
+the attributes, so a row with the attributes that it `needs` is only read if one of them is there.
 
 In our messages the destination is the first attribute, and the gateway of a single next hop the second. So messages of
 routes that differ only in these differ in known places: ChangeEncoder encodes one of them, and fills the destination,
@@ -24,12 +25,12 @@ gateway and sequence number of each of the others into its message.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from ipaddress import IPv4Address, IPv6Address
 from operator import attrgetter
 from sys import byteorder
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import attrs
 
@@ -115,6 +116,9 @@ class _Parts(NamedTuple):
 class _Row:
     """The place of a field in a message. This class: in the fixed part, under the same name."""
 
+    needs: ClassVar[Collection[int] | None] = None
+    """The attributes, with its own, without which the field has its default value; None if it is always read."""
+
     def __init__(self, field: str, number: int = 0) -> None:
         """The field of Route or NextHop, and the number of its attribute, metric or flag."""
         self.field, self.number = field, number
@@ -156,6 +160,8 @@ class _Destination(_Row):
 class _Number(_Row):
     """An attribute of four bytes; 0 means the same as a missing attribute."""
 
+    needs: ClassVar[Collection[int] | None] = ()
+
     otherwise: int | None = 0
 
     def write(self, said: Any, parts: _Parts) -> None:
@@ -177,6 +183,8 @@ class _Optional(_Number):
 class _Table(_Number):
     """An attribute of four bytes; also in the fixed part if it fits there."""
 
+    needs = None
+
     def write(self, said: Any, parts: _Parts) -> None:
         parts.fixed["table"] = said.table if said.table <= _LAST_TABLE_IN_RTMSG else _RT_TABLE_COMPAT
         parts.attributes[self.number] = _WORD.pack(said.table)
@@ -187,6 +195,8 @@ class _Table(_Number):
 
 class _Metric(_Row):
     """A number among the metrics. Linux treats 0 as missing."""
+
+    needs = (_RTA_METRICS,)
 
     def write(self, said: Any, parts: _Parts) -> None:
         if value := getattr(said, self.field):
@@ -199,6 +209,8 @@ class _Metric(_Row):
 
 class _Unread(_Row):
     """Attributes that have no other row, each by its name. They are read only, and never written."""
+
+    needs = (_RTA_METRICS, *_UNREAD)
 
     def write(self, said: Any, parts: _Parts) -> None:
         pass
@@ -229,6 +241,8 @@ class _Sources(_Row):
 class _Preference(_Row):
     """A byte with the number of RFC 4191: 0 medium, 1 high, 3 low. Linux takes any other number for medium."""
 
+    needs = ()
+
     _words: Mapping[int, str] = {1: "high", 3: "low"}
 
     def write(self, said: Any, parts: _Parts) -> None:
@@ -242,6 +256,8 @@ class _Preference(_Row):
 
 class _Expiry(_Row):
     """Seconds in a request. Linux lists ticks in another attribute, negative after the end; 0 if the route stays."""
+
+    needs = (_RTA_CACHEINFO,)
 
     def write(self, said: Any, parts: _Parts) -> None:
         if said.expires is not None:
@@ -259,6 +275,8 @@ class _Expiry(_Row):
 
 class _Source(_Row):
     """An address of the route's own family."""
+
+    needs = ()
 
     def write(self, said: Any, parts: _Parts) -> None:
         address = said.prefsrc
@@ -383,8 +401,16 @@ LEG = (
 )
 """Where each field of a NextHop is."""
 
-_READ_ROUTE = tuple((row.field, row.read) for row in ROUTE)
+_READ_ALWAYS = tuple((row.field, row.read) for row in ROUTE if row.needs is None)
+_OPTIONAL = [(row, {row.number, *row.needs}) for row in ROUTE if row.needs is not None]
+# By the number of an attribute.
+_READ_IF_THERE = {
+    number: [(row.field, row.read) for row, needs in _OPTIONAL if number in needs]
+    for number in {number for _, needs in _OPTIONAL for number in needs}
+}
 _READ_LEG = tuple((row.field, row.read) for row in LEG)
+# Of a next hop with weight 1 and without flags.
+_READ_PLAIN_LEG = tuple((row.field, row.read) for row in LEG if not isinstance(row, _Weight | _Flag))
 
 
 def encode_change(verb: Verb, route: Route, index_of: Callable[[str], int], *, sequence: int = 0) -> bytes:
@@ -415,10 +441,12 @@ def read_route(data: bytes, names: Mapping[int, str], nexthops: Mapping[int, tup
     attributes = attributes_of(data, HEADER.size + RTMSG.size)
     metrics = attributes_of(attributes[_RTA_METRICS], 0) if _RTA_METRICS in attributes else {}
     parts = _Parts(FAMILY_OF[fixed["family"]], lambda index: name_of(index, names), fixed, attributes, metrics)
-    said = {field: read(parts) for field, read in _READ_ROUTE}
+    said = {field: read(parts) for field, read in _READ_ALWAYS}
+    for number in _READ_IF_THERE.keys() & attributes:
+        said |= {field: read(parts) for field, read in _READ_IF_THERE[number]}
     if said["type"] in PATHLESS:
         said["legs"] = ()  # IPv6 lists the loopback device with such a route
-    elif not said["legs"]:
+    elif not said["legs"] and "nexthop_id" in said:
         said["legs"] = nexthops.get(said["nexthop_id"], ())
     return Route(**said)
 
@@ -429,7 +457,8 @@ def _write_leg(leg: NextHop, parts: _Parts) -> None:
 
 
 def _read_leg(parts: _Parts) -> NextHop:
-    return NextHop(**{field: read(parts) for field, read in _READ_LEG})
+    rows = _READ_LEG if parts.fixed["flags"] or parts.fixed["hops"] else _READ_PLAIN_LEG
+    return NextHop(**{field: read(parts) for field, read in rows})
 
 
 def _pack_leg(leg: NextHop, route: _Parts) -> bytes:

@@ -2,7 +2,6 @@
 
 import struct
 import tracemalloc
-from array import array
 from collections.abc import Callable
 from functools import partial
 
@@ -13,8 +12,8 @@ from hypothesis import strategies as st
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import numbers as n
-from hostrouting.kernel.netlink.channel import Channel, Listing, open_socket
-from hostrouting.kernel.netlink.read import RouteReader, list_routes
+from hostrouting.kernel.netlink.channel import Channel, Listing, Run, add_run, open_socket
+from hostrouting.kernel.netlink.read import RouteReader, list_addresses, list_routes, list_rules
 from hostrouting.kernel.netlink.route_message import encode_change, read_route
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Route
@@ -32,7 +31,7 @@ LINKS = tuple(Link(name=name, index=0) for name in DEVICES)
 def tables_of(message: bytes, names: dict[int, str]) -> RouteTable:
     """The routes read from a listing of one message."""
     reader = RouteReader(partial(read_route, names=names, nexthops={}))
-    reader.take(message + bytes(64), [0])
+    reader.take(Listing(message + bytes(64), [Run(0, len(message), 1)]))
     return reader.table()
 
 
@@ -72,23 +71,40 @@ class TestUnknown:
             assert (route.prefix, route.table, route.protocol) == (Prefix.parse("1.0.0.0/8"), 70000, 213)
 
     def test_a_kernel_without_ipv6(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A kernel without IPv6, asked for IPv6, lists the routes of every other family; none of them is used."""
-        route = Route.to("1.0.0.0/8", dev="eth0", protocol=213)
-        mpls = encode("route", n.RTM_NEWROUTE, 2, fields={"family": 28, "dst_len": 20})
-        own = encode_change("add", route, number_of)
+        """A kernel without IPv6, asked for IPv6, lists what it has of every other family; nothing of it is used."""
+        route, names = Route.to("1.0.0.0/8", dev="eth0", protocol=213), {number_of("eth0"): "eth0"}
+        address = [("IFA_ADDRESS", "192.0.2.1")]
+        lists = {
+            n.RTM_GETROUTE: [
+                encode_change("add", route, number_of),
+                encode("route", n.RTM_NEWROUTE, 2, fields={"family": 28, "dst_len": 20}),
+            ],
+            n.RTM_GETADDR: [
+                encode("address", n.RTM_NEWADDR, fields={"family": 2, "index": 1}, attributes=address),
+                encode("address", n.RTM_NEWADDR, fields={"family": 45, "index": 1}) + struct.pack("=HHB3x", 5, 2, 8),
+            ],
+            n.RTM_GETRULE: [
+                encode("rule", n.RTM_NEWRULE, fields={"family": family, "action": 1}) for family in (2, 128)
+            ],
+        }
 
         def listing(_: Channel, request: Callable[[int], bytes]) -> Listing:
             asked = request(1)
             (kind,) = struct.unpack_from("=H", asked, 4)
-            if kind != n.RTM_GETROUTE:
-                return Listing(b"", array("I"))
-            return Listing(own + mpls + bytes(64), array("I", [0] if asked[16] == 2 else [0, len(own)]))
+            data, runs = b"", list[Run]()
+            for one in lists[kind]:
+                if asked[16] in {10, one[16]}:
+                    add_run(runs, len(data), len(one) + 3 & ~3)
+                    data += one
+            return Listing(data + bytes(64), runs)
 
         monkeypatch.setattr(Channel, "listing", listing)
         monkeypatch.setattr(Channel, "strict", True)
-        channel, names = Channel(open_socket, 1.0), {number_of("eth0"): "eth0"}
+        channel = Channel(open_socket, 1.0)
         assert list(list_routes(channel, (6,), names)) == []
         assert list(list_routes(channel, (4, 6), names)) == [route]
+        assert [len(list_addresses(channel, family, names)) for family in (4, 6)] == [1, 0]
+        assert [len(list_rules(channel, family)) for family in (4, 6)] == [1, 0]
 
     def test_a_device_that_came_later(self) -> None:
         """A device that is not in the list is named by its number, as in `ip`."""

@@ -1,14 +1,13 @@
 """Where one message ends and the next begins, in parts of every kind."""
 
 import struct
-from array import array
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hostrouting.kernel.netlink import numbers as n
-from hostrouting.kernel.netlink.channel import ROOM_BEHIND, Interrupted, KernelError, place_messages
+from hostrouting.kernel.netlink.channel import ROOM_BEHIND, Interrupted, KernelError, Run, place_messages
 
 MULTI, CLONED = 2, n.RTM_F_CLONED
 
@@ -58,14 +57,14 @@ def test_each_message_is_filed(many: int, usual: bytes, odd: list[tuple[int, byt
     messages = [usual] * many
     for place, other in odd:
         messages.insert(place, other)
-    data, offsets = b"".join(messages), array("I")
+    data, runs = bytes(base) + b"".join(messages), list[Run]()
     expected = plainly(messages, base)
     if expected is None:
         with pytest.raises(Interrupted):
-            place_messages(data + bytes(ROOM_BEHIND), len(data), base, offsets)
+            place_messages(data + bytes(ROOM_BEHIND), base, len(data), runs)
     else:
-        done = place_messages(data + bytes(ROOM_BEHIND), len(data), base, offsets)
-        assert (list(offsets), done) == expected
+        done = place_messages(data + bytes(ROOM_BEHIND), base, len(data), runs)
+        assert ([offset for run in runs for offset in run.offsets], done) == expected
 
 
 def test_an_error_among_many() -> None:
@@ -73,4 +72,4 @@ def test_an_error_among_many() -> None:
     error = struct.pack("=IHHIIi", 20, n.NLMSG_ERROR, 0, 7, 0, -22) + message(20)[:16]
     data = message(60) * 40 + error
     with pytest.raises(KernelError):
-        place_messages(data + bytes(ROOM_BEHIND), len(data), 0, array("I"))
+        place_messages(data + bytes(ROOM_BEHIND), 0, len(data), [])

@@ -18,12 +18,14 @@ from tests.support.namespace import private_namespace, run_program
 from tests.support.waiting import wait_for
 
 LINK_OF_2 = HEADER.pack(32, 16, 0, 0, 0) + bytes([0, 0, 1, 0, 2, 0, 0, 0]) + bytes(8)
+ROUTE_IN_MAIN = HEADER.pack(28, 24, 0, 0, 0) + bytes([2, 8, 0, 0, 254, 4, 0, 1]) + bytes(4)
 
 
-def test_a_table_that_is_read_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reports", [[LINK_OF_2], [ROUTE_IN_MAIN, LINK_OF_2], [b""]], ids=["device", "both", "lost"])
+def test_a_table_that_is_read_too_early(monkeypatch: pytest.MonkeyPatch, reports: list[bytes]) -> None:
     """Routes go after the report about their device: a table that is read in between is not kept.
 
-    Kills: keeping it as soon as it is read.
+    Kills: keeping it as soon as it is read, also if it has changed itself, or reports were lost.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     reads, kept = list[int](), Kept(ours)
@@ -38,8 +40,8 @@ def test_a_table_that_is_read_too_early(monkeypatch: pytest.MonkeyPatch) -> None
 
     kept.name({2: "eth0"})
     assert [look(), look()] == [1, 1]
-    theirs.send(LINK_OF_2)
-    assert [*kept.hear()] == [LINK_OF_2]
+    monkeypatch.setattr("hostrouting.kernel.netlink.keep.reports", lambda _: iter([tuple(reports)]))
+    assert [*kept.hear()] == reports
     assert [look(), look()] == [2, 3]
     now = time.monotonic()
     monkeypatch.setattr("hostrouting.kernel.netlink.keep.time.monotonic", lambda: now + 1)
