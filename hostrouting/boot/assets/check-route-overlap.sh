@@ -339,19 +339,20 @@ say() { printf '<%s>check-route-overlap: %s\n' "$level" "$1" >&2; }
 complain() { level=4 say "$1"; }
 finish() { finished=1; [[ $mode == WARN ]] && exit 0; exit "$1"; }
 
-# Prints the rules and routes of each family, and before those of the first what else is given. IPv6 routes are without
-# the seconds until they expire, which differ in every look; Linux skips a route that has expired.
+# Sets `listing` to the rules and routes, and before those of the first family what else is given. IPv6 routes are
+# without the seconds until they expire, which differ in every look; Linux skips a route that has expired.
 look() {
-  local family
+  local family text && listing=''
   for family in $families; do
-    echo "family $family"
-    [[ $family == 4 || -e /proc/self/net/if_inet6 ]] || continue # a kernel without IPv6 does not have this file
-    set -- "$@" 'rule show' 'route show table all'
-    if [[ $family == 4 ]]; then ip -4 -N -d -o -batch - 2>&1; else
-      ip -6 -N -d -o -batch - 2>&1 | sed -E '/ expires (0|-[0-9]+)sec/d; s/ expires [0-9]+sec//'
-    fi < <(printf '%s\n' "$@" 'netconf show') || return
-    set --
+    text='' # a kernel without IPv6 does not have this file
+    [[ $family == 6 && ! -e /proc/self/net/if_inet6 ]] || text=$(list "$@") || { listing=$text && return 1; }
+    listing+="family $family"$'\n'$text$'\n' && set --
   done
+}
+list() {
+  set -- "$@" 'rule show' 'route show table all' 'netconf show'
+  [[ $family == 6 ]] || exec ip -4 -N -d -o -batch - 2>&1 < <(printf '%s\n' "$@")
+  printf '%s\n' "$@" | ip -6 -N -d -o -batch - 2>&1 | sed -E '/ expires (0|-[0-9]+)sec/d; s/ expires [0-9]+sec//'
 }
 judge() { # any program may be killed, so each part needs the end of what it reads
   exec "$awk" -v part="$1" -v waited="$wait" -v final="$last" "$program" \
@@ -359,9 +360,9 @@ judge() { # any program may be killed, so each part needs the end of what it rea
 }
 # Sets `told` to the result. Fails if it may change: something is missing, or the tables changed meanwhile.
 check() {
-  local seen tables places answers again
-  seen=$(look 'link show') || { told=("failed ip failed: ${seen##*$'\n'}") && return; }
-  told=('failed the routes kept changing while they were read')
+  local seen tables places answers
+  look 'link show' || { told=("failed ip failed: ${listing##*$'\n'}") && return; }
+  seen=$listing told=('failed the routes kept changing while they were read')
   if [[ $seen == *'Dump was interrupted'* ]]; then [[ $last ]]; return; fi
   tables=${seen//$'\n\tnh_info'/ nh_info} # the next hops of a nexthop object, on a line of their own
   places=$(exec sort -u -t '#' -k 2 < <(judge places "$tables"))
@@ -371,23 +372,24 @@ check() {
   mapfile -t told < <(judge answers "$tables" places "$places" answers "${answers//$'\n\tnh_info'/ nh_info}")
   [[ ${told[*]} != *'not yet' ]] || return
   [[ $last ]] && return
-  again=$(look) && again=${again#*$'\n'} && [[ ${seen:${#seen}-${#again}} == "$again" ]] # without the links
+  look && listing=${listing#*$'\n'} && [[ ${seen:${#seen}-${#listing}} == "$listing" ]] # without the links
 }
-# Writes a file, a marker complete or not at all. Of what a failed command said, the last words are the reason.
+# Writes a marker, complete or not at all, and before it the line that the plugin of node-problem-detector prints for a
+# day: an exit status, and a sentence in ASCII. Of what a failed command said, the last words are the reason.
 leave() {
-  local why path=$directory/route-overlap.$1 new=$directory/route-overlap.new
-  [[ $1 != npd ]] || new=$path # who reads it knows that it may be incomplete
+  local file why path=$directory/route-overlap.$1 npd=$directory/route-overlap.npd new=$directory/route-overlap.new
   why=$(
     exec 2>&1
-    [[ ! -e $new && ! -L $new ]] || rm -f "$new" && printf '%s\n' "${@:2}" >"$new" || exit
-    [[ $new == "$path" ]] || exec mv -fT "$new" "$path"
+    for file in "$npd" "$new"; do [[ ! -e $file && ! -L $file ]] || rm -f "$file" || exit; done
+    printf '%s\n' "$((EPOCHSECONDS + 86400)) ${sentence//[^ -~]/?}" >"$npd"
+    printf '%s\n' "${@:2}" >"$new" && exec mv -fT "$new" "$path"
   ) && return
   rm -f "$new" 2>/dev/null
   complain "cannot write $path: ${why##*: }"
 }
 
 main() {
-  local told=() why old=() last='' tries=0 waited=0 text now verdict='' wrong=() notes=() action=() line
+  local told=() why old=() listing last='' sentence tries=0 waited=0 line text verdict='' wrong=() notes=() action=()
   local -A status=([ok]=0 [undecided]=3)
   [[ -d $directory ]] || why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory: ${why##*: }"
   for why in "$directory"/route-overlap.{new,json,npd,detected,ok}; do [[ -e $why || -L $why ]] && old+=("$why"); done
@@ -413,11 +415,8 @@ main() {
   for line in "${wrong[@]:0:20}" "${action[@]}"; do printf '<%s>%s\n' "$level" "$line" >&2; done
   for line in "${notes[@]}"; do printf '<4>%s\n' "$line" >&2; done
   ((${#wrong[@]})) || level=6 say "$verdict: $text"
-  # What the plugin of node-problem-detector prints for a day: an exit status, and a sentence in ASCII.
-  TZ=UTC printf -v now '%(%FT%TZ)T'
-  text="${wrong[0]-${verdict^^}: $text}; for more, run on the host: hostrouting check; checked at $now"
-  text=${text//–/-}
-  leave npd "$((EPOCHSECONDS + 86400)) ${status[$verdict]-1} ${text//[^ -~]/?}"
+  sentence="${status[$verdict]-1} ${wrong[0]-${verdict^^}: $text}; for more, run on the host: hostrouting check"
+  TZ=UTC printf -v sentence '%s; checked at %(%FT%TZ)T' "${sentence//–/-}" -1
   case $verdict in
     overlap) leave detected "${wrong[@]}"; finish 1 ;;
     no-default-route) leave detected no-default-route; finish 1 ;;
