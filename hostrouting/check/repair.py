@@ -487,7 +487,7 @@ class _Task:
             return False
         if self._fib.skips(prefix, self._flow):
             return False
-        key = attrs.evolve(self._way, prefix=prefix).key
+        key = self._way.key._replace(prefix=prefix)
         return not any(route.key == key and route.protocol != self._protocol for route in self._fib.routes(prefix))
 
     def _leave(self, family: int, contest: Contest, reason: UnsafeReason) -> None:
@@ -579,14 +579,14 @@ def refused_gateway(fib: Fib, leg: NextHop) -> Decision | None:
 def _against_ipv4(fib: Fib, gateway: IP) -> Decision | None:
     # While local and main are merged, a lookup of table local finds the routes of both.
     looked_up = default_rules(IPV4)[: 2 if fib.merged else 1]
-    alone = attrs.evolve(fib.snapshot, rules=looked_up, routes=_around(fib, gateway))
+    alone = attrs.evolve(fib.snapshot, rules=looked_up, routes=fib.around(gateway, table=None))
     decision = Fib(alone, merged=fib.merged).lookup(gateway, PLAIN)
     return None if decision.kind in {"unicast", "no-route", *REFUSING} else decision
 
 
 def _against_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
     main = Rule(family=IPV6, priority=0, table=TABLE_MAIN)
-    alone = attrs.evolve(fib.snapshot, rules=(main,), routes=_around(fib, gateway, table=TABLE_MAIN))
+    alone = attrs.evolve(fib.snapshot, rules=(main,), routes=fib.around(gateway))
     # The device is preferred, but the lookup is not restricted to it: like that of the device that a packet came in by.
     decision = Fib(_with_carriers(alone)).lookup(gateway, attrs.evolve(PLAIN, iif=dev, ipproto=0))
     if decision.route is None or decision.kind in REFUSING or not decision.route.prefix.network:
@@ -596,7 +596,7 @@ def _against_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
 
 
 def _refused_ipv4(fib: Fib, gateway: IP, dev: str) -> Decision | None:
-    near = [route for route in _around(fib, gateway) if route.scope >= SCOPE_LINK]
+    near = [route for route in fib.around(gateway, table=None) if route.scope >= SCOPE_LINK]
     neighbours = Fib(_with_carriers(attrs.evolve(fib.snapshot, routes=near)), merged=fib.merged)
     decision = neighbours.lookup(gateway, attrs.evolve(PLAIN, oif=dev, ipproto=0))
     return None if decision.kind in {"unicast", "local"} else decision
@@ -605,21 +605,13 @@ def _refused_ipv4(fib: Fib, gateway: IP, dev: str) -> Decision | None:
 def _refused_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
     flow = attrs.evolve(PLAIN, iif="", oif=dev, ipproto=0)
     main = Rule(family=IPV6, priority=0, table=TABLE_MAIN)
-    alone = attrs.evolve(fib.snapshot, rules=(main,), routes=_around(fib, gateway, table=TABLE_MAIN))
+    alone = attrs.evolve(fib.snapshot, rules=(main,), routes=fib.around(gateway))
     if _is_beside(Fib(_with_carriers(alone)).lookup(gateway, flow), dev):
         return None
     rules = tuple(attrs.evolve(rule, suppress_prefixlength=None, suppress_ifgroup=None) for rule in fib.snapshot.rules)
     unsuppressed = fib if rules == fib.snapshot.rules else Fib(attrs.evolve(fib.snapshot, rules=rules))
     decision = unsuppressed.lookup(gateway, flow)
     return None if _is_beside(decision, dev) else decision
-
-
-def _around(fib: Fib, gateway: IP, *, table: int | None = None) -> list[Route]:
-    """The routes that match the gateway, of one table or of all."""
-    family = gateway.version
-    around = [Prefix.around(family, int(gateway), length) for length in range(width_of(family) + 1)]
-    # By the prefixes alone, so that only these routes are created.
-    return [route for route in fib.snapshot.routes.only(prefixes=around) if table in {None, route.table}]
 
 
 def _with_carriers(snapshot: Snapshot) -> Snapshot:

@@ -170,8 +170,8 @@ class Fib:
         """The routes of a table whose prefix is this one or lies inside it."""
         return self._tables.within(prefix, table)
 
-    def around(self, address: IP, *, table: int = TABLE_MAIN) -> Iterator[Route]:
-        """The routes of a table whose prefix contains the address, the longest prefix first."""
+    def around(self, address: IP, *, table: int | None = TABLE_MAIN) -> Iterator[Route]:
+        """The routes of a table (None: of any) whose prefix contains the address, in each the longest prefix first."""
         return self._tables.around(address.version, table, int(address))
 
     def defaults(self, family: int) -> Iterator[Entry]:
@@ -180,10 +180,10 @@ class Fib:
         A route that refuses packets is included, and hides those after it. Default routes that a rule suppresses come
         last: the host uses them when its tunnel is down. While no other route takes packets, they keep their place.
         """
-        found = list(self._prepare(family, ANY).rules.defaults())
+        found = self._prepare(family, ANY).rules.defaults
         taking = [default for default in found if not default.suppressed]
         if taking and taking[0].entry.route.type not in REFUSING:
-            found = [*taking, *(default for default in found if default.suppressed)]
+            found = (*taking, *(default for default in found if default.suppressed))
         return (default.entry for default in found)
 
     def suppressed_defaults(self, family: int) -> tuple[tuple[Rule, Route], ...]:
@@ -193,7 +193,7 @@ class Fib:
         """
         deciding = next(self.defaults(family), None)
         found: dict[int, tuple[Rule, Route]] = {}
-        for default in self._prepare(family, ANY).rules.defaults():
+        for default in self._prepare(family, ANY).rules.defaults:
             if not default.suppressed and default.entry is deciding:
                 return tuple(found.values())
             if default.suppressed and default.entry is not deciding:

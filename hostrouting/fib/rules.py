@@ -464,11 +464,15 @@ class Rules:
         met = [place for place, _ in turns]
         return [turn if turn.target is None else turn.leading_to(bisect_left(met, turn.target)) for _, turn in turns]
 
-    def defaults(self) -> Iterator[Default]:
+    @cached_property
+    def defaults(self) -> tuple[Default, ...]:
         """The default routes in the order of a plain packet's lookup, if nothing else matches before.
 
         Suppressed ones are included: if the first default route of a table is suppressed, all of that table are.
         """
+        return tuple(self._find_defaults())
+
+    def _find_defaults(self) -> Iterator[Default]:
         at, every = 0, (0, (1 << width_of(self._family)) - 1)
         while at < len(self._turns):
             turn = self._turns[at]

@@ -94,11 +94,13 @@ class Tables:
             routes = map(self._routes.__getitem__, column.inside(prefix))
             yield from (route for route in routes if route.table == number)
 
-    def around(self, family: int, number: int, address: int) -> Iterator[Route]:
-        """The routes of a table whose prefix contains the address, the longest prefix first."""
-        home = self.find(family, number)
-        for host, length in () if home is None else home.shifts:
-            yield from self.routes(family, number, address >> host << host, length)
+    def around(self, family: int, number: int | None, address: int) -> Iterator[Route]:
+        """The routes of a table (None: of any) whose prefix contains the address, in each the longest prefix first."""
+        numbers = [column.table for column in self._routes.columns if column.family == family]
+        for one in numbers if number is None else (number,):
+            home = self.find(family, one)
+            for host, length in () if home is None else home.shifts:
+                yield from self.routes(family, one, address >> host << host, length)
 
     def covering(self, family: int, number: int, address: int) -> Iterator[tuple[Route, Entry | None]]:
         """The routes that a lookup in the table may meet, longest prefix first; with an entry if in use.

@@ -312,8 +312,11 @@ class RouteTable(Sequence[Route]):
     def __getitem__(self, place: int | slice) -> Route | tuple[Route, ...]:
         if isinstance(place, slice):
             return tuple([self._made.get(at) or self._make(at) for at in range(len(self))[place]])
-        place = range(len(self))[place]
-        return self._made.get(place) or self._made.setdefault(place, self._make(place))
+        found = self._made.get(place)
+        if found is None:
+            place = range(len(self))[place]
+            found = self._made.get(place) or self._made.setdefault(place, self._make(place))
+        return found
 
     def __iter__(self) -> Iterator[Route]:
         made = self._made
@@ -411,7 +414,10 @@ class RouteEdits:
             columns = [[*new, *column] for new, column in zip(zip(*before, strict=True), columns, strict=True)]
         networks, lengths, numbers = columns
         outlines = [*base.outlines, *map(Outline.of, shapes[len(base.shapes) :])]
-        return RouteTable(networks, lengths, numbers, shapes, outlines=outlines)
+        found = RouteTable(networks, lengths, numbers, shapes, outlines=outlines)
+        if not (gone or before):  # otherwise they have other positions
+            found._made = {place: route for place, route in base._made.items() if place not in changed}
+        return found
 
     def _left(self, places: Iterable[int]) -> list[Route]:
         return [route for place in places if (route := self._at(place)) is not None]

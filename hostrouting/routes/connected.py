@@ -54,11 +54,12 @@ def connected_routes(snapshot: Snapshot) -> dict[Address, Route]:
 
 def networks_of(addresses: Iterable[Address]) -> frozenset[tuple[str, Prefix]]:
     """The devices, each with the prefixes of its addresses. The kernel adds routes to these prefixes."""
-    return frozenset(
-        (address.dev, network)
-        for address in addresses
-        for network in (address.network, Prefix.around(address.ip.version, int(address.ip), address.length))
-    )
+    found = set()
+    for address in addresses:
+        found.add((address.dev, address.network))
+        if address.peer is not None:
+            found.add((address.dev, Prefix.around(address.ip.version, int(address.ip), address.length)))
+    return frozenset(found)
 
 
 def is_unexplained(route: Route, networks: frozenset[tuple[str, Prefix]]) -> bool:
