@@ -61,7 +61,7 @@ class TableIPv4(Table):
     def best(self, address: int, sought: Sought) -> tuple[Entry | None, bool]:
         """The route that the kernel prefers for this packet, and whether an unknown tos could change it."""
         tos, oif, _, _ = sought
-        first, entries, passed, hidden = self.first, self._entries, False, -1
+        first, entries, passed, hidden = self.first, self._entries, False, None
         # The same as a loop over `_covering`, which takes twice as long; most lookups end here.
         for host, length in self.shifts:
             key = address >> host << host + BITS | length

@@ -426,7 +426,12 @@ class _Warm:
             finally:
                 os._exit(1)
 
-        self.outcomes = [*_outcomes([*self._mutants], start)]
+        first, *others = self._mutants
+        self.outcomes = [*_outcomes([first], start)]
+        if self.outcomes[0][1]:
+            _say(f"exit code {self.outcomes[0][1]}: {os.read(told, 1 << 16).decode()}")
+        else:
+            self.outcomes += _outcomes(others, start)
         return True
 
 
