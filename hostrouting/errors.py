@@ -102,7 +102,7 @@ class HostRoutingError(Exception):
     _target = ""  # of that finding
 
     def __init__(self, *args: object, kind: str = "", findings: Iterable[Finding] = ()) -> None:
-        """Keep the message, the kind and the findings, which say whether to try again."""
+        """Keep the message, the kind and the findings. The findings say whether to try again."""
         super().__init__(*args)
         if kind:
             self.kind, self.can_retry = kind, kind in _RETRIED
@@ -112,7 +112,7 @@ class HostRoutingError(Exception):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The findings for an operator: those that led to the error, or the error itself as one; may be empty."""
+        """The findings that led to the error, or the error itself as one finding; may be empty."""
         if not self._name:
             return self._findings
         return (Finding(self._name, "error", str(self), self._target, can_retry=self.can_retry),)

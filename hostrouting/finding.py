@@ -95,7 +95,7 @@ class Finding:
 
     @property
     def level(self) -> int:
-        """The level at which it is logged; an error is usually raised, and its catcher logs it."""
+        """The log level for this finding. An error is usually raised, and logged by whoever catches it."""
         return _INFO if self.severity == "note" else _WARNING
 
     @property

@@ -35,7 +35,7 @@ class NotAFile(OSError):  # noqa: N818  the name says what is wrong
     """The path is not a regular file; `kind` says what it is, such as "a fifo"."""
 
     def __init__(self, kind: str, path: str) -> None:
-        """Build it like an OSError of the system, with a number, a text and the path."""
+        """Build the error like an OSError of the system, with a number, a text and the path."""
         self.kind = kind
         super().__init__(errno.EINVAL, f"there is {kind} in its place", path)
 
@@ -91,7 +91,7 @@ def name_of(path: str) -> str:
 
 
 def is_piped(path: str) -> bool:
-    """Whether the path is standard input, or a pipe that a shell makes for <(...): it can be read once only."""
+    """Whether the path can be read only once: standard input, or a pipe that a shell makes for <(...)."""
     if path == STANDARD_INPUT:
         return True
     with suppress(OSError, ValueError):
@@ -132,7 +132,7 @@ def _bytes_of(path: str, limit: int) -> bytes:
 
 
 def _first_of(descriptor: int) -> bytes:
-    """The byte that had to be read to see that a fifo has a writer, if any. Raises Unreadable if it has no writer."""
+    """The byte that had to be read to see that a fifo has a writer. Raises Unreadable if there is no writer."""
     import select  # noqa: PLC0415  only a fifo or a terminal needs it
 
     poll = select.poll()

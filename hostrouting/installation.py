@@ -14,7 +14,7 @@ _OURS = "hostrouting"
 
 
 def require_own_phases() -> None:
-    """Raise ForeignPhases, which names the command that repairs it, if the `phases` that Python finds is not ours."""
+    """Raise ForeignPhases, with the command that repairs it, if Python finds another project's `phases`."""
     if (foreign := foreign_phases()) is not None:
         raise foreign
 

@@ -310,7 +310,7 @@ _MATTERS = {Status.FAILED: 0, Status.RUNNING: 1, Status.CANCELLED: 2}
 
 
 def folded(children: Sequence[Report], *, at_most: int = SHOWN_AT_MOST) -> Sequence[Report]:
-    """The children that get a line: all of them or, if there are too many, the most important ones and a count."""
+    """The children that get a line: all, or the most important ones and a count of the others."""
     if len(children) <= at_most:
         return children
     worst_first = sorted(range(len(children)), key=lambda place: _MATTERS.get(children[place].status, 3))

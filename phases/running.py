@@ -212,7 +212,7 @@ def _refuse_coroutine(result: object) -> None:
 def plan(
     task: AnyTask, ctx: Context | None = None, *, only: Iterable[str] | str = (), skip: Iterable[str] | str = ()
 ) -> Report:
-    """Ask each task of the tree, in order, what it would do; in the report, that is the task's result.
+    """Ask each task of the tree, in order, for its plan. In the report, the plan is the task's result.
 
     Nothing is changed and nothing is logged. Tasks that only and skip leave out are not called. If a task raises, its
     error is in the report, `ok` is false, and the other tasks are still called.
@@ -312,7 +312,7 @@ def _undos(
 
 
 class _Call(NamedTuple):
-    """A step to call in a context: its name, its function, and its condition; without a function, why not."""
+    """A step to call in a context: its name, function and condition; without a function, the reason."""
 
     name: str
     ctx: Context

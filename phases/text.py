@@ -1,4 +1,4 @@
-"""Times, trees, errors and arbitrary values as text. No tasks, no colours, no terminal."""
+"""Times, trees, errors and other values as text. No tasks, no colours, no terminal."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ class Gate:
 
     @property
     def gated(self) -> tuple[str, ...]:
-        """The units that have our drop-in, and those whose drop-in was lost: the list still has its digest."""
+        """The units that have our drop-in, and those that have lost it: the list still has the drop-in's digest."""
         names = (self._unit_of(path) for path in gate_digests(self._listed))
         return tuple(sorted({*self._with_drop_in(), *filter(None, names)}))
 
@@ -229,7 +229,7 @@ class Gate:
                     yield unit
 
     def _unit_of(self, path: str) -> str:
-        """The unit whose drop-in this is; empty if the path, as the host sees it, is that of another file."""
+        """The unit to which a drop-in of ours at this path belongs; empty for the path of any other file."""
         folder, _, _ = path.rpartition("/")
         unit = folder.rpartition("/")[2].removesuffix(".d")
         return unit if path == self.layout.gate_drop_in(unit) else ""

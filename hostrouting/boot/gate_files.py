@@ -1,4 +1,4 @@
-"""The gate's files: the drop-in, the unit and the script, which are the same for every configuration, and the list.
+"""The gate's files: drop-in, unit and script, the same for every configuration; and the list of steps.
 
 Here: their texts, and the steps in the list. Not here: the order in which they change (`gate`), and the scripts that
 the steps run (`scripts`, `probe`).
@@ -97,7 +97,7 @@ def _run(layout: HostLayout, held: str) -> str:
 
 
 def render_gate_unit(layout: HostLayout | None = None) -> str:
-    """The oneshot that runs the steps; the gated units pull it in, so it does not have to be enabled."""
+    """The oneshot that runs the steps. It is not enabled, because the gated units start it."""
     where = layout or HostLayout()
     return render_oneshot(
         "Hold units back until the routing of this host is right",

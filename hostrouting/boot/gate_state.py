@@ -69,7 +69,7 @@ def render_openings(openings: Iterable[Opening]) -> str:
 
 
 def parse_openings(text: str) -> tuple[Opening, ...]:
-    """The openings in the file; ValueError, with the line, if one is not an opening: then none counts."""
+    """The openings in the file. If a line is not an opening, ValueError with that line: then none counts."""
     found = []
     for line in text.removesuffix("\n").split("\n") if text else ():
         until, unit, who, why = (*line.split(" ", 3), "", "", "", "")[:4]

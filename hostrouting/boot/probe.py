@@ -36,7 +36,7 @@ class ProbeScript:
 
 
 def render_probe_deletion(name: str) -> str:
-    """The text that deletes this table; an absent one is created first, because to delete it is an error."""
+    """The text that deletes the table. It first creates the table, because nft cannot delete an absent one."""
     return f"add table ip6 {name}\ndelete table ip6 {name}\n"
 
 

@@ -184,7 +184,7 @@ def _route_setting(route: StaticRoute) -> str:
 
 
 def _as_listed(address: IP) -> str:
-    """The address as `ip` prints it, because the script compares text: Python writes ::1.2.3.4 as ::102:304."""
+    """The address as `ip` prints it, for comparison as text: Python writes ::1.2.3.4 as ::102:304."""
     if address.version == 4:
         return str(address)
     import socket  # noqa: PLC0415  loaded only if a script is rendered
@@ -212,7 +212,7 @@ def _plain(line: str) -> str:
 
 @cache
 def _body(asset: str) -> tuple[str, str]:
-    """An asset, with the files that it includes, as two parts: before the content of its data block, and after it."""
+    """An asset with the files that it includes, in two parts: up to the content of its data block, and after it."""
     lines = list(asset_lines(asset))
     opening = lines.index(_OPENING)
     closing = lines.index(_CLOSING, opening)

@@ -148,7 +148,7 @@ def render_networkd_drop_in() -> str:
 
 
 def render_check_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_WAIT) -> str:
-    """The oneshot that runs the check when an operator starts it; it is not enabled."""
+    """The oneshot that runs the check when an operator starts it. It is not enabled."""
     where = layout or HostLayout()
     return render_oneshot(
         "Check that expected networks leave by the expected device",

@@ -471,7 +471,7 @@ def await_plan(
     installed: Collection[DesiredRoute] = (),
     wait: float,
 ) -> tuple[RoutePlan, Snapshot]:
-    """The plan, once everything it needs is there. Raises NotReady, which names what was missing last."""
+    """The plan, after waiting for everything that it needs. Raises NotReady, with what was missing last."""
     from hostrouting.routes.plan import plan_routes  # noqa: PLC0415  as above
 
     def attempt() -> tuple[tuple[RoutePlan, Snapshot] | None, str]:

@@ -109,7 +109,7 @@ class Exceptions:
 
     @cached_property
     def _own(self) -> dict[int, set[str]]:
-        """The devices that have each address of the host; computed on first use, because most checks do not need it."""
+        """The devices of each address of the host; computed on first use, because most checks do not need them."""
         found: dict[int, set[str]] = {}
         for address in self._fib.snapshot.addresses:
             if address.ip.version == self._family and not any(address.ip in block for block in _LOOPBACKS):

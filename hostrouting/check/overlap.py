@@ -234,7 +234,7 @@ class Judge:
         return cls(report.expected_devs, report.allowed_devs, blocks=blocks)
 
     def escape(self, decision: Decision) -> Judged:
-        """How the decision escapes, and by which devices; None if it does not escape."""
+        """How the decision escapes and by which devices; None if it does not."""
         kind = decision.kind
         if kind in {"no-route", "unreachable", "blackhole", "prohibit"}:
             return None if self.is_own_block(decision) else (kind, ())

@@ -336,12 +336,12 @@ def _own_address(fib: Fib, link: Link) -> IP | None:
 
 
 def _users(rule: Rule) -> Iterable[int]:
-    """A user that the rule matches, and one that it does not match; plain packets are root's."""
+    """Two users: one that the rule matches and one that it does not match. Plain packets are root's."""
     return () if rule.uids is None else (uid for uid in (rule.uids[1], rule.uids[1] + 1) if 0 < uid < _NOBODY)
 
 
 def _marks(rule: Rule) -> Iterable[int]:
-    """A mark that the rule matches, and one that it does not match; plain packets have no mark."""
+    """Two marks: one that the rule matches and one that it does not match. Plain packets have none."""
     selected = rule.fwmark & rule.fwmask
     other = selected ^ (rule.fwmask & -rule.fwmask)
     return (mark for mark in (selected, other) if mark)

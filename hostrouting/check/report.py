@@ -208,7 +208,7 @@ def unexplained_owner(name: str, devs: Iterable[str]) -> str:
 _KNOWN: dict[Known, str] = {
     "own-address": "replies leave by the device that has the address, so this is right",
     "bound": "the socket asks for this device, so this is right",
-    "forwarded": "this host only forwards them: they are judged if podCidrs has their sources",
+    "forwarded": "this host only forwards them; they are judged if their sources are in podCidrs",
     "tunnel": "they are the tunnel's own packets, so this is right",
     "intended": "routeOverlap.intendedRules declares this",
 }
@@ -346,7 +346,7 @@ def contested_clause(contested: Sequence[DesiredRoute]) -> str:
 
 
 def entries_name(wishes: Sequence[DesiredRoute]) -> str:
-    """A phrase that names entries of a configuration: destination, and metric unless it is 0."""
+    """A phrase for entries of a configuration: each destination, with its metric unless that is 0."""
     names = [f"{wish.destination}{f' metric {wish.metric}' if wish.metric else ''}" for wish in wishes]
     return f"{'entry' if len(names) == 1 else 'entries'} for {spoken(names, most=_PASTED)}"
 

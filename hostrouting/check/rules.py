@@ -32,7 +32,7 @@ SERIOUS = ("local-rule", "default-routes")
 
 
 def find_flaws(fib: Fib, family: int, *, is_named: bool = False) -> tuple[Finding, ...]:
-    """What is wrong in this family, the worst first; `is_named`: whether the configuration names the expected devices.
+    """The flaws of this family, the worst first. `is_named`: the configuration names the expected devices.
 
     Then default routes do not compete for being expected: each is judged.
     """

@@ -161,7 +161,7 @@ class Run:
 def run_task(
     task: phases.AnyTask, host: Host, *, quietly: bool = False, on_hangup: Callable[[], object] | None = None
 ) -> Run:
-    """Run the task on this host to its end; if it is stopped, it undoes what it has begun.
+    """Run the task on this host. If it is stopped, it undoes what it has begun.
 
     SIGHUP stops it like SIGTERM, so that closing the terminal stops the run cleanly, or calls `on_hangup`.
     """

@@ -308,7 +308,7 @@ _LIMITING = (*_OF_THE_HOST, "kernel-differs", "dropped", "expiry", "skipped-keys
 
 
 def _sentence(text: str) -> str:
-    """The clause as a sentence: no full stop after a command, which may be pasted; a leading key keeps its spelling."""
+    """The clause as a sentence. No full stop follows a command, and a leading key keeps its spelling."""
     stop = "" if "with: " in text or text.endswith((".", "}", "]")) else "."
     first = text[:1] if "." in text.partition(" ")[0] else text[:1].upper()
     return f"{first}{text[1:]}{stop}"

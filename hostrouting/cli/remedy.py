@@ -75,7 +75,7 @@ class _Remedy:
         return (*(wish for wish in ours if wish.key not in taken), *closing)
 
     def configuration(self, named: HostRoutingConfig | None) -> HostRoutingConfig:
-        """A complete configuration with all routes; or the `named` one, with the routes that it lacks added."""
+        """A complete configuration with all routes; or the `named` one with the missing routes added."""
         if named is None:
             routes, overlap, base = self.all_routes, self.lasting, self.installed or HostRoutingConfig()
         else:
@@ -293,7 +293,7 @@ def _price(found: Examination) -> Iterator[Line]:
 
 
 def ip_commands(check: Check) -> tuple[str, ...]:
-    """The shell commands that add the routes of the repair; if one of our routes holds a key, it is replaced."""
+    """The shell commands that add the repair's routes; a route of ours with the same key is replaced."""
     return tuple(_command("replace" if _is_held_by_us(check, route) else "add", route) for route in check.repair_routes)
 
 

@@ -285,5 +285,5 @@ def start_command(host: Host) -> str:
 
 
 def quiet_context() -> phases.Context:
-    """A context for reading the host: it logs waiting, but not start and end as for a task."""
+    """A context for reading the host: it logs waiting, but no start and no end."""
     return phases.Context(observers=[])

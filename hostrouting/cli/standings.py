@@ -1,4 +1,4 @@
-"""What is installed on a host, next to the verdict on its routes: the state of the other tasks, and that of the gate.
+"""The state of the other tasks and of the gate on a host, next to the verdict on its routes.
 
 Shared by `check`, `explain`, `plan`, `apply` and `status`. Here: the values, and their lines and documents. Not here:
 how a task finds its state (`hostrouting.tasks`), and what is wrong with a gate (`boot.gate_state`). Both are loaded

@@ -1,4 +1,4 @@
-"""The output: what the terminal can show, the only place that writes the answer, where logs go, and the progress line.
+"""The output: the abilities of the terminal, the one place that writes answers, the logs, the progress line.
 
 Colour is used only on a terminal that has it, and never with NO_COLOR; ASCII if the locale is not UTF-8. If the reader
 goes away (`| head`, a closed terminal), that is not a failure. The progress line on standard error is written again and

@@ -22,7 +22,7 @@ class CniRoute:
 
 @attrs.frozen
 class Cni:
-    """One CNI: the devices that lead to pods and services, here or on other nodes, and its refusing routes."""
+    """One CNI: the devices that lead to its pods and services on any node, and its refusing routes."""
 
     name: str
     devs: tuple[str, ...] = ()

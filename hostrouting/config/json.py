@@ -1,4 +1,4 @@
-"""JSON into checked values: a file, its text, its objects and lists; with every fault at once. No rule about routing.
+"""JSON as checked values: a file, its text, objects and lists, with every fault at once. No rules about routing.
 
 Here: reading a file as JSON, and the paths, keys and faults of what is in it. Not here: which keys there are, and what
 a value must be (`values`, `settings` and the other sections).

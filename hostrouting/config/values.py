@@ -1,4 +1,4 @@
-"""The rule for each single value of a configuration: how it is written, what is allowed, and the fault if it is not.
+"""The rule for each single value of a configuration: its form, its limits, and the fault if it breaks them.
 
 Here: one reader for each setting that several sections could have, and addresses and networks as text. Not here: rules
 about several values, or for one section only (`settings` and the other sections).
@@ -217,7 +217,7 @@ def devs(raw: object, at: Spot) -> tuple[str, ...]:
 
 
 def globs(raw: object, at: Spot) -> tuple[str, ...]:
-    """Patterns for devices in the given order, without duplicates: of their names, and perhaps their kind."""
+    """Patterns for the names of devices, each perhaps with a kind; in the given order, without duplicates."""
     return items_read(raw, at, _glob)
 
 

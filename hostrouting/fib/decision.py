@@ -113,7 +113,7 @@ class Decision:
         return f"{route.name} proto {protocol_name(route.protocol)}{table}{lost}"
 
     def __str__(self) -> str:
-        """The route that decides, its next hops in use if not all are, the rule, and the number of variants."""
+        """The deciding route and rule, the next hops in use if some are not, and the number of variants."""
         words = [self.kind if self.route is None else str(self.route)]
         words += [self.kind] if self.route is not None and self.kind not in {"unicast", self.route.type} else []
         if self.route is not None and self.legs != self.route.legs:

@@ -114,7 +114,7 @@ class Fib:
         return self._cells(self._prepare(prefix.family, flow), prefix.first, prefix.last)
 
     def doubtful_cells(self, prefixes: Sequence[Prefix], liking: Liking, flow: Flow = ANY) -> Iterator[list[Cell]]:
-        """For each prefix its cells in order, without some whose unicast routes have next hops that `liking` accepts.
+        """The cells of each prefix, in order; some with a unicast route whose next hops `liking` accepts are left out.
 
         The omitted ranges have no variants, may be parts of cells, and are not listed.
         """
@@ -152,7 +152,7 @@ class Fib:
             yield Contest(place, last, decision, length)
 
     def skips(self, prefix: Prefix, flow: Flow = ANY) -> bool:
-        """Whether a plain packet of this flow skips the prefix in main: its IPv6 routes are for other sources.
+        """Whether this flow's plain packet skips the prefix in main, because its IPv6 routes are for other sources.
 
         Linux then finds no route of exactly this prefix for it, also not a new one.
         """

@@ -170,7 +170,7 @@ def asks_of(rule: Rule, devs: Collection[str]) -> Iterator[tuple[Ask, bool]]:
 
 
 def tos_ask(tos: int, family: int = IPV4) -> tuple[Ask, bool]:
-    """The question whether a packet has the tos of a route; and whether any packet can have it."""
+    """The question for a packet with the tos of a route; and whether any packet can have that tos."""
     asked, _, seen = tos_bits(tos, family)
     return Ask("tos", ("tos", f"{tos:#x}"), asked, asked, seen, plain=not asked), not asked & ~seen
 

@@ -175,7 +175,7 @@ class Entry:
 
 
 class Hit(NamedTuple):
-    """A route, for packets that answer yes to all of `asks` and that no hit before it takes.
+    """A route for the packets that answer yes to all of `asks`, unless an earlier hit takes them.
 
     Without an entry, the table has no route for these packets.
     """

@@ -225,7 +225,7 @@ class _Run:
 
 
 def _outcome(future: Results) -> tuple[NodeResult, ...] | Exception:
-    """The results of a batch; or why it was lost: `judge_each` raises nothing, so any error is the executor's."""
+    """The results of a batch, or the error that lost it. `judge_each` raises none, so this is the executor's."""
     try:
         return future.result()
     except Exception as error:  # noqa: BLE001  each executor has errors of its own

@@ -231,7 +231,7 @@ class MapRow:
 
 @attrs.frozen
 class CidrMap:
-    """An expected CIDR: a row for the host as it is and, if there is a repair, one for the host after it."""
+    """An expected CIDR: a row for the host now, and one for the host after the repair if there is one."""
 
     cidr: Prefix
     rows: tuple[MapRow, ...]

@@ -1,4 +1,4 @@
-"""The rest of a host: files, systemd, paths, and what else is asked there. Tasks decide; this carries it out.
+"""The rest of a host: files, systemd, paths and other sources of facts. Tasks decide what is done with it.
 
 host       everything of a host in one value
 sandbox    a host that is separate from this machine

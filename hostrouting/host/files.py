@@ -44,7 +44,7 @@ class Files(Protocol):
         ...
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
-        """Write the file; returns False, without touching even its timestamps, if it already has this text and mode.
+        """Write the file. If it already has this text and mode, return False and leave even its timestamps.
 
         Atomic, even if the host loses power. Missing folders are created. A link at the path is a FileError: it may be
         a unit that an administrator has masked, or an attack. A setting of the kernel, below /proc/sys, is written in
@@ -72,7 +72,7 @@ class Files(Protocol):
         ...
 
     def remove_empty(self, folder: str) -> bool:
-        """Remove the folder if it is empty; returns False if it stays or was absent, whatever the reason is."""
+        """Remove the folder if it is empty; returns False if it was absent or stays for any reason."""
         ...
 
     def is_there(self, path: str) -> bool:
@@ -84,7 +84,7 @@ class Files(Protocol):
         ...
 
     def modified(self, path: str) -> float | None:
-        """When the file was last written, in seconds since 1970; None if it is absent, not a file, or unreadable."""
+        """The time of the last change, in seconds since 1970; None if the file is absent or unreadable."""
         ...
 
     def is_frozen(self, path: str) -> bool:

@@ -135,7 +135,7 @@ class Host:
 
     @classmethod
     def local(cls) -> Host:
-        """The machine that this runs on: its kernel through netlink, its files, its systemd."""
+        """The present machine: its kernel through netlink, its files, its systemd."""
         return cls(
             backend=_netlink,
             files=LocalFiles(),

@@ -78,7 +78,7 @@ class Manager(Protocol):
         ...
 
     def stop(self, unit: str) -> None:
-        """Stop the unit; does nothing if it does not run or does not exist. Units that require it are not touched."""
+        """Stop the unit, if it exists and runs. Units that require it are not touched."""
         ...
 
     def state(self, unit: str) -> UnitState:

@@ -224,7 +224,7 @@ class Route:
 
     @property
     def name(self) -> str:
-        """Its type, unless that is unicast, and its prefix, as `ip route` prints them."""
+        """The type, unless it is unicast, and the prefix, as `ip route` prints them."""
         where = "default" if self.prefix.length == 0 else str(self.prefix)
         return where if self.type == "unicast" else f"{self.type} {where}"
 

@@ -260,7 +260,7 @@ def _form_of(cls: Any) -> _Form:
 
 
 def _decoder_of(kind: Any, name: str) -> _Decoder:
-    """A function that reads a value of this type, which is that of a field with this name."""
+    """A function that reads values of this type, for the field with this name."""
     if get_origin(kind) is UnionType:
         members = [member for member in get_args(kind) if member is not NoneType]
         inner = partial(_decode_text, _ip_in) if len(members) > 1 else _decoder_of(members[0], name)

@@ -182,7 +182,7 @@ def _deletions(route: Route, ours: Collection[int]) -> list[RouteRequest]:
 
 
 def _removal(entry: Route, ours: Collection[int]) -> list[RouteRequest]:
-    """The deletion of one of several next hops, with each protocol of ours: Linux deletes it only if it is ours."""
+    """Deletions of one of several next hops, one for each protocol of ours. Linux deletes it only if it is ours."""
     return [RouteRequest("delete", attrs.evolve(entry, protocol=protocol)) for protocol in sorted(ours)]
 
 
@@ -387,7 +387,7 @@ class _Table:
         return self._found.get(key, ())
 
     def has(self, route: Route) -> bool:
-        """Whether the table has this route; for IPv6 next hops, whose protocols are not listed, any protocol."""
+        """Whether the table has this route. The protocols of IPv6 next hops are not listed, so any counts."""
         there = self.at(route.key)
         if route.prefix.family == IPV4 or (len(route.legs) < 2 and route.key not in self.shared):
             return route in there

@@ -153,7 +153,7 @@ def seen_instead(fib: Fib, *, family: int = IPV4) -> str:
 
 
 def missing_default(fib: Fib, *, family: int, dev: str | None = None) -> str:
-    """A phrase for what a host without a default route (by `dev`) lacks: the rule that looks it up, or the route."""
+    """A phrase for what a missing default route (by `dev`) needs: the rule that looks it up, or the route itself."""
     [main] = (rule for rule in default_rules(family) if rule.table == TABLE_MAIN)
     if main in missing_rules(fib.snapshot.rules, family) and any(
         route.type == "unicast" and dev in {None, *route.devs} for route in fib.routes(Prefix(family, 0, 0))

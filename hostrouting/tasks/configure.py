@@ -290,7 +290,7 @@ class Configure:
 def _prepared(
     ctx: phases.Context, tasks: Iterable[HostTask[Any]]
 ) -> tuple[dict[str, HostRoutingError], dict[str, Fallback | None]]:
-    """The reason why a task's part stays as it is, and what is put back if it fails later; by the task's name."""
+    """By task: why its part stays as it is, and what is put back if it fails later."""
     failures: dict[str, HostRoutingError] = {}
     fallbacks: dict[str, Fallback | None] = {}
     for task in tasks:

@@ -98,7 +98,7 @@ def unread(name: str, target: str, error: HostRoutingError, *, is_root: bool) ->
 
 
 def _if_awaited(wait: float) -> Severity:
-    """The severity of something that is missing; less if Configure waits for it."""
+    """The severity of something that is missing; it is lower if Configure waits for it."""
     return "warning" if wait else "error"
 
 

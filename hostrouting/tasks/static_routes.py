@@ -276,7 +276,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         *,
         alive: Alive,
     ) -> tuple[Sequence[RouteKey], Sequence[RouteKey], Sequence[str]]:
-        """The keys that were changed, those whose change was undone at once, and why others were not changed.
+        """Three groups of keys: changed, changed but undone at once, and not changed (with the reason).
 
         If the kernel refuses some of them, nothing of their transaction is made; it is tried again without these.
         """

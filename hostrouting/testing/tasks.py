@@ -124,7 +124,7 @@ class _Suite:
     def check_the_plan(self) -> None:
         host = self.make()
         before, planned = _state(host), self.configure(host).preview()
-        assert not planned.is_empty, "the configuration asks for nothing: give one that does"
+        assert not planned.is_empty, "the configuration does not ask for the task: give one that does"
         assert _state(host) == before, f"a dry run has changed the host: {_unlike(host, before)}"
         written = self.do(host)
         is_new = _state(self.make()) == before

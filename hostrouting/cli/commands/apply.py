@@ -1,4 +1,4 @@
-"""`apply`: apply the configuration to the host; print progress while it runs, then what changed."""
+"""`apply`: apply the configuration to the host. Progress is printed meanwhile, the changes at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clean`: show what another CNI left behind and is stale; with an option, delete it or undo that."""
+"""`clean`: show what another CNI left behind and is stale; with options, delete it or restore it."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def _reason(text: str | None) -> str:
 
 
 def _in_force(host: Host, now: datetime) -> tuple[Opening, ...]:
-    """The openings that have not ended; none if the file is faulty, because it is then written anew."""
+    """The openings that have not ended. A faulty file has none, and is overwritten."""
     try:
         return openings_in_force(host, now)
     except ValueError:

@@ -199,7 +199,7 @@ def _of_many(arguments: argparse.Namespace, config: HostRoutingConfig) -> Reply:
 
 
 def _lines_of_many(planned: Iterator[tuple[Source, Prospect | HostRoutingError]], config: str) -> Iterator[Line]:
-    """The nodes with the same plan together: the answer, the nodes, the steps, and the verdict afterwards."""
+    """The lines for nodes with the same plan: the answer, the nodes, the steps, and the verdict afterwards."""
     from hostrouting.cli.fleet import NAMES
 
     groups: dict[tuple[str, ...], tuple[list[Line], list[Source]]] = {}

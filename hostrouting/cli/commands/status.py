@@ -429,7 +429,7 @@ def _escapes(status: HostStatus) -> Iterator[Line]:
 
 
 def _follows(now: Now, gate: GateState, *, is_added: bool) -> Iterator[str]:
-    """What follows from the verdict for the units that wait for it; `is_added`: the gate can add missing routes."""
+    """The effect of the verdict on the units that wait for it; `is_added`: the gate can add missing routes."""
     mode, units = now.check.config.route_overlap.mode, spoken(gate.units)
     if now.in_force and mode is Mode.WARN:
         yield f"The mode is WARN: {units} can start anyway."

@@ -216,7 +216,7 @@ class _Tables:
         self._touched.clear()
 
     def take(self, route: Route) -> Route | Obstacle:
-        """Remove this exact route from the lists; return the route as it is now, or why it cannot be deleted."""
+        """Remove this exact route from the lists; return it as it is now, or why it cannot be deleted."""
         found = find_exactly(route, self.of_prefix(route, protocol=route.protocol or None))
         if isinstance(found, Obstacle) and route.prefix.family == IPV6:
             found = find_exactly(route, self.of_prefix(route))  # a next hop of a route with another protocol
@@ -282,7 +282,7 @@ def _is_plain(change: RouteRequest) -> bool:
 
 
 def _insert(routes: list[Route], change: RouteRequest) -> None:
-    """Insert a new route among those of its prefix: by tos, highest first, then by metric, lowest first."""
+    """Insert a new route among those of its prefix: highest tos first, then lowest metric first."""
     rank = (-change.route.tos, change.route.metric)
     ranks = [(-route.tos, route.metric) for route in routes]
     ahead = [other for other in ranks if other < rank or (other == rank and change.verb != "prepend")]

@@ -277,7 +277,7 @@ def open_socket(groups: int = 0, *, protocol: int = n.NETLINK_ROUTE, buffer: int
 
 
 def _set_buffer(made: socket.socket, forced: int, limited: int, size: int) -> None:
-    """Set the buffer size; if it cannot be forced, as large as the limit allows, or else unchanged."""
+    """Set the buffer size: by force if possible, else up to the limit, else leave it."""
     try:
         made.setsockopt(socket.SOL_SOCKET, forced, size)
     except OSError:

@@ -166,8 +166,8 @@ class _Answers:
         if route is None:
             address = ip_at(family, number)
             raise BackendError(
-                f"the route to {address} has too many next hops for one answer of the kernel, and was gone when all"
-                " routes were read; try again when the routes change less",
+                f"the route to {address} has too many next hops for an answer of the kernel, and is no longer in its"
+                " table; try again when the routes change less",
                 kind="unsettled",
             )
         return Answer(route.type, route)

@@ -211,7 +211,7 @@ class _Listener:
         self.drain()
 
     def drain(self, concerns: Collection[Concern] | None = None) -> bool:
-        """Read everything that came, and return whether it matters to one of these answers.
+        """Read all waiting reports; return whether one matters to one of these answers.
 
         A burst may have overflowed the buffer. A socket that fails is closed. Both matter.
         """

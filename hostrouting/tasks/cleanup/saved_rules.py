@@ -53,7 +53,7 @@ class SavedRules:
 
 
 def read_saved(text: str) -> SavedRules:
-    """Every rule in the text, in order; a line that is not a rule, chain, table or comment is unreadable."""
+    """Every rule in the text, in order. A line that is not a rule, chain, table or comment is kept as unreadable."""
     rules, unreadable, table = [], [], ""
     for line in map(str.strip, text.split("\n")):
         if not line or line.startswith(("#", ":")) or line == "COMMIT":

@@ -509,7 +509,7 @@ class _Restoring:
         self.left: list[str] = []
 
     def files(self, ctx: phases.Context, saved: tuple[SavedFile, ...]) -> None:
-        """Put each file back, unless another program has written it since, or an address that it adds is in use."""
+        """Put each file back, unless another program has written it since, or uses an address in it."""
         for one in saved:
             with ExitStack() as stack:
                 obstacle = _lock_file(self._files, ctx, one.lock, stack)

@@ -325,7 +325,7 @@ class _Watching:
         return found + self._look_at_gate()
 
     def _look_at_gate(self) -> Look:
-        """Findings that are left to `apply`: edited files that decide about a start, and unknown tasks."""
+        """Findings for `apply` to mend: edited files that decide about a start, and unknown tasks."""
         try:
             gate = Gate(self._host)
             edits = [edit for edit in find_edits(gate) if edit.name == "gate-open"]
@@ -397,7 +397,7 @@ class _Watching:
         self._service.notify("READY=1")
 
     def _take_configuration(self) -> None:
-        """Use the configuration as it is now; if it cannot be read as a whole, the former one."""
+        """Use the present configuration; if it cannot be read as a whole, keep the former one."""
         if self._guard.again is None:
             return
         try:
@@ -515,7 +515,7 @@ def _fields(finding: Finding) -> dict[str, str]:
 
 
 def _names(repair: Repair) -> dict[str, str]:
-    """The key and, for a route, the prefix: fields by which a line can be found in the journal."""
+    """The fields by which a line can be found in the journal: the key and, for a route, the prefix."""
     prefix = repair.key.partition(" metric ")[0]
     return {"KEY": repair.key, **({} if " " in prefix else {"PREFIX": prefix})}
 

@@ -275,7 +275,7 @@ class RewriteProbeSource(HostTask[Effects]):
     def _carry_out(
         self, ctx: phases.Context, nft: Nftables, backend: RouteBackend, *, wait: float
     ) -> tuple[Operation, ...]:
-        """Load the table, wait until the route can be added, and add it; returns what was done."""
+        """Load the table, wait until the route can be added, and add it. Returns what was done."""
         snapshot = self._read(backend)
         plan = self._plan(nft, snapshot, up=True)
         plan.require_possible()

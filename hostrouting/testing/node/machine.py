@@ -89,7 +89,7 @@ class _Over(BaseException):
 
 
 class _Refused(Exception):  # noqa: N818  reads as what happened
-    """The gate does not let a unit start; says why."""
+    """The gate does not let a unit start. The message says why."""
 
 
 class BrokenLaw(AssertionError):  # noqa: N818  reads as what happened
