@@ -201,7 +201,7 @@ def _reading(key: str) -> Iterator[None]:
 
 
 def _saved(document: Mapping[str, Any], name: str, family: int) -> Listing:
-    """The kernel's messages of one list and family. A kernel without IPv6 lists those of IPv4 again: left out."""
+    """The kernel's messages of one list and family, without IPv4 messages in an IPv6 list (a kernel without IPv6)."""
     data, runs = bytes.fromhex(document[f"{name}{family}"]), list[Run]()
     if not data:
         return Listing(data, runs)  # the kernel does not have it

@@ -91,7 +91,7 @@ class Kept:
         return self._lists[home]
 
     def table(self, family: int, number: int, read: Callable[[Callable[[bytes], Route]], RouteTable]) -> RouteTable:
-        """A table (0: all of a family), read if it is not kept; `read` is called with a reader of messages."""
+        """One table (0: all of a family), from memory or read now; `read` is called with a reader of messages."""
         home = family, number
         found = self._tables.get(home)
         if found is None or home in self._changing or found.expires:
