@@ -1,14 +1,11 @@
 """An apply that fails, because of files or routes: its last line says whether a machine starts now, and that is true."""
 
-import json
-
 import attrs
 import pytest
 
-from hostrouting.config.settings import StaticRoute
 from hostrouting.config.values import Mode
-from tests.support.gate import CIDR, HALVES, LAYOUT, config, configure, end, gate_tests, host, ours, pid, start
-from tests.support.inside import answering, told_in
+from tests.support.gate import HALVES, LAYOUT, config, end, gate_tests, host, ours, pid, start
+from tests.support.inside import answering
 from tests.support.systemd import System
 
 pytestmark = gate_tests
@@ -134,34 +131,6 @@ def test_systemd_refuses_to_read_units() -> None:
         assert start(system) == 0
 
 
-_KEPT = (
-    "The last good static-routes.sh is still installed: each start of systemd-nspawn@.service is still checked with it"
-)
-_STRICT = "systemd-nspawn@.service cannot start now: the mode is STRICT, and the verdict is overlap"
-
-
-def test_a_wrong_edit_of_what_works() -> None:
-    """If routes cannot be installed, the last good ones stay and a machine starts; a stricter check is in force."""
-    with host() as system, answering(system, _CLI) as cli:
-        for good, mode, last, status in (
-            (HALVES, Mode.WARN, _KEPT, 0),
-            (HALVES, Mode.STRICT, _KEPT, 0),
-            (HALVES[:1], Mode.STRICT, _STRICT, 1),
-        ):
-            configure(system, config(*good, mode=Mode.WARN))
-            table = system.must("ip", "route")
-            system.lay(_CONFIG, config(StaticRoute(CIDR), mode=mode).to_json())
-            code, said = cli(["apply", "--config", _CONFIG])
-            assert code == 1
-            assert said.splitlines()[-1].startswith(last), said
-            assert start(system) == status
-            assert bool(pid(system)) != bool(status)
-            assert system.must("ip", "route") == table
-            end(system)
-        configure(system, config(*HALVES, mode=Mode.STRICT))
-        assert start(system) == 0
-
-
 def _holds(system: System, last: str) -> None:
     """The command in the last line holds machines back."""
     end(system)
@@ -191,24 +160,3 @@ def test_the_way_out_where_a_mask_does_not_hold() -> None:
         system.must("sh", "-c", command)
         assert start(system) == 1
         assert not pid(system)
-
-
-def test_in_json() -> None:
-    """The document of a failed apply has what opens the gate, and what shuts it."""
-    with host() as system, answering(system, _CLI) as cli:
-        system.lay(_CONFIG, config(mode=Mode.STRICT).to_json())
-        full, masked = OBSTACLES["full /etc"], OBSTACLES["a masked unit"]
-        system.must("sh", "-c", full.before)
-        code, said = cli(["apply", "--config", _CONFIG, "--json"])
-        assert code == 1
-        [opening] = told_in(json.loads(said), "gate-open")
-        assert opening.startswith(f"{LAYOUT.gate_drop_in()} is missing")
-        system.must("sh", "-c", full.after)
-        _clear(system)
-        system.must("sh", "-c", masked.before)
-        code, said = cli(["apply", "--config", _CONFIG, "--json"])
-        assert code == 1
-        assert told_in(json.loads(said), "gate-open") == []
-        assert told_in(json.loads(said), "gate-shut")[0].endswith(
-            f"unmask it with: systemctl unmask {LAYOUT.gate_unit}"
-        )

@@ -12,8 +12,6 @@ from hostrouting.errors import InputError
 from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.judge import Question, judge
 from hostrouting.fleet.page import maps_of, render_page
-from hostrouting.model.route import Route
-from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import cni_node, h200, plain_vm, vpn_node
 from tests.support.browser import Browser
 from tests.support.fleets import config_of, distinct_nodes
@@ -21,7 +19,6 @@ from tests.support.fleets import config_of, distinct_nodes
 pytestmark = [pytest.mark.linux, pytest.mark.nightly, pytest.mark.needs("root", "chromium")]
 
 ASKED = Question(config_of("172.16.0.0/16", "10.244.0.0/16"))
-EVIL = """"><script>pwned = 1</script><img src=x onerror="pwned = 1">'&amp;"""
 TAB, ENTER = 9, 13
 
 # The texts whose contrast with what is behind them is too low, each with the ratio.
@@ -93,26 +90,6 @@ def test_it_fits_and_can_be_read(browser: Browser, few: Path, width: int, *, dar
     assert browser.ask(CONTRAST) == []
     ground = browser.ask("getComputedStyle(document.body).backgroundColor")
     assert (ground == "rgb(255, 255, 255)") is not dark
-
-
-def test_the_measure_of_contrast(browser: Browser, few: Path) -> None:
-    """The test finds text with too little contrast."""
-    browser.open(few)
-    browser.ask("document.querySelector('h1').style.color = '#bbbbbb'")
-    [[words, ratio]] = browser.ask(CONTRAST)
-    assert (words, ratio < 2) == ("The routing of 7 nodes", True)
-
-
-def test_it_asks_for_nothing(browser: Browser, few: Path) -> None:
-    """The browser loads only this file, and reports no error."""
-    browser.open(few)
-    browser.ask("new Promise(done => setTimeout(done, 200))")
-    loaded = [
-        event["params"]["request"]["url"] for event in browser.events if event["method"] == "Network.requestWillBeSent"
-    ]
-    assert loaded == [f"file://{few}"]
-    complaints = {"Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled"}
-    assert not [event for event in browser.events if event["method"] in complaints]
 
 
 def shown(browser: Browser) -> list[str]:
@@ -208,22 +185,6 @@ def test_the_keyboard(browser: Browser, few: Path) -> None:
         stops.append(where)
     usable = "a[href], input, select, summary, [tabindex='0']"
     assert len(stops) == browser.ask(f'document.querySelectorAll("{usable}").length')
-
-
-def test_evil_names(browser: Browser, tmp_path: Path) -> None:
-    """What looks like markup is shown as it is, and nothing of it runs."""
-    host = Snapshot(
-        links=(Link(name="eth0", index=2), Link(name=EVIL, index=3)),
-        rules=plain_vm().snapshot().rules,
-        routes=(Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"), Route.to("172.16.0.0/17", dev=EVIL)),
-    )
-    broken = NodeResult(f"broken {EVIL}", failure=InputError("snapshot", path=EVIL, problem=EVIL))
-    browser.open(page_of(tmp_path / "page.html", {EVIL: host.to_json()}, (broken,)))
-    assert browser.ask("typeof pwned") == "undefined"
-    assert browser.ask("[document.scripts.length, document.images.length]") == [1, 0]
-    assert shown(browser) == [EVIL, f"broken {EVIL}"]
-    assert EVIL in browser.ask("document.querySelector('.ranges').textContent")
-    assert not [event for event in browser.events if event["method"] == "Log.entryAdded"]
 
 
 @pytest.mark.parametrize("script", ["<script>pwned = 1</script>", "<img src=x onerror='pwned = 1'>"])

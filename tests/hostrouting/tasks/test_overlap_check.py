@@ -142,14 +142,6 @@ class TestCheckRouteOverlap:
         assert host.files.texts[LAYOUT.ok_path] == "ok\n"
         assert LAYOUT.detected_path not in host.files.texts
 
-    def test_warn(self, caplog: pytest.LogCaptureFixture) -> None:
-        """In WARN the same is logged, and the task ends well."""
-        host = FakeHost(kernel=h200())
-        result = run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",), mode="WARN"), host=host))
-        assert result.log_fields()["verdict"] == "overlap"  # type: ignore[attr-defined]  # a CheckResult
-        assert "OVERLAP: expected CIDR 172.16.0.0/16" in caplog.text
-        assert LAYOUT.detected_path in host.files.texts
-
     def test_own_devices(self) -> None:
         """Expected devices that are named do not wait for a default route."""
         kernel = MemoryBackend()
@@ -227,13 +219,6 @@ class TestCheckRouteOverlap:
         [record] = [it for it in caplog.records if "the verdict holds for" in it.message]
         assert record.levelname == "INFO"
         assert "expiry" in {finding["name"] for finding in json.loads(host.files.texts[LAYOUT.report_path])["findings"]}
-
-    def test_nothing_to_check_any_more(self) -> None:
-        """Without expected CIDRs, the installed check and its markers are removed."""
-        host = FakeHost()
-        run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",)), host=host))
-        run(CheckRouteOverlap(config(), host=host))
-        assert host.files.texts == {}
 
     def test_what_a_check_at_boot_left(self) -> None:
         """The files of a killed check are removed as well; a running check continues."""

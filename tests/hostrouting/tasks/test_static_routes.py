@@ -8,7 +8,7 @@ import pytest
 import phases
 from hostrouting.boot.gate import Gate
 from hostrouting.boot.scripts import parse_static_routes_script
-from hostrouting.errors import FileError, NotReady, RouteConflict
+from hostrouting.errors import NotReady, RouteConflict
 from hostrouting.host.fileset import Changes
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import Outcome, RouteRequest
@@ -17,7 +17,6 @@ from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, ecmp_node, h200
-from phases.testing import FakeClock
 from tests.support.tasks import LAYOUT, REPAIR, config, manager_of, ours, run
 
 # All but the name of our protocol: machines wait for the script, which fails for as long as the task does.
@@ -185,37 +184,6 @@ class TestConfigureStaticRoutes:
         run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
         [route] = host.kernel.reopen().snapshot(protocol=OURS).routes
         assert route.devs == ("eth0", "eth1")
-
-    def test_a_disk_that_is_full(self) -> None:
-        """A file that cannot be written is named, with the reason; no route was changed, and the lock is let go."""
-        host = FakeHost(kernel=h200())
-        host.files.broken[LAYOUT.routes_unit_path] = "the disk is full"
-        with pytest.raises(
-            phases.TaskFailed, match=r"cannot write /etc/.*static-routes.service: the disk is full"
-        ) as caught:
-            run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-        assert isinstance(caught.value.error, FileError)
-        assert ours(host) == []
-        assert host.files.locked == set()
-
-    def test_somebody_else_is_at_work(self) -> None:
-        """Two runs at once are serialised: the second waits for as long as the run allows, and says so."""
-        host = FakeHost(kernel=h200())
-        host.files.locked.add(LAYOUT.lock_path)
-        with pytest.raises(phases.Cancelled, match="the 5 s of the run are over"):
-            phases.execute(
-                ConfigureStaticRoutes(config(*REPAIR), host=host),
-                phases.Context(clock=FakeClock(), deadline=5, observers=[]),
-            )
-        assert ours(host) == []
-
-    def test_no_manager(self) -> None:
-        """If systemd does not run, files are still written, and no unit is started."""
-        manager = FakeManager(running=False)
-        host = FakeHost(kernel=h200(), manager=manager)
-        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-        assert manager.calls == []
-        assert LAYOUT.routes_unit_path in host.files.texts
 
     def test_offline(self) -> None:
         """In an image there are files and enablement, and no kernel is asked."""

@@ -10,7 +10,6 @@ from hostrouting.model.route import Route
 from hostrouting.model.rule import default_rules
 from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm, vpn_node
 from tests.support.cli import say
-from tests.support.tasks import manager_of
 
 HALF = {"destination": "172.16.0.0/17"}
 
@@ -67,16 +66,6 @@ def test_many_nodes(repaired: str, tmp_path: Path) -> None:
     alone = say("plan", "--config", repaired, "--snapshot", str(nodes / "b.json"), "--json").json
     assert {**alone, "node": "b", "snapshot": f"{nodes}/b.json"} == documents[1]
     assert (said.code, each.code, say("plan", "--config", repaired, "--snapshots", str(nodes)).code) == (1, 1, 1)
-
-
-def test_nothing_is_changed_by_planning(repaired: str) -> None:
-    """Planning writes no file, starts nothing, and touches no route."""
-    host = FakeHost(kernel=h200())
-    before = str(host.kernel)
-    say("plan", "--config", repaired, host=host)
-    assert str(host.kernel) == before
-    assert not host.files.writes
-    assert not manager_of(host).calls
 
 
 def test_law_after_apply_nothing_is_left_to_do(repaired: str) -> None:
