@@ -3,21 +3,14 @@
 import attrs
 import pytest
 
-from hostrouting.fib import PLAIN, Fib
-from hostrouting.fib.packet import Sought
+from hostrouting.fib.engine import Fib
+from hostrouting.fib.packet import PLAIN, Sought
 from hostrouting.fib.table_ipv4 import TableIPv4, taken_in_turn
-from hostrouting.model import (
-    TABLE_LOCAL,
-    TABLE_MAIN,
-    NextHop,
-    Prefix,
-    Route,
-    RouteTable,
-    Rule,
-    Snapshot,
-    as_ip,
-    default_rules,
-)
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, NextHop, Route
+from hostrouting.model.route_table import RouteTable
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import Snapshot
 
 
 def fib(*routes: Route, rules: tuple[Rule, ...] = default_rules(4)) -> Fib:
