@@ -116,6 +116,17 @@ class OverlapReport:
         """The family of the CIDRs; IPv4 without any."""
         return self.cidrs[0].family if self.cidrs else IPV4
 
+    def again(self, fib: Fib, flow: Flow) -> "OverlapReport":
+        """The same check of these tables, for packets of this flow."""
+        return check_overlap(
+            fib,
+            self.cidrs,
+            expected_devs=self.expected_devs,
+            allowed_devs=self.allowed_devs,
+            intended_rules=self.intended_rules,
+            flow=flow,
+        )
+
 
 def check_overlap(
     fib: Fib,

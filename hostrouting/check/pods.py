@@ -23,7 +23,7 @@ from typing import TypeAlias
 
 import attrs
 
-from hostrouting.check.overlap import Escape, Note, OverlapReport, Verdict, check_overlap, follow_kernel
+from hostrouting.check.overlap import Escape, Note, OverlapReport, Verdict, follow_kernel
 from hostrouting.check.packets import PodPackets, some_of, with_devices_of
 from hostrouting.fib.arrival import (
     RP_FILTER_REASONS,
@@ -88,14 +88,7 @@ def check_pods(
     alike: dict[object, list[PodPackets]] = {}
     answers: dict[object, OverlapReport] = {}
     for sender in packets:
-        own = check_overlap(
-            fib,
-            report.cidrs,
-            expected_devs=report.expected_devs,
-            allowed_devs=report.allowed_devs,
-            intended_rules=report.intended_rules,
-            flow=sender.flow,
-        )
+        own = report.again(fib, sender.flow)
         if ask is not None:
             own = follow_kernel(own, fib, ask(sender), flow=sender.flow)
         ranges = tuple((_way(finding), finding.first, finding.last) for finding in own.escapes)

@@ -32,7 +32,7 @@ import attrs
 
 from hostrouting.arguments import require
 from hostrouting.check.cover import Zone, ZoneKind, cover
-from hostrouting.check.overlap import Escape, Judge, OverlapReport, check_overlap
+from hostrouting.check.overlap import Escape, Judge, OverlapReport
 from hostrouting.check.packets import PodPackets, some_of, with_devices_of
 from hostrouting.check.pods import PodReport, check_pods
 from hostrouting.fib.arrival import drop_reason, reverse_flow
@@ -127,7 +127,6 @@ def propose_repair(
     report: OverlapReport,
     *,
     protocol: int = OURS,
-    metric: int = 0,
     flow: Flow = ANY,
     gateway: IP | None = None,
     names_dev: bool = False,
@@ -142,7 +141,7 @@ def propose_repair(
     """
     require(fib, Fib, "propose_repair", "write propose_repair(Fib(snapshot), report)")
     require(report, OverlapReport, "propose_repair", "write propose_repair(fib, check_overlap(fib, cidrs))")
-    means = _Means(protocol, metric, gateway, names_dev)
+    means = _Means(protocol, gateway, names_dev)
     repair, routes, replaced, diverted = _propose(fib, report, flow, means)
     after = _with(fib, routes, replaced)
     added = list(routes)
@@ -152,7 +151,7 @@ def propose_repair(
         packets for pod_report in pods if pod_report.escapes_beyond(report) for packets in pod_report.packets
     ]:
         seen = with_devices_of(after, every)
-        left = _check(seen, report, packets.flow)
+        left = report.again(seen, packets.flow)
         more, routes, replaced, others = _propose(seen, left, packets.flow, means)
         reason: UnsafeReason | None = "too-many" if len(added) + len(routes) > TOO_MANY else None
         if reason is None and routes and _diverts(seen, _with(seen, routes, replaced), report, flows):
@@ -169,7 +168,7 @@ def propose_repair(
     ]
     repair = attrs.evolve(repair, unsafe=(*repair.unsafe, *surprising))
     if pods:
-        proof = _check(after, report, flow)
+        proof = report.again(after, flow)
         repair = attrs.evolve(repair, proof=proof, pods=check_pods(after, proof, every))
     return attrs.evolve(repair, costs=(*_diversions(diverted), *_filtered(fib, after, report, added)))
 
@@ -244,18 +243,6 @@ def _beside_own(pairs: Sequence[tuple[int, int, Decision, Decision]], place: int
     return pairs[low][0], pairs[high][1]
 
 
-def _check(fib: Fib, report: OverlapReport, flow: Flow) -> OverlapReport:
-    """The check of a report, made again for this host and these packets."""
-    return check_overlap(
-        fib,
-        report.cidrs,
-        expected_devs=report.expected_devs,
-        allowed_devs=report.allowed_devs,
-        intended_rules=report.intended_rules,
-        flow=flow,
-    )
-
-
 def _both(one: Repair, other: Repair, packets: PodPackets) -> Repair:
     """One repair with the routes of both, and with what cannot be closed; `other` is for these packets."""
     unsafe = {_place(lost): lost for lost in one.unsafe}
@@ -279,7 +266,6 @@ class _Means(NamedTuple):
     """What the routes of a repair have in common."""
 
     protocol: int
-    metric: int
     gateway: IP | None
     names_dev: bool
 
@@ -294,7 +280,7 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
         return Repair((), (), report), (), (), {}
     family, protocol = report.family, means.protocol
     uplink = Uplink(fib, protocol=protocol)
-    pattern = _pattern(fib, report, family, means.metric, means.gateway)
+    pattern = _pattern(fib, report, family, means.gateway)
     way = uplink.resolve(pattern)
     written = pattern if means.gateway else uplink.leave_open(pattern, names_dev=means.names_dev)
     if isinstance(way, Pending):
@@ -305,7 +291,8 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
             return _nothing(report, "refused", words, against)
     task = _Task(fib, report, way, protocol, flow)
     for block in _open_blocks(report):
-        tries = [task.closing(block, metric=metric) for metric in _metrics(family, way.metric)]
+        # In IPv6 a connected route has metric 256: a lower one wins over it, the usual one needs two longer prefixes.
+        tries = [task.closing(block, metric=metric) for metric in METRICS[family]]
         task = min(tries, key=lambda tried: (tried.lost, len(tried.routes)))
     routes = task.routes
     if len(routes) > TOO_MANY:
@@ -316,7 +303,7 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
         for standing in fib.routes(route.prefix)
         if standing.key == route.key and standing.protocol == protocol
     ]
-    proof = _check(_with(fib, routes, replaced), report, flow)
+    proof = report.again(_with(fib, routes, replaced), flow)
     repair = Repair(
         tuple(attrs.evolve(written, destination=route.prefix, metric=_as_written(route)) for route in routes),
         (*task.unsafe, *_surprising(report.escapes), *_still_open(proof, task.unsafe)),
@@ -336,22 +323,22 @@ def _nothing(
     return Repair((), tuple(lost), report), (), (), {}
 
 
-def _pattern(fib: Fib, report: OverlapReport, family: int, metric: int, gateway: IP | None) -> DesiredRoute:
+def _pattern(fib: Fib, report: OverlapReport, family: int, gateway: IP | None) -> DesiredRoute:
     """The template for the routes: with device and gateway, or open if the default route has several next hops."""
     anywhere = Prefix(family, 0, 0)
     if gateway is not None:
-        return DesiredRoute(anywhere, gateway=gateway, dev=next(iter(report.expected_devs)), metric=metric)
+        return DesiredRoute(anywhere, gateway=gateway, dev=next(iter(report.expected_devs)))
     default = default_route(fib, family=family)
     if default is not None and len(default.legs) > 1 and set(default.devs) <= set(report.expected_devs):
-        return DesiredRoute(anywhere, metric=metric)
+        return DesiredRoute(anywhere)
     named = ((dev, default_route(fib, family=family, dev=dev)) for dev in report.expected_devs)
     for dev, route in named:
         if route is not None:
             through = next(leg.gateway for leg in route.legs if leg.dev == dev)
             # A static route cannot be configured with a gateway of the other family.
             spelled = through if through is not None and through.version == family else None
-            return DesiredRoute(anywhere, gateway=spelled, dev=dev, metric=metric)
-    return DesiredRoute(anywhere, dev=next(iter(report.expected_devs)), metric=metric)
+            return DesiredRoute(anywhere, gateway=spelled, dev=dev)
+    return DesiredRoute(anywhere, dev=next(iter(report.expected_devs)))
 
 
 def _missing(way: Pending, fib: Fib) -> str:
@@ -374,15 +361,6 @@ def _open_blocks(report: OverlapReport) -> Iterator[Prefix]:
     for block in _blocks(report.cidrs):
         if bisect_right(begins, block.last) > bisect_left(begins, block.first):
             yield block
-
-
-def _metrics(family: int, metric: int) -> tuple[int, ...]:
-    """The metrics to try, the usual one first.
-
-    In IPv6 a connected route has metric 256, so one route with a lower metric wins over it, where the usual metric
-    takes two longer prefixes. In IPv4 a connected route has metric 0, and no metric is lower.
-    """
-    return METRICS[family] if metric == DEFAULT_METRIC[family] else (metric,)
 
 
 def _as_written(route: Route) -> int:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=BaseException)
 
 
-def _each_once(paths: Iterable[str]) -> tuple[str, ...]:
+def each_once(paths: Iterable[str]) -> tuple[str, ...]:
+    """The paths without repetitions, in their order."""
     return tuple(dict.fromkeys(paths))
 
 
@@ -51,7 +52,7 @@ class Effects:
     """
 
     changes: tuple[RouteRequest, ...] = ()
-    files: tuple[str, ...] = attrs.field(default=(), converter=_each_once)
+    files: tuple[str, ...] = attrs.field(default=(), converter=each_once)
     operations: tuple[Operation, ...] = ()
     started: bool = attrs.field(default=False, kw_only=True)
     """Whether a unit was started that the next boot depends on."""

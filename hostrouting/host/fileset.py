@@ -6,24 +6,20 @@ change (`boot.gate`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.errors import FileError
-from hostrouting.host.effects import tell_effects
+from hostrouting.host.effects import each_once, tell_effects
 
 if TYPE_CHECKING:
     from hostrouting.host.files import Files
     from hostrouting.host.layout import HostLayout
 
 OURS = "Written by hostrouting"
-
-
-def _each_once(paths: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(paths))
 
 
 @attrs.frozen
@@ -70,8 +66,8 @@ class File:
 class Changes:
     """The paths that would be written and removed, in order and without duplicates."""
 
-    writes: tuple[str, ...] = attrs.field(default=(), converter=_each_once)
-    removes: tuple[str, ...] = attrs.field(default=(), converter=_each_once)
+    writes: tuple[str, ...] = attrs.field(default=(), converter=each_once)
+    removes: tuple[str, ...] = attrs.field(default=(), converter=each_once)
 
     def __add__(self, other: Changes) -> Changes:
         return Changes((*self.writes, *other.writes), (*self.removes, *other.removes))

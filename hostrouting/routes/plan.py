@@ -243,15 +243,6 @@ class RoutePlan:
         """The steps that only ask Linux to delete what is ours."""
         return type(self)(tuple(step for step in self.asking if step.action == "keep"))
 
-    def inverse(self) -> Self:
-        """The plan that undoes this one.
-
-        After it, each key has the same routes as before, and if one of our routes was the first of its key, it is the
-        first again. The order of the routes behind the first may differ: the kernel cannot insert a route between two
-        others.
-        """
-        return type(self)(tuple(map(_undo, reversed(self.changes))))
-
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """The host after the plan was carried out; conflicts and pending routes change nothing.
 
@@ -277,12 +268,6 @@ class RoutePlan:
     def __str__(self) -> str:
         lines = [str(step) for step in self.steps] + [f"? {pending}" for pending in self.pending]
         return "\n".join(lines) or "no routes are wanted, and none of our routes exist"
-
-
-def _undo(step: Step) -> Step:
-    if step.action == "replace" and step.held is not None:
-        return Step("replace", step.held, "as it was before", step.route, step.place)
-    return Step("delete" if step.action == "add" else "add", step.route, "as it was before", place=step.place)
 
 
 # The static routes of a configuration.

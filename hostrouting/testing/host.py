@@ -11,15 +11,14 @@ import errno
 import fnmatch
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
 from hostrouting.arguments import require
 from hostrouting.errors import BackendError, FileError, MetadataError, UnitFailed
-from hostrouting.fib.packet import PLAIN, Flow
 from hostrouting.host.files import PROTECTED, SETTINGS
 from hostrouting.host.host import Host, makes_edge, not_callable
 from hostrouting.host.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
@@ -33,13 +32,10 @@ from hostrouting.testing.topologies import plain_vm
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Watch
+    from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.ebtables import Ebtables
     from hostrouting.kernel.neighbours import LinkLayer
     from hostrouting.kernel.nftables import Nftables
-    from hostrouting.model.prefix import IP
-    from hostrouting.model.rule import Rule
-    from hostrouting.model.snapshot import Snapshot
 
 _NUMBERS = {os.strerror(number): number for number in errno.errorcode}
 
@@ -330,35 +326,14 @@ class Visit:
     kernel: MemoryBackend
     over: bool = False
 
-    def snapshot(self, **only: Any) -> Snapshot:
-        """See RouteBackend."""
-        return self._open.snapshot(**only)
-
-    def lookup(self, destinations: Sequence[IP | str], flow: Flow = PLAIN) -> tuple[Answer, ...]:
-        """See RouteBackend."""
-        return self._open.lookup(destinations, flow)
-
-    def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        """See RouteBackend."""
-        return self._open.change(changes)
-
-    def change_rule(self, verb: Literal["add", "delete"], rule: Rule) -> bool:
-        """See RouteBackend."""
-        return self._open.change_rule(verb, rule)
-
-    def watch(self) -> Watch:
-        """See RouteBackend."""
-        return self._open.watch()
+    def __getattr__(self, name: str) -> Any:
+        if self.over:
+            raise BackendError("the backend was closed", kind="unusable")
+        return getattr(self.kernel, name)
 
     def close(self) -> None:
         """See RouteBackend."""
         self.over = True
-
-    @property
-    def _open(self) -> MemoryBackend:
-        if self.over:
-            raise BackendError("the backend was closed", kind="unusable")
-        return self.kernel
 
     def __enter__(self) -> Self:
         return self
@@ -398,7 +373,7 @@ class FakeHost(Host):
 
     kernel: MemoryBackend = attrs.field(factory=plain_vm, validator=_is_kernel)
     backend: Callable[[], RouteBackend] | None = attrs.field(
-        default=attrs.Factory(lambda self: lambda: Visit(self.kernel.reopen()), takes_self=True),
+        default=attrs.Factory(lambda self: lambda: cast("RouteBackend", Visit(self.kernel.reopen())), takes_self=True),
         validator=makes_edge,
     )
     files: FakeFiles = attrs.field(factory=FakeFiles, validator=not_callable)

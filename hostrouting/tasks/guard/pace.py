@@ -50,10 +50,6 @@ class Bucket:
         missing = amount - self.now(now)
         return missing / self.rate if missing > _ROUNDING else 0.0
 
-    def is_full(self, now: float) -> bool:
-        """Whether everything that was withdrawn has come back."""
-        return self.now(now) >= self.size
-
 
 # When to look.
 

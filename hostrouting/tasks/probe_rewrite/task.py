@@ -82,7 +82,7 @@ class RewriteProbeSource(HostTask[Effects]):
             render_probe_script(told, layout=layout) if self._settings.interfaces else "",
             rank=70,
             kind="requires" if self._settings.required else "wants",
-            unit_text=render_probe_unit(layout),
+            unit_text=render_probe_unit(layout, wait=seconds),
             obsolete=layout.obsolete_paths(layout.probe_unit),
             remains=(layout.probe_unfinished_path,),
             tools=("ip", "nft"),

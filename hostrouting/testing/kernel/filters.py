@@ -9,10 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
 
 from hostrouting.errors import BackendError, ProgramError
 from hostrouting.kernel import ebtables as refusal
-from hostrouting.kernel.ebtables import BACKENDS, Backend, OneBackend, missing_from, require_distinct, require_lines
+from hostrouting.kernel.ebtables import (
+    BACKENDS,
+    Backend,
+    Ebtables,
+    OneBackend,
+    missing_from,
+    require_distinct,
+    require_lines,
+)
 from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour, no_device, require_permanent
 from hostrouting.kernel.nftables import refused, require_name
 from hostrouting.testing.kernel.faults import Faulty
@@ -125,9 +134,9 @@ class MemoryEbtables(Faulty[ProgramError]):
         self.writes: list[str] = []
         """The changes, in order: "delete PREROUTING -p ARP -j DROP", "add …"."""
 
-    def of(self, backend: Backend, *, alone: bool = False) -> _Asked:
+    def of(self, backend: Backend, *, alone: bool = False) -> Ebtables:
         """See Ebtables."""
-        return _Asked(self, backend, alone=alone)
+        return cast("Ebtables", _Asked(self, backend, alone=alone))
 
     def program(self) -> str:
         """See Ebtables."""
@@ -189,23 +198,11 @@ class _Asked:
         self._backend = backend
         self._alone = alone
 
-    def of(self, backend: Backend, *, alone: bool = False) -> _Asked:
-        return _Asked(self._world, backend, alone=alone)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._there(), name)
 
-    def program(self) -> str:
-        return self._there().program()
-
-    def save(self) -> str:
-        return self._there().save()
-
-    def delete(self, lines: Sequence[str]) -> None:
-        self._there().delete(lines)
-
-    def delete_one(self, line: str) -> bool:
-        return self._there().delete_one(line)
-
-    def add(self, lines: Sequence[str]) -> None:
-        self._there().add(lines)
+    def of(self, backend: Backend, *, alone: bool = False) -> Ebtables:
+        return self._world.of(backend, alone=alone)
 
     def _there(self) -> MemoryEbtables:
         world = self._world

@@ -74,7 +74,7 @@ def hosts(draw: st.DrawFn, block: Prefix) -> Snapshot:
 @given(st.data(), BLOCK)
 @settings(max_examples=scaled(200))
 def test_what_every_plan_is(data: st.DataObject, block: Prefix) -> None:
-    """A plan changes only our routes, adds before it deletes, can be undone, and once applied has nothing to do.
+    """A plan changes only our routes, adds before it deletes, and once applied has nothing to do.
 
     The order in which routes are wanted does not matter.
     """
@@ -88,12 +88,6 @@ def test_what_every_plan_is(data: st.DataObject, block: Prefix) -> None:
     assert {route.protocol for step in plan.changes for route in (step.route, step.held) if route} <= {OURS}
     actions = [step.action for step in plan.changes]
     assert actions == sorted(actions, key=["add", "replace", "delete"].index)
-    back = plan.inverse().apply_to(after)
-    assert Counter(back.routes) == Counter(snapshot.routes)
-    for key in {route.key for route in snapshot.routes}:
-        was, now = ([route for route in it.routes if route.key == key] for it in (snapshot, back))
-        if sum(route.protocol == OURS for route in was) <= 1:
-            assert now[0] == was[0]
 
 
 @given(st.data(), BLOCK)
@@ -235,7 +229,7 @@ class TestWhatAnOperatorReads:
         desired = [want("10.1.0.0/16", gateway="192.168.7.1", dev="wg0"), want("192.168.7.0/24", dev="wg0")]
         plan = plan_routes(desired, snapshot)
         assert told(plan) == ["add 192.168.7.0/24", "add 10.1.0.0/16"]
-        assert told(plan.inverse()) == ["delete 10.1.0.0/16", "delete 192.168.7.0/24"]
+        assert told(plan_routes((), plan.apply_to(snapshot))) == ["delete 10.1.0.0/16", "delete 192.168.7.0/24"]
         late = [want("10.1.0.0/16", dev="wg0"), want("192.168.7.0/24", gateway="192.168.7.1", dev="wg0")]
         for wishes, last in ((desired, "192.168.7.0/24"), (late, "10.1.0.0/16")):
             there = plan_routes(wishes, snapshot).apply_to(snapshot)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from operator import methodcaller
 from pathlib import Path
 
 import pytest
@@ -38,9 +39,14 @@ def test_a_host_can_be_looked_at_after_a_task() -> None:
     with host.backend() as backend:
         seen = backend.snapshot()
     assert host.kernel.snapshot() == seen
-    for verb in (backend.snapshot, backend.watch, lambda: backend.lookup([]), lambda: backend.change([])):
+    for verb in (
+        methodcaller("snapshot"),
+        methodcaller("watch"),
+        methodcaller("lookup", []),
+        methodcaller("change", []),
+    ):
         with pytest.raises(BackendError, match="closed"):
-            verb()
+            verb(backend)
 
 
 def test_a_manager_that_has_yet_to_read() -> None:

@@ -134,9 +134,9 @@ def test_after_the_wait_it_is_there(rate: float, amount: float) -> None:
 def test_full() -> None:
     """The bucket is full at first, not after a withdrawal, and again when that amount was refilled."""
     bucket = Bucket(3, 0.5)
-    assert bucket.is_full(0)
-    assert not bucket.take(1, 0).is_full(1.9)
-    assert bucket.take(1, 0).is_full(2)
+    assert bucket.now(0) == 3
+    assert bucket.take(1, 0).now(1.9) < 3
+    assert bucket.take(1, 0).now(2) == 3
     assert bucket.take(1, 0).now(100) == pytest.approx(3)
 
 
@@ -204,7 +204,7 @@ def test_changes_that_never_end() -> None:
             pace = pace.looked(now, spent=0.001, failed=False, chance=0.5, idle=idle)
         assert begun[9] < 1.6
         assert all(after - before == pytest.approx(gap) for before, after in itertools.pairwise(begun[12:]))
-        assert pace.looks.is_full(now + 10)
+        assert pace.looks.now(now + 10) == pace.looks.size
 
 
 def test_postponed_and_sooner() -> None:

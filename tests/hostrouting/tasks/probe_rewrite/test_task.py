@@ -81,6 +81,16 @@ def routes_of(host: FakeHost) -> list[str]:
 class TestApply:
     """The rules and the route, now and at every boot."""
 
+    @pytest.mark.parametrize(("wait", "seconds"), [(30, 50), (60, 80), (600, 80)])
+    def test_the_unit_outlasts_the_wait_of_its_script(self, wait: int, seconds: int) -> None:
+        """At boot the script waits for the device as long as the task was told, up to a minute, and the unit lets it.
+
+        Kills: a time-out of the unit that does not know the wait.
+        """
+        host = a_host()
+        run(RewriteProbeSource(config(), host=host, wait=wait))
+        assert f"TimeoutStartSec={seconds}\n" in host.files.texts[LAYOUT.probe_unit_path]
+
     def test_all_of_it(self) -> None:
         """Table, route, unit, script and gate are there; the record names what is in the kernel; a second run does nothing."""
         host = a_host()

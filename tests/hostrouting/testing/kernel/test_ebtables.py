@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import ProgramError
@@ -13,7 +14,7 @@ from hostrouting.testing.kernel.filters import MemoryEbtables
 from tests.support.kinds import raises
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from hostrouting.kernel.ebtables import Ebtables
 
@@ -34,14 +35,13 @@ def test_what_happens_meanwhile() -> None:
 def test_the_other_backend() -> None:
     """A request for the backend without rules raises an error that names the other one, unless neither has any."""
     ebtables = MemoryEbtables([ARP], backend="legacy")
-    verbs: list[Callable[[], object]] = [ebtables.of("nft").save, lambda: ebtables.of("nft").add([ARP])]
-    for verb in verbs:
+    for verb in (methodcaller("save"), methodcaller("add", [ARP])):
         with raises(
             ProgramError,
             "wrong-backend",
             match="the nft backend of ebtables has no rules in table nat, but legacy has 1",
         ):
-            verb()
+            verb(ebtables.of("nft"))
     ebtables.of("legacy").delete([ARP])
     assert nat_rules(ebtables.of("nft").save()) == ()
 
