@@ -59,11 +59,9 @@ class Flag(Protocol):
 
     def is_set(self) -> bool:
         """Whether the flag is set."""
-        ...
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the flag is set or the time is up; return whether it is set."""
-        ...
 
 
 class Thread(Protocol):
@@ -78,19 +76,15 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Monotonic seconds: only differences are meaningful."""
-        ...
 
     def utc(self) -> datetime:
         """The date and time, in UTC."""
-        ...
 
     def event(self) -> Flag:
         """A new event whose wait() uses this clock."""
-        ...
 
     def start(self, target: Callable[[], None], *, name: str) -> Thread:
         """Run the target in a new thread. Raises RuntimeError if the system cannot start one."""
-        ...
 
 
 class _SystemEvent:

@@ -35,7 +35,6 @@ class Task(Protocol[T_co]):
     @property
     def name(self) -> str:
         """The name that operators see."""
-        ...
 
     def do(self, ctx: Context, /) -> T_co:
         """Do the work and return the result.
@@ -43,7 +42,6 @@ class Task(Protocol[T_co]):
         Synchronous. Raise to fail. Call ctx.check() or ctx.sleep() where stopping does no harm. Return a
         Skip if there was nothing to do.
         """
-        ...
 
 
 AnyTask = Task[object]

@@ -25,7 +25,6 @@ class SourcesOfMarks(Protocol):
     @property
     def marking_of(self) -> MarkingOf:
         """Returns what can mark packets of a family."""
-        ...
 
 
 @attrs.frozen

@@ -250,15 +250,12 @@ class Workers(Protocol):
 
         Raises whatever the executor raises if it takes no batch any more.
         """
-        ...
 
     def renew(self) -> None:
         """After a loss, replace the workers that accept no more batches."""
-        ...
 
     def close(self) -> None:
         """End our own workers. Batches that have not begun are never judged. Idempotent."""
-        ...
 
 
 class OwnProcesses:

@@ -37,11 +37,9 @@ class Files(Protocol):
 
     def read(self, path: str) -> str | None:
         """The text of a file; None if the file is absent. A link to /dev/null is read as an empty file."""
-        ...
 
     def holds(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """Whether the file already has this text, mode and a trusted owner: `write` would return False."""
-        ...
 
     def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """Write the file. If it already has this text and mode, return False and leave even its timestamps.
@@ -50,68 +48,54 @@ class Files(Protocol):
         a unit that an administrator has masked, or an attack. A setting of the kernel, below /proc/sys, is written in
         place, if it exists; `mode` and space around the text do not matter then.
         """
-        ...
 
     def is_protected(self, path: str) -> bool:
         """Whether the path is a regular file that root, or the current user, owns and only the owner can write.
 
         A file that its owner cannot read, or that can be executed, is not protected.
         """
-        ...
 
     def leads(self, path: str, target: str) -> bool:
         """Whether the path already is a symbolic link to the target: `link` would return False."""
-        ...
 
     def link(self, path: str, target: str) -> bool:
         """Make the path a symbolic link to the target, atomically; returns False if it already is one."""
-        ...
 
     def remove(self, path: str) -> bool:
         """Remove the file or link; returns False if it was absent."""
-        ...
 
     def remove_empty(self, folder: str) -> bool:
         """Remove the folder if it is empty; returns False if it was absent or stays for any reason."""
-        ...
 
     def is_there(self, path: str) -> bool:
         """Whether the path exists; a link counts even if its target does not exist."""
-        ...
 
     def names(self, folder: str) -> tuple[str, ...]:
         """The names in a folder, sorted; empty if the folder is absent."""
-        ...
 
     def modified(self, path: str) -> float | None:
         """The time of the last change, in seconds since 1970; None if the file is absent or unreadable."""
-        ...
 
     def is_frozen(self, path: str) -> bool:
         """Whether no process can change the file, because its file system is read-only."""
-        ...
 
     def try_lock(self, path: str) -> Lock | None:
         """Take the lock of this file without waiting; None if another process has it. The process's end releases it.
 
         Only the current user and root can hold it: a file that belongs to another user is a FileError.
         """
-        ...
 
     def holder(self, path: str) -> str:
         """A clause for a message: the processes that hold the lock of this file, or the command that lists them."""
-        ...
 
     def holders(self, path: str) -> tuple[str, ...]:
         """The processes that hold the lock of this file, if known. Takes no lock and creates no file."""
-        ...
 
     def require_writable(self, folder: str) -> None:
         """Raise FileError if no file can be created in the folder, as far as this can be predicted.
 
         A missing folder counts as writable if it can be created.
         """
-        ...
 
 
 class Lock(Protocol):
@@ -119,7 +103,6 @@ class Lock(Protocol):
 
     def is_whole(self) -> bool:
         """Whether the lock's file still exists: after its deletion another process can lock a new one."""
-        ...
 
     def release(self) -> None:
         """Release the lock."""

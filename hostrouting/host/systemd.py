@@ -60,30 +60,24 @@ class Manager(Protocol):
 
     def is_running(self) -> bool:
         """Whether a manager runs; false for an image and in most containers."""
-        ...
 
     def reload(self) -> None:
         """Make the manager read the unit files again (daemon-reload)."""
-        ...
 
     def require_room(self) -> None:
         """Raise the ManagerError of a `reload` that would be refused for lack of space; change nothing."""
-        ...
 
     def start(self, unit: str, *, timeout: float) -> None:
         """Start the unit and wait; for a oneshot, until its end. UnitFailed has the reason and the output.
 
         If the unit is running, that run is ended first. Units that depend on this unit are not touched.
         """
-        ...
 
     def stop(self, unit: str) -> None:
         """Stop the unit, if it exists and runs. Units that require it are not touched."""
-        ...
 
     def state(self, unit: str) -> UnitState:
         """The state of the unit; of one that does not exist, `load` is "not-found"."""
-        ...
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """The given properties of each unit, as systemd prints them. A pattern (`a@*.service`) means the loaded units.
@@ -91,7 +85,6 @@ class Manager(Protocol):
         If a property has several commands, the value is all of them, separated by spaces. Without a unit, the
         properties are those of the manager itself, such as Version.
         """
-        ...
 
 
 class SystemdManager:
@@ -231,14 +224,12 @@ class Service(Protocol):
     @property
     def watchdog(self) -> float | None:
         """The seconds within which `notify` has to be called again, or the manager restarts the service."""
-        ...
 
     def notify(self, *assignments: str) -> None:
         """Send these assignments of sd_notify, such as READY=1."""
 
     def tell(self, line: Line) -> bool:
         """Write the line to the journal; False if there is none, and then the caller logs it."""
-        ...
 
 
 @attrs.frozen

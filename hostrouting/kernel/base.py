@@ -141,7 +141,6 @@ class RouteBackend(Protocol):
         may have changed it, unless `anew` is given. Settings are there for both families in any case. Needs no
         privilege.
         """
-        ...
 
     def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
         """Ask the kernel what it would do with a packet to each destination; the answers are in the same order.
@@ -152,7 +151,6 @@ class RouteBackend(Protocol):
         packet. Raises ValueError for mixed families, TypeError for one destination outside a list, and BackendError for
         a device that does not exist or a source address that this host cannot use.
         """
-        ...
 
     def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Carry out each change, in order, and return the result of each.
@@ -163,7 +161,6 @@ class RouteBackend(Protocol):
         snapshot to find out. If the kernel's answers were lost, an outcome reports whether the requested state is there
         now.
         """
-        ...
 
     def change_rule(self, verb: Literal["add", "delete"], rule: Rule) -> bool:
         """Add a rule, after those of its priority, or delete the rule that is equal in every field.
@@ -172,7 +169,6 @@ class RouteBackend(Protocol):
         table for packets from and to some addresses. Raises BackendError if this process lacks the privilege
         (not-permitted), and for another refusal, such as that of a kernel without IPv6.
         """
-        ...
 
     def watch(self) -> Watch:
         """Begin to listen for changes of links, addresses, rules and routes.
@@ -180,7 +176,6 @@ class RouteBackend(Protocol):
         Listen first, then take a snapshot, then wait: this way no change is missed. Raises BackendError if it cannot
         listen now; if that comes later, `troubles` of the watch says so.
         """
-        ...
 
     def close(self) -> None:
         """Release the kernel sockets. May be called twice; any other call after it raises BackendError."""
@@ -210,12 +205,10 @@ class Watch(Protocol):
         called by another thread. A watch that cannot listen tries again every second. Losing and regaining a source are
         each reported as a change, because a change may have been missed.
         """
-        ...
 
     @property
     def troubles(self) -> tuple[str, ...]:
         """A sentence for each source that the last wait could not listen to; empty if there is none."""
-        ...
 
     def listen(self, *, nftables: bool) -> None:
         """Listen to changes of nftables as well, or stop that. A new watch ignores them.

@@ -56,11 +56,9 @@ class Ebtables(Protocol):
         With `alone` the rules of the other backend are not checked, so a named backend never raises
         this error (wrong-backend): for callers that know where their rules were. It has no effect with "auto".
         """
-        ...
 
     def program(self) -> str:
         """The program for single rules of this backend: a key of PROGRAMS, or ebtables if it has no own name."""
-        ...
 
     def save(self) -> str:
         """The rules, as ebtables-save prints them: "*nat", its chains, then each rule after "-A". No counters.
@@ -69,7 +67,6 @@ class Ebtables(Protocol):
         (refused) if nat has rules that were created with nft and that ebtables cannot read. Changes nothing and loads
         no kernel module.
         """
-        ...
 
     def delete(self, lines: Sequence[str]) -> None:
         """Delete all of these rules, or none of them.
@@ -79,11 +76,9 @@ class Ebtables(Protocol):
         in question (ambiguous-rule). In both cases nothing was changed. No lines are fine. After a timeout the change
         may or may not have been made.
         """
-        ...
 
     def delete_one(self, line: str) -> bool:
         """Delete the first such rule; False if there is none, or if ebtables might delete a different rule instead."""
-        ...
 
     def add(self, lines: Sequence[str]) -> None:
         """Add all of these rules, each at the end of its chain, or none of them.
@@ -91,7 +86,6 @@ class Ebtables(Protocol):
         Not idempotent: ebtables accepts equal rules any number of times. No lines are fine. After a timeout the
         change may or may not have been made.
         """
-        ...
 
 
 _TRIES = 3

@@ -138,7 +138,6 @@ class MarkingOf(Protocol):
 
     def __call__(self, family: int) -> Marking:
         """What was found, and what could not be looked at. Raises nothing."""
-        ...
 
 
 # Looking, by the programs that list rules and policies

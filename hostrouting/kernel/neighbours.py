@@ -171,7 +171,6 @@ class LinkLayer(Protocol):
         forwarding table are not included. Reading other namespaces requires CAP_NET_ADMIN in them; without it their
         ends are unknown.
         """
-        ...
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         """Delete the entry; False if a different entry for its address exists, which stays.
@@ -179,7 +178,6 @@ class LinkLayer(Protocol):
         The kernel deletes by address and device, whatever the MAC address. So the entry is read again just before, and
         must be equal in every field. Idempotent: an absent entry or device is fine.
         """
-        ...
 
     def add_neighbour(self, neighbour: Neighbour) -> bool:
         """Add the entry; False if a different entry for its address exists, which stays.
@@ -187,7 +185,6 @@ class LinkLayer(Protocol):
         Idempotent. ValueError unless its state is permanent and its MAC address has six bytes. BackendError if the
         device does not exist.
         """
-        ...
 
 
 T = TypeVar("T")

@@ -33,22 +33,18 @@ class Nftables(Protocol):
         Raises an error (refused, or not-permitted if another process owns a table in it); then nothing was changed.
         After a timeout the change may or may not have been made.
         """
-        ...
 
     def listing(self, name: str) -> str | None:
         """The table as nft lists it, without counts; None if it does not exist. Other tables are not read."""
-        ...
 
     def counts(self, name: str) -> tuple[int, ...]:
         """The number of packets that each counter of the table has counted, in the order of its rules.
 
         Empty for a table that does not exist.
         """
-        ...
 
     def names(self) -> tuple[tuple[str, str], ...]:
         """The family and the name of every table of the host, in order; their content is not read."""
-        ...
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")

@@ -62,7 +62,6 @@ class Run(Protocol):
         Without `environment` it gets that of this process. Raises FileNotFoundError if the program does not exist,
         TimeoutError if it has not ended in time, and another OSError if it cannot be started.
         """
-        ...
 
 
 def find_program(name: str) -> str | None:

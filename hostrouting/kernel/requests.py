@@ -287,11 +287,9 @@ class Facts(Protocol):
 
     def routes_of_prefix(self, route: Route) -> Sequence[Route]:
         """The routes of the same table and prefix, in the kernel's order."""
-        ...
 
     def addresses(self, family: int) -> Sequence[Address]:
         """The addresses of this host in this family."""
-        ...
 
 
 def refusal(change: RouteRequest, number: int, kernel: str = "", *, facts: Facts, problem: str = "") -> RouteRefused:

@@ -201,11 +201,9 @@ class Counted(Protocol):
     @property
     def labels(self) -> tuple[str, ...]:
         """What the start is counted under, beside all."""
-        ...
 
     def verdict(self, *, is_cut_short: bool) -> bool | None:
         """Whether the machine has to run; None where it may."""
-        ...
 
 
 FAULTS = ("violations", "false refusals")
