@@ -46,9 +46,7 @@ class StartMachine:
 def agent(config: HostRoutingConfig, host: Host, *, start: tuple[str, ...]) -> phases.Task[object]:
     """The whole bootstrap of a node."""
     return phases.serial(
-        Configure(config, host=host),
-        phases.deadline(StartMachine("kube1", command=start), 90),
-        name="bootstrap",
+        Configure(config, host=host), phases.deadline(StartMachine("kube1", command=start), 90), name="bootstrap"
     )
 
 

@@ -69,10 +69,7 @@ class FunctionTask(Generic[T_co]):
 
 
 def task(
-    name: str,
-    *,
-    plan: Callable[[Context], object] | None = None,
-    undo: Callable[[Context], object] | None = None,
+    name: str, *, plan: Callable[[Context], object] | None = None, undo: Callable[[Context], object] | None = None
 ) -> Callable[[Callable[[Context], T]], FunctionTask[T]]:
     """Make a task from a function: `@task("download")` above `def download(ctx): …`."""
     if not isinstance(name, str):

@@ -48,11 +48,7 @@ def shown(request: pytest.FixtureRequest, path: str) -> str:
 @pytest.mark.linux
 @pytest.mark.parametrize(
     "words",
-    [
-        ["man", "--warnings", "-l"],
-        ["groff", "-ww", "-man", "-Tutf8", "-z"],
-        ["mandoc", "-T", "lint", "-W", "all"],
-    ],
+    [["man", "--warnings", "-l"], ["groff", "-ww", "-man", "-Tutf8", "-z"], ["mandoc", "-T", "lint", "-W", "all"]],
     ids=" ".join,
 )
 def test_no_warning(words: list[str], path: str) -> None:

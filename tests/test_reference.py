@@ -54,10 +54,7 @@ def test_every_file() -> None:
     """Each of our files has a row, and nothing else has one."""
     layout = HostLayout()
     own = {getattr(layout, name) for name in dir(layout) if name.endswith("_path")}
-    assert {row[0].strip("`") for row in tables(page("configuration"), "files")} == {
-        *own,
-        layout.gate_drop_in("UNIT"),
-    }
+    assert {row[0].strip("`") for row in tables(page("configuration"), "files")} == {*own, layout.gate_drop_in("UNIT")}
 
 
 def test_every_environment_variable() -> None:

@@ -107,10 +107,7 @@ class FamilyExamination:
     @property
     def escapes(self) -> tuple[Escape, ...]:
         """The escapes of the host's own packets, and then those of pods that are different."""
-        return (
-            *self.report.escapes,
-            *(finding for pods in self.pods for finding in pods.escapes_beyond(self.report)),
-        )
+        return (*self.report.escapes, *(finding for pods in self.pods for finding in pods.escapes_beyond(self.report)))
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -172,12 +169,7 @@ def _worst(verdicts: Collection[Verdict]) -> Verdict:
 
 
 def examine(
-    ctx: phases.Context,
-    backend: RouteBackend,
-    config: HostRoutingConfig,
-    *,
-    wait: float,
-    gateway: IP | None = None,
+    ctx: phases.Context, backend: RouteBackend, config: HostRoutingConfig, *, wait: float, gateway: IP | None = None
 ) -> Examination:
     """Check the expected CIDRs on this host, after waiting for a default route of each family.
 

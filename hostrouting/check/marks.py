@@ -113,11 +113,7 @@ def marks_of(found: Examination, host: Callable[[], SourcesOfMarks] | None) -> M
 
 
 def look_for_marks(
-    host: Callable[[], SourcesOfMarks] | None,
-    rules: Iterable[Rule],
-    *,
-    family: int,
-    destinations: Iterable[Prefix],
+    host: Callable[[], SourcesOfMarks] | None, rules: Iterable[Rule], *, family: int, destinations: Iterable[Prefix]
 ) -> Marks:
     """Look for who sets the marks that these rules select.
 

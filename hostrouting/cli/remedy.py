@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.check.examine import Correction, Examination, find_correction
-from hostrouting.check.report import (
-    contested_clause,
-    deletion_lines,
-    entries_name,
-    repair_document,
-    unsafe_findings,
-)
+from hostrouting.check.report import contested_clause, deletion_lines, entries_name, repair_document, unsafe_findings
 from hostrouting.cli.output import SHOWN, Line, Painted, finding_lines, line
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoutesConfig
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route

@@ -47,11 +47,7 @@ _REMEDIES = {
     "Invalid \\": "write \\\\ for one backslash",
 }
 # Other file formats, recognised by the first line that is not a comment.
-_KINDS = {
-    "YAML": r"---|- |[\w.-]+:(\s|$)",
-    "TOML or INI": r"\[[A-Za-z][\w.-]*\]\s*$|[\w.-]+\s*=",
-    "XML or HTML": "<",
-}
+_KINDS = {"YAML": r"---|- |[\w.-]+:(\s|$)", "TOML or INI": r"\[[A-Za-z][\w.-]*\]\s*$|[\w.-]+\s*=", "XML or HTML": "<"}
 _EXAMPLE = '{"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}}'
 
 

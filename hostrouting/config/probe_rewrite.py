@@ -246,12 +246,7 @@ def _rules_of_several(found: dict[str, Any], at: Spot) -> None:
 
 
 _IMDS = Keys(
-    {
-        "url": _url,
-        "timeout": _timeout,
-        "retries": _retries,
-        "on_unknown": one_of(OnUnknown, "an allowed value"),
-    }
+    {"url": _url, "timeout": _timeout, "retries": _retries, "on_unknown": one_of(OnUnknown, "an allowed value")}
 )
 PROBE_REWRITE = Keys(
     {

@@ -126,11 +126,7 @@ class StaticRoute:
     """The default is 0, with which Linux uses its own default: 0 for an IPv4 route, 1024 for an IPv6 route."""
 
     def __init__(
-        self,
-        destination: Network | str,
-        gateway: Address | str | None = None,
-        dev: str | None = None,
-        metric: int = 0,
+        self, destination: Network | str, gateway: Address | str | None = None, dev: str | None = None, metric: int = 0
     ) -> None:
         given = _ROUTE.check(
             destination=destination,
@@ -491,20 +487,13 @@ def _reason(raw: object, at: Spot) -> str:
 
 
 _ROUTE = Keys(
-    {
-        "destination": values.destination,
-        "gateway": values.gateway,
-        "dev": values.dev,
-        "metric": values.metric,
-    },
+    {"destination": values.destination, "gateway": values.gateway, "dev": values.dev, "metric": values.metric},
     required={"destination": 'write the destination network, such as "10.0.0.0/8" or "fd00::/8"'},
     absent={"metric": 0},
     together=_gateway_fits,
 )
 _STATIC_ROUTES = Keys(
-    {"enabled": values.switch, "routes": _routes},
-    absent={"enabled": False},
-    together=_routes_only_when_enabled,
+    {"enabled": values.switch, "routes": _routes}, absent={"enabled": False}, together=_routes_only_when_enabled
 )
 _INTENDED_RULE = Keys(
     {"rule": _selection, "reason": _reason},

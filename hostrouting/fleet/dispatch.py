@@ -47,10 +47,7 @@ _REMEDY = "write HostRoutingConfig.load(path)"
 
 
 def check_snapshots(
-    paths: Iterable[str | os.PathLike[str]],
-    config: HostRoutingConfig,
-    *,
-    executor: Executor | None = None,
+    paths: Iterable[str | os.PathLike[str]], config: HostRoutingConfig, *, executor: Executor | None = None
 ) -> Iterator[NodeResult]:
     """Judge each snapshot at these paths by the configuration; yield each result as it arrives.
 

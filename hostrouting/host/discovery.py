@@ -34,11 +34,7 @@ _NODE, _PODS, _SERVICES, _SERVER, _ASKED = (
     "API server",
     "expected by the agent",
 )
-_CNI = (
-    "/etc/cni/net.d",
-    "/var/lib/rancher/k3s/agent/etc/cni/net.d",
-    "/var/lib/rancher/rke2/agent/etc/cni/net.d",
-)
+_CNI = ("/etc/cni/net.d", "/var/lib/rancher/k3s/agent/etc/cni/net.d", "/var/lib/rancher/rke2/agent/etc/cni/net.d")
 _MACHINES = "/var/lib/machines"
 _FLANNEL = "/run/flannel/subnet.env"
 _RESOLVERS = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")

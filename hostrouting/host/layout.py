@@ -174,10 +174,5 @@ class HostLayout:
     @property
     def own_folders(self) -> tuple[str, ...]:
         """Our folders that no package of systemd or iproute2 owns; empty ones are removed."""
-        found = (
-            "/etc/systemd/system-preset",
-            "/etc/systemd/networkd.conf.d",
-            self.extensions,
-            self.config_directory,
-        )
+        found = ("/etc/systemd/system-preset", "/etc/systemd/networkd.conf.d", self.extensions, self.config_directory)
         return tuple(map(self.at, found))

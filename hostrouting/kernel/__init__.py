@@ -13,15 +13,6 @@ marking     what sets the marks of packets
 programs    running a program of the host, and the rights of this process
 """
 
-from hostrouting.kernel.base import (
-    KIND_OF_ERRNO,
-    Answer,
-    Outcome,
-    RouteBackend,
-    RouteRequest,
-    Verb,
-    Watch,
-    part_of,
-)
+from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Outcome, RouteBackend, RouteRequest, Verb, Watch, part_of
 
 __all__ = ["Answer", "KIND_OF_ERRNO", "RouteRequest", "Outcome", "RouteBackend", "Verb", "Watch", "part_of"]

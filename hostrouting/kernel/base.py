@@ -229,10 +229,7 @@ class Watch(Protocol):
     ) -> None: ...
 
 
-KIND_OF_ERRNO: dict[int, Kind] = {
-    errno.ENETUNREACH: "no-route",
-    **{PATHLESS[kind]: kind for kind in REFUSING},
-}
+KIND_OF_ERRNO: dict[int, Kind] = {errno.ENETUNREACH: "no-route", **{PATHLESS[kind]: kind for kind in REFUSING}}
 """The meaning of each errno that a lookup can return."""
 
 

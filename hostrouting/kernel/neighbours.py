@@ -17,11 +17,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Iterable,
-)
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
 from importlib import import_module
 from operator import itemgetter

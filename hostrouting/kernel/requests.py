@@ -30,11 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import attrs
 
-from hostrouting.errors import (
-    BackendError,
-    RouteKind,
-    RouteRefused,
-)
+from hostrouting.errors import BackendError, RouteKind, RouteRefused
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.route import DEFAULT_METRIC, PATHLESS, NextHop, Route
 

@@ -119,10 +119,7 @@ class Prefix:
         if not half:
             raise ValueError(f"{self} is a single address and cannot be split")
         cls = type(self)
-        return (
-            cls(self.family, self.network, self.length + 1),
-            cls(self.family, self.network | half, self.length + 1),
-        )
+        return (cls(self.family, self.network, self.length + 1), cls(self.family, self.network | half, self.length + 1))
 
     def to_network(self) -> IPv4Network | IPv6Network:
         """The same block as an `ipaddress` network."""

@@ -33,14 +33,7 @@ from hostrouting.check.examine import Correction, Examination, correction_of, ex
 from hostrouting.check.report import check_findings, escape_target
 from hostrouting.config.settings import MACHINES, HostRoutingConfig, needs_config
 from hostrouting.config.values import Upkeep
-from hostrouting.errors import (
-    BackendError,
-    FileError,
-    HostRoutingError,
-    ManagerError,
-    PreflightFailed,
-    is_denied,
-)
+from hostrouting.errors import BackendError, FileError, HostRoutingError, ManagerError, PreflightFailed, is_denied
 from hostrouting.finding import ESCAPES, Finding, Severity, of_severity, worst_first
 from hostrouting.host.files import NO_ROOM
 from hostrouting.host.fileset import OURS, Changes

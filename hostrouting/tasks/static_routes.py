@@ -234,10 +234,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             ),
             lost=tuple(needed[key] for key in lost),
             waiting=tuple(_repair_key(pending.desired.key) for pending in plan.pending),
-            findings=(
-                *(finding for finding in plan.findings(wait=None) if finding.name in _NOT_NOW),
-                *asked.beside,
-            ),
+            findings=(*(finding for finding in plan.findings(wait=None) if finding.name in _NOT_NOW), *asked.beside),
             failures={self.name: _in_short(refused)} if refused else {},
             routes=(
                 len(wanted),

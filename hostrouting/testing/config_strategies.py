@@ -227,9 +227,7 @@ def json_values() -> SearchStrategy[Any]:
     """Any JSON value; many are nearly a valid configuration."""
     key = st.sampled_from(KEYS) | st.text(max_size=5)
     anything = st.recursive(
-        scalars(),
-        lambda parts: st.lists(parts, max_size=4) | st.dictionaries(key, parts, max_size=5),
-        max_leaves=12,
+        scalars(), lambda parts: st.lists(parts, max_size=4) | st.dictionaries(key, parts, max_size=5), max_leaves=12
     )
     return anything | near_configs(anything)
 
@@ -249,8 +247,7 @@ def near_routes(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]
 def near_configs(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]:
     """The JSON of a configuration, in which each value may be replaced by any other."""
     static_routes = st.fixed_dictionaries(
-        {},
-        optional={"enabled": st.booleans() | anything, "routes": st.lists(near_routes(anything), max_size=3)},
+        {}, optional={"enabled": st.booleans() | anything, "routes": st.lists(near_routes(anything), max_size=3)}
     )
     route_overlap = st.fixed_dictionaries(
         {},

@@ -29,10 +29,7 @@ from typing import Any
 
 import attrs
 
-from hostrouting.errors import (
-    BackendError,
-    RouteKind,
-)
+from hostrouting.errors import BackendError, RouteKind
 from hostrouting.fib.packet import ANY, Flow
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Verb
 from hostrouting.kernel.concern import Concern
@@ -167,10 +164,7 @@ class BackendContract:
     def test_add_of_several_legs_is_read_back(self) -> None:
         """A route with several next hops keeps their order and their weights."""
         with self.make() as backend:
-            legs = (
-                NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=2),
-                NextHop("ib0", gateway=as_ip("172.16.0.1")),
-            )
+            legs = (NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=2), NextHop("ib0", gateway=as_ip("172.16.0.1")))
             wanted = Route(Prefix.parse("192.0.2.0/24"), legs, protocol=OURS)
             assert _do(backend, "add", wanted) is None
             assert _mine(backend) == [wanted]

@@ -22,15 +22,7 @@ from hostrouting.routes.plan import plan_routes
 from hostrouting.routes.uplink import DesiredRoute
 from tests.benchmarks.contest import Contest, Goal
 from tests.benchmarks.families import BOTH, by_family, families_in_turn
-from tests.benchmarks.peers import (
-    BATCH,
-    IN_C,
-    PYROUTE2,
-    Method,
-    ip_batch,
-    plain_pyroute2,
-    run_baseline,
-)
+from tests.benchmarks.peers import BATCH, IN_C, PYROUTE2, Method, ip_batch, plain_pyroute2, run_baseline
 from tests.benchmarks.private import GATEWAY, empty
 from tests.benchmarks.workload import batch_line, equal_routes
 

@@ -392,10 +392,7 @@ def test_its_package_is_gone(config: str) -> None:
     removed = say("remove", host=host)
     assert (removed.code, told in removed.out) == (1, True)  # not everything could be removed
     left = outcome_of({"remove": Ran(1, say("remove", "--json", host=host).out)})
-    assert (left.failed, left.message) == (
-        True,
-        "NOTHING TO DO: hostrouting has nothing else installed on this host",
-    )
+    assert (left.failed, left.message) == (True, "NOTHING TO DO: hostrouting has nothing else installed on this host")
     assert SCRIPT in host.files.texts
     assert "45 requires rail-rules" in host.files.texts["/etc/hostrouting/host-routing-gate.conf"]
     guard = Guard(kept_config(host), host=host)

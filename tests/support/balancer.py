@@ -140,12 +140,7 @@ def nft(host: Namespace, commands: str) -> None:
 
 
 def open_socket(
-    host: Namespace,
-    kind: socket.SocketKind,
-    address: str,
-    *,
-    port: int = 0,
-    protocol: int = 0,
+    host: Namespace, kind: socket.SocketKind, address: str, *, port: int = 0, protocol: int = 0
 ) -> socket.socket:
     """A socket of the host with this address, by eth0 if it is link-local. Its operations have a timeout."""
     with host.inside():

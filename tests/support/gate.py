@@ -50,10 +50,7 @@ KUBE1 = "systemd-nspawn@kube1.service"
 CIDR = "172.16.0.0/16"
 HALVES = [StaticRoute("172.16.0.0/17"), StaticRoute("172.16.128.0/17")]
 
-gate_tests = [
-    pytest.mark.boot,
-    pytest.mark.needs(*NEEDS),
-]
+gate_tests = [pytest.mark.boot, pytest.mark.needs(*NEEDS)]
 """The marks of every test that boots a systemd."""
 
 # A gate that works nine times out of ten does not work: the long profile repeats these tests many times.

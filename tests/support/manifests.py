@@ -47,10 +47,7 @@ _HEAD = {"apiVersion": str, "kind": str, "metadata": _META}
 _ROLE = {"apiGroup": str, "kind": str, "name": str}
 
 SHAPES: dict[tuple[str, str], Any] = {
-    ("apps/v1", "DaemonSet"): {
-        **_HEAD,
-        "spec": {"selector": _SELECTOR, "template": {"metadata": _META, "spec": _POD}},
-    },
+    ("apps/v1", "DaemonSet"): {**_HEAD, "spec": {"selector": _SELECTOR, "template": {"metadata": _META, "spec": _POD}}},
     ("v1", "ServiceAccount"): _HEAD,
     ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): {
         **_HEAD,

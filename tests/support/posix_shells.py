@@ -12,8 +12,6 @@ SHELLS = [words for words in _KNOWN if shutil.which(words[0])]
 """Those that are installed here, each as the words that start it."""
 
 each_shell = pytest.mark.parametrize(
-    "shell",
-    [pytest.param(words, marks=pytest.mark.needs(words[0])) for words in _KNOWN],
-    ids=lambda words: words[0],
+    "shell", [pytest.param(words, marks=pytest.mark.needs(words[0])) for words in _KNOWN], ids=lambda words: words[0]
 )
 """Runs a test in each shell."""

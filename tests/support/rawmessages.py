@@ -26,14 +26,7 @@ __all__ = [
 
 AF = {4: socket.AF_INET, 6: socket.AF_INET6}
 FAMILY = {int(number): family for family, number in AF.items()}
-_ACTIONS: dict[RuleAction, int] = {
-    "to_table": 1,
-    "goto": 2,
-    "nop": 3,
-    "blackhole": 6,
-    "unreachable": 7,
-    "prohibit": 8,
-}
+_ACTIONS: dict[RuleAction, int] = {"to_table": 1, "goto": 2, "nop": 3, "blackhole": 6, "unreachable": 7, "prohibit": 8}
 
 Attributes: TypeAlias = dict[int, memoryview]
 

@@ -136,12 +136,7 @@ class System:
     def run(self, *command: str, stdin: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run a program inside; the caller checks its exit status."""
         return subprocess.run(
-            self.command(*command),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout,
-            input=stdin,
+            self.command(*command), capture_output=True, text=True, check=False, timeout=timeout, input=stdin
         )
 
     def must(self, *command: str) -> str:
@@ -233,10 +228,7 @@ def booted(
     layers = ":".join(filter(None, (os.environ.get("HOSTROUTING_DECOY"), str(tree))))
     command += [str(script), str(work), work.name, str(PROJECT), layers, *HOST_FOLDERS]
     outer = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", *command],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        ["setpriv", "--pdeathsig", "KILL", *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert outer.stdin is not None
     assert outer.stdout is not None

@@ -61,10 +61,7 @@ def _template() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     program = [sys.executable, "-m", "tests.support.template", str(theirs.fileno())]
     process = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", *program],
-        cwd=PROJECT,
-        stdin=subprocess.DEVNULL,
-        pass_fds=[theirs.fileno()],
+        ["setpriv", "--pdeathsig", "KILL", *program], cwd=PROJECT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
     )
     theirs.close()
 

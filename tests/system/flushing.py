@@ -103,10 +103,7 @@ def flushing(
     Unless `is_ordered`, the gate does not come after that unit. `late` is by how many seconds it flushes later than it
     could; it flushes once the file `after` has text. `steps` are further lines in the list of the gate.
     """
-    units = {
-        f"/etc/systemd/system/{FLUSH}": _FLUSH_UNIT,
-        "/etc/systemd/system/test-network.service": _NETWORK_UNIT,
-    }
+    units = {f"/etc/systemd/system/{FLUSH}": _FLUSH_UNIT, "/etc/systemd/system/test-network.service": _NETWORK_UNIT}
     if after:
         until = f"until [ -s {after} ]; do sleep 0.02; done"
         units[f"/etc/systemd/system/{FLUSH}.d/after.conf"] = f"[Service]\nExecStartPre=/bin/sh -c '{until}'\n"

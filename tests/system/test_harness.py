@@ -15,10 +15,7 @@ from tests.support.programs import completed
 from tests.support.systemd import NEEDS, PROJECT, booted, this_tree, trees
 from tests.support.waiting import wait_for
 
-pytestmark = [
-    pytest.mark.boot,
-    pytest.mark.needs(*NEEDS),
-]
+pytestmark = [pytest.mark.boot, pytest.mark.needs(*NEEDS)]
 
 SLEEPER = """
 from tests.support.systemd import booted

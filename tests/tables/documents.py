@@ -222,9 +222,7 @@ KEYS: dict[str, dict[str, str]] = {
         "verdict": "the verdict of check afterwards; null if there is nothing to check, or it is not known",
         "check": "that check, as hostrouting/check/3; null if there is none",
     },
-    "preflight": {
-        **FINDINGS,
-    },
+    "preflight": {**FINDINGS},
     "remove": {
         "ok": "whether everything that hostrouting installed is gone",
         "dryRun": "whether the following was not removed, because of --dry-run",

@@ -116,10 +116,7 @@ READERS = {
         [b'{"schema": "hostrouting/check/3", "findings": [{"name": "overlap"}]}'],
     ),
     "outcome": Reader(_text(lambda text: outcome_of({"apply": Ran(1, text)})), (), [b'{"schema": "a"}']),
-    "approved": Reader(
-        _through_a_file(_approved),
-        seeds=[_PLAN],
-    ),
+    "approved": Reader(_through_a_file(_approved), seeds=[_PLAN]),
     "metadata": Reader(
         read_metadata, seeds=[b'{"interface": [{"ipv6": {"ipAddress": [{"privateIpAddress": "fd00::4"}]}}]}']
     ),

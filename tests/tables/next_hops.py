@@ -27,11 +27,7 @@ _HELD_BY_US = {
     "three": ((A, 1), (B, 1), (C, 1)),
 }
 _HELD_BY_BIRD = {"nothing": (), "one": ((THEIRS, 1),), "a wanted one": ((A, 1),), "two": ((THEIRS, 1), ("fd10::8", 1))}
-_WANTED = {
-    "one": ((A, 1),),
-    "two": ((A, 1), (B, 1)),
-    "weighted": ((A, 1), (B, 5)),
-}
+_WANTED = {"one": ((A, 1),), "two": ((A, 1), (B, 1)), "weighted": ((A, 1), (B, 5))}
 
 _Hops = tuple[tuple[str, int], ...]
 

@@ -170,16 +170,10 @@ REFUSED: list[tuple[str, Any, str]] = [
             (IPv6Address("::1"), f'"::1" lies in ::/127 (the host itself), which has no routers; {ROUTER}'),
             ("ff02::1", f'"ff02::1" lies in ff00::/8 (multicast), which has no routers; {ROUTER}'),
             ("fe80::1%eth0", '"fe80::1%eth0" has a zone, but the device is a separate setting; write "fe80::1"'),
-            (
-                IPv4Address(0),
-                f'"{IPv4Address(0)}" lies in 0.0.0.0/8 ("this network"), which has no routers; {ROUTER}',
-            ),
+            (IPv4Address(0), f'"{IPv4Address(0)}" lies in 0.0.0.0/8 ("this network"), which has no routers; {ROUTER}'),
             ("127.0.0.1", f'"127.0.0.1" lies in 127.0.0.0/8 (the host itself), which has no routers; {ROUTER}'),
             ("224.0.0.5", f'"224.0.0.5" lies in 224.0.0.0/4 (multicast), which has no routers; {ROUTER}'),
-            (
-                "255.255.255.255",
-                f'"255.255.255.255" lies in 240.0.0.0/4 (reserved), which has no routers; {ROUTER}',
-            ),
+            ("255.255.255.255", f'"255.255.255.255" lies in 240.0.0.0/4 (reserved), which has no routers; {ROUTER}'),
             (1, f"1 is not a string; {ADDRESS}"),
         ],
     ),
@@ -260,10 +254,7 @@ REFUSED: list[tuple[str, Any, str]] = [
             ("??*", "allows every device, so no overlap would ever be found"),
             ("", "matches no device"),
             ("a" * 16, "matches no device: a name has at most 15 characters"),
-            (
-                "eth[0-9]",
-                "is not a device pattern: use only letters, digits, '_', '.', '-', '*' and '?'",
-            ),
+            ("eth[0-9]", "is not a device pattern: use only letters, digits, '_', '.', '-', '*' and '?'"),
         ]
     ),
     *(
@@ -280,7 +271,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     *(
         ("routeOverlap.mode", value, f": {shown} is not a mode; {MODES}")
         for value, shown in [
-            *[("LOUD", '"LOUD"'), (" WARN", '" WARN"'), ("off", '"off"'), ("\u017ftrict", r'"\u017ftrict"')],
+            *[("LOUD", '"LOUD"'), (" WARN", '" WARN"'), ("off", '"off"'), ("\u017ftrict", r'"\u017ftrict"')]
         ]
     ),
     ("routeOverlap.mode", True, ': true is not a string; write "WARN" or "STRICT"'),

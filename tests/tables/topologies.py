@@ -238,17 +238,10 @@ TOPOLOGIES: dict[str, Topology] = {
     # Rules on the same mark match together, so they leave no doubt about a packet.
     "the rules of Tailscale": Topology(plain_vm, _TAILSCALE),
     "the rules of Tailscale, its own network": Topology(
-        plain_vm,
-        _TAILSCALE,
-        ("overlap 100.64.0.9-100.64.0.9 tailscale0",),
-        ("earlier-rule",),
-        cidrs=("100.64.0.0/16",),
+        plain_vm, _TAILSCALE, ("overlap 100.64.0.9-100.64.0.9 tailscale0",), ("earlier-rule",), cidrs=("100.64.0.0/16",)
     ),
     "a rule for a destination": Topology(
-        plain_vm,
-        (_by("ib0", "0.0.0.0/0", 77), _rule(dst=Prefix.parse(_BLOCK))),
-        _PART,
-        ("earlier-rule",),
+        plain_vm, (_by("ib0", "0.0.0.0/0", 77), _rule(dst=Prefix.parse(_BLOCK))), _PART, ("earlier-rule",)
     ),
     "an earlier rule": Topology(plain_vm, (_by("ib0", _BLOCK, 77), _rule()), _PART, ("earlier-rule",)),
     **{

@@ -78,12 +78,7 @@ class Explanation:
 
 
 def explain(
-    snapshot: Snapshot,
-    destination: IP,
-    flow: Flow,
-    *,
-    expected: tuple[str, ...] = (),
-    allowed: tuple[str, ...] = (),
+    snapshot: Snapshot, destination: IP, flow: Flow, *, expected: tuple[str, ...] = (), allowed: tuple[str, ...] = ()
 ) -> Explanation:
     """Explain the route of a packet; `flow` is what is known about it.
 
@@ -464,12 +459,7 @@ def _facts(found: Explanation, route: Route) -> Iterator[Line]:
     if ties:
         devs = list(dict.fromkeys(dev for tie in ties for dev in tie.devs))
         count = "1 more route has" if len(ties) == 1 else f"{len(ties)} more routes have"
-        facts.append(
-            (
-                "ties",
-                f"{count} the same prefix and metric, by {', '.join(devs)}; the one listed first wins",
-            )
-        )
+        facts.append(("ties", f"{count} the same prefix and metric, by {', '.join(devs)}; the one listed first wins"))
     facts += [("replies", Painted(text, "warn")) for text in _replies(found)]
     width = max(len(word) for word, _ in facts)
     for word, fact in facts:

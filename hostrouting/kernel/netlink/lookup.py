@@ -144,12 +144,7 @@ class _Answers:
         family, number = self._family, int.from_bytes(destination, "big")
         data = self._channel.ask(
             lambda sequence: encode_lookup(
-                family,
-                self._flow,
-                lambda name: index_of(self._channel, name),
-                entry=0,
-                sequence=sequence,
-                dst=number,
+                family, self._flow, lambda name: index_of(self._channel, name), entry=0, sequence=sequence, dst=number
             )
         )
         names = self._names

@@ -319,14 +319,7 @@ _IFA_F_NOPREFIXROUTE = 0x200
 _FIB_RULE_INVERT = 0x2
 _FIB_RULE_FIND_SADDR = 0x10000
 _UNSET = 0xFFFFFFFF
-_ACTIONS: dict[int, RuleAction] = {
-    1: "to_table",
-    2: "goto",
-    3: "nop",
-    6: "blackhole",
-    7: "unreachable",
-    8: "prohibit",
-}
+_ACTIONS: dict[int, RuleAction] = {1: "to_table", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
 # What Linux does for all other numbers, such as that of `ip rule add throw`.
 _UNKNOWN: RuleAction = "blackhole"
 

@@ -159,10 +159,7 @@ _SHAPES = {
 
 _DEFAULTS = {"arpreply": ("--arpreply-target", "DROP"), "dnat": ("--dnat-target", "ACCEPT")}
 """Keyed by target: the option that ebtables omits, and the default that it then has."""
-_NUMBERS = {
-    "-p": {0x0806: "ARP", 0x0800: "IPv4", 0x86DD: "IPv6"},
-    "--arp-op": {1: "Request"},
-}
+_NUMBERS = {"-p": {0x0806: "ARP", 0x0800: "IPv4", 0x86DD: "IPv6"}, "--arp-op": {1: "Request"}}
 _MAC_TEXT = re.compile(r"[0-9A-Fa-f]{1,2}(?::[0-9A-Fa-f]{1,2}){5}")
 _VIRTUAL_MAC = "12:34:56:78:9a:bc"
 """The MAC address in the rules that answer ARP in tunnel mode, for every pod."""

@@ -126,10 +126,7 @@ class RewritePlan:
     @property
     def apart(self) -> tuple[RewritePlan, RewritePlan]:
         """The changes of tables, and those of routes, as two plans."""
-        return (
-            attrs.evolve(self, routes=RoutePlan(), taken=""),
-            attrs.evolve(self, text="", on_tables=(), foreign=""),
-        )
+        return (attrs.evolve(self, routes=RoutePlan(), taken=""), attrs.evolve(self, text="", on_tables=(), foreign=""))
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -115,12 +115,7 @@ class MemoryEbtables(Faulty[ProgramError]):
     """ebtables in a list, compared with Linux; `str()` is what ebtables-save would print."""
 
     def __init__(
-        self,
-        rules: Iterable[str] = (),
-        *,
-        backend: OneBackend = "nft",
-        others: str = "",
-        elsewhere: Iterable[str] = (),
+        self, rules: Iterable[str] = (), *, backend: OneBackend = "nft", others: str = "", elsewhere: Iterable[str] = ()
     ) -> None:
         """Begin with these rules in table nat of this backend, other tables as text, and the other backend's rules."""
         super().__init__()

@@ -18,16 +18,7 @@ from hostrouting.testing.strategies import blocks, prefixes, rules
 from hostrouting.testing.strategies import routes as any_routes
 from tests.support.awks import AWKS, TREES
 from tests.support.cases import some_at_night
-from tests.support.check_script import (
-    Answer,
-    Checked,
-    agree,
-    check,
-    engine,
-    own_addresses,
-    place,
-    snapshot_of,
-)
+from tests.support.check_script import Answer, Checked, agree, check, engine, own_addresses, place, snapshot_of
 from tests.support.commands import (
     LINKS,
     commands_of,
@@ -290,11 +281,7 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
     "a rule that refuses some": (["rule add pref 9 to 172.20.4.0/24 blackhole"], [], "overlap"),
     "a dead next hop": (["route add 172.20.8.0/24 nexthop dev eth0 nexthop dev ib0"], ["ib0"], "overlap"),
     "a lost carrier": (["route add 172.20.9.0/24 dev eth1"], ["eth1"], "overlap"),
-    "a lost carrier of one of two": (
-        ["route add 172.20.9.0/24 nexthop dev eth1 nexthop dev wg0"],
-        ["eth1"],
-        "overlap",
-    ),
+    "a lost carrier of one of two": (["route add 172.20.9.0/24 nexthop dev eth1 nexthop dev wg0"], ["eth1"], "overlap"),
     "default routes that take turns": (["route append default via 10.0.0.7 dev eth1 onlink"], [], "undecided"),
     "default routes that take turns, one expected": (
         ["route append default via 10.0.0.7 dev eth1 onlink"],
@@ -322,11 +309,7 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
     "a type of service": (["route add 172.20.34.0/24 tos 0x10 dev ib0"], [], "ok"),
     "a type of service that is refused": (["route add prohibit 172.20.34.0/24 tos 0x10"], [], "ok"),
     "a default route that is dead": (
-        [
-            "route del default",
-            "route add default dev ib0 metric 5",
-            "route add default via 10.0.0.1 dev eth0 metric 9",
-        ],
+        ["route del default", "route add default dev ib0 metric 5", "route add default via 10.0.0.1 dev eth0 metric 9"],
         ["ib0"],
         "ok",
     ),
@@ -545,11 +528,7 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "overlap",
     ),
-    "a VPN": (
-        ["route add 0.0.0.0/1 dev wg0", "route add 128.0.0.0/1 dev wg0"],
-        [],
-        "overlap",
-    ),
+    "a VPN": (["route add 0.0.0.0/1 dev wg0", "route add 128.0.0.0/1 dev wg0"], [], "overlap"),
     "a VPN in a table of its own": (
         [
             "rule add pref 100 not fwmark 51820 lookup 100",

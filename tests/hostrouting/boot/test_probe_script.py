@@ -288,8 +288,7 @@ class TestRoute:
         assert (node.routes(), bool(node.listing())) == (before, True)
 
     @pytest.mark.parametrize(
-        "command",
-        [f"-6 address add {GLOBAL}/128 dev eth0 nodad", f"-6 route add {GLOBAL} dev eth1 metric 5 proto 4"],
+        "command", [f"-6 address add {GLOBAL}/128 dev eth0 nodad", f"-6 route add {GLOBAL} dev eth1 metric 5 proto 4"]
     )
     def test_another_way(self, node: Node, command: str) -> None:
         """If the replies do not leave by the uplink, the script says so, and fails only if the rewrite is required."""

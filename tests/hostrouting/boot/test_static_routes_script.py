@@ -41,11 +41,7 @@ UPLINKS = (
     ["route add default via 10.5.0.1 dev eth0 onlink"],
     ["route add unreachable default", "route add default via 10.0.0.1 dev eth0 metric 9"],
     ["route add default via 10.0.0.1 dev eth0 table 253"],
-    [
-        "link set wg0 up",
-        "route add default nexthop via 10.0.0.1 dev eth0 nexthop dev wg0",
-        "link set wg0 down",
-    ],
+    ["link set wg0 up", "route add default nexthop via 10.0.0.1 dev eth0 nexthop dev wg0", "link set wg0 down"],
     [],
 )
 UPLINKS_IPV6 = (
@@ -370,10 +366,7 @@ class TestOneHost:
             "for the routes to configure instead, run: hostrouting plan --config FILE"
             for text, holder in (
                 ("10.9.0.0/16", "10.9.0.0/16 dev ib0 scope link"),
-                (
-                    "172.16.0.0/17 metric 4000000000",
-                    "172.16.0.0/17 dev ib0 proto bgp scope link metric 4000000000",
-                ),
+                ("172.16.0.0/17 metric 4000000000", "172.16.0.0/17 dev ib0 proto bgp scope link metric 4000000000"),
             )
         ]
         ran = Ran(namespace, wanted, tmp_path, awk=awk)

@@ -55,8 +55,7 @@ def test_as_good_as_brute_force(zones: list[Zone], held: set[Prefix]) -> None:
     usable = [prefix for prefix in EVERY if prefix not in held]
     sizes = range(5 if choice is None else min(len(choice) + 1, 5))
     best = next(
-        (found for size in sizes if (found := [few for few in combinations(usable, size) if solves(few, zones)])),
-        None,
+        (found for size in sizes if (found := [few for few in combinations(usable, size) if solves(few, zones)])), None
     )
     if choice is None:
         assert best is None

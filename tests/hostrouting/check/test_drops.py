@@ -119,11 +119,7 @@ class TestWhatPodsSend:
 
     @pytest.mark.parametrize(
         ("rp_filter", "words"),
-        [
-            (0, None),
-            (1, "its rp_filter is 1"),
-            (2, "its rp_filter is 2, it has no IPv4 address"),
-        ],
+        [(0, None), (1, "its rp_filter is 1"), (2, "its rp_filter is 2, it has no IPv4 address")],
     )
     def test_routes_to_pods_by_another_device(self, rp_filter: int, words: str | None) -> None:
         """As with Cilium, which routes to its pods by cilium_host, but whose pods have a device each."""
@@ -239,10 +235,7 @@ class TestReplies:
 
     def test_to_pods(self) -> None:
         """So it is with packets of pods that something marks."""
-        wanted = [
-            Route.to(CIDR, dev="eth1", gateway="10.1.0.1", table=100),
-            Route.to("10.244.3.0/24", dev="cni0"),
-        ]
+        wanted = [Route.to(CIDR, dev="eth1", gateway="10.1.0.1", table=100), Route.to("10.244.3.0/24", dev="cni0")]
         rule = Rule(family=4, priority=100, table=100, fwmark=0x10, fwmask=0x10, iif="cni0")
         snapshot = node(eth1={"rp_filter": 1}, cni0={}).with_routes(wanted)
         [sentence] = told(attrs.evolve(snapshot, rules=(*snapshot.rules[:1], rule, *snapshot.rules[1:])), **PODS)

@@ -29,11 +29,7 @@ NODE = [
             ("ib0", "172.16.1.10/16", "fd16::a/48"),
             ("ib1", "172.16.2.11/16", "fd16::b/48"),
         )
-        for line in (
-            *ports(dev),
-            f"address add {four} dev {dev}",
-            f"address add {six} dev {dev} nodad",
-        )
+        for line in (*ports(dev), f"address add {four} dev {dev}", f"address add {six} dev {dev} nodad")
     ),
     "route add default via 10.0.0.1 dev eth0",
 ]
@@ -69,11 +65,7 @@ def test_found_and_repaired(node: Namespace, tmp_path: Path) -> None:
     host, before = Host.sandbox(str(tmp_path), netns=node.path), node.routes(4)
     found = overlap_on(host, config())
     assert [(family.verdict, family.surprises) for family in found.families] == [("overlap", ()), ("overlap", ())]
-    assert [str(route) for route in found.routes] == [
-        "172.16.0.0/17",
-        "172.16.128.0/17",
-        "fd16::/48 metric 1",
-    ]
+    assert [str(route) for route in found.routes] == ["172.16.0.0/17", "172.16.128.0/17", "fd16::/48 metric 1"]
     repaired = config(routes=repair_document(found.routes))
     report = phases.run(Configure(repaired, host=host), observers=[])
     assert report.ok, str(report)
@@ -95,10 +87,7 @@ def test_what_is_left_open_comes_from_the_default_route(node: Namespace, tmp_pat
         (str(route.prefix), str(route.legs[0].gateway))
         for route in (*node.routes(4), *node.routes(6))
         if route.protocol == OURS
-    } == {
-        ("fd16::/49", "fe80::1"),
-        ("172.16.0.0/17", "10.0.0.1"),
-    }
+    } == {("fd16::/49", "fe80::1"), ("172.16.0.0/17", "10.0.0.1")}
 
 
 def test_awaited(node: Namespace, tmp_path: Path) -> None:

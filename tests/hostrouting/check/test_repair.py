@@ -274,11 +274,7 @@ class TestRepairOfKnownHosts:
         snapshot = attrs.evolve(host(devs, routes), rules=default_rules(6), ipv6_forwarding=True)
         fib = Fib(snapshot)
         repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("2001:db8:99::/48")]))
-        assert texts(repair) == [
-            "2001:db8:99:1::/64 metric 1",
-            "2001:db8:99:6::/65",
-            "2001:db8:99:6:8000::/65",
-        ]
+        assert texts(repair) == ["2001:db8:99:1::/64 metric 1", "2001:db8:99:6::/65", "2001:db8:99:6:8000::/65"]
         assert repair.proof.verdict == "ok"
 
     @pytest.mark.parametrize(
@@ -308,10 +304,7 @@ class TestRepairOfKnownHosts:
         theirs = attrs.evolve(Route.to("172.16.0.0/17", dev="ib0", protocol=3), tos=0x10)
         fib = Fib(h200().with_routes([theirs]))
         repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")], flow=PLAIN), flow=PLAIN)
-        assert texts(repair) == [
-            "172.16.0.0/17",
-            "172.16.128.0/17",
-        ]
+        assert texts(repair) == ["172.16.0.0/17", "172.16.128.0/17"]
 
     @pytest.mark.parametrize("does", [{"table": 77}, {"action": "prohibit", "dst": Prefix.parse("172.16.0.0/16")}])
     def test_what_an_earlier_rule_decides(self, does: dict[str, Any]) -> None:

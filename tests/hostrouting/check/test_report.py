@@ -136,9 +136,7 @@ def test_other_tables_and_rules_are_named() -> None:
         MAIN,
     ]
     snapshot = host(
-        [("eth0", "10.0.0.4/24")],
-        [DEFAULT, Route.to("172.16.0.0/24", dev="wg0", table=52, protocol=3)],
-        rules=rules,
+        [("eth0", "10.0.0.4/24")], [DEFAULT, Route.to("172.16.0.0/24", dev="wg0", table=52, protocol=3)], rules=rules
     )
     first, second = lines(snapshot)
     assert first.endswith("routes via wg0 [172.16.0.0/24 proto boot table 52, rule 7], expected eth0")

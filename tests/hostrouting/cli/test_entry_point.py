@@ -6,14 +6,7 @@ from unittest import mock
 import pytest
 
 from hostrouting.cli.failure import code_of
-from hostrouting.errors import (
-    ApplyError,
-    BackendError,
-    FileError,
-    HostRoutingError,
-    NotReady,
-    RouteOverlapError,
-)
+from hostrouting.errors import ApplyError, BackendError, FileError, HostRoutingError, NotReady, RouteOverlapError
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
 from hostrouting.testing import FakeHost, MemoryBackend, h200

@@ -22,10 +22,7 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = [line for it in every_command() for line in it.examples.splitlines() if not line.startswith("#")]
 CONFIG = {
-    "staticRoutes": {
-        "enabled": True,
-        "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}],
-    },
+    "staticRoutes": {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]},
     "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
     "azureVnetCleanup": {"managed": ["10.240.0.0/16"]},
 }

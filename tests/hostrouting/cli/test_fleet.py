@@ -317,11 +317,7 @@ def test_several_paths_and_arguments(fleet: Path) -> None:
     one, other = str(fleet / "vm-1.json"), str(fleet / "vm-2.json")
     words = f"check 10.9.0.0/16 --dev eth0 --snapshots {one} --json --snapshots {other} {fleet}/nothing.json".split()
     found = lines_of(say(*words))
-    assert {name: it.get("verdict") for name, it in found.items()} == {
-        "vm-1": "ok",
-        "vm-2": "ok",
-        "nothing": None,
-    }
+    assert {name: it.get("verdict") for name, it in found.items()} == {"vm-1": "ok", "vm-2": "ok", "nothing": None}
     assert str(found["nothing"]["message"]).startswith("--dev: 'eth0' is not a device of the host of this snapshot")
 
 

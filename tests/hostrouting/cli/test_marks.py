@@ -51,10 +51,7 @@ def host(*rules: Rule, found: Marking = FOUND) -> FakeHost:
         assert family == 4
         return found
 
-    return FakeHost(
-        kernel=kernel,
-        marking_of=marking_of,
-    )
+    return FakeHost(kernel=kernel, marking_of=marking_of)
 
 
 def by_mark(priority: int = 100, mark: int = 0x10) -> Rule:

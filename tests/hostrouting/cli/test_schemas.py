@@ -168,13 +168,9 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     by_mark.change([RouteRequest("add", Route.to("0.0.0.0/0", dev="eth1", table=100))])
     by_mark.add_link("veth1")
     marked = FakeHost(
-        kernel=by_mark,
-        marking_of=lambda family: Marking((setter,), frozenset(), (policy,), (f"IPv{family} (why)",)),
+        kernel=by_mark, marking_of=lambda family: Marking((setter,), frozenset(), (policy,), (f"IPv{family} (why)",))
     )
-    marks = (
-        ("check", "--config", forwarding),
-        ("explain", "172.16.5.9", "--iif", "veth1", "--from", "10.244.0.9"),
-    )
+    marks = (("check", "--config", forwarding), ("explain", "172.16.5.9", "--iif", "veth1", "--from", "10.244.0.9"))
 
     save(tmp_path / "nodes", {"gpu": h200().snapshot(), "broken": "{"})
     with mock.patch("hostrouting.fleet.dispatch.OwnProcesses", return_value=GivenExecutor(Inline())):

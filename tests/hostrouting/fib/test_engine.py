@@ -292,11 +292,7 @@ def test_many_routes_of_one_prefix() -> None:
             (variant.decision.route.tos, variant.decision.route.metric)
             for variant in decision.variants
             if variant.decision.route
-        ] == [
-            (16, 0),
-            (8, 0),
-            (4, 0),
-        ]
+        ] == [(16, 0), (8, 0), (4, 0)]
         return lambda: Fib(fib.snapshot).lookup("192.0.2.1")
 
     assert grows_evenly(work, 8)

@@ -22,8 +22,7 @@ def fib(*routes: Route, rules: tuple[Rule, ...] = (), **eth1: Any) -> Fib:
 
 
 @pytest.mark.parametrize(
-    ("ignores", "up", "devs"),
-    [(True, True, ("eth0", "eth1")), (True, False, ("eth0",)), (False, True, ("eth0",))],
+    ("ignores", "up", "devs"), [(True, True, ("eth0", "eth1")), (True, False, ("eth0",)), (False, True, ("eth0",))]
 )
 def test_a_dead_next_hop(ignores: bool, up: bool, devs: tuple[str, ...]) -> None:  # noqa: FBT001
     """Linux calls a next hop without carrier dead if its device ignores those; it may have a share while that is up."""

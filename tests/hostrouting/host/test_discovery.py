@@ -71,10 +71,7 @@ FOUND = {
         ],
     ),
     "the folders of k3s, and of RKE2 in the machine": (
-        {
-            f"{K3S}/10.conflist": ranges("10.42.0.0/24"),
-            f"{RKE2}/10.conflist": ranges("10.42.1.0/24"),
-        },
+        {f"{K3S}/10.conflist": ranges("10.42.0.0/24"), f"{RKE2}/10.conflist": ranges("10.42.1.0/24")},
         [
             f"10.42.0.0/24 pods of this node {K3S}/10.conflist {AT}.ranges[0][0].subnet",
             f"10.42.1.0/24 pods of this node {RKE2}/10.conflist {AT}.ranges[0][0].subnet",

@@ -349,10 +349,7 @@ class TestSnapshotIsAValue:
             '{"schema": "hostrouting/snapshot/1", "\\u001b[31m": 1, "\\u001b[31m": 1}',
             "snapshot: '\\x1b[31m': this key is given",
         ),
-        (
-            '{"schema": "hostrouting/snapshot/1", "links": [], "links": []}',
-            "snapshot: links: this key is given",
-        ),
+        ('{"schema": "hostrouting/snapshot/1", "links": [], "links": []}', "snapshot: links: this key is given"),
         (None, "snapshot: must be a string"),
     ],
 )

@@ -15,13 +15,7 @@ import phases
 from hostrouting.boot.gate import Gate
 from hostrouting.config.settings import GuardConfig, HostRoutingConfig
 from hostrouting.config.values import Upkeep
-from hostrouting.errors import (
-    BackendError,
-    FileError,
-    ManagerError,
-    PreflightFailed,
-    ProgramError,
-)
+from hostrouting.errors import BackendError, FileError, ManagerError, PreflightFailed, ProgramError
 from hostrouting.finding import Finding
 from hostrouting.host.host import Host
 from hostrouting.host.metadata import Reply

@@ -57,12 +57,7 @@ class TestConfigureStaticRoutes:
         assert set(host.files.texts) == {*SHUT, LAYOUT.protocol_name_path}
         assert host.files.modes[LAYOUT.routes_script_path] == 0o755
         assert host.files.links == {LAYOUT.routes_enabled_path: LAYOUT.routes_unit_path}
-        assert manager_of(host).calls == [
-            STOP,
-            "reload",
-            "stop static-routes.service",
-            "start static-routes.service",
-        ]
+        assert manager_of(host).calls == [STOP, "reload", "stop static-routes.service", "start static-routes.service"]
         assert host.files.locked == set()
         fields = result.log_fields()  # type: ignore[attr-defined]  # a RoutesResult
         assert fields == {"add": 2, "files": 9}

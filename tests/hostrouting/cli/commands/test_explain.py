@@ -173,10 +173,7 @@ def test_a_next_hop_in_a_group_that_a_rule_suppresses() -> None:
     kernel = h200(dual_stack=True)
     kernel.add_link(Link(name="eth1", index=0, group=7))
     legs = tuple(NextHop(dev, gateway=as_ip("fe80::1")) for dev in ("eth1", "eth0"))
-    wanted = [
-        Route(Prefix.parse("fd00:16::/64"), legs, table=100),
-        Route.to("fd00:16::/64", dev="ib0"),
-    ]
+    wanted = [Route(Prefix.parse("fd00:16::/64"), legs, table=100), Route.to("fd00:16::/64", dev="ib0")]
     assert all(outcome.ok for outcome in kernel.change(RouteRequest("add", route) for route in wanted))
     kernel.add_rule(Rule(family=6, priority=100, table=100, suppress_ifgroup=7))
     said = say("explain", "fd00:16::1", kernel=kernel)

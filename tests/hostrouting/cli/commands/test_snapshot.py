@@ -17,11 +17,7 @@ HOSTS = {"h200": h200, "vpn": vpn_node, "cni": cni_node, "ecmp": ecmp_node, "pla
 @pytest.mark.parametrize("name", HOSTS)
 @pytest.mark.parametrize(
     "question",
-    [
-        ("check", "172.16.0.0/12", "10.0.0.0/8"),
-        ("repair", "172.16.0.0/12"),
-        ("explain", "172.16.5.9"),
-    ],
+    [("check", "172.16.0.0/12", "10.0.0.0/8"), ("repair", "172.16.0.0/12"), ("explain", "172.16.5.9")],
     ids=lambda words: words[0],
 )
 @pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])

@@ -561,10 +561,7 @@ def test_another_check_than_the_installed_one(written: Callable[..., str]) -> No
     said = say("status", "--config", config, host=host)
     ways = WAYS.replace("hostrouting repair", f"hostrouting repair --config {config}")
     assert said.code == 1
-    assert said.lines[:2] == [
-        OVERLAP,
-        ways.replace("hostrouting check", f"hostrouting check --config {config}"),
-    ]
+    assert said.lines[:2] == [OVERLAP, ways.replace("hostrouting check", f"hostrouting check --config {config}")]
     told = rows(said.lines)
     assert told["checked by"] == f"{config}: 172.16.0.0/16 in STRICT"
     assert any(text.startswith("NOT-INSTALLED: another configuration is installed here") for text in said.lines)

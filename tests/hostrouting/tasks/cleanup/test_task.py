@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import (
-    BackendError,
-    CleanupError,
-    FileError,
-)
+from hostrouting.errors import BackendError, CleanupError, FileError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.kernel import ebtables as refusal

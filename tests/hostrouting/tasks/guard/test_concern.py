@@ -176,14 +176,7 @@ def every(found: Snapshot) -> tuple[object, ...]:
     """
     links = (link if link.up else attrs.evolve(link, group=0) for link in found.links)
     addresses = sorted(found.addresses, key=lambda address: (address.ip.version, address.dev))
-    return (
-        sorted(map(str, links)),
-        addresses,
-        found.rules,
-        found.routes,
-        found.ipv6_forwarding,
-        found.default_link,
-    )
+    return (sorted(map(str, links)), addresses, found.rules, found.routes, found.ipv6_forwarding, found.default_link)
 
 
 @pytest.mark.parametrize("events", [100, pytest.param(EVENTS, marks=pytest.mark.nightly)], ids=["some", "many"])

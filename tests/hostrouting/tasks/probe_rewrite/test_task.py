@@ -12,12 +12,7 @@ from hostrouting.boot.gate import Gate
 from hostrouting.boot.probe import parse_probe_script, render_probe_table
 from hostrouting.cli.failure import code_of
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import (
-    ConfigError,
-    MetadataError,
-    ProgramError,
-    RouteConflict,
-)
+from hostrouting.errors import ConfigError, MetadataError, ProgramError, RouteConflict
 from hostrouting.host.effects import Effects
 from hostrouting.host.host import Host
 from hostrouting.host.metadata import Reply
@@ -256,10 +251,7 @@ class TestConditions:
 
     @pytest.mark.parametrize(
         ("interface", "has_ipv6"),
-        [
-            ({"ipv6": {"ipAddress": [{"privateIpAddress": "fd00::1"}]}}, True),
-            ({"ipv4": {}}, False),
-        ],
+        [({"ipv6": {"ipAddress": [{"privateIpAddress": "fd00::1"}]}}, True), ({"ipv4": {}}, False)],
     )
     def test_imds(self, interface: dict[str, object], has_ipv6: bool) -> None:  # noqa: FBT001
         """If the metadata service knows no IPv6 address, nothing is installed, and installed parts are removed."""
