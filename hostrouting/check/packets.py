@@ -17,6 +17,7 @@ So one packet of each class can be checked for all of them.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import attrs
@@ -89,7 +90,7 @@ def some_of(things: Iterable[object]) -> str:
 
 def with_devices_of(fib: Fib, packets: Iterable[PodPackets]) -> Fib:
     """The host as if the devices of these packets existed."""
-    missing = {dev for sender in packets if not sender.exist for dev in sender.devs if fib.snapshot.link(dev) is None}
+    missing = {dev for sender in packets for dev in sender.devs if fib.snapshot.link(dev) is None}
     return fib.with_links(Link(name=dev, index=0) for dev in sorted(missing)) if missing else fib
 
 
@@ -121,11 +122,11 @@ class _Effects:
         return tuple((others, number) for _, others, number in matching)
 
 
-def _classes_of_sources(snapshot: Snapshot, cidrs: Iterable[Prefix], rules: Sequence[Rule]) -> list[tuple[Prefix, ...]]:
+def _classes_of_sources(snapshot: Snapshot, cidrs: Sequence[Prefix], rules: Sequence[Rule]) -> list[tuple[Prefix, ...]]:
     """The CIDRs, cut where a rule or route distinguishes sources; equal parts together."""
     effects = _Effects(rules, "src")
     of_routes: set[Prefix] = set()
-    if any(outline.has_source for outline in snapshot.routes.outlines):
+    if cidrs[0].family == IPV6 and any(outline.has_source for outline in snapshot.routes.outlines):
         of_routes = {shape.source for shape in snapshot.routes.shapes if shape.source is not None}
     told = of_routes | {rule.src for rule in rules if rule.src is not None}
     cuts = sorted({place for prefix in told for place in (prefix.first, prefix.last + 1)})
@@ -133,7 +134,7 @@ def _classes_of_sources(snapshot: Snapshot, cidrs: Iterable[Prefix], rules: Sequ
     classes: dict[object, list[Prefix]] = {}
     for family, first, last in spans_of(cidrs):
         begins = [first, *(cut for cut in cuts if first < cut <= last)]
-        for begin, following in zip(begins, [*begins[1:], last + 1], strict=True):
+        for begin, following in pairwise([*begins, last + 1]):
             around = [Prefix.around(family, begin, length) for length in lengths]
             alike = effects.where(around), frozenset(of_routes.intersection(around))
             classes.setdefault(alike, []).extend(prefixes_between(family, begin, following - 1))
@@ -156,8 +157,7 @@ def _classes_of_devices(
         classes.setdefault(alike, []).append(dev)
     found = [(tuple(devs), devs[0] in existing) for devs in classes.values()]
     if not any(is_like(dev, patterns, kind) for dev, kind in existing.items()):
-        alike = effects.where((_ANY_DEVICE,)), False, ""
-        found += [] if alike in classes else [((), False)]
+        found.append(((), False))
     return found
 
 

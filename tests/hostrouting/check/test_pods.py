@@ -9,13 +9,14 @@ import pytest
 
 import phases
 from hostrouting.check.examine import Examination, FamilyExamination, examine_snapshot
-from hostrouting.check.packets import PodPackets, find_pod_packets, senders_phrase
+from hostrouting.check.packets import PodPackets, find_pod_packets, senders_phrase, with_devices_of
 from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, RouteOverlapError
+from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import Route
+from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -129,6 +130,16 @@ CLASSES: dict[str, tuple[tuple[Link, ...], tuple[Rule, ...], list[tuple[str, str
             ("10.244.3.0/24", "cali9", False),
         ],
     ),
+    "the same rule by device, once before another rule and once behind it": (
+        veths("cali1", "cali2"),
+        (rule(iif="cali1"), rule(101, table=200), rule(102, iif="cali2")),
+        [("10.244.3.0/24", "cali1", True), ("10.244.3.0/24", "cali2", True)],
+    ),
+    "a rule of the other family": (
+        veths("cali1", "cali2"),
+        (Rule(family=6, priority=100, table=100, iif="cali1"),),
+        [("10.244.3.0/24", "cali1 cali2", True)],
+    ),
     "rules by source, whose prefixes split the CIDR": (
         bridge(),
         BY_SOURCE,
@@ -137,8 +148,52 @@ CLASSES: dict[str, tuple[tuple[Link, ...], tuple[Rule, ...], list[tuple[str, str
 }
 
 
+def by(dev: str, prefix: str = "fd16:0:0:1::/64", source: Prefix | None = None) -> Route:
+    """A route by the device of a pod."""
+    return attrs.evolve(Route.to(prefix, dev=dev, metric=5), source=source)
+
+
+LAST = "fd16:0:0:1:ffff:ffff:ffff:ffff/128"
+PODS6, PLAINLY = Prefix.parse("fd44::/64"), [("fd44::/64", "cali1 cali2 cali3")]
+APART = [("fd44::/64", "cali1"), ("fd44::/64", "cali2"), ("fd44::/64", "cali3")]
+# Routes of a node, and the classes of what its pods send to fd16:0:0:1::/64.
+CLASSES_IPV6: dict[str, tuple[tuple[Route, ...], list[tuple[str, str]]]] = {
+    "one route": ((by("cali1"),), PLAINLY),
+    "two, of which Linux prefers the one by which a packet came in": ((by("cali1"), by("cali2")), APART),
+    "two next hops": ((attrs.evolve(by("cali1"), legs=(NextHop("cali1"), NextHop("cali2"))),), APART),
+    "for the first address": ((by("cali1", "fd16:0:0:1::/128"), by("cali2", "fd16:0:0:1::/128")), APART),
+    "for the last one": ((by("cali1", LAST), by("cali2", LAST)), APART),
+    "before the first": ((by("cali1", "fd16::/64"), by("cali2", "fd16::/64")), PLAINLY),
+    "behind the last": ((by("cali1", "fd16:0:0:2::/64"), by("cali2", "fd16:0:0:2::/64")), PLAINLY),
+    "for some sources": (
+        (by("cali1", source=Prefix.parse("fd44::/65")),),
+        [("fd44::/65", "cali1 cali2 cali3"), ("fd44::8000:0:0:0/65", "cali1 cali2 cali3")],
+    ),
+    "two of IPv4": ((by("cali1", "172.16.0.0/16"), by("cali2", "172.16.0.0/16")), PLAINLY),
+}
+
+
 class TestClasses:
     """Packets that no rule tells apart are one class."""
+
+    @pytest.mark.parametrize("name", CLASSES_IPV6)
+    def test_each_node_with_ipv6(self, name: str) -> None:
+        """In IPv6, routes tell sources and devices apart, if they are for the expected CIDR."""
+        routes, found = CLASSES_IPV6[name]
+        snapshot = Snapshot(links=veths("cali1", "cali2", "cali3"), routes=(by("eth0", "10.0.0.0/8"), *routes))
+        packets = find_pod_packets(snapshot, [PODS6], PATTERNS, expected=[Prefix.parse("fd16:0:0:1::/64")])
+        assert [(" ".join(map(str, it.sources)), " ".join(it.devs)) for it in packets] == found
+        packets = find_pod_packets(snapshot, [PODS], PATTERNS, expected=[CIDR])
+        assert [it.devs for it in packets] == [("cali1", "cali2", "cali3")]
+
+    def test_nothing_expected(self) -> None:
+        """Nothing is to be checked then."""
+        assert find_pod_packets(Snapshot(), [PODS], PATTERNS, expected=[]) == ()
+
+    def test_devices_that_exist(self) -> None:
+        """The host stays as it is, if it has all of them."""
+        fib = Fib(node(*bridge()).snapshot())
+        assert with_devices_of(fib, [PodPackets((PODS,), ("cni0",))]) is fib
 
     @pytest.mark.parametrize("name", CLASSES)
     def test_each_node(self, name: str) -> None:
@@ -168,6 +223,21 @@ class TestClasses:
 
 class TestCheck:
     """The check of what pods send."""
+
+    @pytest.mark.parametrize(
+        ("says", "verdict"), [({"oif": "eth0"}, "ok"), ({"uids": (1, 9)}, "ok"), ({"uids": (0, 0)}, "overlap")]
+    )
+    def test_what_every_pod_packet_has(self, says: dict[str, Any], verdict: str) -> None:
+        """Linux forwards as user 0, and no socket of the host is bound to a device."""
+        [pod] = examined(node(*bridge(), rules=(rule(**says),), routes=(ASTRAY,))).pods
+        assert (pod.verdict, pod.notes) == (verdict, ())
+
+    def test_ipv4_pods_beside_an_ipv6_route_for_some_sources(self) -> None:
+        """Such a route, as a node with two uplinks has it, has nothing to do with the pods' IPv4 packets."""
+        snapshot = node(*bridge()).snapshot()
+        routes = (*snapshot.routes, by("eth0", "::/0", Prefix.parse("fd44:0:0:7::/64")))
+        [family] = examine_snapshot(attrs.evolve(snapshot, routes=routes), config()).families
+        assert [pod.verdict for pod in family.pods] == ["ok"]
 
     def test_a_rule_by_source(self) -> None:
         """Pods whose packets a rule leads elsewhere escape, although the host's own packets do not."""
@@ -286,6 +356,10 @@ class TestTold:
             (
                 [PodPackets((PODS,), ("cni0",)), PodPackets((UPPER,), ("veth1",))],
                 "from 10.244.3.0/24 that arrive on cni0, or from 10.244.3.128/25 that arrive on veth1",
+            ),
+            (
+                [PodPackets((Prefix(4, at << 8, 24),), (f"veth{at}",)) for at in range(3)],
+                ", or ".join(f"from 0.0.{at}.0/24 that arrive on veth{at}" for at in range(3)),
             ),
             (
                 [PodPackets((it,), (dev,)) for dev in ("cni0", "veth1") for it in (PODS, UPPER)],
