@@ -7,7 +7,7 @@ document.addEventListener("input", (event) => {
   if (event.inputType !== "insertFromPaste" || !event.target.matches(".md-search__input")) return;
   const line = event.target.value.replace(/^.*?\[\d+\]: /, "");
   const words = line.match(/[\p{L}\p{N}_]([\p{L}\p{N}_./@-]*[\p{L}\p{N}_])?/gu) ?? [];
-  event.target.value = line.match(/\b[A-Z]{3}[A-Z -]*(?=:)/)?.[0] ?? words.join(" ");
+  event.target.value = line.match(/\b[A-Z]{2}[A-Z -]{2,}(?=:)/)?.[0] ?? words.join(" ");
   event.target.dispatchEvent(new KeyboardEvent("keyup")); // what the search waits for; a mouse gives none
 }, true);
 

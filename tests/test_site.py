@@ -21,6 +21,8 @@ PASTED = {
     " [10.9.0.0/16 proto kernel], expected eth0": "overlap",
     "NO-ROUTE: expected CIDR 10.9.0.0/16 (10.9.0.0\u201310.9.255.255) has no IPv4 route; expected via eth0": "no-route",
     "OVERLAP: a part of 172.16.0.0/16 leaves by ib3, not by eth0": "overlap",
+    "Nov 24 03:11:02 gpu17 static-routes.sh[4]: static-routes: ROUTE-CONFLICT: 172.16.0.0/17: another route has the same"
+    " destination and metric: [172.16.0.0/17 dev ib0], which is not ours": "route-conflict",
     "guard: no longer: ROUTE-WAITS: 172.16.0.0/17: waiting for an IPv4 default route": "route-waits",
     "the repair diverts addresses of fd00:9::/48 from ib3: neighbours there, in the repaired range, become unreachable over"
     " IP": "repair-cost",

@@ -79,7 +79,7 @@ def _page(found: PreflightResult, config: str) -> Iterator[Line]:
     yield from below(named_lines(found.findings))
     if not errors:
         yield line()
-        yield line(Painted("This judges what apply would do.", "soft"))
+        yield line(Painted("preflight judges what apply would do.", "soft"))
         yield lasting_line()
 
 
