@@ -33,7 +33,6 @@ from hostrouting.fib.decision import Decision
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.packet import ANY, Flow
 from hostrouting.finding import Finding
-from hostrouting.kernel.concern import Concern
 from hostrouting.model.prefix import IP, IPV4, Prefix, ip_at
 from hostrouting.model.route import Route, protocol_name
 from hostrouting.model.snapshot import Snapshot
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     import phases
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.kernel.base import Answer, RouteBackend
+    from hostrouting.kernel.concern import Concern
     from hostrouting.routes.plan import RoutePlan
 
 T = TypeVar("T")
@@ -207,6 +207,8 @@ def examine_snapshot(snapshot: Snapshot, config: HostRoutingConfig, *, gateway: 
 
 def concern_of(snapshot: Snapshot, config: HostRoutingConfig) -> Concern:
     """What the verdict on the host's own packets depends on, as long as there is a default route."""
+    from hostrouting.kernel.concern import Concern  # noqa: PLC0415  needed by a guard, or if something changes meanwhile
+
     check = config.route_overlap
     names = {*check.expected_devs, *(route.dev for route in CNI_ROUTES)} - {"*"}
     return Concern.of(snapshot, map(Prefix.of, check.expected_cidrs), names=names, protocols={config.protocol})

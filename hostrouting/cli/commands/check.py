@@ -19,7 +19,6 @@ from hostrouting.cli.command import (
     wait_option,
 )
 from hostrouting.cli.output import Line, Painted, Style, below, line, named_lines
-from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.source import config_of, installed_config
 from hostrouting.cli.standings import Standings, gate_findings
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
@@ -106,6 +105,8 @@ def _page(
     yield from check.answer_lines()
     yield from check.evidence_lines(style)
     if check.found.escapes:
+        from hostrouting.cli.remedy import remedy_lines
+
         yield from remedy_lines(
             check,
             config=arguments.config or "",
