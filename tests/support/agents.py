@@ -26,8 +26,6 @@ from hostrouting.config.settings import HostRoutingConfig
 from tests.support.systemd import System
 from tests.support.template import enter
 
-__all__ = ["Agent", "Agents", "Outcome", "agents"]
-
 
 @attrs.frozen
 class Outcome:

@@ -21,8 +21,6 @@ from tests.support.namespace import Namespace, private_namespace
 from tests.support.programs import completed
 from tests.support.waiting import wait_for
 
-__all__ = ["EXAMPLE", "PROGRAM", "Controller", "Node", "Played", "Task", "ansible_fleet"]
-
 EXAMPLE = ROOT / "examples/fleet/ansible"
 PROGRAM = "/mnt/bin/hostrouting"
 _SECONDS = 600  # for one run of Ansible

@@ -8,8 +8,6 @@ from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Route
 from hostrouting.testing.strategies import DEVICES, prefixes, routes
 
-__all__ = ["NAMES", "VERBS", "number_of", "wanted"]
-
 VERBS: tuple[Verb, ...] = ("add", "append", "prepend", "replace", "delete")
 GATEWAYS = {4: ("10.0.0.1", "10.0.0.2", "203.0.113.1"), 6: ("fd00:99::1", "fd00:99::2", "fd01::1")}
 NAMES = {300 + place: dev for place, dev in enumerate(DEVICES)}

@@ -12,24 +12,6 @@ from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, MemoryEbtables, MemoryLinkLayer, plain_vm
 
-__all__ = [
-    "BOOT",
-    "DEAD",
-    "LINKS",
-    "LIVE",
-    "MANAGED",
-    "OWN",
-    "R1",
-    "R2",
-    "R3",
-    "azure_config",
-    "azure_host",
-    "azure_settings",
-    "named",
-    "pod_rules",
-    "stale_rules",
-]
-
 MANAGED = ("10.240.0.0/16", "fd00:1::/64")
 DEAD, LIVE = "02:00:00:00:00:05", "02:00:00:00:00:aa"
 BOOT = {"/proc/sys/kernel/hostname": "node-7\n", "/proc/sys/kernel/random/boot_id": "0f5b-1\n"}

@@ -45,8 +45,6 @@ from tests.support.azure_rules import NODE_RULES, pod_rules
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.waiting import wait_for
 
-__all__ = ["MANAGED", "NODE_MAC", "AzureNode", "State", "azure_node", "mac_of"]
-
 NODE_MAC = "0a:00:00:00:00:01"
 _FABRIC_MAC = "0a:00:00:00:00:fe"
 _NODE, _FABRIC = ("10.1.0.4", "fd00::4"), ("10.1.0.1", "fd00::1")

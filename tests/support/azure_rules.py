@@ -3,8 +3,6 @@
 Here: text. Not here: hosts that have them (`azure_node`).
 """
 
-__all__ = ["LOOK_ALIKES", "NODE_RULES", "R1", "R2", "R3", "pod_rules"]
-
 
 def pod_rules(ip: str, mac: str, uplink: str = "eth0") -> tuple[str, ...]:
     """The rules that azure-vnet adds for one address of a pod."""

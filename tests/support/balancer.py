@@ -28,27 +28,6 @@ import attrs
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.packets import ECHO_REPLY, Packet, echo_request
 
-__all__ = [
-    "GLOBAL",
-    "HARDWARE",
-    "NODE",
-    "NODE_LINK_LOCAL",
-    "OWN",
-    "OWN_GLOBAL",
-    "POD",
-    "PROBE",
-    "SERVICE",
-    "Capture",
-    "Lab",
-    "capture",
-    "laboratory",
-    "make_room",
-    "nft",
-    "open_socket",
-    "ping",
-    "send_icmp",
-]
-
 PROBE, GLOBAL = "fe80::1234:5678:9abc", "2603:1062:0:1:fe80:1234:5678:9abc"
 OWN, OWN_GLOBAL, HARDWARE = "fe80::b", "2001:db8:1::b", bytes([2, 0, 0, 0, 0, 11])
 NODE_LINK_LOCAL, NODE = "fe80::4", "2001:db8:1::4"

@@ -16,8 +16,6 @@ from typing import Any
 
 from typing_extensions import Self
 
-__all__ = ["Browser"]
-
 _PATIENCE = 120.0  # seconds that an answer may take on a busy machine
 _FLAGS = (
     "--headless",

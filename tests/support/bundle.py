@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
 
-__all__ = ["DEPENDENCIES", "ROOT", "bundled", "licences", "moment"]
-
 ROOT = Path(__file__).resolve().parents[2]
 # Of files of ours: an editor may have left others.
 KINDS = (".py", ".pyi", ".sh", ".html", ".typed", ".bash", ".zsh", ".fish")

@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["for_each", "some_at_night"]
-
 
 def for_each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Call the test once for each case, with its value under this name; with several names, a case is a tuple of values."""

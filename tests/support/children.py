@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import IO, TypeVar
 
-__all__ = ["as_nobody", "enter_namespace", "in_child", "refuse_netlink", "refuse_strict_checking", "running"]
-
 T = TypeVar("T")
 
 _CLONE_NEWNET = 0x40000000

@@ -14,8 +14,6 @@ from hostrouting.host.host import Host
 from hostrouting.testing import FakeHost
 from hostrouting.testing.kernel import MemoryBackend
 
-__all__ = ["Said", "say"]
-
 # Independent of the terminal and the locale in which the tests are run.
 PLAIN = {"LC_ALL": "C.UTF-8", "TERM": "dumb", "COLUMNS": "80"}
 

@@ -16,19 +16,6 @@ from hostrouting.testing.strategies import DEVICES, routes, rules
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.waiting import wait_for
 
-__all__ = [
-    "LINKS",
-    "commands_of",
-    "fabric_host",
-    "furnish",
-    "lose_carriers",
-    "ports",
-    "query",
-    "route_command",
-    "rule_command",
-    "wishes",
-]
-
 # One is in another group, and one has ignore_routes_with_linkdown.
 LINKS = tuple(
     Link(

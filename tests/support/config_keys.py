@@ -4,8 +4,6 @@ import copy
 import re
 from typing import Any
 
-__all__ = ["COMPLETE", "keys_of", "with_value"]
-
 COMPLETE: dict[str, Any] = {
     "staticRoutes": {"enabled": True, "routes": [{"destination": "10.1.0.0/16"}]},
     "routeOverlap": {"intendedRules": [{"rule": "fwmark 0x1", "reason": "storage"}]},

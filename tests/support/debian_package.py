@@ -27,8 +27,6 @@ from hostrouting.release import __version__
 from tests.support.bundle import DEPENDENCIES, ROOT, bundled, licences, moment
 from tests.support.package_hook import repository_of, shared
 
-__all__ = ["NAME", "Packed", "debian_version", "package", "package_files", "write_package"]
-
 
 def debian_version(version: str) -> str:
     """The same version for Debian, where 1.0.0rc1 is newer than 1.0.0, but 1.0.0~rc1 is older."""

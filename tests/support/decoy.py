@@ -25,8 +25,6 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
 from tests.support.systemd import HOST_FOLDERS
 
-__all__ = ["UNDER", "furnish", "touched"]
-
 LAYOUT = HostLayout()
 UNDER = "HOSTROUTING_DECOY"
 """The environment variable with the files that cover the host's; booted systems have them, too."""

@@ -4,8 +4,6 @@ import os
 
 from hypothesis import settings
 
-__all__ = ["LONG", "scaled"]
-
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 """Whether the run may take hours: rare cases are searched for, and the largest sizes are tried."""
 

@@ -16,23 +16,6 @@ from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import h200
 
-__all__ = [
-    "ASKED",
-    "CIDR",
-    "DEADLY",
-    "HALVES",
-    "ONCE",
-    "Inline",
-    "Slow",
-    "config_of",
-    "deadly_judge",
-    "distinct_nodes",
-    "echo",
-    "escape",
-    "node",
-    "save",
-]
-
 CIDR = "172.16.0.0/16"
 DEADLY, ONCE = b"deadly", b"deadly once: "
 

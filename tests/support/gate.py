@@ -22,29 +22,6 @@ from tests.support.agents import Outcome, agents
 from tests.support.systemd import NEEDS, System, booted
 from tests.support.waiting import wait_for
 
-__all__ = [
-    "CIDR",
-    "HALVES",
-    "KUBE1",
-    "LAYOUT",
-    "LET_ROUTE",
-    "await_start",
-    "begin_start",
-    "config",
-    "configure",
-    "end",
-    "gate_tests",
-    "has_started",
-    "host",
-    "is_starting",
-    "many_times",
-    "markers",
-    "ours",
-    "pid",
-    "run_task",
-    "start",
-]
-
 LAYOUT = HostLayout()
 KUBE1 = "systemd-nspawn@kube1.service"
 CIDR = "172.16.0.0/16"

@@ -6,8 +6,6 @@ Here: counting calls of Python functions. Not here: measuring time (`tests/bench
 import sys
 from collections.abc import Callable
 
-__all__ = ["calls_in", "grows_evenly"]
-
 
 def calls_in(work: Callable[[], object]) -> int:
     """How many Python functions are called by the work."""

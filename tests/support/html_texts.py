@@ -5,8 +5,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-__all__ = ["TEXTS", "Reader"]
-
 
 class Reader(HTMLParser):
     """What a parser of HTML finds: tags with attributes, and text."""

@@ -4,8 +4,6 @@ import base64
 import json
 from pathlib import Path
 
-__all__ = ["carry_out_ignition"]
-
 
 def carry_out_ignition(document: str, root: Path) -> None:
     """Write the files and links of the document below the root."""

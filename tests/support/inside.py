@@ -17,8 +17,6 @@ from hostrouting.cli import main
 from tests.support.systemd import System
 from tests.support.template import enter
 
-__all__ = ["answering", "carry_out", "statuses", "told_in"]
-
 _STATUS = """\
 import io, json, sys
 from contextlib import redirect_stdout

@@ -10,8 +10,6 @@ from hostrouting.model.route import Route, RouteType
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Link
 
-__all__ = ["things"]
-
 _PROTOCOLS = {"kernel": 2, "boot": 3, "static": 4, "ra": 9, "bird": 12, "dhcp": 16}
 _TABLES = {"default": 253, "main": 254, "local": 255}
 _SCOPES = {"global": 0, "link": 253, "host": 254}

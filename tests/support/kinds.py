@@ -7,8 +7,6 @@ from _pytest.raises import RaisesExc
 
 from hostrouting.errors import HostRoutingError
 
-__all__ = ["kind_of", "raises"]
-
 E = TypeVar("E", bound=HostRoutingError)
 
 

@@ -15,8 +15,6 @@ from tests.support.inside import carry_out
 from tests.support.namespace import Namespace, run_program
 from tests.support.programs import completed
 
-__all__ = ["H200", "Machine", "private_machine"]
-
 ROOT = Path(__file__).resolve().parents[2]
 H200 = commands_of(h200())
 # If the process of the test is killed, its end of the pipe is closed, and cat ends.

@@ -10,8 +10,6 @@ from typing import Any
 
 import yaml
 
-__all__ = ["SHAPES", "faults_of", "manifests_in"]
-
 _NAMES = {str: str}
 _META = {"name": str, "namespace": str, "labels": _NAMES, "annotations": _NAMES}
 _SELECTOR = {"matchLabels": _NAMES}

@@ -11,8 +11,6 @@ from hostrouting.errors import FileError, ManagerError
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, plain_vm
 from hostrouting.testing.kernel import MemoryBackend
 
-__all__ = ["Killed", "MishapFiles", "MishapManager", "Mishaps", "busy", "fabric_vm", "full", "killed", "mishap_host"]
-
 
 class Killed(BaseException):
     """The agent is killed at this moment."""

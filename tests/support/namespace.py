@@ -21,8 +21,6 @@ from hostrouting.model.snapshot import Address, Link, Snapshot
 from tests.support.children import enter_namespace
 from tests.support.waiting import wait_for
 
-__all__ = ["Namespace", "private_namespace", "run_program"]
-
 _FILTERS = ("off", "strict", "loose")
 _ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unreachable", "8": "prohibit"}
 

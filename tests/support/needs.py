@@ -13,8 +13,6 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 
-__all__ = ["FILES", "PACKAGES", "PATH", "absent", "advice", "packages_for", "require"]
-
 PACKAGES = {
     "bash": "bash",
     "bash-completion": "bash-completion",  # a library for bash, not a command

@@ -7,8 +7,6 @@ from pathlib import Path
 from tests.support.systemd import System, booted
 from tests.support.waiting import wait_for
 
-__all__ = ["networkd_host"]
-
 # The router is a network namespace of its own, with two addresses; its DHCP server names one of them.
 NETWORK = """\
 #!/bin/sh

@@ -1,7 +1,5 @@
 """The notes on an exception, as a typed value: type checkers know of `__notes__` from Python 3.11 on only."""
 
-__all__ = ["notes_of"]
-
 
 def notes_of(error: BaseException) -> list[str]:
     """The notes that were added to this error, oldest first; a KeyError if there are none."""

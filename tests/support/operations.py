@@ -28,8 +28,6 @@ from hostrouting.model.snapshot import Address, Link
 from hostrouting.testing.kernel import MemoryBackend
 from tests.support.rawkernel import RawKernel, Said
 
-__all__ = ["DEVICES", "FROM", "Operation", "do_fake", "do_linux", "furnish", "operations", "resolve"]
-
 DEVICES = ("eth0", "eth1", "ib0")
 _VERBS: list[Verb] = ["add", "append", "prepend", "replace", "delete"]
 

@@ -18,8 +18,6 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-__all__ = ["RepositoryHook", "ShareHook", "addresses", "readme_elsewhere", "repository_of", "shared"]
-
 _PICTURE = re.compile(r"^!\[([^\]]*)\]\((?!https?:)([^)\s]+)\)\n\n", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|mailto:)([^)\s]+)\)")
 

@@ -9,26 +9,6 @@ from ipaddress import IPv6Address
 
 import attrs
 
-__all__ = [
-    "ADVERTISED_NEIGHBOUR",
-    "ECHO_REPLY",
-    "ECHO_REQUEST",
-    "ICMPV6",
-    "LISTENER_REPORT",
-    "NO_ROUTE",
-    "ROUTER_ALERT",
-    "SCOPE",
-    "TCP",
-    "UDP",
-    "UNREACHABLE",
-    "Packet",
-    "echo_request",
-    "listener_query",
-    "neighbour_solicitation",
-    "reassembled",
-    "router_advertisement",
-]
-
 TCP, UDP, ICMPV6 = 6, 17, 58
 _HOP_BY_HOP, _FRAGMENT = 0, 44
 UNREACHABLE, ECHO_REQUEST, ECHO_REPLY, ADVERTISED_NEIGHBOUR, LISTENER_REPORT = 1, 128, 129, 136, 143

@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-__all__ = ["BLOCK", "PAGES", "ROOT", "page", "tables"]
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")

@@ -4,8 +4,6 @@ import shutil
 
 import pytest
 
-__all__ = ["SHELLS", "each_shell"]
-
 _KNOWN = (["dash"], ["bash", "--posix"], ["busybox", "sh"])
 
 SHELLS = [words for words in _KNOWN if shutil.which(words[0])]

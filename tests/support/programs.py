@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["EXAMPLES", "completed", "example"]
-
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 

@@ -16,8 +16,6 @@ from tests.support.children import running
 from tests.support.namespace import Namespace
 from tests.support.waiting import wait_for
 
-__all__ = ["PROGRAMS", "Exporter", "Prometheus", "exporter", "prometheus"]
-
 PROGRAMS = ("prometheus", "promtool", "prometheus-node-exporter")
 _LONGEST = 1500  # seconds after which a program ends by itself
 

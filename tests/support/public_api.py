@@ -20,8 +20,6 @@ from tests.support.config_keys import COMPLETE, keys_of
 from tests.support.pages import ROOT
 from tests.tables.documents import KEYS
 
-__all__ = ["LISTED", "breaks", "public_lines"]
-
 LISTED = ROOT / "tests" / "public_api.txt"
 
 _MODULES = (

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["ROOT", "build", "copy_checkout", "published_files"]
-
 ROOT = Path(__file__).resolve().parents[2]
 _UNWANTED = (".git", ".venv", ".cache", "dist", "__pycache__", ".hypothesis", "*.egg-info", ".coverage")
 

@@ -11,8 +11,6 @@ from hostrouting.model.route import PATHLESS, ROUTE_TYPES, NextHop, Preference, 
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Link
 
-__all__ = ["Shape", "address_of", "encode", "link_of", "parse", "route_of", "rule_of", "setting_of"]
-
 Shape: TypeAlias = Literal["link", "address", "rule", "route", "nexthop", "netconf"]
 _ACTIONS: Any = {1: "to_table", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
 _FAMILIES = {2: 4, 10: 6}

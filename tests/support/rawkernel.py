@@ -39,8 +39,6 @@ from tests.support.rawmessages import (
 )
 from tests.support.waiting import wait_for
 
-__all__ = ["RawKernel", "Said", "raw_kernel"]
-
 _CLONE_NEWNET = 0x40000000
 _SOL_NETLINK, _CAP_ACK, _EXT_ACK, _STRICT = 270, 10, 11, 12
 _REQUEST, _ACK, _DUMP = 1, 4, 0x300

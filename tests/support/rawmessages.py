@@ -8,22 +8,6 @@ from hostrouting.model.prefix import IP, Prefix, ip_at
 from hostrouting.model.route import NextHop
 from hostrouting.model.rule import Rule, RuleAction
 
-__all__ = [
-    "AF",
-    "FAMILY",
-    "Attributes",
-    "pack_attribute",
-    "pack_gateway",
-    "pack_link",
-    "pack_nest",
-    "pack_rule",
-    "pack_text",
-    "read_attributes",
-    "read_ip",
-    "read_number",
-    "read_rule",
-]
-
 AF = {4: socket.AF_INET, 6: socket.AF_INET6}
 FAMILY = {int(number): family for family, number in AF.items()}
 _ACTIONS: dict[RuleAction, int] = {"to_table": 1, "goto": 2, "nop": 3, "blackhole": 6, "unreachable": 7, "prohibit": 8}

@@ -7,8 +7,6 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.redaction import Redaction
 from hostrouting.model.snapshot import Snapshot
 
-__all__ = ["judged_alike"]
-
 
 def judged_alike(host: Snapshot, config: HostRoutingConfig, redaction: Redaction) -> None:
     """Compare the verdicts on a host, the ways of what escapes, and the repairs, with those on the redacted host."""

@@ -24,8 +24,6 @@ from tests.support.guard_play import FakeService
 from tests.support.namespace import Namespace
 from tests.support.waiting import wait_for
 
-__all__ = ["Rewriting", "rules", "settings"]
-
 
 def settings(**more: Any) -> ProbeRewriteConfig:
     """An enabled rewrite with eth0 as the uplink."""

@@ -15,8 +15,6 @@ from hostrouting.release import __version__
 from tests.support.bundle import moment
 from tests.support.debian_package import debian_version, package_files
 
-__all__ = ["write_rpm"]
-
 # Where Debian's package has a file, and where that of rpm has it; None: Debian alone needs it.
 _PLACES = {
     "usr/share/zsh/vendor-completions/": "usr/share/zsh/site-functions/",

@@ -15,8 +15,6 @@ from typing import Any
 from hostrouting.release import __version__
 from tests.support.bundle import DEPENDENCIES, moment
 
-__all__ = ["bill_of", "write_bills"]
-
 
 def bill_of(file: Path) -> dict[str, Any]:
     """The document of one published file."""

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from tests.support.programs import completed
 
-__all__ = ["LIBRARY", "Shell", "fish_offers", "shell"]
-
 LIBRARY = Path("/usr/share/bash-completion/bash_completion")
 _ALL = "\x1b*"
 """The key that puts in everything that is offered."""

@@ -5,8 +5,6 @@ from typing import TypeAlias
 
 from hostrouting.kernel.programs import Ended
 
-__all__ = ["Answer", "Programs"]
-
 Answer: TypeAlias = "Ended | str | OSError | list[Ended]"
 
 

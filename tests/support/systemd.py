@@ -22,18 +22,6 @@ from typing import IO
 
 from tests.support.waiting import wait_for
 
-__all__ = [
-    "HOST_FOLDERS",
-    "MACHINE_SETTINGS",
-    "NEEDS",
-    "PROGRAM",
-    "THIS_HOST",
-    "System",
-    "booted",
-    "this_tree",
-    "trees",
-]
-
 PROJECT = Path(__file__).resolve().parents[2]
 
 

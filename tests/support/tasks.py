@@ -7,8 +7,6 @@ from hostrouting.model.route import OURS
 from hostrouting.testing import FakeHost, FakeManager
 from phases.testing import FakeClock
 
-__all__ = ["CIDR", "LAYOUT", "REPAIR", "config", "lose_routes", "manager_of", "ours", "run"]
-
 LAYOUT = HostLayout()
 CIDR = "172.16.0.0/16"
 REPAIR = ("172.16.0.0/17", "172.16.128.0/17")

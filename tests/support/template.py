@@ -24,8 +24,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["enter"]
-
 PROJECT = Path(__file__).resolve().parents[2]
 
 # Modules that are imported only when they are first needed, by the library and by the modules that it imports. If one is

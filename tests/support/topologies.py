@@ -8,8 +8,6 @@ from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Address, Link, Snapshot
 from hostrouting.testing import MemoryBackend, topologies
 
-__all__ = ["connected", "h200", "host", "marked_vm", "plain", "refusing"]
-
 
 def connected(dev: str, interface: str) -> tuple[Route, ...]:
     """The routes that the kernel adds when `interface` (an IPv4 address with its length) is added to a device."""

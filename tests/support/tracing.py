@@ -5,8 +5,6 @@ from pathlib import Path
 
 import attrs
 
-__all__ = ["BEGIN", "END", "Trace", "command"]
-
 BEGIN, END = "/mark/begin", "/mark/end"
 """Paths that a program passes to `os.access` to mark where its trace begins and ends."""
 

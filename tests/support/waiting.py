@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["await_file", "leaving_word", "wait_for"]
-
 # No test should fail because the machine is busy; if an event is lost, the guard looks after 66 s at most.
 _LONGEST = 200.0
 

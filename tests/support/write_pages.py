@@ -12,8 +12,6 @@ from hostrouting.cli.words import words_of
 from tests.support.pages import ROOT
 from tests.tables.documents import ERROR, KEYS
 
-__all__ = ["PAGE", "commands_page"]
-
 PAGE = "docs/commands.md"
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from tests.support.bundle import bundled
 
-__all__ = ["write_pyz"]
-
 
 def write_pyz(target: Path) -> None:
     """Write the file, which a shell can start: complete, or not at all."""

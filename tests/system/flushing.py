@@ -30,8 +30,6 @@ from tests.support.needs import absent
 from tests.support.systemd import NEEDS, System, booted
 from tests.support.waiting import wait_for
 
-__all__ = ["FLUSH", "TABLE", "TOLD", "WORD", "flushing", "has_table", "in_force", "start_once"]
-
 CONFIG = ProbeRewriteConfig(enabled=True, interfaces=["eth0"], required=True)
 TABLE, TOLD = CONFIG.table, ProbeScript(CONFIG, wait=5)
 FLUSH = "nftables-flush.service"

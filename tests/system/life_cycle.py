@@ -35,8 +35,6 @@ from tests.support.systemd import MACHINE_SETTINGS, NEEDS, System, this_tree
 from tests.support.waiting import wait_for
 from tests.system.storm import WORD, Tally, account, leave_word
 
-__all__ = ["HEALED", "KEPT", "KINDS", "PLAIN", "RELOAD", "RESET", "LifeCycle", "Start", "living"]
-
 MACHINES = ("kube1", "kube2")
 PLAIN, RELOAD, HEALED = "start", "written during the start", "restarted when repaired"
 RESET, KEPT = "configured after a reset", "not configured after a reset"

@@ -41,8 +41,6 @@ from typing import TypeAlias
 
 Check: TypeAlias = "Callable[[str, Sources], None]"
 
-__all__ = ["Bare", "oldest"]
-
 TOO_OLD, RELEASES = ("bullseye",), ("bookworm", "trixie")
 """The releases whose Python is too old, and those on which everything works."""
 

@@ -35,26 +35,6 @@ from tests.support.gate import CIDR, HALVES, KUBE1, await_start, config, end, ho
 from tests.support.needs import absent
 from tests.support.systemd import NEEDS, System, this_tree
 
-__all__ = [
-    "CALM",
-    "FAULTS",
-    "KILLED",
-    "KINDS",
-    "PLAIN",
-    "REEXEC",
-    "SETTINGS",
-    "WORD",
-    "Choice",
-    "Counted",
-    "Round",
-    "Setting",
-    "Storm",
-    "Tally",
-    "account",
-    "leave_word",
-    "raging",
-]
-
 PROTOCOLS = (213, 214)
 WAITS = (0, 3)
 

@@ -17,7 +17,6 @@ _FULL = "mount -t tmpfs -o size=4k,mode=755 none {0}; cat /dev/zero >{0}/all 2>&
 
 _OPEN = "A gated unit that is started now is NOT held back: "
 _BARRED = "systemd-nspawn@.service cannot start now: "
-_JUDGED = "Each start of systemd-nspawn@.service is still checked; "
 _REFUSED = "The mode is STRICT: systemd-nspawn@.service cannot start until the check passes."
 
 _CLI = """\

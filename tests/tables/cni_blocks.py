@@ -5,8 +5,6 @@ import attrs
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route, RouteType
 
-__all__ = ["CIDR", "CNI_BLOCKS", "POD_DEVS", "CniBlock"]
-
 CIDR = Prefix.parse("172.20.0.0/16")
 POD_DEVS = ("veth*",)
 """The devices that lead to pods; they are allowed."""

@@ -5,8 +5,6 @@ Adding a key does not change the version; removing one or changing its meaning i
 list; a missing value is `null`. After an error, the document is `hostrouting/error/2` instead of any other.
 """
 
-__all__ = ["ERROR", "KEYS", "OPERATIONS"]
-
 FINDINGS = {
     "findings[].name": "what it is; the page Findings explains each name",
     "findings[].severity": "error, warning or note",

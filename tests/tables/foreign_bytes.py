@@ -26,8 +26,6 @@ from hostrouting.tasks.cleanup.saved_rules import read_saved
 from hostrouting.tasks.probe_rewrite.rules import Record
 from hostrouting.testing.topologies import h200
 
-__all__ = ["READERS", "Reader"]
-
 
 @attrs.frozen
 class Reader:

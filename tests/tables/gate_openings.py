@@ -5,8 +5,6 @@ import attrs
 from hostrouting.boot.units import SHELL
 from hostrouting.host.layout import HostLayout
 
-__all__ = ["EDITS", "KUBE1", "OPENINGS", "Edit", "Opening"]
-
 KUBE1 = "systemd-nspawn@kube1.service"
 
 _LAYOUT = HostLayout()

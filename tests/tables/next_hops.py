@@ -13,8 +13,6 @@ from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, NextHop, Route
 
-__all__ = ["BIRD", "NextHopCase", "by_wanted", "found", "put"]
-
 BIRD = 12
 A, B, C, THEIRS = "fd10::1", "fd10::2", "fd10::3", "fd10::7"
 

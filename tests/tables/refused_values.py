@@ -9,8 +9,6 @@ from typing import Any
 
 from tests.support.config_keys import COMPLETE
 
-__all__ = ["REFUSED", "RIGHT"]
-
 RIGHT = COMPLETE | {"probeRewrite": {"enabled": True, "interfaces": ["eth0"], "imds": {}}}
 """A configuration without a fault, into which each value is put."""
 

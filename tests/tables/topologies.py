@@ -20,8 +20,6 @@ from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 
-__all__ = ["CIDR", "TOPOLOGIES", "Topology", "escapes_of", "repair_of"]
-
 CIDR = "172.16.0.0/16"
 
 
