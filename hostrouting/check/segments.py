@@ -65,7 +65,7 @@ def segments_of(
     return tuple(found)
 
 
-def told_segments(segments: Sequence[Segment]) -> tuple[Segment, ...]:
+def listed_segments(segments: Sequence[Segment]) -> tuple[Segment, ...]:
     """The segments for a list in words: one single address of the host itself joins the range beside it."""
     found: list[Segment] = []
     begin: int | None = None

@@ -24,7 +24,7 @@ import attrs
 
 from hostrouting.check.examine import Correction, examine_snapshot, with_repair
 from hostrouting.check.report import deletion_lines, repair_document
-from hostrouting.check.segments import JUDGEMENTS, Segment, Strip, segments_of, strip_of, told_segments
+from hostrouting.check.segments import JUDGEMENTS, Segment, Strip, listed_segments, segments_of, strip_of
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import ESCAPES
 from hostrouting.fleet.grouping import NodeGroup, common_correction, own_file_reason, tally_verdicts
@@ -260,7 +260,7 @@ def maps_of(data: bytes, question: Question) -> Iterator[CidrMap]:
             rows = []
             for name, fib in hosts:
                 segments = segments_of(fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs)
-                rows.append(MapRow(name, strip_of(cidr, segments, _COLUMNS), told_segments(segments)))
+                rows.append(MapRow(name, strip_of(cidr, segments, _COLUMNS), listed_segments(segments)))
             yield CidrMap(cidr, tuple(rows))
 
 

@@ -168,7 +168,7 @@ class HostTask(Generic[ResultT]):
         raise NotImplementedError
 
     def change(self, *, up: bool) -> Change:  # noqa: ARG002  the files may be all
-        """What would be done now, without the files of the part: the work or, if not `up`, its undoing.
+        """What would be done now, apart from the files of the part; with `up` false, to undo the work.
 
         The host has a kernel: for an image, this is not asked.
         """

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostrouting.check.examine import Correction
-from hostrouting.check.segments import Segment, segments_of, told_segments
+from hostrouting.check.segments import Segment, listed_segments, segments_of
 from hostrouting.errors import InputError
 from hostrouting.fib.engine import Fib
 from hostrouting.fleet import NodeResult, group_nodes
@@ -213,7 +213,7 @@ class TestMaps:
         """The ranges cover the block without a gap; only single addresses of the host are counted with their neighbours."""
         block, snapshot = host
         segments = segments_of(Fib(snapshot), block, expected_devs=("eth0",))
-        told = told_segments(segments)
+        told = listed_segments(segments)
         assert (told[0].first, told[-1].last) == (block.first, block.last)
         assert all(one.last + 1 == other.first for one, other in pairwise(told))
         for segment in segments:
@@ -223,10 +223,10 @@ class TestMaps:
     def test_an_own_address_among_others(self) -> None:
         """An own address does not divide the range around it."""
         rows = [Segment(0, 4, "ib0", "escape"), Segment(5, 5, "own", "own"), Segment(6, 9, "ib0", "escape")]
-        assert told_segments(rows) == (Segment(0, 9, "ib0", "escape"),)
-        assert told_segments(rows[1:]) == (Segment(5, 9, "ib0", "escape"),)
-        assert told_segments(rows[1:2]) == (rows[1],)
-        assert told_segments([rows[0], Segment(5, 6, "own", "own")]) == (rows[0], Segment(5, 6, "own", "own"))
+        assert listed_segments(rows) == (Segment(0, 9, "ib0", "escape"),)
+        assert listed_segments(rows[1:]) == (Segment(5, 9, "ib0", "escape"),)
+        assert listed_segments(rows[1:2]) == (rows[1],)
+        assert listed_segments([rows[0], Segment(5, 6, "own", "own")]) == (rows[0], Segment(5, 6, "own", "own"))
 
 
 # Elements of HTML: whatever is put into one is text
