@@ -159,9 +159,12 @@ def _changed(node: Any) -> Any:
 
 
 def _is_left_alone(node: ast.AST) -> bool:
-    """Names that are offered, what is for type checkers, and what a module does when it is run."""
+    """Names that are offered, what is for type checkers or the end of a zip, and what a module does when it is run."""
     text = ast.unparse(node) if isinstance(node, ast.If | ast.Assign) else ""
-    return text.startswith(("__all__ =", "if TYPE_CHECKING", "if __name__"))
+    is_strict = (
+        isinstance(node, ast.keyword) and node.arg == "strict"
+    )  # it checks the code around it, as an assert does
+    return is_strict or text.startswith(("__all__ =", "if TYPE_CHECKING", "if __name__"))
 
 
 def _short(node: ast.AST | None) -> str:

@@ -13,7 +13,17 @@ from hostrouting.model.prefix import IPV6, Prefix, as_ip
 from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
-from hostrouting.routes.uplink import DesiredRoute, default_route, outbound_devs, resolve_route, seen_instead
+from hostrouting.routes.uplink import (
+    DesiredRoute,
+    Uplink,
+    default_route,
+    is_held,
+    missing_default,
+    outbound_devs,
+    resolve_route,
+    seen_instead,
+    way_round,
+)
 from hostrouting.testing.topologies import h200, plain_vm
 from tests.support.topologies import host, plain
 
@@ -104,6 +114,16 @@ class TestDefaultRoute:
         assert default_route(fib, dev="eth1") == away(253)
         assert default_route(fib, dev="ib0") is None
 
+    def test_others_in_turn(self) -> None:
+        """Default routes of a later table that take turns among themselves do not count."""
+        others = (Route.to("0.0.0.0/0", dev=dev, gateway="10.1.0.1", table=253) for dev in ("eth1", "eth2"))
+        assert by(DEFAULT, *others) == "eth0"
+
+    def test_seen_instead_of_the_other_family(self) -> None:
+        """A table that only a rule of IPv6 looks up has no IPv4 default route that could be meant."""
+        fib = Fib(host(INTERFACES, [away(100)], rules=(*MOST, Rule(family=6, priority=9, table=100))))
+        assert seen_instead(fib) == "no default route"
+
     def test_dead(self) -> None:
         """A default route whose next hops are all dead does not count; the error names it if a rule looks it up."""
         dead = Route(ANYWHERE, (NextHop("eth1", dead=True, linkdown=True),))
@@ -177,8 +197,83 @@ def want(gateway: str | None = None, dev: str | None = None) -> DesiredRoute:
     return DesiredRoute(IPv4Network("10.9.0.0/16"), gateway=gateway, dev=dev)
 
 
+class TestDesiredRoute:
+    """A static route as it is wanted."""
+
+    def test_in_words(self) -> None:
+        """Only what is given is said; the fields behind the destination are told apart by their names."""
+        wish = DesiredRoute("10.9.0.0/16", gateway="10.0.0.9", dev="eth0", metric=7)
+        assert (str(wish), repr(wish)) == (
+            text := "10.9.0.0/16 via 10.0.0.9 dev eth0 metric 7",
+            f"<DesiredRoute {text}>",
+        )
+        assert str(DesiredRoute("10.9.0.0/16")) == "10.9.0.0/16"
+        with pytest.raises(TypeError):
+            DesiredRoute("10.9.0.0/16", "eth0")  # type: ignore[call-arg]  # what is refused
+
+    def test_left_open(self) -> None:
+        """The fields that the default route fills in equally stay open, but the metric never, and the device if asked."""
+        uplink = Uplink(Fib(host(INTERFACES, [DEFAULT])))
+        wish = attrs.evolve(want("10.0.0.1", "eth0"), metric=7)
+        assert str(uplink.leave_open(wish)) == "10.9.0.0/16 metric 7"
+        assert str(uplink.leave_open(wish, names_dev=True)) == "10.9.0.0/16 dev eth0 metric 7"
+        other = want("10.0.0.9", "eth0")
+        assert uplink.leave_open(other) == other
+
+    def test_a_way_round(self) -> None:
+        """One route with a metric that is free, in IPv6 also the lowest one; or the halves."""
+        [four, six] = Prefix.parse("10.9.0.0/16"), Prefix.parse("fd09::/16")
+        assert way_round(six, lambda _, metric: metric != 1) == ((six, 1),)
+        assert way_round(four, lambda prefix, _: prefix == four) == tuple((half, 0) for half in four.halves())
+        assert way_round(four, lambda prefix, _: prefix != four.halves()[0]) == ()
+
+    @pytest.mark.parametrize(("protocol", "metric", "held"), [(3, 0, True), (3, 1, False), (OURS, 0, False)])
+    def test_what_holds_a_route(self, protocol: int, metric: int, *, held: bool) -> None:
+        """A route of others with this metric or a lower one; ours never does."""
+        route = Route.to("10.9.0.0/16", dev="ib0", protocol=protocol, metric=metric)
+        assert is_held(route.prefix, 0, Fib(host(INTERFACES, [route])), {OURS}) is held
+
+
 class TestWhatIsMeant:
     """Missing fields are taken from the default route."""
+
+    def test_nothing_of_what_the_kernel_reports(self) -> None:
+        """The route has our protocol, and its next hop the weight of a single one and no state."""
+        legs = NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=2, pervasive=True), NextHop("eth1", weight=2)
+        fib = Fib(host(INTERFACES, [Route(ANYWHERE, legs)]))
+        found = resolve_route(want("10.0.0.1"), fib, protocol=99)
+        assert found == Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=99)
+        assert isinstance(found, Route)
+        assert found.legs == (NextHop("eth0", gateway=as_ip("10.0.0.1")),)
+
+    @pytest.mark.parametrize("first", [NextHop("eth0"), NextHop("eth0", gateway=as_ip("fe80::1"))])
+    def test_each_next_hop_is_judged(self, first: NextHop) -> None:
+        """One that needs nothing does not hide what the next one lacks."""
+        six = Route(Prefix.parse("::/0"), (first, NextHop("eth1", gateway=as_ip("2001:db8::1"))))
+        links = (Link(name="eth0", index=2), Link(name="eth1", index=3))
+        fib = Fib(Snapshot(links=links, rules=default_rules(6), routes=[six]))
+        found = str(resolve_route(DesiredRoute("fd09::/16"), fib))
+        assert "an address or route on eth1 that reaches the gateway 2001:db8::1 directly" in found
+
+    @pytest.mark.parametrize("protocol", [OURS, 3])
+    @pytest.mark.parametrize("kind", ["unicast", "unreachable"])
+    def test_a_gateway_beyond_one_of_our_routes(self, protocol: int, kind: Literal["unicast", "unreachable"]) -> None:
+        """Such a route may go, so it does not count; of others' only one that leads anywhere does."""
+        legs = (NextHop("eth0"),)
+        near = Route(Prefix.parse("10.7.0.0/16"), legs, protocol=protocol, type=kind, scope=253)
+        said = meant(want("10.7.0.9", "eth0"), host(INTERFACES, [DEFAULT, near]))
+        assert ("reaches the gateway" in said) is not (protocol != OURS and kind == "unicast")
+
+    def test_the_rule_for_main_is_missing(self) -> None:
+        """Only where table main has such a default route, its rule is what is missing."""
+        rule = "the rule for table main (ip rule add pref 32766 lookup main)"
+        for routes, dev, said in (
+            ([DEFAULT], None, rule),
+            ([DEFAULT], "eth1", "an IPv4 default route on eth1"),
+            ([refusing("unreachable")], None, "an IPv4 default route"),
+        ):
+            fib = Fib(host(INTERFACES, routes, rules=(LOCAL, LAST)))
+            assert missing_default(fib, family=4, dev=dev) == said
 
     @pytest.mark.parametrize(
         ("wish", "routes", "said"),
