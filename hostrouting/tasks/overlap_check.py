@@ -219,10 +219,13 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         return (layout.ok_path, layout.detected_path, layout.report_path)
 
     def prepare(self, ctx: phases.Context) -> None:
-        """Warn of a new mode STRICT; remove the markers of another check, because this run may not write its own."""
+        """Warn of a new mode STRICT; remove the markers of another check, because this run may not write its own.
+
+        A check that protects less is installed when its task runs; until then the markers are those of the former one.
+        """
         if self._gets_strict:
             ctx.log.warning("%s", _TO_STRICT)
-        if self._installed != self.config.route_overlap:
+        if self._installed != self.config.route_overlap and not self.takes_protection_away:
             self._forget(self.host.layout.npd_path)
 
     def _forget(self, *others: str) -> list[FileError]:

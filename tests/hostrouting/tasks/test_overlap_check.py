@@ -315,18 +315,27 @@ class TestCheckRouteOverlap:
             run(task)
         assert not {LAYOUT.ok_path, LAYOUT.report_path} & set(host.files.texts)
 
-    @pytest.mark.parametrize(("cidr", "stays"), [(CIDR, True), ("172.16.0.0/15", False)])
-    def test_what_was_found_before_the_routes_failed(self, cidr: str, *, stays: bool) -> None:
+    @pytest.mark.parametrize(
+        ("cidr", "mode", "stays"),
+        [
+            (CIDR, "STRICT", True),
+            ("172.16.0.0/15", "STRICT", False),
+            (CIDR, "WARN", True),
+            ("172.16.0.0/17", "WARN", True),
+        ],
+    )
+    def test_what_was_found_before_the_routes_failed(self, cidr: str, mode: str, *, stays: bool) -> None:
         """After a conflict no route has changed, so the last verdict stays, unless another check is installed.
 
-        Kills: a run that checks nothing forgets it; the marker of one check stands for another.
+        A check that protects less is not installed then. Kills: a run that checks nothing forgets the verdict; the marker of
+        one check stands for another; the verdict is forgotten for a check that is not installed.
         """
         host = FakeHost(kernel=h200())
         run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host))
         found = {LAYOUT.ok_path, LAYOUT.report_path, LAYOUT.npd_path}
         assert found <= set(host.files.texts)
         with pytest.raises(phases.TaskFailed):
-            run(Configure(config(CIDR, cidrs=(cidr,)), host=host))
+            run(Configure(config(CIDR, cidrs=(cidr,), mode=mode), host=host))
         assert found & set(host.files.texts) == (found if stays else set())
 
     def test_what_a_machine_found_meanwhile(self) -> None:
