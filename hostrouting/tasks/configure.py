@@ -218,7 +218,8 @@ class Configure:
         """See the class."""
         left_out = {task.name for task in self.subtasks if ctx.leaves_out(task, ctx.path)}
         settled = self._settled(ctx, left_out)
-        if not any(task.is_wanted or task.has_files for task in settled):
+        # A first installation that failed may have left the gate alone.
+        if not (any(task.is_wanted or task.has_files for task in settled) or Gate(self.host).present()):
             return phases.serial(*self.subtasks, name=self.name).do(ctx)
         chosen = [task for task in settled if task.name not in left_out]
         up = [task.full_part for task in chosen if task.is_wanted]

@@ -715,3 +715,15 @@ def test_a_running_machine_is_never_touched() -> None:
         ours = {LAYOUT.gate_unit, LAYOUT.routes_unit, LAYOUT.check_unit, LAYOUT.probe_unit, LAYOUT.guard_unit}
         ours.add(LAYOUT.rules_unit)
         assert touched <= ours
+
+
+def test_an_installation_that_failed_at_the_list_is_taken_back() -> None:
+    """If the first installation cannot write its list of steps, the empty configuration removes the drop-ins again."""
+    host = FakeHost(kernel=h200())
+    host.files.broken[LAYOUT.gate_steps_path] = "Input/output error"
+    with pytest.raises(phases.TaskFailed, match="Input/output error"):
+        run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host))
+    assert host.files.is_there(LAYOUT.gate_drop_in())
+    host.files.broken.clear()
+    run(Configure(HostRoutingConfig(), host=host))
+    assert not host.files.is_there(LAYOUT.gate_drop_in())
