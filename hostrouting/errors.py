@@ -379,7 +379,7 @@ class TaskError(HostRoutingError):
 
 
 class FleetError(HostRoutingError):
-    """Snapshots of a fleet could not be judged: some (kind incomplete), or this one (the other kinds)."""
+    """Not all snapshots of a fleet were judged (kind incomplete), or one could not be judged (the other kinds)."""
 
     kind: FleetKind
 

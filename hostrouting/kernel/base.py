@@ -188,7 +188,7 @@ class RouteBackend(Protocol):
 
 
 class Watch(Protocol):
-    """A listener for changes. It reports that something may have changed, not what: read again."""
+    """A listener for changes. It reports that something may have changed; read again to see what."""
 
     def heed(self, concerns: Collection[Concern] | None) -> None:
         """Report only what matters to one of these answers; None, the default, means every change.

@@ -119,8 +119,8 @@ Exit code 1 means that no static route can repair some of the overlap. 3 means t
 no-default-route once the routes are in place. 0 means that the routes repair everything, or that nothing was wrong.
 
 The result of --as-config includes the installed configuration, or the named one; the cost of the repair is logged to
-standard error. Its routes leave open what the default route fills in rightly (the gateway and, without --dev, the
-device), so it can be applied on other nodes with the same problem.
+standard error. Its routes name no gateway, and without --dev no device, if those of the default route are right.
+So it can be applied on other nodes with the same problem.
 """,
     examples="""\
 # which routes repair it, and what do they cost?

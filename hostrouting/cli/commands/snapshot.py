@@ -24,7 +24,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     meaning = "print a shell script that takes the snapshot without hostrouting and root; not with --json"
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--script", action="store_true", help=meaning)
-    meaning = "replace addresses and devices, for strangers to see it; logs what became of each given CIDR"
+    meaning = "replace addresses and device names, to show it to strangers; the new form of each CIDR is logged"
     ways.add_argument("--redact", metavar="CIDR", nargs="*", help=meaning)
 
 
