@@ -32,9 +32,11 @@ TREES = st.dictionaries(
 
 
 def grow(root: Path, tree: dict[str, str | None]) -> None:
-    """Make the tree; of two that need one place, the first has it."""
+    """Make the tree; of two that need one place, the first has it. Nothing is made behind a link, which may lead out."""
     for path, target in tree.items():
         place = root / path
+        if any(folder.is_symlink() for folder in place.parents if root in folder.parents):
+            continue
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             if target is None:
