@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
-from hostrouting.model.prefix import IPV4, IPV6, Prefix
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import DEFAULT_METRIC, REFUSING, TABLE_LOCAL, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
@@ -66,20 +66,32 @@ UPLINKS_IPV6: tuple[list[str], ...] = (
 def is_ambiguous(snapshot: Snapshot) -> bool:
     """Whether the answers of Linux leave open what decides. Then the script may refuse what is fine, or name more.
 
-    They do not tell a rule that refuses packets from a route that does, nor in which table such a route is, nor whether
-    it contains the route of a pod for some senders. A default route in table local hides all others. Where a group is
-    suppressed, the next hops of IPv6 are chosen for each address.
+    They do not tell a rule or route that refuses packets from another one of its type, nor whether a pod block contains the
+    route of a pod for some senders. A default route in table local hides all others. A dead next hop is judged like
+    the others. Where a group is suppressed, the next hops of IPv6 are chosen for each address.
     """
     for family in (IPV4, IPV6):
         routes = [route for route in snapshot.routes if route.prefix.family == family]
-        refusals = [kind for kind, _ in {(route.type, route.table) for route in routes if route.type in REFUSING}]
+        refusals = [route.type for route in routes if route.type in REFUSING]
         refusals += {rule.action for rule in snapshot.rules if rule.action in REFUSING and rule.family == family}
         if len(refusals) > len(set(refusals)) or (refusals and any(route.source is not None for route in routes)):
             return True
     hops = any(len(route.legs) > 1 and route.prefix.family == IPV6 for route in snapshot.routes)
     if hops and any(rule.suppress_ifgroup is not None and rule.family == IPV6 for rule in snapshot.rules):
         return True
+    if any(leg.dead for route in snapshot.routes for leg in route.legs):
+        return True
     return any(route.table == TABLE_LOCAL and not route.prefix.length for route in snapshot.routes)
+
+
+SPARE = [as_ip(it) for it in ("1.1.1.1", "100.0.0.1", "128.0.0.1", "192.0.2.1", "203.0.113.1", "223.255.255.1")]
+SPARE += [as_ip(it) for it in ("2001:db8::1", "3fff::1", "8000::1")]
+
+
+def is_hidden(snapshot: Snapshot) -> bool:
+    """Whether rules or longer prefixes may hide the default route where the script asks about it."""
+    longer = (route.prefix for route in snapshot.routes if route.prefix.length)
+    return any(rule.dst for rule in snapshot.rules) or any(address in prefix for prefix in longer for address in SPARE)
 
 
 def configs(*within: Prefix) -> st.SearchStrategy[HostRoutingConfig]:
@@ -228,7 +240,7 @@ def test_the_script_equals_the_engine(tmp_path_factory: pytest.TempPathFactory, 
     assert (found.verdict == "ok") <= (expected.verdict == "ok"), told
     # Without a default route that a packet uses, neither can know much: both refuse.
     lacks = "no-default-route" in {found.verdict, expected.verdict} or "NO-DEFAULT-ROUTE: " in checked.said
-    if not (lacks and expected.verdict != "ok") and not is_ambiguous(snapshot):
+    if not (lacks and (expected.verdict != "ok" or is_hidden(snapshot))) and not is_ambiguous(snapshot):
         assert found == expected, told
     assert checked.status == (host.config.route_overlap.mode == "STRICT" and found.verdict != "ok")
 
@@ -461,6 +473,15 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "overlap",
     ),
+    "a pod block of Calico, and a default route that refuses in another way": (
+        [
+            *ports("cali1"),
+            "route add blackhole 172.20.40.0/26 proto 80",
+            "route add unreachable default metric 4278198272",
+        ],
+        [],
+        "ok",
+    ),
     "a rule that refuses a pod block": (
         [
             *ports("cali1"),
@@ -571,9 +592,9 @@ def test_each_host(tmp_path: Path, name: str) -> None:
 
 HALVES = [f"route add {half} dev wg0" for half in ("0.0.0.0/1", "128.0.0.0/1")]
 HALVES_IPV6 = [command.replace("0.0.0.0/1", "::/1").replace("128.0.0.0", "8000::") for command in HALVES]
-# What the answers of Linux leave open, so the script refuses: commands, and its verdict on 172.20.0.0/16 or fd20::/16.
-# On all but the last host, the engine finds that all is well. docs/limits.md names these cases.
-UNTOLD: dict[str, tuple[list[str], str]] = {
+# What the answers of Linux leave open, so the script refuses: commands, and the verdicts of the engine and of the script
+# on 172.20.0.0/16 or fd20::/16. docs/limits.md names these cases.
+UNTOLD: dict[str, tuple[list[str], str, str]] = {
     "a rule that refuses a pod block, behind a jump": (
         [
             *ports("cali1"),
@@ -581,6 +602,7 @@ UNTOLD: dict[str, tuple[list[str], str]] = {
             "rule add pref 100 to 172.20.40.0/27 blackhole",
             "route add blackhole 172.20.40.0/26 proto 80",
         ],
+        "ok",
         "overlap",
     ),
     "a blackhole of a table behind main over a pod block": (
@@ -590,10 +612,19 @@ UNTOLD: dict[str, tuple[list[str], str]] = {
             "rule add pref 40000 lookup 100",
             "route add blackhole 172.20.40.0/26 table 100",
         ],
+        "ok",
         "overlap",
     ),
-    "a rule that jumps for other addresses": (["rule add pref 1 not to 172.20.0.0/16 goto 32767"], "no-default-route"),
-    "a rule that refuses other addresses": (["rule add pref 1 not to 172.20.0.0/16 prohibit"], "no-default-route"),
+    "a rule that jumps for other addresses": (
+        ["rule add pref 1 not to 172.20.0.0/16 goto 32767"],
+        "ok",
+        "no-default-route",
+    ),
+    "a rule that refuses other addresses": (
+        ["rule add pref 1 not to 172.20.0.0/16 prohibit"],
+        "ok",
+        "no-default-route",
+    ),
     "a VPN, and the default route in another table": (
         [
             "route del default",
@@ -601,6 +632,7 @@ UNTOLD: dict[str, tuple[list[str], str]] = {
             *HALVES,
             "route add 172.20.0.0/16 dev eth0",
         ],
+        "ok",
         "no-default-route",
     ),
     "a VPN in IPv6, and a preferred router": (
@@ -609,6 +641,7 @@ UNTOLD: dict[str, tuple[list[str], str]] = {
             *HALVES_IPV6,
             "route add fd20::/16 dev eth0",
         ],
+        "ok",
         "no-default-route",
     ),
     "a VPN, and a default route that is dead": (
@@ -617,10 +650,12 @@ UNTOLD: dict[str, tuple[list[str], str]] = {
             *("route add default via 10.0.0.1 dev eth0 metric 9", "route add 172.20.0.0/16 dev eth0"),
             *HALVES,
         ],
+        "ok",
         "no-default-route",
     ),
     "a next hop that is dead": (
         ["route add 172.20.8.0/24 nexthop dev eth0 nexthop dev ib0", "link set ib0 down"],
+        "ok",
         "overlap",
     ),
     "a VPN, and a default route that is suppressed": (
@@ -630,6 +665,7 @@ UNTOLD: dict[str, tuple[list[str], str]] = {
             "route add default dev wg0 table 100",
             *HALVES,
         ],
+        "ok",
         "no-default-route",
     ),
     "a VPN, and a default route behind one that goes on with the next table": (
@@ -641,6 +677,24 @@ UNTOLD: dict[str, tuple[list[str], str]] = {
             "route add 172.20.0.0/16 dev eth0",
             "route add default dev eth1 table default",
         ],
+        "overlap",
+        "no-default-route",
+    ),
+    "a VPN, and a default route whose group is suppressed": (
+        [
+            *("link set eth0 group 9", "rule add pref 50 lookup main suppress_ifgroup 9"),
+            *("rule add pref 51 lookup 100", "route add default dev wg0 table 100"),
+            *HALVES,
+        ],
+        "ok",
+        "no-default-route",
+    ),
+    "a rule that jumps to another default route for other addresses": (
+        [
+            *("rule add pref 1 not to 172.20.0.0/16 goto 40000", "rule add pref 40000 lookup 100"),
+            *("route add default dev wg0 table 100", "route add 172.20.0.0/16 dev wg0"),
+        ],
+        "overlap",
         "no-default-route",
     ),
 }
@@ -649,12 +703,12 @@ UNTOLD: dict[str, tuple[list[str], str]] = {
 @pytest.mark.parametrize("story", UNTOLD)
 def test_what_is_refused_though_it_may_be_right(namespace: Namespace, tmp_path: Path, story: str) -> None:
     """Where the answers of Linux leave open what decides, the script does not say ok."""
-    commands, verdict = UNTOLD[story]
+    commands, engines, verdict = UNTOLD[story]
     ipv6 = "IPv6" in story
     namespace.batch(commands, family=IPV6 if ipv6 else IPV4)
     lose_carriers(namespace, ["ib0"] if "default route that is dead" in story else [])
     config = check("fd20::/16" if ipv6 else "172.20.0.0/16", allowed_devs=["veth*"])
-    assert engine(snapshot_of(namespace), config).verdict == ("overlap" if "goes on" in story else "ok")
+    assert engine(snapshot_of(namespace), config).verdict == engines
     checked = Checked(namespace, config, tmp_path, awk=AWKS[len(story) % len(AWKS)])
     assert checked.answer.verdict == verdict
     hint = "default route from this check; name the right devices in routeOverlap.expectedDevs\n"
