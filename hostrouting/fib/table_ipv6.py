@@ -46,9 +46,8 @@ class _Way(NamedTuple):
     @property
     def gateways(self) -> Legs:
         """The next hops, if Linux skips them while none of their gateways is reachable; else nothing."""
-        if self.entry.route.type in PATHLESS or any(leg.gateway is None for leg in self.legs):
-            return ()
-        return self.legs
+        is_direct = self.entry.route.type in PATHLESS or any(leg.gateway is None for leg in self.legs)
+        return () if is_direct else self.legs
 
 
 class _Node(NamedTuple):
@@ -164,13 +163,13 @@ class TableIPv6(Table):
         ordered = list(self._ordered(address, sought))
         if not self._skips_unreachable:
             del ordered[1:]
-        for place, way in enumerate(ordered):
+        for way in ordered:
             if not way.gateways:
                 yield Hit(asks, way.entry)
                 return
             if len(ordered) > 1:
                 yield Hit((*asks, reachable_ask(way.gateways)), way.entry)
-            elif place == 0:
+            else:
                 yield Hit(asks, way.entry)
                 return
         # If no gateway is reachable, the first route is used all the same.
