@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from hostrouting.testing.node.machine import Kind, Node
 
 _STATIC, _RA, _DHCP = 4, 9, 16
-_RULES = {0, 32766, 32767}
+_MAIN = 32766
+_RULES = {0, _MAIN, 32767}
 _GATEWAYS = ("10.0.0.1", "10.0.0.2")
 
 Thing: TypeAlias = "Link | Address | Route | Rule"
@@ -52,8 +53,13 @@ class Act:
     passes: bool = False
     """Whether it is undone after a while."""
     at: Literal["step", "boot", "rest"] = "step"
+    then: str = ""
+    """The actor whose act follows at once."""
     disturbs: bool = True
-    """Whether it changes the host itself, and not only by what it has hostrouting or systemd do."""
+    """Whether it changes the host itself, and not only by what it has hostrouting or systemd do.
+
+    An actor that does is absent from some lives.
+    """
 
 
 def _all(verb: Verb, things: Iterable[Thing]) -> Changes:
@@ -90,7 +96,8 @@ def _uplink(who: str, dev: str, gateways: Sequence[str]) -> tuple[Act, ...]:
 
     def rest(node: Node, _: Random) -> Changes:
         born = [route for route in node.born.routes if route.protocol in {_DHCP, _RA} and route.devs == (dev,)]
-        return [("up", link), *_all("add", born)]
+        wrong = [route for route in _leased(node, dev) if route not in born]
+        return [*_all("delete", wrong), ("up", link), *_all("add", born)]
 
     return (
         Act(who, "renews the lease", renew, 2),
@@ -208,7 +215,9 @@ def _take_key(node: Node, chance: Random) -> Changes:
     if not (ours := _ours(node)):
         return []
     node.put("delete", route := chance.choice(ours))
-    return [("add", attrs.evolve(route, protocol=_STATIC))]
+    links = [leg.dev for leg in route.legs] + [link.name for link in node.kernel.snapshot().links]
+    its = chance.choice(([route], [Route.to(route.prefix, dev=chance.choice(links), metric=route.metric)]))
+    return [("add", attrs.evolve(route, protocol=_STATIC)) for route in its]
 
 
 def _add_route(node: Node, chance: Random) -> Changes:
@@ -228,6 +237,12 @@ ADMINISTRATOR = (
     Act("an administrator", "deletes our routes", lambda node, _: _all("delete", _ours(node))),
     Act("an administrator", "takes a route of ours", _take_key, passes=True),
     Act("an administrator", "adds a route", _add_route, passes=True),
+    Act(
+        "an administrator",
+        "deletes the rules for table main",
+        lambda node, _: _all("delete", [rule for rule in node.kernel.snapshot().rules if rule.priority == _MAIN]),
+        passes=True,
+    ),
     Act("an administrator", "moves the rules for table local, as Cilium does", _move_local, passes=True),
 )
 """Somebody with `ip`."""
@@ -247,8 +262,15 @@ def _reset(node: Node, chance: Random) -> None:
     _repave(node, chance)
 
 
+def _another(node: Node, chance: Random) -> None:
+    """After a run that has failed, mostly what asks for less: an unfinished change then has to be taken back."""
+    empty = min(node.configs, key=lambda config: len(repr(config)))
+    less = [] if node.is_applied else [empty, empty, None, node.wanted]
+    node.apply(chance.choice(less if less and chance.random() < 0.7 else node.favourites))
+
+
 def _again(node: Node, _: Random) -> None:
-    if not node.is_applied:
+    if node.failure or not node.is_applied:
         node.apply(node.wanted)
 
 
@@ -257,9 +279,10 @@ def _agent(what: str, do: Does, weight: int, at: Literal["step", "rest"] = "step
 
 
 AGENT = (
-    _agent("starts", lambda node, _: node.start(), 17),
-    _agent("applies", lambda node, _: node.apply(node.wanted), 7),
-    _agent("applies another", lambda node, chance: node.apply(chance.choice(node.configs)), 5),
+    _agent("starts", lambda node, _: node.start(), 10),
+    _agent("applies", lambda node, _: node.apply(node.wanted), 5),
+    _agent("applies another", _another, 10),
+    _agent("removes hostrouting", lambda node, _: node.apply(None), 2),
     _agent("repaves: writes the machine's drop-in and starts it", _repave, 3),
     _agent("resets: removes its folder, applies and repaves", _reset, 2),
     _agent("reboots", lambda node, _: node.kill(is_reboot=True), 2),
@@ -273,10 +296,14 @@ AGENT = (
 
 def _mishap(what: str, weight: int, strike: Callable[[Node, Any], object], *kinds: Kind) -> Act:
     def do(node: Node, chance: Random) -> None:
-        nth = chance.choice((chance.randint(1, 6), chance.randint(1, 60)))
-        node.arm(partial(strike, node), nth=nth, kinds=kinds)
+        nth = chance.choice((chance.randint(1, 6), chance.randint(1, 25), chance.randint(1, 80)))
+        node.arm(partial(strike, node), nth=nth, kinds=(chance.choice(kinds),) if kinds else ())
 
-    return Act("a mishap", what, do, weight, disturbs=False)
+    return Act("a mishap", what, do, weight, disturbs=False, then="the agent")
+
+
+def _fill_memory(node: Node, _: Random) -> None:
+    node.manager.room = 0
 
 
 def _fail(error: Exception) -> Callable[[Node, Kind], object]:
@@ -290,7 +317,7 @@ _KERNEL: tuple[Kind, ...] = ("snapshot", "lookup", "change")
 
 MISHAPS = (
     _mishap("soon: the next step comes in between", 9, lambda node, _: node.next_step()),
-    _mishap("soon: a slow answer", 4, lambda node, _: node.delay(20.0)),
+    _mishap("soon: a slow answer", 4, lambda node, _: node.pass_time(20.0)),
     _mishap("soon: a kill", 3, lambda node, _: node.kill()),
     _mishap("soon: ENOBUFS", 3, lambda node, kind: node.kernel.faults.fail(kind, errno.ENOBUFS), *_KERNEL),
     _mishap("soon: a timeout", 2, lambda node, kind: node.kernel.faults.hang(kind), *_KERNEL),
@@ -298,5 +325,6 @@ MISHAPS = (
     _mishap("soon: a disk error", 3, _fail(FileError("cannot write: Input/output error", path="/", errno=5)), "file"),
     _mishap("soon: a silent systemd", 3, _fail(ManagerError("systemctl did not answer in time")), "manager"),
     _mishap("soon: a full disk", 3, lambda node, _: node.fill_disk(), "file"),
+    Act("a mishap", "no room for systemd", _fill_memory, 2, disturbs=False, then="the agent"),
 )
 """Faults, and steps of others in the middle of what hostrouting does."""

@@ -3,9 +3,12 @@
 Here: when steps are taken, and how a failing life is shrunk. Not here: what a step does (`actors`), and the laws
 (`machine`).
 
-Each step has a seed of its own, so that it is the same step if others are left out. Half of the steps follow the one
-before at once, within seconds; the others come hours later. About every twentieth step is a rest: faults end, each
-actor brings back what the node needs, and after the promised time the laws of a node at rest are asserted.
+Each step has a seed of its own, so that it is the same step if others are left out. Lives differ in more than their
+steps, so that what is rare in one is common in another: each draws which actors it has, how often each act comes, a
+part of its time in which mishaps are frequent, and a few of the configurations. A mishap is followed by an act of the
+agent at once, because it strikes what hostrouting does next. Of the other steps, half follow the one before at once or
+within seconds, and half come hours later. Every tenth step is a rest: faults end, each actor brings back what the node
+needs, and after the promised time the laws of a node at rest are asserted.
 """
 
 from __future__ import annotations
@@ -22,6 +25,12 @@ from hostrouting.testing.node.machine import PROMISED, BrokenLaw, Node
 _DAY = 86_400.0
 _REST = -1
 _SHOWN = 30  # lines of a story
+_RESTS = 0.1  # the part of the steps that are rests
+_ABSENT = 0.3  # the part of lives in which an actor does nothing
+_OFTEN = (0.2, 1.0, 1.0, 3.0)  # by how much an act may be more frequent
+_PAIRS = 0.4  # how often one more act of the agent follows at once
+_STORM = (0.4, 4.0)  # how frequent mishaps are outside and inside of a third of the time
+_FAVOURITES = 3  # configurations of one life
 _TRIALS = 300  # lives that are tried to shrink one
 
 
@@ -62,6 +71,9 @@ class Life:
         node = self.make()
         node.acts = tuple(self.acts())
         node.boot()
+        chance = Random(self.seed)  # noqa: S311  not a secret
+        node.favourites = chance.sample(node.configs, min(len(node.configs), _FAVOURITES))
+        node.wanted = node.favourites[0]
         node.after(1.0, lambda: node.apply(node.wanted))
         for step in steps:
             node.after(step.at, partial(_take, node, step))
@@ -77,16 +89,23 @@ class Life:
 
     def _draw(self, days: float) -> list[Step]:
         chance = Random(self.seed)  # noqa: S311  not a secret
-        weights = [act.weight if act.at == "step" else 0 for act in self.acts()]
-        pause = 2 * _DAY / self.steps_a_day
-        steps, at = list[Step](), 60.0
-        while (
-            at := at + (chance.expovariate(0.5) if chance.random() < 0.5 else chance.expovariate(1 / pause))
-        ) < days * _DAY:
-            is_rest = chance.random() < 0.05
-            act = _REST if is_rest else chance.choices(range(len(weights)), weights)[0]
+        acts, end, pause = self.acts(), days * _DAY, 2 * _DAY / self.steps_a_day
+        others = dict.fromkeys(act.who for act in acts if act.disturbs)
+        absent = {who for who in others if chance.random() < _ABSENT}
+        often = [0.0 if act.who in absent or act.at != "step" else act.weight * chance.choice(_OFTEN) for act in acts]
+        storm = chance.uniform(0.0, end)
+        steps, at, then = list[Step](), 0.0, ""
+        while (at := at + _pause(chance, pause, is_at_once=bool(then or not steps))) < end:
+            in_storm = storm <= at <= storm + end / 3
+            weights = [
+                weight * (_STORM[in_storm] if act.then else 1.0) if then in {"", act.who} else 0.0
+                for act, weight in zip(acts, often, strict=True)
+            ]
+            is_rest = not then and chance.random() < _RESTS
+            act = _REST if is_rest or not any(weights) else chance.choices(range(len(acts)), weights)[0]
             steps.append(Step(at, act, chance.getrandbits(32)))
-            at += 2 * PROMISED if is_rest else 0.0
+            then = "" if act == _REST else acts[act].then or (then if chance.random() < _PAIRS else "")
+            at += 2 * PROMISED if act == _REST else 0.0
         return [*steps, Step(at, _REST, 0)]
 
     def _shrunk(self, steps: list[Step], broken: BrokenLaw) -> tuple[list[Step], BrokenLaw]:
@@ -105,6 +124,13 @@ class Life:
                 at += length
             length = length if is_shorter and length == 1 else length // 2
         return steps, broken
+
+
+def _pause(chance: Random, pause: float, *, is_at_once: bool) -> float:
+    """The seconds until the next step."""
+    if is_at_once or (kind := chance.random()) < 0.2:
+        return 0.0
+    return chance.expovariate(0.5 if kind < 0.5 else 1 / pause)
 
 
 def _take(node: Node, step: Step) -> None:

@@ -3,10 +3,10 @@
 Here: whose turn it is, what systemd does, and the laws. Not here: what others do to the host (`actors`), and when
 (`life`); the host itself is a FakeHost.
 
-All of it happens in one thread. The guard waits on the node's clock, and whatever is due then is done inside that wait.
-A pipeline runs at one moment, on a clock of its own. So that others can still come between any two of its actions, each
-snapshot, lookup, change, write and call of systemd is a *moment*, at which a fault can strike or the next step of the
-life is taken. If nothing has happened for a while, the clock jumps to what is due next.
+All of it happens in one thread, on the node's clock. Whatever is due while the guard or a pipeline waits is done inside
+that wait. So that others can also come between any two actions of theirs, each snapshot, lookup, change, write and call
+of systemd is a *moment*, at which a fault can strike or the next step of the life is taken. If only the guard runs and
+nothing has happened for a while, the clock jumps to what is due next.
 
 A boot script has the effect of the task that it belongs to: static-routes.sh applies the plan of its routes, and
 check-route-overlap.sh examines the kernel. That the scripts decide like the tasks is compared elsewhere
@@ -37,14 +37,22 @@ from hostrouting.check.examine import examine
 from hostrouting.check.exceptions import is_like
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.config.values import Mode, Upkeep
-from hostrouting.errors import BackendError, FileError, HostRoutingError, RouteOverlapError, UnitFailed
+from hostrouting.errors import (
+    BackendError,
+    FileError,
+    HostRoutingError,
+    NotReady,
+    RouteConflict,
+    RouteOverlapError,
+    UnitFailed,
+)
 from hostrouting.host.systemd import Line, NoService, UnitState
 from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, ip_at
-from hostrouting.model.route import TABLE_MAIN, Route
+from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import Rule, missing_rules
 from hostrouting.model.snapshot import Address, Link
-from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.guard.loop import Guard
 from hostrouting.tasks.keeping import KeepKernelRules
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -52,7 +60,7 @@ from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager, shown
 from hostrouting.testing.kernel.faults import Due, Faults, Moment, Strike
 from hostrouting.testing.kernel.filters import MemoryLinkLayer
 from hostrouting.testing.topologies import h200
-from phases.testing import FakeClock
+from phases.errors import ExceptionGroup
 
 if TYPE_CHECKING:
     from hostrouting.testing.kernel import MemoryBackend
@@ -68,8 +76,13 @@ PROMISED = 200.0
 _PAUSES = (0.05, 1.0, 40.0, 3000.0)  # seconds after which what passes is undone
 _BACK: dict[Verb, Verb] = {"add": "delete", "delete": "add", "down": "up", "up": "down"}
 _LINKS: dict[Verb, str] = {"add": "add_link", "delete": "delete_link", "up": "set_up", "down": "set_down"}
-_SETTLED = 240.0  # seconds without a step or a fault after which the clock jumps
-_PASSING = "/run"
+_SETTLED = 5.0  # seconds without a step or a fault after which the clock jumps, except in a rest
+_ROOM = 1 << 30  # bytes in /run/systemd
+_PASSING = "/run/"
+EMPTY = HostRoutingConfig()
+_KEPT = (RouteConflict, NotReady, RouteOverlapError)
+"""Failures after which the last good routes stay, and the unit starts with them."""
+_NAMES = ("hostrouting", "host-routing", "static-routes", "route-overlap", "kernel-rules")
 _BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 _NOBODY = {IPV4: "198.51.100.1", IPV6: "2001:db8:ffff::1"}
 _HERE = {"local", "broadcast", "multicast", "anycast"}
@@ -129,6 +142,8 @@ class Node:
         `kernel` makes the host as it is after each boot.
         """
         self.configs, self.pipeline, self.unit, self._make_kernel = configs, pipeline, unit, kernel
+        self.favourites: Sequence[HostRoutingConfig] = configs
+        """The configurations that are applied in this life, beside the first."""
         self.acts: Sequence[Act] = ()
         """What actors do; the node itself takes only those at each boot and rest."""
         self.is_running = False
@@ -142,6 +157,8 @@ class Node:
         """Whether the last run of the pipeline has succeeded, and nothing of it was removed since."""
         self.failure: HostRoutingError | None = None
         """Why it has failed, if it was not killed."""
+        self.good: HostRoutingConfig | None = None
+        """The configuration whose routes a later run that fails has to leave as they are, for the unit to start."""
         self.may_hold: tuple[HostRoutingConfig | None, ...] = (None,)
         """The configurations one of which is in force; after a run that was killed, this is the former or the new."""
         self.is_full = False
@@ -151,19 +168,20 @@ class Node:
         self.counts: Counter[str] = Counter()
         """How many starts, refusals, applies, failed applies, kills and boots there were."""
         self._faults: list[list[Any]] = []
-        self._active_at = 0.0
+        self._awake = 0.0  # until when the clock does not jump
         self._disturbances = 0
-        self.is_guarded = self.guard_ends = self._is_ours = False
+        self.is_guarded = self._is_ours = False
         self.processes: list[str] = []
         """What runs, the innermost last; empty if systemd has stopped it."""
         self._dying: Killed | None = None
-        self._run_clock = FakeClock()
         self._before: list[str] | None = None
         self._boot()
 
     def _boot(self) -> None:
         """Take a fresh kernel and a fresh systemd."""
         self.kernel, self.manager = self._make_kernel(), _Systemd(node=self, files=self.files)
+        with self.kernel.watch() as watch:
+            watch.wait(0, clock=self.clock)  # from now on, routes expire as time passes on it
         self.kernel.faults = _Moments(self)
         self.born = self.kernel.snapshot()
         """The kernel as it was after the last boot."""
@@ -203,7 +221,7 @@ class Node:
         """Let time pass and do what is due; longer if nothing has happened for a while."""
         with self._turn(is_ours=False):
             end = max(self.now + seconds, math.nextafter(self.now, math.inf))
-            if self.now - self._active_at > _SETTLED and self._agenda:
+            if self.now > self._awake and self._agenda and {*self.processes} <= {self.host.layout.guard_unit}:
                 lifetimes = [route.expires for route in self.kernel.snapshot(family=IPV6).routes if route.expires]
                 end = max(end, min(self._agenda[0][0], self.now + min(lifetimes, default=math.inf)))
             while not is_over() and self._agenda and self._agenda[0][0] <= end:
@@ -216,13 +234,8 @@ class Node:
         if self._agenda:
             at, _, happening = heapq.heappop(self._agenda)
             self.clock.seconds = max(self.now, at)
-            self._active_at = self.now
+            self._awake = max(self._awake, self.now + _SETTLED)
             happening()
-
-    def delay(self, seconds: float) -> None:
-        """Let time pass in the middle of hostrouting's work, also on the pipeline's clock."""
-        self._run_clock.advance(seconds)
-        self.pass_time(seconds)
 
     def act(self, act: Act, chance: Random) -> None:
         """Let somebody act."""
@@ -257,8 +270,9 @@ class Node:
     def rest(self) -> None:
         """End all faults, let the actors bring back what the node needs, and later assert the laws."""
         self._faults.clear()
-        self.is_full = False
+        self.is_full, self.manager.room = False, _ROOM
         self.tell("all", f"rest for {PROMISED:g} s")
+        self._awake = self.now + PROMISED
         self._act_at("rest")
         self.after(PROMISED, self.require_rest)
 
@@ -296,11 +310,10 @@ class Node:
             fault[0] -= 1
         if due := next((fault for fault in self._faults if fault[0] <= 0 and kind in (fault[1] or (kind,))), None):
             self._faults.remove(due)
-            self._active_at = self.now
+            self._awake = max(self._awake, self.now + _SETTLED)
             with self._turn(is_ours=False):
                 due[2](kind)
-            if not self.processes[-1]:
-                self.kill()
+            self._end_stopped()
         if kind == "change":
             self._before = self._others()
 
@@ -331,12 +344,16 @@ class Node:
         return [*routes, *(repr(rule) for rule in snapshot.rules if rule not in own), str(self.neighbours)]
 
     def fill_disk(self) -> None:
-        """Let the disk be full, until the next rest."""
+        """Let the disk be full for an hour, or until the next rest."""
         self.is_full = True
+        self.after(3600.0, self._empty_disk)
+
+    def _empty_disk(self) -> None:
+        self.is_full = False
 
     def _on_change(self, verb: str, path: str) -> None:
         self.moment("file")
-        if self._is_ours and self.is_full and verb != "remove" and not path.startswith(f"{_PASSING}/"):
+        if self._is_ours and self.is_full and verb != "remove" and not path.startswith(_PASSING):
             reason = f"cannot {verb} {path}: No space left on device; free some space"
             raise FileError(reason, path=path, errno=errno.ENOSPC)
 
@@ -353,38 +370,81 @@ class Node:
 
     # What runs on the node.
 
-    def apply(self, config: HostRoutingConfig) -> None:
-        """Run the pipeline; another run that holds the lock comes first."""
+    def apply(self, config: HostRoutingConfig | None) -> None:
+        """Run the pipeline or, without a configuration, remove all; another run that holds the lock comes first."""
         if self._is_locked:
             self.after(1.0, lambda: self.apply(config))
             return
+        task = Remove(EMPTY, host=self.host) if config is None else self.pipeline(self.host, config)
+        name = "the removal" if config is None else f"configuration {self._number(config)}"
+        config = config or EMPTY
         self.counts["applies"] += 1
-        before, self.may_hold = self.may_hold, (*self.may_hold, config)
-        self.wanted, self.is_applied, self.failure = config, False, None
-        name = f"configuration {self.configs.index(config)}"
+        self.may_hold = (*self.may_hold, config)
+        good, is_routes = self.good, False
+        before, others, room = self._seen(), self._others_did, self.manager.room
+        failure: HostRoutingError | None = None
         with self._process(name):
+            self.is_applied, self.failure, self.good = False, None, None
             try:
-                phases.execute(self.pipeline(self.host, config), self._context())
-                self.is_applied = True
-                self.tell(name, "is applied")
+                phases.execute(task, self._context())
+                self.is_applied, self.good = True, config
+                self.tell(name, "is done")
             except phases.TaskFailed as failed:
+                failure, is_routes = _first(failed), ConfigureStaticRoutes.name in failed.path
                 self.counts["failed applies"] += 1
-                self.is_applied = isinstance(failed.error, RouteOverlapError)
-                if ConfigureStaticRoutes.name in failed.path and not _is_strict(config):
-                    self.may_hold = before  # a step that takes protection away is changed after these
-                if isinstance(failed.error, HostRoutingError):
-                    self.failure = failed.error
-                raise (failed.error if isinstance(failed.error, HostRoutingError | BrokenLaw) else failed) from failed
+                self.is_applied = isinstance(failure, RouteOverlapError)
+                self.good = config if self.is_applied else good if isinstance(failure, _KEPT) and is_routes else None
+                raise failure from failed
             finally:
-                self.may_hold = (config,) if self.is_applied else self.may_hold
+                self.wanted, self.failure = config, failure
+                former = [] if self.is_applied else [*self.may_hold]
+                if config in former:
+                    former.remove(config)
+                # A step that takes protection away is changed after the routes, so not if these fail.
+                is_kept = bool(former) and is_routes and not self.is_applied and not _is_strict(config)
+                self.may_hold = (*former, *([] if is_kept else [config]))
+        if others == self._others_did:
+            if failure is not None:
+                self._require_kept(before, failure, is_routes=is_routes, has_room=room == _ROOM)
+            [shown] = self.manager.show(("NeedDaemonReload",), self.unit)
+            if self.is_applied and shown["NeedDaemonReload"] == "yes":
+                raise self.broken("systemd has read what is installed", name)
+            if self.is_applied and failure is None and (left := self._left_over(config)):
+                raise self.broken("nothing of ours is left over", ", ".join(left))
         for path, text in self.foreign_files.items():
             if self.files.texts.get(path) != text:
                 raise self.broken("no file of others changes", path)
 
+    @property
+    def _others_did(self) -> tuple[int, ...]:
+        """A count of what can change the host."""
+        return self._disturbances, self.counts["applies"], self.counts["starts"]
+
+    def _seen(self) -> tuple[list[Route], dict[str, str], dict[str, str]]:
+        """Our routes, the configured files, and the markers."""
+        layout, texts = self.host.layout, {**self.files.texts, **self.files.links}
+        marks = {path: texts[path] for path in (layout.ok_path, layout.detected_path) if path in texts}
+        return self._ours(), {path: texts[path] for path in texts if not path.startswith(_PASSING)}, marks
+
+    def _require_kept(self, before: Any, error: HostRoutingError, *, is_routes: bool, has_room: bool) -> None:
+        """What a run that has failed says to be as before, or promises to keep."""
+        now, check = self._seen(), self.host.layout.check_script_path
+        if "every change was rolled back" in str(error) and now[0] != before[0]:
+            raise self.broken("what was rolled back is as before", f"{error}; {before[0]} became {now[0]}")
+        if "/run/systemd" in str(error) and not has_room and self.wanted != EMPTY and now[1] != before[1]:
+            changed = {*now[1].items()} ^ {*before[1].items()}
+            raise self.broken(
+                "a run that systemd has no room for changes nothing", ", ".join(path for path, _ in changed)
+            )
+        is_same = isinstance(error, RouteConflict) and now[1].get(check) == before[1].get(check)
+        if is_same and is_routes and now[2] != before[2]:
+            raise self.broken("a conflict leaves the last verdict", f"{before[2]} became {now[2]}")
+
+    def _number(self, config: HostRoutingConfig) -> int:
+        return self.configs.index(config) if config in self.configs else len(self.configs)
+
     def _context(self) -> phases.Context:
-        """The context of a run at this moment, with its own clock."""
-        self._run_clock = FakeClock(start=self.clock.utc())
-        return phases.Context(clock=self._run_clock, observers=[])
+        return phases.Context(clock=self.clock, observers=[])
 
     @property
     def _is_locked(self) -> bool:
@@ -405,10 +465,9 @@ class Node:
         """Boot: what was in memory is lost."""
         self.counts["boots"] += 1
         self.files.locked.clear()
-        self.remove(_PASSING)
+        self.remove("/run")
         self._boot()
-        self._dying, self._active_at = None, self.now
-        self.is_guarded = self.guard_ends = False
+        self._dying, self.is_guarded = None, False
         self.tell("systemd", "boots")
         self._act_at("boot")
         for unit in sorted(self.files.names(f"{self.host.layout.unit_directory}/multi-user.target.wants")):
@@ -443,17 +502,20 @@ class Node:
             chance=lambda: 0.5137,
             spent=lambda: 0.0,
         )
-        with self._process("the guard"):
-            guard.do(phases.Context(clock=self.clock, observers=[]))
-        self.guard_ends = False
+        with self._process(self.host.layout.guard_unit):
+            guard.do(self._context())
         self.pass_time(1.0)  # systemd starts it again
 
     def wait(self, timeout: float | None, is_over: Callable[[], bool]) -> None:
-        """A wait of the guard: time passes, and what is due happens."""
-        if not is_over():
+        """A wait of the guard or a pipeline: time passes, and what is due happens."""
+        if timeout != 0 and not is_over():
             self.pass_time(math.inf if timeout is None else timeout, is_over)
-        if self.guard_ends:
-            raise Killed
+        self._end_stopped()
+
+    def _end_stopped(self) -> None:
+        """End the process whose turn it is, if systemd has stopped it."""
+        if self.processes and not self.processes[-1]:
+            self.kill()
 
     def _installed(self) -> HostRoutingConfig:
         """The configuration that the guard finds in the files of the host."""
@@ -476,7 +538,7 @@ class Node:
             self.after(1.0, self.start)  # the gate waits for the lock
             return
         self.counts["starts"] += 1
-        disturbances, escaped = self._disturbances, self._must_hold()
+        disturbances = self._disturbances
         try:
             if drop_in:
                 self._ask_gate()
@@ -487,7 +549,7 @@ class Node:
             return
         self.is_running = True
         self.tell("systemd", f"starts {self.unit}")
-        if escaped and disturbances == self._disturbances and (escaped := self._must_hold()):
+        if disturbances == self._disturbances and (escaped := self._must_hold()):
             raise self.broken("in STRICT, nothing starts while an address escapes", escaped)
 
     def _must_hold(self) -> str:
@@ -583,38 +645,82 @@ class Node:
         return ""
 
     def _uplinks(self, family: int) -> tuple[str, ...]:
-        """The devices of the deciding default route, from the kernel's answer for an unused address."""
+        return tuple(leg.dev for leg in self._legs(family) if leg.dev)
+
+    def _legs(self, family: int) -> tuple[NextHop, ...]:
+        return () if (route := self._uplink(family)) is None else route.legs
+
+    def _uplink(self, family: int) -> Route | None:
+        """The deciding default route, from the kernel's answer for an unused address."""
         [answer] = self.kernel.lookup([_NOBODY[family]])
         is_default = answer.kind == "unicast" and answer.route is not None and answer.route.prefix.length == 0
-        return answer.route.devs if answer.route is not None and is_default else ()
+        return answer.route if is_default else None
 
     def require_rest(self) -> None:
         """Require what holds for a node that was undisturbed for the promised time."""
+        if self._is_locked:
+            self.after(1.0, self.require_rest)
+            return
         config, layout = self.wanted, self.host.layout
         if not self.is_applied:
-            if self.failure is not None and not any(finding.remedy for finding in self.failure.findings):
-                raise self.broken("a run that cannot do its work says so, with a remedy", str(self.failure))
+            self._require_reason(config)
             return
         lost, escaped = self._lost(config), self.escapes(config)
         if self.is_guarded:
             self._require_told(config, lost, escaped)
+        if config.guard.enabled is not self.is_guarded:
+            raise self.broken("the guard runs if it is enabled", f"enabled: {config.guard.enabled}")
         if left := self._left_over(config):
-            raise self.broken("no route of ours is left over", ", ".join(left))
-        self.is_running = False
-        self.start()
-        if not lost and not (escaped and _is_strict(config)) and not self.is_running:
+            raise self.broken("nothing of ours is left over", ", ".join(left))
+        is_started = self._restart()
+        if not lost and not (escaped and _is_strict(config)) and not is_started:
             raise self.broken("a unit starts if the routing is right", f"{self.unit} does not start")
         marked = [path for path in (layout.detected_path, layout.ok_path) if self.files.is_there(path)]
         right = [layout.detected_path if (escaped := self.escapes(config)) else layout.ok_path]
-        if config.route_overlap.expected_cidrs and marked != right and (self.is_guarded or self.is_running):
+        if config.route_overlap.expected_cidrs and marked != right and (self.is_guarded or is_started):
             raise self.broken("the markers are true", f"{marked}, but: {escaped or 'no escape'}")
+
+    def _restart(self) -> bool:
+        """Start the unit, and return whether it runs."""
+        self.is_running = False
+        self.start()
+        return self.is_running
+
+    def _require_reason(self, config: HostRoutingConfig) -> None:
+        """Require that the reason of a run that has failed is still so, and that the unit starts as before it."""
+        if (failure := self.failure) is None:
+            return
+        if not any(finding.remedy for finding in failure.findings):
+            raise self.broken("a run that cannot do its work says so, with a remedy", str(failure))
+        families = {Prefix.of(route.destination).family for route in config.static_routes.routes}
+        lacking = [family for family in families if self._uplink(family) is None]
+        is_so = (
+            self._held(config)
+            if isinstance(failure, RouteConflict)
+            else lacking
+            if isinstance(failure, NotReady)
+            else ()
+        )
+        if not is_so:
+            raise self.broken("what can be done is done", f"{type(failure).__name__}: {failure}")
+        if (good := self.good) is None or self._held(good) or self._lost(good):
+            return
+        if not (self.escapes(config) or self.escapes(good) or self._restart()):
+            raise self.broken("what was right before a run that has failed starts", str(failure))
+
+    def _held(self, config: HostRoutingConfig) -> list[Route]:
+        """The routes of others in the places of the configured ones."""
+        keys = {Prefix.of(route.destination) for route in config.static_routes.routes}
+        numbers = {known.protocol for known in self.configs}
+        routes = self.kernel.snapshot(table=TABLE_MAIN).routes
+        return [route for route in routes if route.prefix in keys and route.protocol not in numbers]
 
     def _require_told(self, config: HostRoutingConfig, lost: Sequence[Prefix], escaped: str) -> None:
         """Require that the guard's reports are true and name whatever is not as configured."""
         text = self.files.texts.get(self.host.layout.guard_path, "{}")
         said = json.loads(text)
         for prefix in lost:
-            if str(prefix) not in text and not said.get("failure"):
+            if str(prefix) not in text and "route-waits" not in text and not said.get("failure"):
                 raise self.broken("what the guard cannot repair is named", f"there is no route to {prefix}: {text}")
         verdict = said.get("verdict")
         is_right = verdict == "undecided" or bool(escaped) is (verdict in {"overlap", "no-default-route"})
@@ -622,22 +728,42 @@ class Node:
             raise self.broken("the guard's verdict is true", f"{verdict}, but: {escaped or 'no escape'}")
 
     def _lost(self, config: HostRoutingConfig) -> list[Prefix]:
-        """The configured destinations to which neither we nor an uplink have a route."""
-        uplinks = {family: {*self._uplinks(family)} for family in (IPV4, IPV6)}
+        """The configured destinations for which there is no route by the next hop of the default route."""
+        ways = {(family, leg.dev, leg.gateway) for family in (IPV4, IPV6) for leg in self._legs(family)}
+        routes = self.kernel.snapshot(table=TABLE_MAIN).routes
         there = {
             route.prefix
-            for route in self.kernel.snapshot(table=TABLE_MAIN).routes
-            if route.protocol == config.protocol or (route.devs and {*route.devs} <= uplinks[route.prefix.family])
+            for route in routes
+            if {(route.prefix.family, leg.dev, leg.gateway) for leg in route.legs} & ways
         }
+        there |= {
+            Prefix.of(route.destination) for route in config.static_routes.routes if route.gateway or route.dev
+        } & {route.prefix for route in self._ours()}
         wanted = [Prefix.of(route.destination) for route in config.static_routes.routes]
         return [prefix for prefix in wanted if prefix not in there]
 
-    def _left_over(self, config: HostRoutingConfig) -> list[str]:
-        """The routes with our protocol numbers that are not configured."""
-        wanted = {(Prefix.of(route.destination), config.protocol) for route in config.static_routes.routes}
+    def _ours(self) -> list[Route]:
         numbers = {known.protocol for known in self.configs}
-        found = [route for route in self.kernel.snapshot().routes if route.protocol in numbers]
-        return [str(route) for route in found if (route.prefix, route.protocol) not in wanted]
+        is_ours, self._is_ours = self._is_ours, False
+        snapshot, self._is_ours = self.kernel.snapshot(), is_ours
+        return [route for route in snapshot.routes if route.protocol in numbers]
+
+    def _left_over(self, config: HostRoutingConfig) -> list[str]:
+        """The routes with our protocol numbers that are not configured, and, if nothing is configured, our files."""
+        wanted = {(Prefix.of(route.destination), config.protocol) for route in config.static_routes.routes}
+        left = [str(route) for route in self._ours() if (route.prefix, route.protocol) not in wanted]
+        files = (*self.files.texts, *self.files.links) if config == EMPTY else ()
+        return left + [path for path in files if not path.startswith(_PASSING) and any(map(path.__contains__, _NAMES))]
+
+
+def _first(failed: phases.TaskFailed) -> HostRoutingError:
+    """The error of hostrouting; a removal goes on after one, and has several."""
+    error = failed.error
+    if isinstance(error, ExceptionGroup):
+        error = next((each for each in error.exceptions if isinstance(each, HostRoutingError)), error)
+    if isinstance(error, HostRoutingError):
+        return error
+    raise (error if isinstance(error, BrokenLaw) else failed) from failed
 
 
 def _is_strict(config: HostRoutingConfig) -> bool:
@@ -681,7 +807,7 @@ class _Systemd(FakeManager):
         self.node.moment("manager")
         super().start(unit, timeout=timeout)
         if unit == self.node.host.layout.guard_unit:
-            self.node.is_guarded, self.node.guard_ends = True, False
+            self.node.is_guarded = True
         elif not self.node.run_script(unit.removesuffix(".service")):
             self.states[unit] = UnitState("loaded", "failed", "exit-code", 1)
             raise UnitFailed(unit, result="exit-code", status=1, words=("a simulated script failed",))
@@ -690,9 +816,8 @@ class _Systemd(FakeManager):
         self.node.moment("manager")
         super().stop(unit)
         if unit == self.node.host.layout.guard_unit:
-            self.node.guard_ends, self.node.is_guarded = self.node.is_guarded, False
-        elif unit == self.node.host.layout.gate_unit:
-            self.node.processes = ["" if name == unit else name for name in self.node.processes]
+            self.node.is_guarded = False
+        self.node.processes[:] = ["" if name == unit else name for name in self.node.processes]
 
 
 @attrs.frozen
@@ -702,7 +827,8 @@ class _Journal(NoService):
     node: Node = attrs.field(kw_only=True)
 
     def tell(self, line: Line) -> bool:
-        self.node.tell("the guard", line.text)
+        if line.level < 6:
+            self.node.tell("the guard", line.text)
         return True
 
 
