@@ -68,8 +68,6 @@ class _Puzzle:
 
     def _best(self, node: Prefix, begin: int, end: int, above: int) -> _Choice | None:
         zones = self._zones[begin:end]
-        if any(zone.kind == "keep" and zone.length <= above for zone in zones):
-            return None
         if not _is_open(zones, above):
             return _NONE
         chosen = self._with(node, zones, begin, end, above)
@@ -112,7 +110,7 @@ class _Puzzle:
         """Return `until` and `since`: the left half has the zones before `until`, the right half those from `since`."""
         middle = node.network + (1 << self._width - node.length - 1)
         since = bisect_left(self._zones, middle, begin, end, key=lambda zone: zone.last)
-        until = since + (since < end and self._zones[since].first < middle)
+        until = since + (self._zones[since].first < middle)
         return until, since
 
 

@@ -1,8 +1,8 @@
 """hostrouting.check.cover: the puzzle by itself, against every set of prefixes there is."""
 
-from itertools import combinations, pairwise
+from itertools import accumulate, combinations, pairwise
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.check.cover import Zone, ZoneKind, cover
@@ -47,7 +47,15 @@ def taken(chosen: tuple[Prefix, ...], zones: list[Zone]) -> int:
     )
 
 
+def cut(*zones: tuple[int, ZoneKind, int]) -> list[Zone]:
+    """The block cut into zones: each with its number of addresses, its kind and its length."""
+    ends = accumulate((size for size, _, _ in zones), initial=BLOCK.first)
+    return [Zone(begin, end - 1, *zone[1:]) for (begin, end), zone in zip(pairwise(ends), zones, strict=True)]
+
+
 @given(puzzles(), st.sets(st.sampled_from(EVERY), max_size=4))
+@example(cut((1, "open", 30), (1, "free", 28), (1, "open", 32), (5, "open", 28)), set())  # lengths that are not alike
+@example(cut((5, "free", 30), (3, "open", 28)), set())  # the block takes more of what is free
 @settings(max_examples=scaled(300))
 def test_as_good_as_brute_force(zones: list[Zone], held: set[Prefix]) -> None:
     """The choice solves the puzzle with usable prefixes only, and none is smaller or takes less that is free."""
