@@ -431,7 +431,8 @@ class Node:
         now, check = self._seen(), self.host.layout.check_script_path
         if "every change was rolled back" in str(error) and now[0] != before[0]:
             raise self.broken("what was rolled back is as before", f"{error}; {before[0]} became {now[0]}")
-        if "/run/systemd" in str(error) and not has_room and self.wanted != EMPTY and now[1] != before[1]:
+        is_removal = self.wanted == EMPTY or not before[1].keys() <= now[1].keys()  # which goes on as far as possible
+        if "/run/systemd" in str(error) and not has_room and not is_removal and now[1] != before[1]:
             changed = {*now[1].items()} ^ {*before[1].items()}
             raise self.broken(
                 "a run that systemd has no room for changes nothing", ", ".join(path for path, _ in changed)
@@ -472,7 +473,7 @@ class Node:
         self._act_at("boot")
         for unit in sorted(self.files.names(f"{self.host.layout.unit_directory}/multi-user.target.wants")):
             with self._process(unit):
-                self.manager.start(unit, timeout=60)
+                self.manager.begin(unit)
 
     @contextmanager
     def _process(self, name: str) -> Iterator[None]:
@@ -690,7 +691,7 @@ class Node:
         """Require that the reason of a run that has failed is still so, and that the unit starts as before it."""
         if (failure := self.failure) is None:
             return
-        if not any(finding.remedy for finding in failure.findings):
+        if not isinstance(failure, NotReady) and not any(finding.remedy for finding in failure.findings):
             raise self.broken("a run that cannot do its work says so, with a remedy", str(failure))
         families = {Prefix.of(route.destination).family for route in config.static_routes.routes}
         lacking = [family for family in families if self._uplink(family) is None]
@@ -703,7 +704,7 @@ class Node:
         )
         if not is_so:
             raise self.broken("what can be done is done", f"{type(failure).__name__}: {failure}")
-        if (good := self.good) is None or self._held(good) or self._lost(good):
+        if (good := self.good) is None or not good.static_routes.routes or self._held(good) or self._lost(good):
             return
         if not (self.escapes(config) or self.escapes(good) or self._restart()):
             raise self.broken("what was right before a run that has failed starts", str(failure))
@@ -803,9 +804,13 @@ class _Systemd(FakeManager):
         self.node.moment("manager")
         super().reload()
 
-    def start(self, unit: str, *, timeout: float) -> None:
+    def start(self, unit: str, *, timeout: float) -> None:  # noqa: ARG002  as in Manager
         self.node.moment("manager")
-        super().start(unit, timeout=timeout)
+        self.begin(unit)
+
+    def begin(self, unit: str) -> None:
+        """Start a unit as systemd does at boot, without a request that can fail."""
+        super().start(unit, timeout=60)
         if unit == self.node.host.layout.guard_unit:
             self.node.is_guarded = True
         elif not self.node.run_script(unit.removesuffix(".service")):

@@ -50,16 +50,10 @@ def always(value: object) -> Callable[..., object]:
 
 
 MISTAKES: dict[str, tuple[object, str, object]] = {
-    "d6b0c515: a step in the list is nothing of its task": (
-        HostTask,
-        "has_files",
-        property(lambda task: bool(task.paths()) or Gate(task.host).is_left),
-    ),
     "39233d6f: a new protocol number is on disk last": (ConfigureStaticRoutes, "_number_that_goes", always(FileSet())),
     "fd6586d6: the number in the script does not count": (static_routes, "former_protocols", numbers_of_the_record),
     "c21f7d95: protection goes before the routes are tried": (HostTask, "takes_protection_away", False),
     "8c7ea667: a conflict forgets the verdict": (CheckRouteOverlap, "prepare", forget_the_verdict),
-    "ff54dc8b: a run that fails replaces the last good script": (ConfigureStaticRoutes, "_fallback", None),
     "f2e441eb: a run that fails does not start the guard": (InstallGuard, "is_always_carried_out", False),
     "860b436f: what systemd would not read is changed": (Gate, "require_reload", always(None)),
     "860b436f: what an earlier run has left unread stays so": (Gate, "is_unread", always(False)),
