@@ -20,7 +20,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 SOME = (
     "tests/examples/test_bootstrap.py::test_on_a_host",
     "tests/hostrouting/boot/test_boot_files.py::TestReaders::test_systemd_analyze",
-    "tests/hostrouting/cli/test_on_linux.py::test_no_netlink",
+    "tests/hostrouting/cli/test_on_linux.py::test_no_iproute2",
     "tests/system/test_harness.py::test_an_agent_is_killed",
 )
 
