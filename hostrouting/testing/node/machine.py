@@ -274,6 +274,7 @@ class Node:
         self.tell("all", f"rest for {PROMISED:g} s")
         self._awake = self.now + PROMISED
         self._act_at("rest")
+        self.after(PROMISED / 2, partial(self._act_at, "rest"))  # what was not possible at once may be possible now
         self.after(PROMISED, self.require_rest)
 
     def _act_at(self, at: str) -> None:
