@@ -399,15 +399,15 @@ class Gate:
         """Install the parts `up` and remove the parts `down`; return the changed paths. The host has to be locked.
 
         The gate's own paths are listed under the first part. After a failure, no gated unit starts until a later run
-        has finished installing `up`; the error carries the changed paths. Removal continues after a failure.
+        has finished installing `up`; the error carries the changed paths. Removal continues after a failure, but does not
+        begin if systemd would not read it: a unit would keep the drop-in that is deleted.
         """
         parts, changes = (*up, *down), self.changes(up, down)
         if not changes and not self.is_unread(parts):
             return {}
         for file_set in self._sets(up):
             file_set.require_room(self.files)
-        if up:
-            self.require_reload(changes, parts)
+        self.require_reload(changes, parts)
         if faults := self.ungateable(up) if any(part.step for part in up) else ():
             raise ConfigError(faults)
         concerned = (*up, *(part for part in down if part.present(self.files)))

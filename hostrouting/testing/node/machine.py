@@ -432,8 +432,7 @@ class Node:
         now, check = self._seen(), self.host.layout.check_script_path
         if "every change was rolled back" in str(error) and now[0] != before[0]:
             raise self.broken("what was rolled back is as before", f"{error}; {before[0]} became {now[0]}")
-        is_removal = self.wanted == EMPTY or not before[1].keys() <= now[1].keys()  # which goes on as far as possible
-        if "/run/systemd" in str(error) and not has_room and not is_removal and now[1] != before[1]:
+        if "/run/systemd" in str(error) and not has_room and now[1] != before[1]:
             changed = {*now[1].items()} ^ {*before[1].items()}
             raise self.broken(
                 "a run that systemd has no room for changes nothing", ", ".join(path for path, _ in changed)

@@ -279,7 +279,7 @@ class TestConstant:
         assert "reload" not in mishaps.events
 
     def test_no_room_for_a_reload(self) -> None:
-        """If systemd would not read a new unit, nothing is changed. A change of scripts needs no reload."""
+        """If systemd would not read a new unit, or go on with a deleted one, nothing is changed. Scripts need no reload."""
         host, mishaps = gate_host()
         assert host.manager is not None
         host.manager.room = 15 << 20
@@ -291,6 +291,10 @@ class TestConstant:
         host.manager.room = 0
         change(host, CONFIGS["strict"])
         assert is_whole(host, CONFIGS["strict"])
+        before = dict(host.files.texts)
+        with pytest.raises(ManagerError, match="systemd reads no new units"):
+            change(host, CONFIGS["nothing"])
+        assert host.files.texts == before
 
 
 def another(name: str, text: str = "#!/bin/sh\n") -> Part:
