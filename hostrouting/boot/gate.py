@@ -399,8 +399,8 @@ class Gate:
         """Install the parts `up` and remove the parts `down`; return the changed paths. The host has to be locked.
 
         The gate's own paths are listed under the first part. After a failure, no gated unit starts until a later run
-        has finished installing `up`; the error carries the changed paths. Removal continues after a failure, but does not
-        begin if systemd would not read it: a unit would keep the drop-in that is deleted.
+        has finished installing `up`; the error carries the changed paths. Removal continues after a failure, but does
+        not begin if systemd would not read it: a unit would keep the drop-in that is deleted.
         """
         parts, changes = (*up, *down), self.changes(up, down)
         if not changes and not self.is_unread(parts):

@@ -128,7 +128,7 @@ class RouteBackend(Protocol):
         about: Callable[[Snapshot], Concern] | None = None,
         anew: bool = False,
     ) -> Snapshot:
-        """The present links, addresses, rules and routes, in the kernel's order.
+        """The present links and addresses, by the numbers of devices, and the rules and routes, in the kernel's order.
 
         `family` (4 or 6) leaves out the other family's addresses, rules and routes. `table`, `protocol` and `prefixes`
         leave out other routes: a real kernel filters by table and protocol itself, so that reading a few routes among

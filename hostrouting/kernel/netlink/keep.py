@@ -13,8 +13,8 @@ meanwhile. So a reading that is repeated, in the same snapshot or in the next on
    with that source. Linux reports this change before the routes go, so a table that is read soon after is read again.
 4. After any other report, such as one about a next hop object, and after lost reports, nothing is kept.
 5. A table with a route that expires is never kept. Some settings of a device are only in its own message, and Linux
-   does not report that they change, nor the group of a device that is down: the caller has to read everything from time
-   to time.
+   does not report that they change, nor the group of a device that is down, nor that a device without IPv6 addresses
+   loses IPv6 with a small MTU: the caller has to read everything from time to time.
 
 Here: which parts are kept. Not here: how a part is read (`read`), and which changes disturb a reading (`watch`).
 """
@@ -45,7 +45,7 @@ Messages: TypeAlias = "dict[Any, bytes]"
 
 # RTM_NEW… and RTM_DEL…
 _LINKS, _ADDRESSES, _ROUTES, _RULES, _SETTINGS = (16, 17), (20, 21), (24, 25), (32, 33), (80, 81)
-_OF_ADDRESS, _IFINDEX = frozenset({1, 2}), 1  # IFA_… and NETCONFA_…
+_OF_ADDRESS, _IFINDEX, _AF_SPEC = frozenset({1, 2}), 1, 26  # IFA_…, NETCONFA_… and IFLA_…
 _FLUSH = 0.5  # seconds in which the routes of a device or an address are gone after the report
 # Until a namespace gets its first custom rule, IPv4 keeps these two merged, and a list of one passes through the other.
 _MERGED = (TABLE_LOCAL, TABLE_MAIN)
@@ -135,7 +135,9 @@ class Kept:
 
     def _apply_link(self, data: bytes, *, is_new: bool) -> None:
         index = device_of(data)
-        if not data[16]:  # otherwise it is about the port of a bridge
+        if is_new and not data[16] and not attributes_of(data, 32, {_AF_SPEC}):
+            self._drop("link", 0)  # an event of a wireless device, with its name alone
+        elif not data[16]:  # otherwise it is about the port of a bridge
             self._put("link", 0, index, data if is_new else None)
         if is_new:
             # Linux gives it an IPv6 address, and reports that when no neighbour was found to have it.

@@ -108,10 +108,10 @@ def take_snapshot(
             for whose, data in kept.messages("netconf", 0, partial(_settings, channel)).items()
         }
         every = settings.get((IPV4, EVERY), Settings())._replace(**files())
-        links = read_links(listed("link").values(), every)
+        links = read_links(sorted(listed("link").values(), key=device_of), every)
         names = {link.index: link.name for link in links}
         kept.name(names)
-        addresses = [read_addresses(listed("address", one).values(), names) for one in families]
+        addresses = [read_addresses(sorted(listed("address", one).values(), key=device_of), names) for one in families]
         rules = [read_rules(listed("rule", one).values()) for one in families]
         if wanted.reached and channel.strict:
             wanted = matters = attrs.evolve(wanted, tables=reached_tables(sum(rules, ())))

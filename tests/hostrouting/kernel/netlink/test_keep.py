@@ -50,6 +50,44 @@ def test_a_table_that_is_read_too_early(monkeypatch: pytest.MonkeyPatch, reports
     theirs.close()
 
 
+def test_an_event_of_a_wireless_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report with a device's name alone, as a wireless driver sends it, takes the place of nothing that is kept."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    reads, kept = list[int](), Kept(ours)
+
+    def read() -> dict[int, bytes]:
+        reads.append(1)
+        return {2: LINK_OF_2}
+
+    kept.messages("link", 0, read)
+    monkeypatch.setattr("hostrouting.kernel.netlink.keep.reports", lambda _: iter([(LINK_OF_2,)]))
+    assert [*kept.hear()] == [LINK_OF_2]
+    kept.messages("link", 0, read)
+    assert len(reads) == 2
+    kept.close()
+    theirs.close()
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_the_order_of_devices_and_addresses() -> None:
+    """The first address of a device has its place as in a fresh reading. Kills: no order in take_snapshot."""
+    about = partial(Concern.of, networks=(), protocols=())
+    with private_namespace() as node, NetlinkBackend(netns=node.path) as kept:
+        for name in ("a0", "a1"):
+            node.batch([f"link add {name} type ifb", f"link set {name} addrgenmode none", f"link set {name} up"])
+        node.batch(["address add fd00::1/64 dev a1 nodad"])
+        kept.snapshot(about=about)
+        node.batch(["address add fd01::1/64 dev a0 nodad"])
+
+        def order(backend: NetlinkBackend) -> tuple[list[str], list[str]]:
+            found = backend.snapshot(about=about)
+            return [link.name for link in found.links], [str(address) for address in found.addresses]
+
+        with NetlinkBackend(netns=node.path) as fresh:
+            assert order(kept) == order(fresh)
+
+
 @pytest.mark.linux
 @pytest.mark.needs("root")
 def test_ipv6_of_a_device() -> None:
