@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from hostrouting.boot.gate import Gate
 from hostrouting.boot.scripts import DEFAULT_WAIT
 from hostrouting.cli.check import lasting_line
 from hostrouting.cli.command import FAILED, FINE, WRONG_INPUT, Command, Reply, config_option, removal_option
@@ -54,10 +55,16 @@ def _config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
     """The named configuration, or the one that is installed on this host. Raises ConfigError if there is neither."""
     if arguments.config is not None:
         return config_of(arguments)
-    if (found := kept_config(host)) != HostRoutingConfig():
+    found = kept_config(host)
+    paths = [f"{host.layout.config_directory}/{step.name}.sh" for step in Gate(host).steps]
+    rule, again = "is missing, so the installed configuration is not known", "hostrouting apply --config FILE"
+    missing = [path for path in paths if not host.files.is_there(host.layout.at(path))]
+    if missing:
+        raise ConfigError([Fault(path, "", rule, f"write it again with: {again}") for path in missing])
+    if found != HostRoutingConfig():
         return found
     remedy = "name the file that is to be applied: hostrouting preflight --config FILE"
-    raise ConfigError([Fault("--config", "", "is not given, and nothing is installed on this host", remedy)])
+    raise ConfigError([Fault("--config", "", "is not given, and no configuration is installed on this host", remedy)])
 
 
 def _document(found: PreflightResult) -> dict[str, Any]:

@@ -113,3 +113,15 @@ def test_the_installed_wait(repaired: str) -> None:
 def test_no_wait() -> None:
     """Preflight never waits, so it has no option for that."""
     assert "--wait" not in say("preflight", "--help").out
+
+
+@pytest.mark.parametrize("lost", [(LAYOUT.routes_script_path,), (LAYOUT.routes_script_path, LAYOUT.check_script_path)])
+def test_an_installed_script_is_lost(lost: tuple[str, ...], repaired: str) -> None:
+    """Without --config, a script that the gate runs and that is missing is an error, not a part of no configuration."""
+    host = FakeHost(kernel=h200())
+    phases.execute(Configure(HostRoutingConfig.load(repaired), host=host), phases.Context(observers=[]))
+    for path in lost:
+        host.files.remove(path)
+    said = say("preflight", host=host)
+    assert said.code == 2
+    assert all(f"{path}: is missing, so the installed configuration is not known" in said.err for path in lost)
