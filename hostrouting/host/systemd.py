@@ -312,16 +312,14 @@ _KUBELETS = ("kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server
 
 
 def find_ungated(manager: Manager | None, units: Collection[str]) -> tuple[Finding, ...]:
-    """The kubelets that run under this manager and are not gated. Nothing is changed."""
+    """The kubelets that run under this manager and are not among the gated `units`. Nothing is changed."""
     found = () if manager is None else manager.show(("Id", "ActiveState"), *_KUBELETS)
-    active = [one["Id"] for one in found if one["ActiveState"] == "active" and one["Id"] not in units]
-    return tuple(
-        Finding(
-            "not-gated",
-            "note",
-            f"{unit} runs here and is not gated, so it starts whatever the routes are",
-            unit,
-            f'to hold it back while the routing is wrong, add it to the configuration: "gate": {{"units": ["{unit}"]}}',
-        )
-        for unit in active
-    )
+    ungated = [one["Id"] for one in found if one["ActiveState"] == "active" and one["Id"] not in units]
+    findings = []
+    for unit in ungated:
+        sentence = f"{unit} runs here and is not gated, so it starts whatever the routes are"
+        # With each unit that is gated, because apply refuses a configuration that takes one out of the gate.
+        names = ", ".join(f'"{name}"' for name in sorted({*units, unit}))
+        remedy = f'to hold it back while the routing is wrong, the configuration needs "gate": {{"units": [{names}]}}'
+        findings.append(Finding("not-gated", "note", sentence, unit, remedy))
+    return tuple(findings)

@@ -1,5 +1,6 @@
 """`hostrouting gate`: who may start unchecked, until when, and how that is told."""
 
+import json
 import re
 import time
 from datetime import datetime, timedelta, timezone
@@ -8,6 +9,7 @@ import attrs
 import pytest
 
 import phases
+from hostrouting.boot.gate import Gate
 from hostrouting.boot.gate_state import opening_findings
 from hostrouting.config.settings import GateConfig
 from hostrouting.tasks.configure import Configure
@@ -198,6 +200,20 @@ def test_the_hint() -> None:
                 assert (told in said.out) == shown, said.out
         phases.execute(Configure(STRICT, host=host), phases.Context(observers=[]))
         assert told not in say("check", host=host).out
+
+
+def test_the_hint_can_be_applied() -> None:
+    """The hint beside a gate names what is gated now, too, so `apply` accepts it.
+
+    Kills: a hint with the kubelet alone, which `apply` refuses because it would take a unit out of the gate.
+    """
+    host = FakeHost(manager=FakeManager(properties={"kubelet.service": {"ActiveState": "active"}}))
+    wanted = config(cidrs=(CIDR,)).to_json()
+    assert say("apply", "--config", "-", host=host, stdin=wanted.encode()).code == 0
+    (hint,) = re.findall(r'"gate": (\{.*?\})', say("status", host=host).out)
+    wanted = json.dumps({**json.loads(wanted), "gate": json.loads(hint)})
+    assert say("apply", "--config", "-", host=host, stdin=wanted.encode()).code == 0
+    assert Gate(host).gated == ("kubelet.service", LAYOUT.machine_unit)
 
 
 def test_who_looks_from_outside(host: FakeHost) -> None:
