@@ -267,11 +267,12 @@ def _text(finding: Document) -> str:
 
 
 def _warnings(document: Document) -> Iterator[str]:
-    """Warnings about the next boot and the next start of a gated unit."""
-    told = (finding for finding in document["findings"] if finding["name"] != "route-waits")  # the answer says it
-    yield from (
-        _text(finding) for finding in told if finding["severity"] == "warning" or finding["name"] == "gate-shut"
-    )
+    """Warnings about the next boot and the next start of a gated unit, or of a kubelet that is not gated."""
+    for finding in document["findings"]:
+        # The answer says what a route waits for.
+        is_warning = finding["severity"] == "warning" and finding["name"] != "route-waits"
+        if is_warning or finding["name"] in {"gate-shut", "not-gated"}:
+            yield _text(finding)
 
 
 def _lasting(written: Iterable[str], removed: Iterable[str]) -> Document:

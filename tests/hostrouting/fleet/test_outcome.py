@@ -295,14 +295,15 @@ def test_a_removal_that_fails() -> None:
 
 
 def test_what_the_next_boot_will_lose() -> None:
-    """A route that does not last, and an open gate, are warnings."""
+    """A route that does not last, an open gate, and a kubelet that no gate holds back are warnings."""
     kernel = h200()
     kernel.ip_route("prepend", Route.to(CIDR, dev="eth0", gateway="10.0.0.1", protocol=3))
-    host = FakeHost(kernel=kernel)
+    host = FakeHost(kernel=kernel, manager=FakeManager(properties={"kubelet.service": {"ActiveState": "active"}}))
     host.files.texts["/etc/systemd/system/systemd-nspawn@.service.d/90.conf"] = "[Service]\nExecStartPre=\n"
     config = {"staticRoutes": {"enabled": True, "routes": [{"destination": CIDR}]}}
     for it in (dry_run(host, config), run(host, config)):
         assert any("does not last" in text for text in it.warnings)
+        assert any(text.startswith("kubelet.service runs here and is not gated") for text in it.warnings)
     assert any("90.conf" in text for text in run(host, config).warnings)
 
 
