@@ -110,7 +110,7 @@ def overlap_findings(
     The `correction` is that of the configuration, and `file` the name of its file, for the commands to type.
     """
     strict = "in mode STRICT apply fails, and no gated unit starts after it"
-    then = strict if mode == "STRICT" else "in mode WARN gated units start all the same"
+    then = strict if mode == "STRICT" else "in mode WARN the check keeps no gated unit from starting"
     for_pods = "apply fails, but gated units start, because the boot script does not check pods"
     then_for_pods = for_pods if mode == "STRICT" else then
     late = {escape_target(escape) for escape in found.escapes if _is_covered(escape, awaited)}

@@ -223,7 +223,7 @@ def find_status(host: Host, config: HostRoutingConfig, *, file: str | None) -> H
     layout, files = host.layout, host.files
     gate = _answer_or_trouble(troubles, "the gate", lambda: find_gate_state(host)) or GateState()
     for holder in files.holders(layout.lock_path):
-        sentence = f"{holder} is changing this host now, so the rest may change, too"
+        sentence = f"{holder} is working on this host now; what status shows may change"
         troubles.append(Finding("lock", "note", sentence, layout.lock_path))
     steps = _answer_or_trouble(troubles, "the gate's steps", lambda: Gate(host).steps) or ()
     asked = {step.name for step in steps} if gate.is_up else set()
@@ -432,7 +432,7 @@ def _follows(now: Now, gate: GateState, *, is_added: bool) -> Iterator[str]:
     """The effect of the verdict on the units that wait for it; `is_added`: the gate can add missing routes."""
     mode, units = now.check.config.route_overlap.mode, spoken(gate.units)
     if now.in_force and mode is Mode.WARN:
-        yield f"The mode is WARN: {units} can start anyway."
+        yield f"The mode is WARN: the check does not keep {units} from starting."
     elif now.in_force and gate.openings:
         yield "The mode is STRICT, but the gate is open, see below."
     elif now.in_force and is_added:

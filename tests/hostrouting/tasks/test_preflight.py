@@ -330,6 +330,8 @@ def test_words_of_an_overlap() -> None:
     found = [str(finding) for finding in look(FakeHost(kernel=h200()), config(cidrs=(CIDR,))).findings]
     assert found[0].startswith("expected CIDR 172.16.0.0/16 (")
     assert found[0].endswith("; in mode STRICT apply fails, and no gated unit starts after it")
+    in_warn = look(FakeHost(kernel=h200()), config(cidrs=(CIDR,), mode="WARN")).findings[0]
+    assert str(in_warn).endswith("; in mode WARN the check keeps no gated unit from starting")
     assert found[1].startswith('add to staticRoutes.routes: [{"destination": "172.16.0.0/17"')
 
 

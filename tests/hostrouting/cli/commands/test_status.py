@@ -27,7 +27,7 @@ FAILED = UnitState("loaded", "failed", "exit-code", 1)
 NEW_YEAR = 1767225600.0
 OVERLAP = "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"
 REFUSED = "  The mode is STRICT: systemd-nspawn@.service cannot start while this lasts; what runs keeps running."
-LET_IN = "  The mode is WARN: systemd-nspawn@.service can start anyway."
+LET_IN = "  The mode is WARN: the check does not keep systemd-nspawn@.service from starting."
 WAYS = "  To print the repair: hostrouting repair; for details: hostrouting check"
 HALVES = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
 
@@ -628,5 +628,5 @@ def test_a_run_in_progress(repaired: str) -> None:
     host = checked(repaired, h200())
     host.files.locked.add(LAYOUT.lock_path)
     said = say("status", host=host)
-    told = "LOCK: process 4711 (hostrouting) is changing this host now, so the rest may change, too"
+    told = "LOCK: process 4711 (hostrouting) is working on this host now; what status shows may change"
     assert (said.code, said.lines.count(told)) == (0, 1)
