@@ -426,8 +426,9 @@ def _came_to(tried: Tried) -> Painted:
         case "nothing":
             return Painted("does nothing", "soft")
         case "not-selected":
-            asked = "" if tried.selector is None else f": only {' '.join(tried.selector)}"
-            return Painted(f"does not match this packet{asked or ', but all others'}", "soft")
+            if tried.selector is None:
+                return Painted("does not match: the rule is for packets that are not as described", "soft")
+            return Painted(f"does not match this packet: only {' '.join(tried.selector)}", "soft")
 
 
 def _named(route: Route | None) -> str:

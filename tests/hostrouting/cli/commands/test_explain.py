@@ -257,7 +257,7 @@ def test_every_way_in_which_a_rule_does_not_decide() -> None:
     shown = say("explain", "8.8.8.8", kernel=kernel).lines[3:12]
     assert [text.split("  ")[-1].strip() for text in shown] == [
         "no match in table local",
-        "does not match this packet, but all others",
+        "does not match: the rule is for packets that are not as described",
         "does not match this packet: only to 10.0.0.0/8",
         "does not match this packet: only iif gone",
         "does not match this packet: only in a VRF",
