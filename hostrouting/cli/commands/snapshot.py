@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    meaning = "print a shell script that takes the snapshot without hostrouting and root; not with --json"
+    meaning = (
+        "print a shell script that takes the snapshot without hostrouting; needs iproute2, not root; not with --json"
+    )
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--script", action="store_true", help=meaning)
     meaning = "replace addresses and device names, to show it to strangers; the new form of each CIDR is logged"
