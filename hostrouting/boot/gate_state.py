@@ -159,7 +159,9 @@ class GatedUnit:
 
     def __str__(self) -> str:
         checked = "checked before each start" if self.is_checked else "starts unchecked"
-        if self.load not in {"", "loaded"}:
+        if not self.load:
+            return f"{checked} from the next boot on" if self.is_checked else checked
+        if self.load != "loaded":
             return f"{checked}; {'not here yet' if self.load == 'not-found' else self.load}"
         running = spoken([name for name in self.active if name != self.name])
         return f"{checked}; {f'{running} active' if running else 'active' if self.active else 'not active'}"

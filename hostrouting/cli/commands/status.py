@@ -145,7 +145,8 @@ class HostStatus:
 
     def _is_past(self, unit: str, state: UnitState) -> bool:
         """Whether the reason for a unit's failure has gone, judged by the present routes and the present verdict."""
-        has_refused = (state.result, state.status) == ("exit-code", 1)
+        # `systemctl reset-failed` makes the result a success, and leaves the exit status.
+        has_refused = state.result in {"exit-code", "success"} and state.status == 1
         if unit == self.layout.gate_unit:
             return has_refused and self._explains_a_refusal
         if unit == self.layout.routes_unit:
@@ -369,6 +370,7 @@ def _find_last_check(host: Host) -> LastCheck | None:
     return None
 
 
+_WAITING = "runs at each start of a gated unit"
 _TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
 
 
@@ -389,7 +391,9 @@ def _page(status: HostStatus) -> Iterator[Line]:
         rows.append(("IPv6 default route", str(status.ipv6_default)))
     rows += _judged(status)
     rows.append(("last check", _last_check(status.last)))
-    rows += [(unit, _state(state)) for unit, state in status.units]
+    for unit, state in status.units:
+        is_gate = unit == status.layout.gate_unit
+        rows.append((unit, _state(state, before_a_run=_WAITING if is_gate else state.active)))
     rows += [(unit.name, Painted(str(unit), "good" if unit.is_checked else "bad")) for unit in status.gate.gated]
     if not status.manager:
         rows.append(("systemd", Painted(_without_systemd(status), "soft")))
@@ -505,12 +509,13 @@ def _last_check(last: LastCheck | None) -> Painted:
     return Painted(", ".join(filter(None, (last.verdict, last.at))), _TONES.get(last.verdict, "warn"))
 
 
-def _state(state: UnitState) -> Painted:
+def _state(state: UnitState, *, before_a_run: str) -> Painted:
     if state.active == "active":
         return Painted(state.active, "good")
     if state.ok:
-        return Painted(f"{state.active}, its last run succeeded" if state.invocation else state.active, "good")
-    return Painted(f"{state.active}, its last run failed with {state.result} (exit status {state.status})", "bad")
+        return Painted(f"{state.active}, its last run succeeded" if state.invocation else before_a_run, "good")
+    how = "" if state.result == "success" else f" with {state.result}"  # a success as in `_is_past`
+    return Painted(f"{state.active}, its last run failed{how} (exit status {state.status})", "bad")
 
 
 def _document(status: HostStatus) -> dict[str, Any]:

@@ -95,11 +95,13 @@ def test_a_host_without_us() -> None:
 def test_a_host_that_is_well(repaired: str) -> None:
     """What is installed is listed: the routes, the files, how the units ended, and the last verdict with its time."""
     host = checked(repaired, h200())
+    manager_of(host).states[LAYOUT.gate_unit] = UnitState("loaded", "inactive")
     said = say("status", host=host)
     well = "INSTALLED: 2 routes and 11 files of hostrouting are here, and nothing escapes now"
     assert (said.code, said.lines[0]) == (0, well)
     told = rows(said.lines)
     assert (told["now"], told["last check"]) == ("ok", "ok, 2026-01-01T00:00:00Z")
+    assert told[LAYOUT.gate_unit] == "runs at each start of a gated unit"
     assert {
         "  172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting",
         "  /etc/systemd/system/static-routes.service",
@@ -117,7 +119,9 @@ def test_without_systemd(repaired: str) -> None:
     assert say("status", host=host).lines[-1].split() == ["systemd", "not", "running", "here"]
     say("apply", "--config", repaired, host=host)
     now, later = "the routes are in force now", "the units and the gate from the next boot on"
-    assert f"not running here: {now}, {later}" in say("status", host=host).out
+    said = say("status", host=host)
+    assert f"not running here: {now}, {later}" in said.out
+    assert rows(said.lines)[LAYOUT.machine_unit] == "checked before each start from the next boot on"
     lose_routes(host)
     said = say("status", host=host)
     assert f"not running here: {later.replace('gate', 'gate are in force')}" in said.out
@@ -176,6 +180,10 @@ def test_a_unit_whose_failure_is_past(written: Callable[..., str]) -> None:
         host.kernel.set_down(f"ib{number}")
     said = say("status", host=host)
     assert (said.code, "its last run failed with exit-code (exit status 1)" in said.out) == (0, True)
+    # As after `systemctl reset-failed`.
+    manager_of(host).states[LAYOUT.check_unit] = UnitState("loaded", "inactive", "success", 1)
+    said = say("status", host=host)
+    assert (said.code, "its last run failed (exit status 1)" in said.out) == (0, True)
     # What another configuration says of the host does not excuse it.
     its = ("unit", LAYOUT.check_unit)
     assert its in found(host, "--config", written(cidrs=(OTHER,)))
