@@ -29,17 +29,19 @@ CONFIG = {
 
 
 def test_a_roll_out_by_hand(tmp_path: Path) -> None:
-    """Each step names the nodes that fail; the proof names a node with the right routes that a reboot would lose."""
+    """Each step names the nodes that fail; the proof, a node whose routes a reboot would lose, and a kubelet that is not gated."""
     with private_machine() as one, private_machine() as other:
         nodes = {"gpu-1": one, "gpu-2": other}
         (tmp_path / "programs").mkdir()
-        enter = "".join(f'*{name}) shift; exec {" ".join(it.enter)} sh -c "$*" ;; ' for name, it in nodes.items())
+        enter = 'root@open) echo "INSTALLED: all"; echo "NOT-GATED: kubelet.service"; exit ;; '
+        enter += "".join(f'*{name}) shift; exec {" ".join(it.enter)} sh -c "$*" ;; ' for name, it in nodes.items())
         for name, body in (
             ("hostrouting", f'exec {sys.executable} -m hostrouting "$@"'),
             (
                 "ssh",
                 f'while [ "$1" = -o ]; do shift 2; done; case $1 in {enter} esac; echo "no route to $1" >&2; exit 255',
             ),
+            ("scp", 'case $* in *root@dead-*) exit 255 ;; esac; echo "$*" >>copied'),
         ):
             (tmp_path / "programs" / name).write_text(f"#!/bin/sh\n{body}\n")
             (tmp_path / "programs" / name).chmod(0o755)
@@ -58,7 +60,12 @@ def test_a_roll_out_by_hand(tmp_path: Path) -> None:
         (tmp_path / "agent.json").write_text(json.dumps(CONFIG))
         (tmp_path / "names.txt").write_text("gpu-1\ngpu-2\n")
         (tmp_path / "all.txt").write_text("\n".join([*DEAD, "gpu-1", "gpu-2\n"]))
-        check, (plan, first, rest, proof) = "hostrouting check --snapshots nodes --config agent.json", BLOCKS
+        check, (copy, plan, first, rest, proof) = "hostrouting check --snapshots nodes --config agent.json", BLOCKS
+        assert shell(copy) == ""
+        copied = (tmp_path / "copied").read_text().split()
+        assert sorted(word for word in copied if ":" in word) == [
+            f"root@{name}:/usr/local/bin/hostrouting" for name in nodes
+        ]
         assert "agent.json has its routes" in shell(f"{SNAPSHOTS}\n{check}")
         planned = shell(plan)
         assert planned.startswith("2 nodes: TO DO: add 2 routes")
@@ -69,9 +76,11 @@ def test_a_roll_out_by_hand(tmp_path: Path) -> None:
         assert shell(proof) == "gpu-2\n"
         assert shell(rest) == ""
         assert shell(f"rm -r status; {proof}") == ""
+        (tmp_path / "open.txt").write_text("open\n")
+        assert shell(proof.replace("names.txt", "open.txt")) == "status/open:NOT-GATED: kubelet.service\n"
 
         # Nodes that cannot be reached are named in each step, and the others are asked all the same.
-        for step in (SNAPSHOTS, rest, proof):
+        for step in (copy, SNAPSHOTS, rest, proof):
             named = shell(f"rm -fr nodes applied status; {step.replace('names.txt', 'all.txt')}").split()
             assert sorted(named) == sorted(DEAD)
         shell(f"rm -r nodes; {SNAPSHOTS}")
