@@ -368,6 +368,49 @@ class TestOneHost:
         checked = Checked(namespace, check("10.0.0.0/8", "fd16::/32"), tmp_path, wait=30, tools=tools)
         assert {devs for *_, devs in checked.answer.escapes} == {frozenset({"ib0"})}
 
+    def test_changes_without_end(self, namespace: Namespace, tmp_path: Path) -> None:
+        """While the routes change after each look, no verdict is a bare ok. Kills: no second look of the last try."""
+        change = '[[ "$*" == *-force* ]] || exec ip "$@"\nip "$@"; ip route add 192.0.2.0/24 dev eth0 metric $$'
+        tools = {"ip": change}
+        checked = Checked(namespace, check("10.0.0.0/8"), tmp_path, wait=30, tools=tools)
+        assert (checked.status, checked.answer.verdict) == (0, "undecided")
+        assert "the routes kept changing while they were read" in checked.said
+
+    def test_a_rule_that_goes_after_the_answers(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The first rule, which is deleted after the answers, is noticed. Kills: a comparison of the ends of two lists."""
+        once = f'[[ "$*" == *-force* && ! -e {tmp_path}/was ]] || exec ip "$@"\nip "$@"; : >{tmp_path}/was'
+        tools = {"ip": f"{once}; ip rule del pref 0"}
+        checked = Checked(namespace, check("10.0.0.0/8"), tmp_path, wait=30, tools=tools)
+        assert "no rule looks up table local" in checked.said
+
+    def test_a_table_behind_an_encapsulation(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The table that a route's encapsulation names is not the table of the route."""
+        namespace.batch(
+            [
+                "route add default via fe80::1 dev eth0",
+                "route add fd16:0:9::/48 encap seg6local action End.T table 100 dev ib0",
+            ],
+            family=IPV6,
+        )
+        checked = Checked(namespace, check("fd16::/32"), tmp_path)
+        assert {devs for *_, devs in checked.answer.escapes} == {frozenset({"ib0"})}
+
+    def test_routes_of_one_object(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Linux may name another IPv6 route of the same object: an answer is about what was asked."""
+        namespace.batch(
+            [
+                "route add default via fe80::1 dev eth0",
+                "nexthop add id 42 dev ib0",
+                "route add fd16:0:9::/48 nhid 42",
+                "route add anycast fd99::7/128 nhid 42",
+            ],
+            family=IPV6,
+        )
+        for _ in range(8):  # on each processor
+            namespace.run("ip", "-6", "route", "get", "fd99::7")
+        checked = Checked(namespace, check("fd16::/32"), tmp_path)
+        assert checked.answer.verdict == "overlap"
+
     def test_a_bridge(self, namespace: Namespace, tmp_path: Path) -> None:
         """The timers of a bridge, which count down all the time, are not a change of the tables: they are read twice."""
         namespace.batch(["link add docker0 type bridge", "link set docker0 up"])

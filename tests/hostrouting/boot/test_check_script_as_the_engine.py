@@ -163,6 +163,8 @@ ODDITIES: tuple[list[str], ...] = (
         "route add {half} nhid 33 metric 7",
     ],
     ["nexthop add id 34 blackhole", "route add {half} nhid 34"],
+    ["rule add pref 50 lookup 100", "route add default dev eth1 table 100", "route add throw {spare} table 100"],
+    ["nexthop add id 31 dev ib0", "route add default tos 0x10 metric 5 nhid 31", "route add {half} dev ib0"],
     ["route add blackhole {half} proto 80"],
     ["route add blackhole {half} proto 80", "route add {pod} dev cali1"],
     [
@@ -214,7 +216,13 @@ def random_hosts(draw: st.DrawFn) -> RandomHost:
         uplink = draw(st.sampled_from(UPLINKS if family == IPV4 else UPLINKS_IPV6))
         half = block.halves()[draw(st.integers(0, 1))]
         low, high = (Prefix.parse("0.0.0.0/0") if family == IPV4 else Prefix.parse("::/0")).halves()
-        words = {"half": half, "pod": half.halves()[0].halves()[1], "low": low, "high": high}
+        words = {
+            "half": half,
+            "pod": half.halves()[0].halves()[1],
+            "low": low,
+            "high": high,
+            "spare": SPARE[0 if family == IPV4 else -1],
+        }
         odd = draw(st.lists(st.sampled_from(ODDITIES), max_size=3))
         odd_commands = [command.format(block, **words) for commands in odd for command in commands]
         batches[family] = [*ports("cali1"), *uplink, *odd_commands, *commands, *map(rule_command, wanted_rules)]
@@ -545,6 +553,33 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
             *(f"route add {it} dev wg0 table 100" for it in ("1.1.1.1", "100.0.0.0/8", "128.0.0.0/8")),
             "route add throw 172.20.0.0/16 table 100",
             "route add default dev eth1 table 100",
+        ],
+        [],
+        "overlap",
+    ),
+    "a default route of a type of service, by an object": (
+        [
+            "nexthop add id 31 via 10.0.0.7 dev eth1 onlink",
+            "route add default tos 0x10 metric 50 nhid 31",
+            "route del default metric 0",
+            "route add default via 10.0.0.1 dev eth0 metric 100",
+            "route add 0.0.0.0/1 dev wg0",
+            "route add 128.0.0.0/1 dev wg0",
+            "route add 172.20.0.0/16 via 10.0.0.7 dev eth1 onlink",
+        ],
+        [],
+        "overlap",
+    ),
+    "a throw where the script asks": (
+        ["rule add pref 100 lookup 100", "route add default dev eth1 table 100", "route add throw 1.1.1.1 table 100"],
+        [],
+        "ok",
+    ),
+    "a throw where the script asks, and of the CIDR": (
+        [
+            "rule add pref 100 lookup 100",
+            "route add default dev eth1 table 100",
+            *(f"route add throw {prefix} table 100" for prefix in ("1.1.1.1", "172.20.0.0/16")),
         ],
         [],
         "overlap",

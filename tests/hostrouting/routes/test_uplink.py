@@ -333,6 +333,13 @@ class TestWhatIsMeant:
             f"{want(gateway, 'eth0')}: waiting for {gateway} to be a router next to this host (it is {words})"
         )
 
+    def test_a_gateway_under_another_route_of_table_local(self) -> None:
+        """Only an own or a broadcast address is no gateway. Kills: `if kind in _TAKEN` -> nothing, which was an error."""
+        snapshot = plain()
+        around = Route.to("10.0.0.0/30", dev="eth0", table=255, type="anycast")
+        with_it = attrs.evolve(snapshot, routes=(*snapshot.routes, around))
+        assert meant(want("10.0.0.1", "eth0"), with_it) == meant(want("10.0.0.1", "eth0"), snapshot)
+
     @pytest.mark.parametrize("gateway", [None, "fe80::1"])
     @pytest.mark.parametrize("dev", ["docker0", "eth0"])
     def test_a_link_local_gateway(self, dev: str, gateway: str | None) -> None:
