@@ -204,7 +204,7 @@ def test_routes_that_cannot_be_installed_block() -> None:
             assert not pid(system), settings
             said = system.journal(LAYOUT.gate_unit).rpartition("Starting ")[2]
             assert f"[{CIDR} dev ib0 proto kernel scope link src 172.16.1.5]" in said, settings
-            assert "for the routes to configure instead, run: hostrouting plan --config FILE" in said, settings
+            assert "for the routes to configure instead, run: hostrouting status" in said, settings
             assert f"{CIDR} dev ib0 proto kernel" in system.must("ip", "route", "show", CIDR), settings
         assert run_task(system, "Remove", config()).returncode == 0
         system.must("ip", "route", "del", "default")

@@ -258,8 +258,7 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_there, is_
   if (is_said) stays[stands] = 1
   if (is_said && joins(like[stands], new)) exchange(stands, new)
   if (other && !is_said) conflict[++conflicts] = wish ": another route has the same destination and metric: [" \
-    head[other] shown[like[other]] "], which is not ours; for the routes to configure instead, run: " \
-    "hostrouting plan --config FILE"
+    head[other] shown[like[other]] "], which is not ours; for the routes to configure instead, run: hostrouting status"
   if (is_said || other) return
   i = asks
   for (n = 1; n <= holders[key]; n++) remove(holder[key, n])

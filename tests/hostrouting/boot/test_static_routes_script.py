@@ -363,7 +363,7 @@ class TestOneHost:
         wanted = [*HALVES, StaticRoute("10.9.0.0/16"), StaticRoute("172.16.0.0/17", metric=4_000_000_000)]
         lines = [
             f"{text}: another route has the same destination and metric: [{holder}], which is not ours; "
-            "for the routes to configure instead, run: hostrouting plan --config FILE"
+            "for the routes to configure instead, run: hostrouting status"
             for text, holder in (
                 ("10.9.0.0/16", "10.9.0.0/16 dev ib0 scope link"),
                 ("172.16.0.0/17 metric 4000000000", "172.16.0.0/17 dev ib0 proto bgp scope link metric 4000000000"),
