@@ -27,7 +27,7 @@ from hostrouting.cli.source import expected_of, gateway_of
 from hostrouting.cli.terminal import Progress, Terminal
 from hostrouting.errors import ConfigError, Fault, FileError
 from hostrouting.fleet.dispatch import judge_snapshots
-from hostrouting.fleet.grouping import Grouping, common_correction, own_file_reason, tally_verdicts
+from hostrouting.fleet.grouping import Grouping, common_correction, needs_own_file, own_file_reason, tally_verdicts
 from hostrouting.fleet.judge import Question, find_snapshots
 from hostrouting.fleet.page import read_page
 from hostrouting.host.files import LocalFiles
@@ -171,11 +171,11 @@ def fleet_lines(groups: Sequence[NodeGroup], config: HostRoutingConfig, *, name:
     verdicts = [Painted(f"{count:,} {verdict}", _TONES.get(verdict, "warn")) for verdict, count in counts.items()]
     pieces = [piece for text in verdicts for piece in (", ", text)]
     yield line(Painted(counted(sum(counts.values()), "node"), "strong"), ": ", *pieces[1:])
+    common = common_correction(groups)
     if any(group.verdict != "ok" for group in groups):
         yield line()
-        rows = [_row(group) for group in groups[:SHOWN]]
+        rows = [_row(group, is_apart=bool(name) and needs_own_file(group, common)) for group in groups[:SHOWN]]
         yield from capped(table(("  nodes", "verdict", "problem", "repair"), rows, indent=""), len(groups))
-    common = common_correction(groups)
     for group in groups[:SHOWN]:
         if group.verdict != "ok":
             yield line()
@@ -185,10 +185,12 @@ def fleet_lines(groups: Sequence[NodeGroup], config: HostRoutingConfig, *, name:
     yield lasting_line("each node")
 
 
-def _row(group: NodeGroup) -> Sequence[Piece]:
+def _row(group: NodeGroup, *, is_apart: bool) -> Sequence[Piece]:
+    """The line of a group; `is_apart`: its nodes need a file of their own."""
     problem = group.problem if len(group.problem) <= _CUT else f"{group.problem[: _CUT - 1]}…"
     verdict = Painted(group.verdict_words, _TONES.get(group.verdict, "warn"))
-    return f"{len(group.nodes):>7,}", verdict, problem, group.repair_words
+    own = "a file of their own" if len(group.nodes) > 1 else "a file of its own"
+    return f"{len(group.nodes):>7,}", verdict, problem, own if is_apart else group.repair_words
 
 
 def _group_lines(
@@ -203,7 +205,7 @@ def _group_lines(
         again = "repair" if group.verdict == "overlap" else again
     elif not correction.is_needed:
         yield line(f"  {which}: {name} has its routes. On each node, as root: hostrouting apply --config {name}")
-    elif name and correction != common:
+    elif name and needs_own_file(group, common):
         many = len(group.nodes) > 1
         these, their = ("These nodes need", "their") if many else ("This node needs", "its")
         why, also = own_file_reason(correction, many=many), ", for all of them" if many else ""

@@ -103,8 +103,13 @@ def common_correction(groups: Iterable[NodeGroup]) -> Correction | None:
     return max(fit, key=counts.__getitem__, default=None)
 
 
+def needs_own_file(group: NodeGroup, common: Correction | None) -> bool:
+    """Whether the nodes need a separate configuration, because the common change does not repair them."""
+    return group.correction is not None and group.correction.is_needed and group.correction != common
+
+
 def own_file_reason(correction: Correction, *, many: bool) -> str:
-    """Why one node, or `many` nodes, with this correction need a separate configuration."""
+    """Why a node (or, with `many`, several nodes) with this correction needs a separate configuration."""
     if correction.contested or correction.replaced:
         why = f"an entry of the shared one is wrong on {'them' if many else 'it'}, and may be right on other nodes"
         return f"{why}; longer prefixes in its place may serve all" if correction.contested and correction.add else why

@@ -27,7 +27,7 @@ from hostrouting.check.report import deletion_lines, repair_document
 from hostrouting.check.segments import JUDGEMENTS, Segment, Strip, listed_segments, segments_of, strip_of
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import ESCAPES
-from hostrouting.fleet.grouping import NodeGroup, common_correction, own_file_reason, tally_verdicts
+from hostrouting.fleet.grouping import NodeGroup, common_correction, needs_own_file, own_file_reason, tally_verdicts
 from hostrouting.fleet.judge import NodeResult, Question, judge
 from hostrouting.host.saved import snapshot_bytes, snapshot_in
 from hostrouting.model.prefix import Prefix, extent, ip_at
@@ -138,7 +138,7 @@ def _repair(group: NodeGroup, common: Correction | None, *, is_whole: bool) -> I
         return
     if not correction.is_needed:
         yield element("p", "The configuration has its routes: apply it on each node.")
-    elif is_whole and correction != common:
+    elif is_whole and needs_own_file(group, common):
         many = len(group.nodes) > 1
         who = "These nodes need a configuration of their own" if many else "This node needs a configuration of its own"
         yield element("p", f"{who}: {own_file_reason(correction, many=many)}.")

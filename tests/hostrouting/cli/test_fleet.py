@@ -196,7 +196,7 @@ def test_the_example_of_the_page_for_operators(tmp_path: Path) -> None:
     config = configured(tmp_path)
     said = say("check", "--snapshots", str(fleet), "--config", config)
     assert "     40  overlap  172.16.0.0/16 by ib0  one repair for all" in said.lines
-    assert "      3  overlap  172.16.0.0/16 by wg0  one repair for all" in said.lines
+    assert "      3  overlap  172.16.0.0/16 by wg0  a file of their own" in said.lines
     assert [it["destination"] for it in added(said)] == [HALF, OTHER]
     at = said.lines.index(
         "  These nodes need a configuration of their own: other nodes need other routes. This writes it, for all of them:"
