@@ -318,9 +318,10 @@ class _Asking:
             some = places[begin : begin + _AT_ONCE]
             answers = self._backend.lookup([ip_at(family, place) for place in some], flow)
             for place, answer in zip(some, answers, strict=True):
-                if not _explains(asked[place], answer) and find_drop(self._fib, ip_at(family, place), flow) is None:
+                address = ip_at(family, place)
+                if not _explains(asked[place], answer, address) and find_drop(self._fib, address, flow) is None:
                     found[place] = _as_answered(asked[place], answer)
-                    self.surprises.append(_surprise(ip_at(family, place), asked[place], answer, flow))
+                    self.surprises.append(_surprise(address, asked[place], answer, flow))
         return found
 
 
@@ -340,13 +341,13 @@ def _as_answered(decision: Decision, answer: Answer) -> Decision:
     return Decision(decision.kind if by_address else answer.kind, None, route, () if route is None else route.legs)
 
 
-def _explains(decision: Decision, answer: Answer) -> bool:
-    """Whether the tables give this answer, perhaps for another choice of next hop."""
+def _explains(decision: Decision, answer: Answer, address: IP) -> bool:
+    """Whether the tables give this answer about the address, perhaps for another choice of next hop."""
     others = (variant.decision for variant in decision.variants if variant.is_by_hash)
-    return any(_agree(possible, answer) for possible in (decision, *others))
+    return any(_agree(possible, answer, address) for possible in (decision, *others))
 
 
-def _agree(decision: Decision, answer: Answer) -> bool:
+def _agree(decision: Decision, answer: Answer, address: IP) -> bool:
     """Whether both are one route. Linux lists an IPv6 route's next hops from the chosen one on."""
     route = answer.route
     if route is None or decision.route is None:
@@ -354,6 +355,8 @@ def _agree(decision: Decision, answer: Answer) -> bool:
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing or decision.kind == "local"
     mine = (decision.route, *decision.in_turn)
+    if address not in route.prefix:  # of the IPv6 routes that share a nexthop object, Linux may name any
+        return any(sorted(route.devs) == sorted(own.devs) for own in mine)
     return any(_named(route) == _named(own) for own in mine)
 
 

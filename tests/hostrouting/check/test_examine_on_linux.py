@@ -52,6 +52,22 @@ def test_an_escape_over_several_legs() -> None:
     assert found.routes
 
 
+def test_routes_of_one_object() -> None:
+    """Linux may name another route of the same nexthop object, which says nothing about the address that was asked.
+
+    Kills: the answer's anycast route, which would make an escape the host's own address.
+    """
+    found = examined(
+        "route add default via fd00:99::1 dev eth0",
+        "nexthop add id 42 dev ib0",
+        "route add fd00:16::/48 nhid 42",
+        "route add anycast fd99::7/128 nhid 42",
+        *["route get fd99::7"] * 8,
+        cidrs=("fd00:16::/48",),
+    )
+    assert (found.verdict, found.surprises) == ("overlap", ())
+
+
 def test_a_repair_through_a_gateway_on_a_network_of_another_device() -> None:
     """A repair that Linux would refuse is not proposed, and the report names the route. Kills: onlink is accepted."""
     found = examined(
