@@ -116,6 +116,19 @@ def test_every_room_is_in_the_table() -> None:
         above.add(name)
 
 
+@for_each("module", [module for module in ALL if module.endswith(".__init__")])
+def test_a_list_of_files_is_whole(module: str) -> None:
+    """A package whose docstring lists its files lists each, and nothing else.
+
+    Kills: a new file that the list lacks.
+    """
+    package = (ROOT / (module.replace(".", "/") + ".py")).parent
+    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
+    files = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    listed = set(re.findall(r"^([a-z_]+)  +\S", text, re.MULTILINE))
+    assert listed.isdisjoint(files) or listed == {name for name in files if not name.startswith("_")}
+
+
 @for_each("module", ALL)
 def test_no_modules_in_a_circle(module: str) -> None:
     """What a module loads when it is loaded does not load it in turn."""

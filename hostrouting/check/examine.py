@@ -446,8 +446,8 @@ def read(
 ) -> tuple[Snapshot, bool]:
     """The host's state. It is inconsistent if the tables kept changing: then it is the last snapshot.
 
-    `reached` leaves out the tables that no rule looks up, and `about` the changes that do not matter; then `anew` reads
-    the tables, too, of which no change was reported.
+    `reached` leaves out the tables that no rule looks up, and `about` the changes that do not matter; then `anew` also
+    reads tables without a reported change.
     """
     try:
         return backend.snapshot(reached=reached, about=about, anew=anew), True

@@ -199,7 +199,7 @@ def owner_name(escape: Escape) -> str:
 
 
 def unexplained_owner(name: str, devs: Iterable[str]) -> str:
-    """The route protocol if it says that the kernel added a route that the kernel would not add; else empty."""
+    """The route protocol, with the remark that no address makes the kernel add this route."""
     return f"{name} (but no address on {', '.join(devs)} makes the kernel add this route)"
 
 

@@ -194,7 +194,7 @@ class _Run:
             if isinstance(found, Exception):
                 self._renew()
                 lost = FleetError(
-                    "two processes ended, one after the other, while they judged this snapshot, the second nothing else"
+                    "two processes in a row ended while they judged this snapshot; the second judged nothing else"
                     f" ({describe_error(found)}); perhaps there is too little memory",
                     kind="worker-lost",
                 )

@@ -276,7 +276,7 @@ class LocalFiles:
 
 
 def lock_file(path: str, *, passing: bool = False) -> Lock | None:
-    """Take the lock of a file, as `Files.try_lock` does. With `passing`, its release removes the file.
+    """Take the lock of a file, as `Files.try_lock` does. With `passing`, releasing the lock removes the file.
 
     On a file system that is read-only or full no process can create the file: if it is absent, no process holds it.
     """
@@ -377,7 +377,10 @@ def _is_read_only(mount: list[str], device: str) -> bool:
 
 
 def _require_own_folder(folder: str, path: str) -> None:
-    """Raise FileError if another user could replace files in the folder. Only if we can write there ourselves."""
+    """Raise FileError if another user could replace files in the folder.
+
+    A folder that we cannot write to is not checked.
+    """
     if not os.access(folder, os.W_OK):
         return
     found = os.stat(folder)

@@ -4,6 +4,7 @@ An edge has a contract, which is a Protocol, and an implementation for Linux. Th
 `hostrouting.testing`, and so are the contract suites, which run on both.
 
 base        the contract of the routing edge, and its values
+concern     which changes can change an answer
 netlink     that edge on Linux
 requests    what is the same for every routing edge: what cannot be sent, what a delete matches, refusals
 nftables    the packet filter

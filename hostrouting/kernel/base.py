@@ -136,10 +136,9 @@ class RouteBackend(Protocol):
         they decide nothing, and may be large. The snapshot is consistent: if any part of it may have changed while it
         was read, everything is read again, a few times; then BackendError is raised (unsettled), with the last
         snapshot. Changes of routes that are left out do not matter (in IPv6: those of other tables), so a few prefixes
-        can be read on a host whose tables keep changing. `about` tells what an answer from a snapshot depends on: then
-        only changes that matter to it do, and a part may be that of the last such call if no change was reported that
-        may have changed it, unless `anew` is given. Settings are there for both families in any case. Needs no
-        privilege.
+        can be read on a host whose tables keep changing. With `about`, only changes that matter to that answer count.
+        A part without a reported change may be reused from the last such call; `anew` prevents that.
+        Settings are there for both families in any case. Needs no privilege.
         """
 
     def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:

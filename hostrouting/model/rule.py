@@ -5,7 +5,7 @@ is read from the kernel's message, which packets match, how it is worded, and te
 words, compares or generates rules uses these entries and does not name any selector. Not here: whether a rule matches
 a packet when only some of its fields are known (`hostrouting.fib`).
 
-To add a selector: add a field to Rule, a field to `hostrouting.fib.Flow` if a lookup can specify it, an entry in
+To add a selector: add a field to Rule, a field to `hostrouting.fib.packet.Flow` if a lookup can specify it, an entry in
 `SELECTORS`, and a row in `tests/hostrouting/model/test_rule.py`, which fails as long as one of them is missing.
 """
 

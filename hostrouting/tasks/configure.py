@@ -291,7 +291,7 @@ class Configure:
 def _prepared(
     ctx: phases.Context, tasks: Iterable[HostTask[Any]]
 ) -> tuple[dict[str, HostRoutingError], dict[str, Fallback | None]]:
-    """By task: why its part stays as it is, and what is put back if it fails later."""
+    """For each task: the error that keeps its part as it is, and the part to put back if it fails later."""
     failures: dict[str, HostRoutingError] = {}
     fallbacks: dict[str, Fallback | None] = {}
     for task in tasks:
@@ -335,7 +335,7 @@ class _BehindGate:
         return self.changed.get(self.task.full_part.name, ())
 
     def do_all_the_same(self, ctx: phases.Context) -> None:
-        """Carry the task out after another's failure, if it is one of these and has not begun."""
+        """Carry out the task although another has failed, if it is always carried out and has not begun."""
         if self.task.is_always_carried_out and self.task.is_wanted and self.name not in self.begun:
             with suppress(HostRoutingError, phases.Cancelled):
                 change = attrs.evolve(self.task.planned(up=True), files=Changes(self.paths))

@@ -89,7 +89,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         return bool(self.config.route_overlap.expected_cidrs)
 
     def change(self, *, up: bool) -> Change:
-        """The meaning of a new mode. All changes of this task are files of the gate."""
+        """What a new mode means, as a note. The task changes only files of the gate."""
         return Change(others=(_TO_STRICT,) if up and self._gets_strict else ())
 
     def removals(self) -> tuple[Finding, ...]:

@@ -324,7 +324,7 @@ class Preflight:
         return found
 
     def _is_gated(self) -> bool:
-        """Whether gated units wait for a gate now, or will not even after Configure."""
+        """Whether all gated units wait for a gate now; also True if the configuration needs no gate."""
         tasks = make_tasks(self.tasks, self.config, self.host)
         if not any(task.is_wanted and task.part.step is not None for task in tasks):
             return True

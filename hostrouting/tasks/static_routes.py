@@ -105,9 +105,9 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         )
 
     def _number_that_goes(self, files: Files) -> FileSet:
-        """The record of the number that only the installed script has, if the new script gets another.
+        """The record with the numbers of the installed script added, if the new script has another.
 
-        Routes with that number may be there until a run succeeds, which is when the record names the new number only.
+        Until a run succeeds, routes may carry either.
         """
         path = self.host.layout.protocol_name_path
         noted = files.read(path)

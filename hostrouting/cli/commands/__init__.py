@@ -31,7 +31,7 @@ CHANGING = {
     "gate": "let a gated unit start unchecked for a time, or end that",
     "guard": "keep the routing right until you stop it",
     "clean": "show or delete what another CNI left behind",
-    "render": "write the boot files into an image, without a change of this host",
+    "render": "write the boot files into an image; this host is not changed",
 }
 
 COMMANDS = {**_READING, **CHANGING}

@@ -3,7 +3,7 @@
 Here: a clean-up as a task of Configure and of the guard. Not here: what is stale (`azure_vnet`), and how it is deleted
 (`task`).
 
-A race needs the repetition: azure-vnet, or its monitor, can leave entries after the administrator's clean-up, while
+It is repeated because azure-vnet, or its monitor, can leave entries after the administrator's clean-up, while
 pods still come and go. The guard looks after each change of devices, addresses and routes, so also when a pod appears.
 """
 

@@ -52,7 +52,7 @@ class CleanupFacts:
 
 @attrs.frozen
 class CleanupEntry:
-    """One rule, neighbour, route or listed pod that looks like the other CNI's, with its fate and the reason."""
+    """One rule, neighbour, route or listed pod that looks like the other CNI's, with what is done to it, and why."""
 
     kind: Kind
     spec: str

@@ -388,7 +388,7 @@ class _Watching:
     def _reload(self) -> None:
         """Read the configuration again, as ordered, and look at once.
 
-        That of the host is read by the look itself, when no other run can change it.
+        The host's own configuration is read by the look, under the lock.
         """
         self._service.notify("RELOADING=1", f"MONOTONIC_USEC={int(self._clock.now() * 1e6)}")
         if not self._guard.follows:
@@ -415,7 +415,7 @@ class _Watching:
         self._state = self._state.noted(about, text)
 
     def _tell(self) -> None:
-        """Report each change since the last time in a line."""
+        """Log one line for each change since the last call."""
         before, self._told = self._told, self._state
         now, then = self._state.look, before.look
         for repair in now.repairs[:_LINES]:

@@ -199,7 +199,7 @@ def test_each_snapshot_has_one_result(
     for result in results:
         text = texts[int(result.name)]
         assert (kind_of(result.failure) == "worker-lost") is (text == "lost twice")
-        told = "the second nothing else (OSError: the worker is gone)"
+        told = "the second judged nothing else (OSError: the worker is gone)"
         assert (told in str(result.failure)) is (text == "lost twice")
         assert result.answer == ("" if text == "lost twice" else text)
 
