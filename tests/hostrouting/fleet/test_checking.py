@@ -110,7 +110,7 @@ def test_a_snapshot_that_kills_the_workers_of_a_cluster(folder: Path) -> None:
     nodes: dict[str, str | bytes] = {f"{number:02}": str(number) for number in range(30)}
     save(folder.parent / "few", {**nodes, "07": DEADLY})
     found = on_a_cluster(folder.parent / "few", "deadly")
-    assert "the second nothing else (KilledWorker: " in found.pop("07")
+    assert "the second judged nothing else (KilledWorker: " in found.pop("07")
     assert found == {name: text for name, text in nodes.items() if name != "07"}
 
 
