@@ -265,7 +265,7 @@ class Uplink:
 
     def _taken(self, gateway: IP, dev: str | None) -> str | None:
         """The kind of address if it cannot be a router on this device; otherwise None."""
-        near = self._fib.around(gateway, table=TABLE_LOCAL)
+        near = (route for route in self._fib.around(gateway, table=TABLE_LOCAL) if route.protocol not in self._ours)
         # A link-local address of another device is another address.
         kinds = [route.type for route in near if gateway not in LINK_LOCAL or dev in route.devs]
         return next((_TAKEN[kind] for kind in kinds if kind in _TAKEN), None)

@@ -90,6 +90,16 @@ def test_what_every_plan_is(data: st.DataObject, block: Prefix) -> None:
     assert actions == sorted(actions, key=["add", "replace", "delete"].index)
 
 
+def test_a_stray_of_ours_in_table_local() -> None:
+    """A route of ours that the plan deletes does not make the gateway an own address. Kills: no such filter in _taken."""
+    stray = Route.to("0.0.0.0/0", dev="eth0", table=255, type="local", protocol=OURS)
+    snapshot = plain()
+    sick = attrs.evolve(snapshot, routes=(*snapshot.routes, stray))
+    plan = plan_routes([want("10.9.0.0/16", gateway="10.0.0.1")], sick)
+    again = plan_routes([want("10.9.0.0/16", gateway="10.0.0.1")], plan.apply_to(sick))
+    assert (plan.pending, again.changes) == ((), ())
+
+
 @given(st.data(), BLOCK)
 @settings(max_examples=scaled(100))
 def test_what_is_there_afterwards(data: st.DataObject, block: Prefix) -> None:
