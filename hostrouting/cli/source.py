@@ -84,7 +84,12 @@ def _with_devs(config: HostRoutingConfig, arguments: argparse.Namespace) -> Host
 
 
 def kept_config(host: Host) -> HostRoutingConfig:
-    """The installed configuration, or an empty one. Raises ConfigError if a script is not as hostrouting wrote it."""
+    """The installed configuration, or an empty one. Raises ConfigError if a script is lost or was changed.
+
+    A guard that follows it would delete the routes of a script that was lost.
+    """
+    from hostrouting.boot.gate import Gate  # noqa: PLC0415  as in installed_config
+
     layout = host.layout
     found = installed_config(host) or HostRoutingConfig()
     has = {
@@ -95,8 +100,11 @@ def kept_config(host: Host) -> HostRoutingConfig:
     for file in host.files.names(layout.at(layout.extensions)):
         name = file.removesuffix(".json")
         has[layout.extension_file(name)] = name in found.extensions
-    rule, remedy = "is not as hostrouting wrote it", "write it again with: hostrouting apply --config FILE"
-    faults = [Fault(path, "", rule, remedy) for path, read in has.items() if not read and host.files.is_there(path)]
+    remedy = "write it again with: hostrouting apply --config FILE"
+    scripts = [layout.at(f"{layout.config_directory}/{step.name}.sh") for step in Gate(host).steps]
+    lost, changed = "is missing, so the installed configuration is not known", "is not as hostrouting wrote it"
+    faults = [Fault(path, "", lost, remedy) for path in scripts if not host.files.is_there(path)]
+    faults += [Fault(path, "", changed, remedy) for path, read in has.items() if not read and host.files.is_there(path)]
     if faults:
         raise ConfigError(faults)
     return found

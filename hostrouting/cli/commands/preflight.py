@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from hostrouting.boot.gate import Gate
 from hostrouting.boot.scripts import DEFAULT_WAIT
 from hostrouting.cli.check import lasting_line
 from hostrouting.cli.command import FAILED, FINE, WRONG_INPUT, Command, Reply, config_option, removal_option
@@ -56,11 +55,6 @@ def _config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
     if arguments.config is not None:
         return config_of(arguments)
     found = kept_config(host)
-    paths = [f"{host.layout.config_directory}/{step.name}.sh" for step in Gate(host).steps]
-    rule, again = "is missing, so the installed configuration is not known", "hostrouting apply --config FILE"
-    missing = [path for path in paths if not host.files.is_there(host.layout.at(path))]
-    if missing:
-        raise ConfigError([Fault(path, "", rule, f"write it again with: {again}") for path in missing])
     if found != HostRoutingConfig():
         return found
     remedy = "name the file that is to be applied: hostrouting preflight --config FILE"

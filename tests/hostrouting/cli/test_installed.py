@@ -195,6 +195,9 @@ def test_what_a_guard_keeps() -> None:
     run(Configure(wanted, host=host))
     program = GuardConfig(enabled=True, program="/usr/bin/hostrouting")
     assert kept_config(host) == attrs.evolve(wanted, guard=program)
+    host.files.remove(LAYOUT.routes_script_path)  # a guard that follows this would delete the routes
+    with pytest.raises(ConfigError, match="is missing, so the installed configuration is not known"):
+        kept_config(host)
 
 
 @pytest.mark.parametrize("path", [LAYOUT.routes_script_path, LAYOUT.check_script_path])
