@@ -1,8 +1,8 @@
 """What lets gated units start unchecked although the gate's files exist, and what prevents every start.
 
-Here: the checks, and the sentence for each finding; and the openings by which an administrator decided it: until when,
-for which unit, and why. Not here: changing anything (`gate`), and what a start does with the file of the openings, in
-host-routing-gate.sh; a test runs both on the same files.
+Here: the checks, the sentence for each finding, and the openings. With an opening, an administrator lets a unit start
+unchecked until a certain time. Not here: changing anything (`gate`), and what a start does with the file of the
+openings, in host-routing-gate.sh; a test runs both on the same files.
 
 That a file exists does not prove much: it may have been edited, systemd may have loaded an older text of it, another
 drop-in may remove our command, and a setting of our unit may let it succeed without running the script. So each file is
