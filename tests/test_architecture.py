@@ -36,10 +36,9 @@ FOREIGN = {
     "exceptiongroup": {"phases.errors"},
     "pyroute2": {"hostrouting.kernel.netlink.read", "hostrouting.kernel.neighbours"},
     "pytest": {"hostrouting.testing.contract", "hostrouting.testing.plugin"},
-    "hypothesis": {"hostrouting.testing.strategies", "hostrouting.testing.config_strategies"},
 }
-SLOW = {"rich", "pyroute2", "pytest", "hypothesis", "asyncio", "typing_extensions"}
-KIT = FOREIGN["pytest"] | FOREIGN["hypothesis"]
+SLOW = {"rich", "pyroute2", "pytest", "asyncio", "typing_extensions"}
+KIT = FOREIGN["pytest"]
 
 
 def modules(folder: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Test kit for code that uses hostrouting: a fake kernel, ready-made hosts, hypothesis strategies, and contract suites.
+"""Test kit for code that uses hostrouting: a fake kernel, ready-made hosts, and contract suites.
 
     MemoryBackend      a fake kernel in memory that behaves like Linux; faults can be injected
     Faults             the faults to inject
@@ -10,12 +10,9 @@
     check_task         the contract suite of a task of your own
     node               a node that lives: days under your pipeline, with laws; provisional
     contract           the contract suite of RouteBackend: subclass `contract.BackendContract`
-    filter_contracts   those of Nftables, Ebtables and LinkLayer, such as `filter_contracts.NftablesContract`
-    strategies         hypothesis strategies for prefixes, routes, rules and snapshots
-    config_strategies  hypothesis strategies for configurations
     plugin             pytest fixtures, enabled with `pytest_plugins = ["hostrouting.testing.plugin"]`
 
-hypothesis and pytest are not dependencies. They are imported only by the modules that need them.
+pytest is not a dependency. Only `contract` and `plugin` import it.
 
 A test of code that installs routes::
 
@@ -31,7 +28,7 @@ A test of code that installs routes::
 import sys
 
 if (pytest := sys.modules.get("pytest")) is not None:  # in a test: failed assertions of these suites show their values
-    pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in ("contract", "filter_contracts", "tasks")))
+    pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in ("contract", "tasks")))
 
 from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager
 from hostrouting.testing.kernel import Faults, MemoryBackend

@@ -54,7 +54,7 @@ from hostrouting.config.probe_rewrite import ImdsConfig, ProbeRewriteConfig
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import DEFAULT_METRIC
-from hostrouting.testing.config_strategies import configs, probe_rewrites
+from tests.support.config_strategies import configs, probe_rewrites
 
 ASSETS = Path(hostrouting.boot.__file__).parent / "assets"
 WAITS = st.integers(0, 600)

@@ -14,8 +14,6 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import DEFAULT_METRIC, REFUSING, TABLE_LOCAL, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.testing.strategies import blocks, prefixes, rules
-from hostrouting.testing.strategies import routes as any_routes
 from tests.support.awks import AWKS, TREES
 from tests.support.cases import some_at_night
 from tests.support.check_script import Answer, Checked, agree, check, engine, own_addresses, place, snapshot_of
@@ -31,6 +29,8 @@ from tests.support.commands import (
 )
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.strategies import blocks, prefixes, rules
+from tests.support.strategies import routes as any_routes
 from tests.tables.cni_blocks import CNI_BLOCKS
 from tests.tables.topologies import CIDR, TOPOLOGIES
 

@@ -19,7 +19,6 @@ from hostrouting.model.prefix import as_ip
 from hostrouting.model.route import NextHop
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.testing.strategies import blocks, routes, rules
 from tests.support.awks import TREES
 from tests.support.cases import some_at_night
 from tests.support.cli import say
@@ -28,6 +27,7 @@ from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.posix_shells import SHELLS
 from tests.support.rawkernel import raw_kernel
+from tests.support.strategies import blocks, routes, rules
 from tests.support.systemd import THIS_HOST
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]

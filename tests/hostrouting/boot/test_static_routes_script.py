@@ -22,12 +22,12 @@ from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_LOCAL, Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import RoutePlan, plan_routes
 from hostrouting.routes.uplink import DesiredRoute, bare_leg
-from hostrouting.testing.strategies import blocks, prefixes, routes
 from tests.support.awks import AWKS, TREES, each_awk
 from tests.support.commands import LINKS, furnish, lose_carriers, route_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.routes_script import HALVES, Ran, ours
+from tests.support.strategies import blocks, prefixes, routes
 from tests.support.waiting import wait_for
 from tests.tables.next_hops import by_wanted, found, put
 

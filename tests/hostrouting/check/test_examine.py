@@ -18,9 +18,9 @@ from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link
 from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import MemoryBackend, h200, plain_vm
-from hostrouting.testing.strategies import blocks, snapshots
 from phases.testing import FakeClock
 from tests.support.kinds import raises
+from tests.support.strategies import blocks, snapshots
 from tests.support.tasks import CIDR, config
 
 WANTED = [DesiredRoute(Prefix.parse("10.77.0.0/16"))]

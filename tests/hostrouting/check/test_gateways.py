@@ -12,10 +12,10 @@ from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip, ip_at
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
-from hostrouting.testing.strategies import DEVICES, blocks
 from tests.support.commands import LINKS, furnish, route_command, rule_command, wishes
 from tests.support.examples import scaled
 from tests.support.namespace import private_namespace
+from tests.support.strategies import DEVICES, blocks
 from tests.support.topologies import h200, host
 
 LOCAL, *REST = default_rules(4)

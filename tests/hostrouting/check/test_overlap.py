@@ -17,9 +17,9 @@ from hostrouting.model.route import NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import vpn_node
-from hostrouting.testing.strategies import blocks, prefixes, routes, snapshots
 from tests.support.cases import for_each
 from tests.support.examples import scaled
+from tests.support.strategies import blocks, prefixes, routes, snapshots
 from tests.support.topologies import h200, host, plain
 from tests.tables.topologies import TOPOLOGIES
 

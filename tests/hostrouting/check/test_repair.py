@@ -19,10 +19,10 @@ from hostrouting.model.prefix import Prefix, as_ip, ip_at
 from hostrouting.model.route import OURS, TABLE_LOCAL, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Address, Link, Snapshot
-from hostrouting.testing.strategies import blocks, links, prefixes, routes, rules
 from tests.support.cases import for_each
 from tests.support.examples import scaled
 from tests.support.growth import grows_evenly
+from tests.support.strategies import blocks, links, prefixes, routes, rules
 from tests.support.topologies import connected, h200, host, plain
 from tests.tables.topologies import TOPOLOGIES
 

@@ -17,9 +17,9 @@ from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.uplink import resolve_route
-from hostrouting.testing.strategies import DEVICES, blocks, prefixes, routes, rules
 from tests.support.commands import furnish, route_command, rule_command
 from tests.support.namespace import private_namespace
+from tests.support.strategies import DEVICES, blocks, prefixes, routes, rules
 
 if TYPE_CHECKING:
     from hostrouting.model.rule import Rule

@@ -11,7 +11,7 @@ from hostrouting.cli.check import draw_map
 from hostrouting.cli.output import Style, plain
 from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import Prefix
-from hostrouting.testing.strategies import blocks, snapshots
+from tests.support.strategies import blocks, snapshots
 
 BLOCK = Prefix.parse("172.16.0.0/16")
 WIDE, ASCII = Style(80, unicode=True), Style(80, unicode=False)

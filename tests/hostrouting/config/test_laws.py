@@ -12,7 +12,7 @@ from hostrouting.config import probe_rewrite
 from hostrouting.config import settings as sections
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.errors import ConfigError
-from hostrouting.testing.config_strategies import configs, json_values, near_routes, scalars
+from tests.support.config_strategies import configs, json_values, near_routes, scalars
 
 
 def faults_of(read: Callable[[], object]) -> tuple[tuple[str, str, str, str], ...]:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute
 from hostrouting.config.values import Mode, Word
 from hostrouting.errors import ConfigError
-from hostrouting.testing.config_strategies import near_texts
 from tests.support.cases import for_each
 from tests.support.config_keys import with_value
+from tests.support.config_strategies import near_texts
 from tests.tables.refused_values import REFUSED, RIGHT
 
 LOOK = "write the name as `ip link` shows it, without '@' and what follows"

@@ -15,10 +15,10 @@ from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing.strategies import DEVICES, blocks, snapshots
 from tests.support.cases import for_each
 from tests.support.examples import scaled
 from tests.support.growth import grows_evenly
+from tests.support.strategies import DEVICES, blocks, snapshots
 from tests.support.topologies import h200, plain
 from tests.tables.topologies import TOPOLOGIES
 

@@ -16,10 +16,10 @@ from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IP, IPV4, IPV6, as_ip, ip_at
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.testing.strategies import blocks
 from tests.support.commands import LINKS, furnish, ports, query, route_command, rule_command, wishes
 from tests.support.examples import scaled
 from tests.support.namespace import private_namespace
+from tests.support.strategies import blocks
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

@@ -16,8 +16,8 @@ from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import Rule, by_priority, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing.strategies import blocks, prefixes, snapshots
 from tests.support.examples import scaled
+from tests.support.strategies import blocks, prefixes, snapshots
 from tests.support.topologies import plain
 
 BLOCK = blocks()

@@ -16,8 +16,8 @@ from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.uplink import outbound_devs
-from hostrouting.testing.strategies import blocks, snapshots
 from tests.support.examples import scaled
+from tests.support.strategies import blocks, snapshots
 
 LOCAL, *REST = default_rules(4)
 LINKS = (Link(name="eth0", index=2), Link(name="wg0", index=3))

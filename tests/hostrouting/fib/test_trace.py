@@ -14,7 +14,7 @@ from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import PREFERENCES, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing.strategies import blocks, snapshots
+from tests.support.strategies import blocks, snapshots
 
 HOSTS = st.sampled_from([4, 6]).flatmap(blocks).flatmap(lambda block: st.tuples(st.just(block), snapshots(block)))
 FLOWS = st.builds(

@@ -25,9 +25,9 @@ from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.uplink import resolve_route
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
-from hostrouting.testing.strategies import blocks, snapshots
 from tests.support.cli import say
 from tests.support.fleets import ASKED, CIDR, config_of
+from tests.support.strategies import blocks, snapshots
 from tests.support.topologies import refusing
 
 

@@ -23,9 +23,9 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import h200, plain_vm
-from hostrouting.testing.strategies import blocks, snapshots
 from tests.support.fleets import ASKED, HALVES, config_of, escape, node, save
 from tests.support.html_texts import TEXTS, Reader
+from tests.support.strategies import blocks, snapshots
 from tests.support.topologies import marked_vm
 
 NOW = datetime(2026, 11, 22, 8, 34, tzinfo=timezone.utc)

@@ -17,8 +17,8 @@ from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import cni_node, ecmp_node, h200, plain_vm, vpn_node
-from hostrouting.testing.strategies import blocks, snapshots
 from tests.support.redacted import judged_alike
+from tests.support.strategies import blocks, snapshots
 
 KEYS = st.binary(min_size=1, max_size=8).map(Redaction)
 FAMILIES = st.sampled_from([4, 6])

@@ -24,8 +24,8 @@ from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import h200
-from hostrouting.testing.strategies import DEVICES, blocks, routes
 from tests.support.rawmessages import pack_rule
+from tests.support.strategies import DEVICES, blocks, routes
 
 INDEX = {name: index for index, name in enumerate(DEVICES, start=2)}
 LINKS = [

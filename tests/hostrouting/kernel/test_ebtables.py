@@ -9,8 +9,8 @@ import pytest
 from hostrouting.errors import ProgramError
 from hostrouting.kernel.ebtables import Backend, EbtablesProgram, batch, nat_rules
 from hostrouting.kernel.programs import Ended
-from hostrouting.testing.filter_contracts import CONTRACT_RULES, EbtablesContract
 from tests.support.azure_rules import LOOK_ALIKES, R1, R2, R3
+from tests.support.filter_contracts import CONTRACT_RULES, EbtablesContract
 from tests.support.kinds import raises
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.stand_ins import Programs

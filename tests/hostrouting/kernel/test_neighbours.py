@@ -12,8 +12,8 @@ from typing_extensions import Self
 from hostrouting.errors import BackendError
 from hostrouting.kernel import neighbours
 from hostrouting.kernel.neighbours import KernelLinkLayer, LinkLayerView, Neighbour, PeerMac, UnknownPeer
-from hostrouting.testing.filter_contracts import LinkLayerContract, contract_view
 from tests.support.children import in_child, refuse_netlink
+from tests.support.filter_contracts import LinkLayerContract, contract_view
 from tests.support.kinds import raises
 from tests.support.namespace import Namespace, private_namespace
 

@@ -9,7 +9,7 @@ import pytest
 from hostrouting.errors import ProgramError
 from hostrouting.kernel.nftables import NftProgram
 from hostrouting.kernel.programs import Ended
-from hostrouting.testing.filter_contracts import NftablesContract, contract_table
+from tests.support.filter_contracts import NftablesContract, contract_table
 from tests.support.namespace import private_namespace
 
 DENIED = "internal:0:0-0: Error: Could not process rule: Operation not permitted\n\n"

@@ -16,8 +16,8 @@ from hostrouting.model.prefix import IP, Prefix, as_ip, ip_at, prefixes_between,
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Address, Link, Snapshot
-from hostrouting.testing.strategies import blocks, prefixes, snapshots
 from tests.support.examples import scaled
+from tests.support.strategies import blocks, prefixes, snapshots
 from tests.support.topologies import h200
 
 FAMILIES = st.sampled_from([4, 6])

@@ -12,8 +12,8 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.route_table import RouteEdits, RouteTable
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.testing.strategies import blocks
-from hostrouting.testing.strategies import routes as any_routes
+from tests.support.strategies import blocks
+from tests.support.strategies import routes as any_routes
 
 ROUTES = [
     Route.to(prefix, dev=dev, protocol=protocol)

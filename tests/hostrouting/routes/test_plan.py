@@ -15,8 +15,8 @@ from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import RoutePlan, Step, plan_exactly, plan_routes
 from hostrouting.routes.uplink import DesiredRoute, resolve_route
-from hostrouting.testing.strategies import blocks, links, prefixes, routes
 from tests.support.examples import scaled
+from tests.support.strategies import blocks, links, prefixes, routes
 from tests.support.topologies import connected, h200, plain
 
 BLOCK = blocks(bits=2)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from hostrouting.errors import ProgramError
 from hostrouting.kernel.ebtables import nat_rules
-from hostrouting.testing.filter_contracts import CONTRACT_RULES, EbtablesContract
 from hostrouting.testing.kernel.filters import MemoryEbtables
+from tests.support.filter_contracts import CONTRACT_RULES, EbtablesContract
 from tests.support.kinds import raises
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from hostrouting.errors import ProgramError
 from hostrouting.kernel.ebtables import EbtablesProgram, nat_rules
-from hostrouting.testing.filter_contracts import CONTRACT_RULES
 from hostrouting.testing.kernel.filters import MemoryEbtables
 from tests.support.examples import scaled
+from tests.support.filter_contracts import CONTRACT_RULES
 from tests.support.namespace import Namespace, private_namespace
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.prefix import as_ip
 from hostrouting.model.route import OURS, Route
 from hostrouting.testing import plain_vm
-from hostrouting.testing.filter_contracts import CONTRACT_RULES, contract_table, contract_view
 from hostrouting.testing.kernel.filters import MemoryEbtables, MemoryLinkLayer, MemoryNftables
+from tests.support.filter_contracts import CONTRACT_RULES, contract_table, contract_view
 from tests.support.kinds import kind_of, raises
 
 CHANGES = [

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac, UnknownPeer, canonical_mac
-from hostrouting.testing.filter_contracts import LinkLayerContract, contract_view
 from hostrouting.testing.kernel.filters import MemoryLinkLayer
+from tests.support.filter_contracts import LinkLayerContract, contract_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ import pytest
 
 from hostrouting.errors import ProgramError
 from hostrouting.kernel.nftables import missing
-from hostrouting.testing.filter_contracts import NftablesContract, contract_table
 from hostrouting.testing.kernel.filters import MemoryNftables
+from tests.support.filter_contracts import NftablesContract, contract_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

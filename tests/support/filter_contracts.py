@@ -1,4 +1,4 @@
-"""The contract suites of the packet filters and the link layer, for any implementation: real, fake, or your own.
+"""The contract suites of the packet filters and the link layer, for the real implementations and the fake ones.
 
 Here: the promises of Ebtables, Nftables and LinkLayer (`hostrouting.kernel`) that their own methods can check, one
 test for each sentence. Not here: a host with two ebtables backends, tables that another program owns, veths whose
@@ -14,7 +14,6 @@ rules or tables, or for LinkLayer the host that `contract_view` describes::
 """
 
 # These are tests, so they use assert.
-# ruff: noqa: S101
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for hosts whose routes and rules often overlap. Importing this module imports hypothesis.
+"""Hypothesis strategies for hosts whose routes and rules often overlap.
 
 All prefixes are in one small block. So random prefixes often nest, halve and repeat each other, and a scan of every
 address is cheap: `blocks().flatmap(snapshots)`. Strategies for configurations are in `config_strategies`.

@@ -1,7 +1,5 @@
 """Hypothesis strategies for configurations: valid ones, nearly valid ones, and any JSON.
 
-Importing this module imports hypothesis.
-
 configs()        any HostRoutingConfig
 routes()         any StaticRoute
 probe_rewrites() any ProbeRewriteConfig
