@@ -468,8 +468,10 @@ def await_plan(
     installed: Collection[DesiredRoute] = (),
     wait: float,
 ) -> tuple[RoutePlan, Snapshot]:
-    """The plan, after waiting for everything that it needs. Raises NotReady, with what was missing last."""
+    """The plan, after waiting for everything that it needs. Raises NotReady, with findings of what was missing last."""
     from hostrouting.routes.plan import plan_routes  # noqa: PLC0415  as above
+
+    waits: list[Finding] = []
 
     def attempt() -> tuple[tuple[RoutePlan, Snapshot] | None, str]:
         # A slightly stale read is fine: every change is exact and verified.
@@ -477,9 +479,13 @@ def await_plan(
         plan = plan_routes(wanted, before, protocol=protocol, former=former, spared=spared, installed=installed)
         if not plan.pending:
             return (plan, before), ""
+        waits[:] = (attrs.evolve(found, severity="error") for found in plan.findings() if found.name == "route-waits")
         return None, "; ".join(map(str, plan.pending))
 
-    return await_found(ctx, backend, attempt, wait=wait)
+    try:
+        return await_found(ctx, backend, attempt, wait=wait)
+    except NotReady as error:
+        raise NotReady(str(error), findings=waits) from error
 
 
 def await_found(

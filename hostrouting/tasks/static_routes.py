@@ -182,7 +182,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
                 except NotReady as error:
                     script = self.host.layout.routes_script_path
                     shut = f"{script} and the gate are installed, so no gated unit starts before it has succeeded"
-                    raise NotReady(f"{error}; {shut}") from error
+                    raise NotReady(f"{error}; {shut}", findings=error.findings) from error
             apply = partial(apply_plan, backend=backend, protocol=protocol, former=former, check=ctx.check)
             # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and it is rolled back.
             with ctx.shielded():

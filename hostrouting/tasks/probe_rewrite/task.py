@@ -283,17 +283,20 @@ class RewriteProbeSource(HostTask[Effects]):
         if not plan.waits:
             return plan.operations
 
+        waits: list[Finding] = []
+
         def attempt() -> tuple[tuple[Snapshot, RewritePlan] | None, str]:
             found = self._read(backend)
             later = self._plan(nft, found, up=True)
+            waits[:] = (attrs.evolve(finding, can_retry=True) for finding in later.findings)
             return (None, f"waiting for {later.waits}") if later.waits else ((found, later), "")
 
         with having_changed(operations=plan.operations):
             try:
                 snapshot, later = await_found(ctx, backend, attempt, wait=0 if plan.is_off else wait)
-            except NotReady:
+            except NotReady as error:
                 if self._settings.required:
-                    raise
+                    raise NotReady(str(error), findings=waits) from error
                 return plan.operations
             later.require_possible()
             self._carry(ctx, nft, backend, snapshot, later)

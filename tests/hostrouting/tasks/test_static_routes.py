@@ -165,12 +165,16 @@ class TestConfigureStaticRoutes:
         assert ours(host) == ["10.9.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
 
     def test_default_route_that_never_comes(self) -> None:
-        """After the deadline the failure says what was waited for, and what is installed: the gate is shut."""
+        """After the deadline the failure says what was waited for, what to do, and that the gate is shut."""
         host = FakeHost(kernel=MemoryBackend())
         told = r"gave up after 30 s: .*waiting for an IPv4 default route.*; /\S+/static-routes.sh and the gate are installed"
         with pytest.raises(phases.TaskFailed, match=told) as caught:
             run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
         assert isinstance(caught.value.error, NotReady)
+        [found] = caught.value.error.findings
+        assert (found.name, found.severity, found.target) == ("route-waits", "error", "10.9.0.0/16")
+        assert found.remedy
+        assert caught.value.error.can_retry
         assert set(host.files.texts) == SHUT
 
     def test_ecmp(self) -> None:

@@ -12,7 +12,7 @@ from hostrouting.boot.gate import Gate
 from hostrouting.boot.probe import parse_probe_script, render_probe_table
 from hostrouting.cli.failure import code_of
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import ConfigError, MetadataError, ProgramError, RouteConflict
+from hostrouting.errors import ConfigError, MetadataError, NotReady, ProgramError, RouteConflict
 from hostrouting.host.effects import Effects
 from hostrouting.host.host import Host
 from hostrouting.host.metadata import Reply
@@ -296,8 +296,13 @@ class TestConditions:
         assert table_of(host) is not None
         assert "waiting for the device eth0" in caplog.text
         assert "the guard or the next start of a gated unit then adds the route" in caplog.text
-        with pytest.raises(phases.TaskFailed, match="gave up after 1 s: waiting for the device eth0"):
+        with pytest.raises(phases.TaskFailed) as caught:
             run(RewriteProbeSource(config(required=True), host=host, wait=1))
+        error = caught.value.error
+        assert isinstance(error, NotReady)
+        assert "gave up after 1 s: waiting for the device eth0" in str(error)
+        assert [(found.name, found.target) for found in error.findings] == [("probe-rewrite", "eth0")]
+        assert error.can_retry
 
     def test_a_device_that_comes(self) -> None:
         """A device that comes up while it is waited for gets its route."""
