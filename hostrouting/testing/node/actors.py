@@ -274,7 +274,14 @@ def _again(node: Node, _: Random) -> None:
         node.apply(node.wanted)
 
 
-def _agent(what: str, do: Does, weight: int, at: Literal["step", "rest"] = "step") -> Act:
+def _come_up(node: Node, chance: Random) -> None:
+    """The unit is enabled, so it starts at boot, and the agent applies what may be new meanwhile."""
+    node.after(0.0, node.start)
+    node.after(0.0, lambda: node.apply(chance.choice((node.wanted, *node.favourites))))
+    node.arm(lambda _: node.next_step(), nth=chance.randint(1, 20))
+
+
+def _agent(what: str, do: Does, weight: int, at: Literal["step", "boot", "rest"] = "step") -> Act:
     return Act("the agent", what, do, weight, at=at, disturbs=False)
 
 
@@ -286,6 +293,7 @@ AGENT = (
     _agent("repaves: writes the machine's drop-in and starts it", _repave, 3),
     _agent("resets: removes its folder, applies and repaves", _reset, 2),
     _agent("reboots", lambda node, _: node.kill(is_reboot=True), 2),
+    _agent("starts the unit, and applies meanwhile", _come_up, 0, "boot"),
     _agent("applies what has failed", _again, 0, "rest"),
 )
 """The node's agent."""

@@ -127,6 +127,23 @@ class Event:
         return f"day {days:g} {_BEGIN + timedelta(seconds=seconds):%H:%M:%S.%f} {self.who}: {self.what}"
 
 
+@attrs.frozen
+class _Seen:
+    """The host before or after a run."""
+
+    others: tuple[int, ...]
+    """What others have done so far."""
+    routes: list[Route]
+    """Our routes."""
+    files: dict[str, str]
+    """The files that a reboot keeps."""
+    marks: dict[str, str | None]
+    """The markers."""
+    installed: HostRoutingConfig
+    has_room: bool = attrs.field(kw_only=True)
+    """Whether systemd has room for a daemon-reload."""
+
+
 class Node:
     """A node of a cluster: its kernel, files, systemd, and everything of hostrouting that runs there."""
 
@@ -280,7 +297,7 @@ class Node:
     def _act_at(self, at: str) -> None:
         for act in self.acts:
             if act.at == at:
-                self.act(act, Random(0))  # noqa: S311  not a secret
+                self.act(act, Random(str(self.now)))  # noqa: S311  not a secret
 
     def tell(self, who: str, what: str) -> None:
         """Add to the story."""
@@ -381,8 +398,7 @@ class Node:
         config = config or EMPTY
         self.counts["applies"] += 1
         self.may_hold = (*self.may_hold, config)
-        good, is_routes = self.good, False
-        before, others, room = self._seen(), self._others_did, self.manager.room
+        good, is_routes, before = self.good, False, self._seen()
         failure: HostRoutingError | None = None
         with self._process(name):
             self.is_applied, self.failure, self.good = False, None, None
@@ -404,14 +420,8 @@ class Node:
                 # A step that takes protection away is changed after the routes, so not if these fail.
                 is_kept = bool(former) and is_routes and not self.is_applied and not _is_strict(config)
                 self.may_hold = (*former, *([] if is_kept else [config]))
-        if others == self._others_did:
-            if failure is not None:
-                self._require_kept(before, failure, is_routes=is_routes, has_room=room == _ROOM)
-            [shown] = self.manager.show(("NeedDaemonReload",), self.unit)
-            if self.is_applied and shown["NeedDaemonReload"] == "yes":
-                raise self.broken("systemd has read what is installed", name)
-            if self.is_applied and failure is None and (left := self._left_over(config)):
-                raise self.broken("nothing of ours is left over", ", ".join(left))
+        if before.others == self._others_did:
+            self._require_run(before, name, config, failure, is_routes=is_routes)
         for path, text in self.foreign_files.items():
             if self.files.texts.get(path) != text:
                 raise self.broken("no file of others changes", path)
@@ -421,25 +431,62 @@ class Node:
         """A count of what can change the host."""
         return self._disturbances, self.counts["applies"], self.counts["starts"]
 
-    def _seen(self) -> tuple[list[Route], dict[str, str], dict[str, str]]:
-        """Our routes, the configured files, and the markers."""
-        layout, texts = self.host.layout, {**self.files.texts, **self.files.links}
-        marks = {path: texts[path] for path in (layout.ok_path, layout.detected_path) if path in texts}
-        return self._ours(), {path: texts[path] for path in texts if not path.startswith(_PASSING)}, marks
+    def _seen(self) -> _Seen:
+        texts = {**self.files.texts, **self.files.links}
+        return _Seen(
+            self._others_did,
+            self._ours(),
+            {path: texts[path] for path in texts if not path.startswith(_PASSING)},
+            {path: texts.get(path) for path in (self.host.layout.ok_path, self.host.layout.detected_path)},
+            self._installed(),
+            has_room=self.manager.room == _ROOM,
+        )
 
-    def _require_kept(self, before: Any, error: HostRoutingError, *, is_routes: bool, has_room: bool) -> None:
-        """What a run that has failed says to be as before, or promises to keep."""
+    def _require_run(
+        self, before: _Seen, name: str, config: HostRoutingConfig, failure: HostRoutingError | None, *, is_routes: bool
+    ) -> None:
+        """Require what a run has promised that nobody disturbed."""
+        if failure is not None:
+            self._require_kept(before, failure)
+            if is_routes:
+                self._require_fallback(before, config, failure)
+        [shown] = self.manager.show(("NeedDaemonReload",), self.unit)
+        if self.is_applied and shown["NeedDaemonReload"] == "yes":
+            raise self.broken("systemd has read what is installed", name)
+        if self.is_applied and failure is None and (left := self._left_over(config)):
+            raise self.broken("nothing of ours is left over", ", ".join(left))
+
+    def _require_kept(self, before: _Seen, error: HostRoutingError) -> None:
+        """What a run that has failed says to be as before."""
+        now = self._seen()
+        if "every change was rolled back" in str(error) and now.routes != before.routes:
+            raise self.broken("what was rolled back is as before", f"{error}; {before.routes} became {now.routes}")
+        if "/run/systemd" in str(error) and not before.has_room and now.files != before.files:
+            changed = ", ".join(path for path, _ in {*now.files.items()} ^ {*before.files.items()})
+            raise self.broken("a run that systemd has no room for changes nothing", changed)
+
+    def _require_fallback(self, before: _Seen, config: HostRoutingConfig, error: HostRoutingError) -> None:
+        """What stays when the routes have failed: the last good script, all protection, and perhaps the verdict."""
         now, check = self._seen(), self.host.layout.check_script_path
-        if "every change was rolled back" in str(error) and now[0] != before[0]:
-            raise self.broken("what was rolled back is as before", f"{error}; {before[0]} became {now[0]}")
-        if "/run/systemd" in str(error) and not has_room and now[1] != before[1]:
-            changed = {*now[1].items()} ^ {*before[1].items()}
-            raise self.broken(
-                "a run that systemd has no room for changes nothing", ", ".join(path for path, _ in changed)
-            )
-        is_same = isinstance(error, RouteConflict) and now[1].get(check) == before[1].get(check)
-        if is_same and is_routes and now[2] != before[2]:
-            raise self.broken("a conflict leaves the last verdict", f"{before[2]} became {now[2]}")
+        is_same = isinstance(error, RouteConflict) and now.files.get(check) == before.files.get(check)
+        former, left = before.installed, now.installed
+        if is_same and now.marks != before.marks:
+            raise self.broken("a conflict leaves the last verdict", f"{before.marks} became {now.marks}")
+        if self.good is not None and former.static_routes.routes and left.static_routes != former.static_routes:
+            raise self.broken("a run whose routes fail leaves the last good script", str(error))
+        if _is_strict(former) and not _is_strict(left):
+            raise self.broken("a run whose routes fail takes no protection away", str(error))
+        if isinstance(error, NotReady) and not self._lacking(config):
+            raise self.broken("a run fails only for a reason", str(error))
+
+    def _lacking(self, config: HostRoutingConfig) -> list[int]:
+        """The families of the configured routes that have no default route, apart from rules that a run adds."""
+        there = {
+            route.prefix.family for route in self.kernel.snapshot(table=TABLE_MAIN).routes if not route.prefix.length
+        }
+        keeps = config.kernel_rules is Upkeep.KEEP
+        families = {Prefix.of(route.destination).family for route in config.static_routes.routes}
+        return [family for family in families if (family not in there if keeps else self._uplink(family) is None)]
 
     def _number(self, config: HostRoutingConfig) -> int:
         return self.configs.index(config) if config in self.configs else len(self.configs)
@@ -453,6 +500,7 @@ class Node:
 
     def lay(self, path: str, text: str) -> None:
         """Write a file of another program, which hostrouting may not change, and reload systemd."""
+        self._disturbances += 1
         self.files.texts[path] = self.foreign_files[path] = text
         self.manager.boot()
 
@@ -691,7 +739,7 @@ class Node:
         """Require that the reason of a run that has failed is still so, and that the unit starts as before it."""
         if (failure := self.failure) is None:
             return
-        if not isinstance(failure, NotReady) and not any(finding.remedy for finding in failure.findings):
+        if not any(finding.remedy for finding in failure.findings):
             raise self.broken("a run that cannot do its work says so, with a remedy", str(failure))
         families = {Prefix.of(route.destination).family for route in config.static_routes.routes}
         lacking = [family for family in families if self._uplink(family) is None]
@@ -721,7 +769,8 @@ class Node:
         text = self.files.texts.get(self.host.layout.guard_path, "{}")
         said = json.loads(text)
         for prefix in lost:
-            if str(prefix) not in text and "route-waits" not in text and not said.get("failure"):
+            is_waiting = "route-waits" in text and self._uplink(prefix.family) is None
+            if str(prefix) not in text and not is_waiting and not said.get("failure"):
                 raise self.broken("what the guard cannot repair is named", f"there is no route to {prefix}: {text}")
         verdict = said.get("verdict")
         is_right = verdict == "undecided" or bool(escaped) is (verdict in {"overlap", "no-default-route"})
