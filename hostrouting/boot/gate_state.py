@@ -205,7 +205,9 @@ def find_gate_state(host: Host, coming: Collection[str] = ()) -> GateState:
     units = gate.units_after(())
     nothing = GateState(units=units, hold=_hold(host, units))
     if not gate.present():
-        return attrs.evolve(nothing, findings=find_ungated(gate.manager, coming))
+        # The template is gated by default, so nobody asked for it, and the hint leaves it out.
+        asked = {*coming} - {layout.machine_unit}
+        return attrs.evolve(nothing, findings=find_ungated(gate.manager, asked))
     is_up = any(files.is_there(layout.at(layout.gate_drop_in(unit))) for unit in units)
     states = gate.manager.show((*_OF_THE_UNIT, *_BARS_OF_THE_UNIT), layout.gate_unit) if gate.manager else ()
     openings: list[str] = []

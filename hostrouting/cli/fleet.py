@@ -27,7 +27,14 @@ from hostrouting.cli.source import expected_of, gateway_of
 from hostrouting.cli.terminal import Progress, Terminal
 from hostrouting.errors import ConfigError, Fault, FileError
 from hostrouting.fleet.dispatch import judge_snapshots
-from hostrouting.fleet.grouping import Grouping, common_correction, needs_own_file, own_file_reason, tally_verdicts
+from hostrouting.fleet.grouping import (
+    Grouping,
+    common_correction,
+    needs_own_file,
+    own_file_reason,
+    repair_words,
+    tally_verdicts,
+)
 from hostrouting.fleet.judge import Question, find_snapshots
 from hostrouting.fleet.page import read_page
 from hostrouting.host.files import LocalFiles
@@ -174,7 +181,7 @@ def fleet_lines(groups: Sequence[NodeGroup], config: HostRoutingConfig, *, name:
     common = common_correction(groups)
     if any(group.verdict != "ok" for group in groups):
         yield line()
-        rows = [_row(group, is_apart=bool(name) and needs_own_file(group, common)) for group in groups[:SHOWN]]
+        rows = [_row(group, repair_words(group, common, has_file=bool(name))) for group in groups[:SHOWN]]
         yield from capped(table(("  nodes", "verdict", "problem", "repair"), rows, indent=""), len(groups))
     for group in groups[:SHOWN]:
         if group.verdict != "ok":
@@ -185,12 +192,10 @@ def fleet_lines(groups: Sequence[NodeGroup], config: HostRoutingConfig, *, name:
     yield lasting_line("each node")
 
 
-def _row(group: NodeGroup, *, is_apart: bool) -> Sequence[Piece]:
-    """The line of a group; `is_apart`: its nodes need a file of their own."""
+def _row(group: NodeGroup, repair: str) -> Sequence[Piece]:
     problem = group.problem if len(group.problem) <= _CUT else f"{group.problem[: _CUT - 1]}…"
     verdict = Painted(group.verdict_words, _TONES.get(group.verdict, "warn"))
-    own = "a file of their own" if len(group.nodes) > 1 else "a file of its own"
-    return f"{len(group.nodes):>7,}", verdict, problem, own if is_apart else group.repair_words
+    return f"{len(group.nodes):>7,}", verdict, problem, repair
 
 
 def _group_lines(

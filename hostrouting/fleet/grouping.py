@@ -108,6 +108,13 @@ def needs_own_file(group: NodeGroup, common: Correction | None) -> bool:
     return group.correction is not None and group.correction.is_needed and group.correction != common
 
 
+def repair_words(group: NodeGroup, common: Correction | None, *, has_file: bool) -> str:
+    """What repairs the nodes; `has_file`: they share a configuration, so some may need another one."""
+    if has_file and needs_own_file(group, common):
+        return "a file of their own" if len(group.nodes) > 1 else "a file of its own"
+    return group.repair_words
+
+
 def own_file_reason(correction: Correction, *, many: bool) -> str:
     """Why a node (or, with `many`, several nodes) with this correction needs a separate configuration."""
     if correction.contested or correction.replaced:

@@ -27,7 +27,14 @@ from hostrouting.check.report import deletion_lines, repair_document
 from hostrouting.check.segments import JUDGEMENTS, Segment, Strip, listed_segments, segments_of, strip_of
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import ESCAPES
-from hostrouting.fleet.grouping import NodeGroup, common_correction, needs_own_file, own_file_reason, tally_verdicts
+from hostrouting.fleet.grouping import (
+    NodeGroup,
+    common_correction,
+    needs_own_file,
+    own_file_reason,
+    repair_words,
+    tally_verdicts,
+)
 from hostrouting.fleet.judge import NodeResult, Question, judge
 from hostrouting.host.saved import snapshot_bytes, snapshot_in
 from hostrouting.model.prefix import Prefix, extent, ip_at
@@ -74,7 +81,10 @@ def render_page(
             "title": f"The routing of {nodes}",
             "subtitle": f"On each node, every address of {cidrs} is expected to leave by {devs}.",
             "summary": f"{nodes}: {', '.join(f'{count:,} {verdict}' for verdict, count in counts.items())}",
-            "groups": joined(_group_row(group, places.get(group, "")) for group in groups),
+            "groups": joined(
+                _group_row(group, places.get(group, ""), repair_words(group, common, has_file=question.is_whole))
+                for group in groups
+            ),
             "problems": joined(sections),
             "verdicts": joined(element("option", verdict) for verdict in counts),
             "nodes": joined(row for group in groups for row in _node_rows(group, places.get(group, ""))),
@@ -93,13 +103,13 @@ def _linked(words: str, place: str) -> str:
     return element("a", words, href=f"#{place}") if place else words
 
 
-def _group_row(group: NodeGroup, place: str) -> Markup:
+def _group_row(group: NodeGroup, place: str, repair: str) -> Markup:
     return element(
         "tr",
         element("td", f"{len(group.nodes):,}", class_="number"),
         _verdict_cell(group),
         element("td", _linked(group.problem, place), class_="problem"),
-        element("td", group.repair_words, class_="repair"),
+        element("td", repair, class_="repair"),
     )
 
 
@@ -131,7 +141,7 @@ def _names(nodes: Sequence[str]) -> Markup:
 
 
 def _repair(group: NodeGroup, common: Correction | None, *, is_whole: bool) -> Iterator[Markup]:
-    if words := group.repair_words:
+    if words := repair_words(group, common, has_file=is_whole):
         yield element("h3", f"{words[0].upper()}{words[1:]}")
     correction = group.correction
     if correction is None:

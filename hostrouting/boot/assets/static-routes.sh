@@ -185,6 +185,7 @@ function read_words(at,   i, n, word, has) {
     else if (word !~ /^(linkdown|pervasive|offload|rt_offload|trap|rt_trap)$/) has["more"] = has["more"] " " word
   }
   shown[r] = substr($0, length(head[r]) + 1)
+  sub(/ +$/, "", shown[r])
   legs[r] = n; table_of[r] = has["table"]; metric[r] = has["metric"]
   is_partial[r] = has["tos"] != "0" || has["more"] ~ / from / # only for some packets
   rank[r] = has["table"] " " has["metric"] " " (has["more"] ~ / pref high/) (has["more"] ~ / pref low/)

@@ -358,13 +358,23 @@ class TestOneHost:
     def test_any_awk(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
         """Whichever awk a host has, the script says and does the same."""
         namespace.batch(
-            ["route add 172.16.0.0/17 dev ib0 proto 186 metric 4000000000", "route add 10.9.0.0/16 dev ib0"]
+            [
+                "route add 172.16.0.0/17 dev ib0 proto 186 metric 4000000000",
+                "route add 10.9.0.0/16 dev ib0",
+                "route add 10.8.0.0/16 via 10.0.0.9 dev eth0",  # `ip` ends this line with a blank
+            ]
         )
-        wanted = [*HALVES, StaticRoute("10.9.0.0/16"), StaticRoute("172.16.0.0/17", metric=4_000_000_000)]
+        wanted = [
+            *HALVES,
+            StaticRoute("10.8.0.0/16"),
+            StaticRoute("10.9.0.0/16"),
+            StaticRoute("172.16.0.0/17", metric=4_000_000_000),
+        ]
         lines = [
             f"{text}: another route has the same destination and metric: [{holder}], which is not ours; "
             "for the routes to configure instead, run: hostrouting status"
             for text, holder in (
+                ("10.8.0.0/16", "10.8.0.0/16 via 10.0.0.9 dev eth0"),
                 ("10.9.0.0/16", "10.9.0.0/16 dev ib0 scope link"),
                 ("172.16.0.0/17 metric 4000000000", "172.16.0.0/17 dev ib0 proto bgp scope link metric 4000000000"),
             )

@@ -97,7 +97,11 @@ def test_what_to_change() -> None:
     reason = "an entry of the shared one is wrong on it, and may be right on other nodes"
     told = f"This node needs a configuration of its own: {reason}"
     assert [text.count(f"{told}{end}.") for end in ("", "; longer prefixes in its place may serve all")] == [1, 1]
-    one, other, last = (text.partition(f" {change} A repair ")[2].partition("1 node: ")[0] for change in changes)
+    one, other, last = (
+        text.partition(f" {change} {repair} ")[2].partition("1 node: ")[0]
+        for change, repair in zip(changes, ("A file of its own", "A file of its own", "A repair"), strict=True)
+    )
+    assert text.count("by ib a file of its own") == 1  # the table
     assert "In the configuration, delete the present entry for 172.16.0.0/17: the new one takes its place." in one
     assert one.startswith("This node needs ")
     assert other.startswith("This node needs ")
