@@ -90,7 +90,7 @@ def some_of(things: Iterable[object]) -> str:
 
 def with_devices_of(fib: Fib, packets: Iterable[PodPackets]) -> Fib:
     """The host as if the devices of these packets existed."""
-    missing = {dev for sender in packets for dev in sender.devs if fib.snapshot.link(dev) is None}
+    missing = {dev for sender in packets for dev in sender.devs} - fib.links.keys()
     return fib.with_links(Link(name=dev, index=0) for dev in sorted(missing)) if missing else fib
 
 

@@ -207,7 +207,7 @@ def _not_forwarded(fib: Fib, report: OverlapReport, ways: _Ways) -> Iterator[Fin
     if not ways:
         return
     family, snapshot = report.family, fib.snapshot
-    links = {link.name: link for link in snapshot.links}
+    links = fib.links
     there = dict.fromkeys(dev for sender in ways if sender.exist for dev in sender.devs)
     if not there and is_forwarding_off(snapshot, snapshot.default_link, family):
         yield _dropped("sent", family, (), "forwarding")

@@ -124,7 +124,7 @@ def find_drop(fib: Fib, destination: IP, flow: Flow) -> Drop | None:
 
     None also if no route takes the packet, on a device that forwards: then that is the reason.
     """
-    link, source = fib.snapshot.link(flow.iif or ""), flow.source
+    link, source = fib.links.get(flow.iif or ""), flow.source
     if link is None or source is None or link.name == "lo" or destination in MULTICAST[destination.version]:
         return None  # multicast is looked up in another way
     if (source, destination) == (_UNSPECIFIED, _LIMITED_BROADCAST):

@@ -76,6 +76,11 @@ class Fib:
         return self._tables.merged
 
     @cached_property
+    def links(self) -> dict[str, Link]:
+        """The devices by name: with many pods, a search for each among all of them takes too long."""
+        return {link.name: link for link in self.snapshot.links}
+
+    @cached_property
     def looks_back(self) -> bool:
         """Whether Linux looks up the route back of each arriving IPv4 packet, as far as rules and routes show.
 

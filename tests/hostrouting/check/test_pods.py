@@ -1,6 +1,7 @@
 """hostrouting.check.packets and hostrouting.check.pods: what pods send is checked as well, in classes of packets."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -431,3 +432,27 @@ class TestConfiguration:
         links = (Link(name="cali1", index=0), Link(name="tap7", index=0))
         found = examined(node(*links), podDevs=["tap*"])
         assert [packet.devs for report in found.pods for packet in report.packets] == [("tap7",)]
+
+
+class _Links(tuple[Link, ...]):
+    """Devices that count how often someone goes through them."""
+
+    __slots__ = ()
+    searches = 0
+
+    def __iter__(self) -> Iterator[Link]:
+        type(self).searches += 1
+        return super().__iter__()
+
+
+def test_many_devices() -> None:
+    """A check does not search all devices once for each pod."""
+
+    def searches(pods: int) -> int:
+        host = plain_vm().snapshot()
+        devices = (Link(name=f"cali{at}", index=9 + at, rp_filter=1) for at in range(pods))
+        before, host = _Links.searches, attrs.evolve(host, links=_Links((*host.links, *devices)))
+        examine_snapshot(host, config())
+        return _Links.searches - before
+
+    assert searches(5) == searches(50)
