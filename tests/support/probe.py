@@ -3,6 +3,8 @@
 The system's own python3 runs it, inside a unit. Here: the attempts. Not here: which of them may succeed (the tests).
 """
 
+from __future__ import annotations
+
 import ctypes
 import errno
 import json

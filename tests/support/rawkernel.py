@@ -229,8 +229,10 @@ class RawKernel:
         return f"/proc/{os.getpid()}/fd/{self._namespace}"
 
     def ip(self, *arguments: str) -> str:
-        """The output of `ip` in the namespace."""
-        done = completed([*self._enter(), "ip", *arguments], check=True)
+        """The output of `ip` in the namespace; names of protocols that programs have added on the host are numbers."""
+        names = "/etc/iproute2/rt_protos.d"
+        script = f'[ ! -d {names} ] || mount -t tmpfs tmpfs {names} && exec ip "$@"'
+        done = completed([*self._enter(), "unshare", "--mount", "sh", "-c", script, "ip", *arguments], check=True)
         return done.stdout
 
     def routes(self, family: int) -> tuple[Route, ...]:

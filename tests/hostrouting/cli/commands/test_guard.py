@@ -3,14 +3,12 @@
 import itertools
 import json
 import signal
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from hostrouting import HostRoutingConfig
 from tests.support.machine import H200, Machine, private_machine
-from tests.support.programs import completed
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -107,8 +105,8 @@ def test_its_figures_are_well_formed(machine: Machine) -> None:
             float(it.split()[-1])
 
 
-def test_without_root() -> None:
+def test_without_root(machine: Machine) -> None:
     """The guard requires root, and says so."""
-    done = completed(["unshare", "--user", "--net", sys.executable, "-m", "hostrouting", "guard"])
+    done = machine.hostrouting("guard", before=("unshare", "--user", "--net"))
     assert done.returncode == 3
     assert "this process may not change routes or rules; run it as root" in done.stderr + done.stdout

@@ -68,7 +68,7 @@ def compare_words(linux: RawKernel, fake: MemoryBackend, family: int) -> None:
     """Both print the same."""
     snapshot = fake.snapshot()
     option = f"-{family}"
-    # Our protocol is printed with its name if hostrouting is installed.
+    # The fake kernel prints our protocol as on a host where hostrouting is installed.
     text = linux.ip(option, "route", "show", "table", "all").replace("proto 213", "proto hostrouting")
     # Known limit: for an IPv4 route with several next hops Linux also reports that all of them are dead or linkdown.
     text = re.sub(r"(?m)^(?!.* dev )(\S.*?)(?: dead| linkdown)+(?= |$)", r"\1", text)
