@@ -63,7 +63,7 @@ BEGIN {
   split("16 8 4 2", unit_of, " "); ANY = text_of("0.0.0.0"); BROADCAST = text_of("255.255.255.255")
   n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
   for (; n; n--) is_spare[text_of(spare[n])] = 1
-  split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw", type_name, " ")
+  split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw nat", type_name, " ")
   kind["Network is unreachable"] = kind["Operation not supported"] = "no-route" # the second: without IPv6
   kind["No route to host"] = "unreachable"; kind["Invalid argument"] = "blackhole"
   kind["Permission denied"] = "prohibit"
@@ -80,10 +80,10 @@ section == "answers" && sub(/^Command failed .*:/, "") { failure[$0 + 0] = reaso
 section == "answers" { reason = $0; sub(/^[^:]*: /, "", reason); next }
 # There can be 100,000 routes: in the second part, the answers are enough for most.
 $1 == 1 && part == "answers" && $2 != "default" && $3 != "from" && !chooses { next }
-/^[1-9] / && match($0, / table [0-9]+ proto /) {
+/^[0-9]+ / && !/ expires 0sec / && match($0, / table [0-9]+ proto /) {
   if ($2 == "default") seen[family] = joined(seen[family], ", ", listed($0))
-  # A table that no rule looks up says nothing.
-  if (looks["l3mdev"] || looks[family substr($0, RSTART + 6, RLENGTH - 13)]) read_route()
+  # A table that no rule looks up says nothing. An encapsulation can name another table first.
+  if (looks["l3mdev"] || looks[family substr($0, RSTART + 6, RLENGTH - 13)] || / encap /) read_route()
   next
 }
 $1 == "family" { family = $2; next }
@@ -107,7 +107,7 @@ function read_setting(   i, word) {
 function glob(text) { gsub(/[.]/, "[.]", text); gsub(/[*]/, ".*", text); gsub(/[?]/, ".", text); return "^" text "$" }
 function expect(family, dev) { if (!is_expected[family, dev]++) expected[family] = joined(expected[family], ", ", dev) }
 function read_link(   dev, piece, word) {
-  dev = $2; sub(/[@:].*/, "", dev); is_up[dev] = $3 ~ /[<,]UP[,>]/
+  dev = $2; sub(/(@[^@]*)?:$/, "", dev); is_up[dev] = $3 ~ /[<,]UP[,>]/
   if (match($0, / group [0-9]+/)) group[dev] = substr($0, RSTART + 7, RLENGTH - 7)
   split($0, piece, /\\ +/); is_fabric[dev] = piece[2] ~ /^link\/(\[32\]|infiniband)/ # -o joins lines by a backslash
   split(piece[3], word, " "); dev_kind[dev] = word[1]
@@ -134,11 +134,11 @@ function read_rule(   i, n, word, key, type, table, only, selected, is_for) {
     } else if (key !~ /^(goto|realms|proto)$/) uncertain = "this check does not know what a rule means: " $0
   }
   if (selected) leave_out("rule " $1 + 0 (family == 6 ? " of IPv6" : "") " (" substr(selected, 2) ")")
-  if (word[2] != "not" && selected ~ / ([io]if|[sd]port|tun_id|tos) | ipproto-[02-9]/) return # no plain packets
+  if (word[2] != "not" && selected ~ / (oif|[sd]port|tun_id|tos) | ipproto-[02-9]/) return # no plain packets
   if (word[2] == "not" && !table) read_prefix("default") # it takes all others away from a default route
   if (is_for) { named[++nameds] = first; named_to[nameds] = last }
   if (table) looks[table] = 1
-  if (only != "") { suppresses[table, only]; if (family == 6) chooses = "rule " $1 + 0 }
+  if (only != "") { suppresses[table]; suppresses[table, only]; if (family == 6) chooses = "rule " $1 + 0 }
   if (type) add_refusal(type)
 }
 function add_refusal(type) { # of the prefix that was read
@@ -160,18 +160,17 @@ function read_route(   i, hits) { # only default routes and those in the expecte
   if (!size) read_default()
   if ($1 ~ /^[678]$/) add_refusal($1)
 }
-# Sets `has` and the next hops of a route. A device name can be any of these words, so words are read in pairs.
-function read_words(line,   word, n, i) {
-  gsub(/\\\t/, " ", line); split("", has); legs = 0; n = split(line, word, " ") # -o joins lines by \ and a tab
-  for (i = 3; i <= n; i++) {
-    if (word[i] == "nexthop" || (!legs && word[i] ~ /^(via|dev)$/)) {
-      legs++; leg_dev[legs] = leg_via[legs] = ""
-    }
-    if (word[i] == "via") { if (word[i + 1] == "inet6") i++; leg_via[legs] = word[++i] }
-    else if (word[i] == "dev") leg_dev[legs] = word[++i]
-    else if (!(word[i] in has) && (word[i] == "table" ? word[i + 2] == "proto" : word[i] ~ /^(proto|metric|pref)$/)) {
-      has[word[i]] = word[i + 1]; i++ # an encapsulation can name another table before
-    }
+# Sets `has` and the next hops of a route. A device name and an encapsulation can have any of these words, so a device
+# is what is right before the table or the weight.
+function read_words(line,   word, n) {
+  gsub(/\\\t/, " ", line); split("", has); legs = 0 # -o joins lines by \ and a tab
+  if (match(line, / table [0-9]+ proto .*/)) {
+    n = split(substr(line, RSTART), word, " ")
+    for (; n > 1; n--) if (word[n - 1] ~ /^(table|proto|metric|pref)$/) has[word[n - 1]] = word[n]
+  }
+  while (match(line, /( via (inet6 )?[^ ]+)? dev [^ ]+ (table [0-9]+ proto|weight) /)) {
+    n = split(substr(line, RSTART, RLENGTH), word, " "); n -= word[n] == "weight" ? 1 : 3
+    leg_dev[++legs] = word[n]; leg_via[legs] = n > 2 ? word[n - 2] : ""; line = substr(line, RSTART + RLENGTH - 1)
   }
 }
 # Linux takes default routes in turn that are alike for it and have gateways: in IPv4 the first one of each, in IPv6 all
@@ -184,7 +183,7 @@ function read_default(   i, alike, devs) {
     rival_routes[alike] = joined(rival_routes[alike], " or ", listed($0))
   }
   if (family == 4) legs = leg_via[1] != ""
-  for (i = 1; i <= legs; i++) turns[alike] = turns[alike] " nexthop dev " leg_dev[i]
+  for (i = 1; i <= legs; i++) turns[alike] = turns[alike] " dev " leg_dev[i] " weight "
 }
 function rank() { return family " " has["table"] " " has["metric"] " " has["pref"] }
 function read_turns(line,   alike) {
@@ -203,8 +202,6 @@ function learn(   n, line, table, i, alike) {
   }
   for (n = 1; n <= defaults && !line && !(table in suppresses); n++) if (default_table[n] == table) {
     read_words(default_route[n]); if (default_route[n] !~ /^1 / || default_route[n] ~ / dead | pref (low|high)/) break
-    for (i = 1; i <= legs; i++) if ((table, group[leg_dev[i]]) in suppresses) break
-    if (i <= legs) break
     if (leads_out()) line = default_route[n]
   }
   if (!line && (table || nameds)) print "note", "routes or rules hide the IPv" family \
@@ -218,7 +215,7 @@ function is_named(address,   i) {
   for (i = 1; i <= nameds; i++) if (named[i] <= address && address <= named_to[i]) return 1
 }
 function leads_out(   i) { for (i = 1; i <= legs; i++) if (!is_fabric[leg_dev[i]]) return 1 }
-function doubt(text) { doubts++; print "note", text }
+function doubt(text) { if (!doubted[text]++) { doubts++; print "note", text } }
 
 # --- What Linux does with the packets to one place
 # Sets `what`, empty if all is well: what is wrong, in words, and the prefix of the deciding route of table main.
@@ -232,9 +229,12 @@ function decide(n,   i, type, devs, by, met, words) {
   # Of a hundred thousand answers, most differ only in the prefix: those that are right are looked at once.
   words = family answer[n]; sub(/^.1 [^d][^ ]*/, "", words); if (words in is_right && place[n] != BROADCAST) return
   $0 = answer[n]; read_prefix($2)
-  is_own = $1 == 2 || ($1 ~ /^[345]$/ && first place[n] == place[n] last) || place[n] == BROADCAST; if (is_own) return
+  # Of IPv6 routes that share a nexthop object, Linux may name another one: then only the devices are right.
+  is_own = place[n] == BROADCAST || ($1 == 2 ? first <= place[n] && place[n] <= last : \
+    $1 ~ /^[345]$/ && first place[n] == place[n] last); if (is_own) return
   by = named_route(); if (!size && family == 4) read_turns($0)
   if (!legs) give_up("the kernel names no device for this route; set net.ipv4.nexthop_compat_mode to 1: " $0)
+  if (/ encap /) doubt("packets to " $2 " are encapsulated; where they leave then is not checked")
   for (i = 1; i <= legs; i++) if (!((family, leg_dev[i]) in is_expected || is_allowed(leg_dev[i]) || met[leg_dev[i]]++))
     devs = joined(devs, ", ", leg_dev[i])
   if (!devs) { if (size) is_right[words] = 1; return }
@@ -244,12 +244,12 @@ function is_allowed(dev,   i) {
   for (i = 1; i <= allows; i++) if (dev ~ allow[i] && (!allow_kind[i] || allow_kind[i] == dev_kind[dev])) return 1
 }
 function named_route(   proto) {
-  if (!/^[1-9] /) return $0 ? "rule " $1 + 0 : "a rule"
+  if (!/^[0-9]+ /) return $0 ? "rule " $1 + 0 : "a rule"
   read_words($0); proto = has["proto"] in protocol ? protocol[has["proto"]] : has["proto"]
   return ($1 == 1 ? "" : type_name[$1] " ") $2 " proto " proto (has["table"] == 254 ? "" : " table " has["table"])
 }
 function listed(line,   type) {
-  type = substr(line, 1, 1); sub(/ +$/, "", line); return "[" (type == 1 ? "" : type_name[type] " ") substr(line, 3) "]"
+  type = line + 0; gsub(/^[0-9]+ | +$/, "", line); return "[" (type == 1 ? "" : type_name[type] " ") line "]"
 }
 function halved() { return / table 254 / && $2 ~ /\// ? $2 : "" }
 # Whether an address is refused for being in a pod block. Linux does not say what refuses it, so all routes and rules
@@ -294,23 +294,22 @@ function report(c, begin, end, what,   part, half) {
   read_prefix(part[3]); half = spelled(first) "/" size + 1; read_prefix(half)
   example = half " and " spelled(after(last)) "/" size " win over " part[3]
 }
-function examine(   c, i, n, dev, had, ready) { # one family
+function examine(   c, i, n, dev, had, ready, downs) { # one family
   if (!configured) learn()
   n = split(expected[family], dev, ", "); had = wrongs
-  for (i = 1; i <= n; i++) if (index(seen[family], " dev " dev[i] " ")) ready = 1
-  for (i = 1; i <= n; i++) if (!is_up[dev[i]]) ready = 0
+  for (i = 1; i <= n; i++) { ready += index(seen[family], " dev " dev[i] " "); downs += !is_up[dev[i]] }
   for (c = 1; c <= cidrs && n; c++) if (from[c] ~ "^" family) judge(c)
   if (!n && ++wrongs) print "wrong", "NO-DEFAULT-ROUTE: the expected devices are those of the IPv" family \
-    " default route, and " (waited + 0 ? "none appeared within " waited " s" : "there is none") \
-    "; last seen: " (seen[family] ? seen[family] : "no default route") (looks[family " 254"] ? "" : \
-    "; no rule looks up table main: run: ip " (family == 6 ? "-6 " : "") "rule add pref 32766 lookup main")
-  if (!final && !ready && wrongs > had) { print "not yet"; exit } # what is missing may still appear
+    " default route, and " (seen[family] ? "plain packets use none of these: " seen[family] : \
+    (waited + 0 ? "none appeared within " waited " s" : "there is none") "; last seen: no default route") \
+    (looks[family " 254"] ? "" : "; no rule looks up table main" adding("32766 lookup main"))
+  if (!final && (!ready || downs) && wrongs > had) { print "not yet"; exit } # what is missing may still appear
   leaving = !leaving || leaving == expected[family] ? expected[family] : \
     leaving " (IPv4) and " expected[family] " (IPv6)"
   if (has_rules[family] && !looks[family " 255"])
-    doubt("no rule looks up table local, so this host does not answer on its own addresses; run: ip " \
-      (family == 6 ? "-6 " : "") "rule add pref 0 lookup local")
+    doubt("no rule looks up table local, so this host does not answer on its own addresses" adding("0 lookup local"))
 }
+function adding(rule) { return "; run: ip " (family == 6 ? "-6 " : "") "rule add pref " rule }
 
 # --- Output: each line begins with what it is; the last one is the verdict
 END {
@@ -330,11 +329,12 @@ END {
     if (!(n in failure)) answer[n] = given[++used]
     else if (!(failure[n] in kind)) give_up("the kernel did not answer for " spelled(place[n]) ": " failure[n])
   }
+  if (used != givens) give_up("the kernel gave more answers than there were questions")
   if (uncertain) give_up(uncertain)
   for (family = 4; family <= 6; family += 2) if (family in asked) examine()
   if (remedy)
     print "action", "ACTION: run: hostrouting repair" remedy (example ? "; for example, routes to " example : "")
-  if (unjudged) print "note", "not judged are packets that these select: " unjudged "; for these run: hostrouting check"
+  if (unjudged) print "note", "of these, only plain packets are judged: " unjudged "; for others: hostrouting check"
   print "verdict", remedy ? "overlap" : wrongs ? "no-default-route" : doubts ? "undecided" : "ok", leaving
 }
 '
@@ -343,7 +343,7 @@ complain() { level=4 say "$1"; }
 finish() { finished=1; [[ $mode == WARN ]] && exit 0; exit "$1"; }
 
 # Sets `listing` to the rules and routes, and before those of the first family what else is given. IPv6 routes are
-# without the seconds until they expire, which differ in every look; Linux skips a route that has expired.
+# without the seconds until they expire, which differ in every look; 0 stands for a route that has expired.
 look() {
   local family text && listing=''
   for family in $families; do
@@ -355,7 +355,7 @@ look() {
 list() {
   set -- "$@" 'netconf show' 'rule show' 'route show table all'
   [[ $family == 6 ]] || exec ip -4 -N -d -o -batch - 2>&1 < <(printf '%s\n' "$@")
-  printf '%s\n' "$@" | ip -6 -N -d -o -batch - 2>&1 | sed -E '/ expires (0|-[0-9]+)sec/d; s/ expires [0-9]+sec//'
+  printf '%s\n' "$@" | ip -6 -N -d -o -batch - 2>&1 | sed -E 's/ expires -[0-9]+/ expires 0/; s/ expires [1-9][^ ]*//'
 }
 judge() { # any program may be killed, so each part needs the end of what it reads
   exec "$awk" -v part="$1" -v waited="$wait" -v final="$last" "$program" \
@@ -393,7 +393,7 @@ leave() {
 
 main() {
   local told=() why old=() listing last='' sentence tries=0 waited=0 line text verdict='' wrong=() notes=() action=()
-  local -A status=([ok]=0 [undecided]=3)
+  local -A status=([ok]=0 [undecided]=3 [overlap]=1 [no-default-route]=1)
   [[ -d $directory ]] || why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory: ${why##*: }"
   for why in "$directory"/route-overlap.{new,json,npd,detected,ok}; do [[ -e $why || -L $why ]] && old+=("$why"); done
   ((${#old[@]} == 0)) || why=$(exec rm -f "${old[@]}" 2>&1) || # that of the command is among them
@@ -412,13 +412,13 @@ main() {
       failed*) say "$text" && finish 1 ;;
     esac
   done
-  [[ $verdict ]] || { say 'awk ended without a verdict' && finish 1; }
+  [[ ${status[${verdict:-none}]-} ]] || { say 'awk ended without a verdict' && finish 1; }
   # The journal comes first, because the disk may be full; the marker last: when it exists, everything is written.
   ((${#wrong[@]} <= 20)) || action=("and $((${#wrong[@]} - 20)) more; all are in route-overlap.detected" "${action[@]}")
   for line in "${wrong[@]:0:20}" "${action[@]}"; do printf '<%s>%s\n' "$level" "$line" >&2; done
   for line in "${notes[@]}"; do printf '<4>%s\n' "$line" >&2; done
   ((${#wrong[@]})) || level=6 say "$verdict: $text"
-  sentence="${status[$verdict]-1} ${wrong[0]-${verdict^^}: $text}; for more, run on the host: hostrouting check"
+  sentence="${status[$verdict]} ${wrong[0]-${verdict^^}: $text}; for more, run on the host: hostrouting check"
   TZ=UTC printf -v sentence '%s; checked at %(%FT%TZ)T' "${sentence//–/-}" -1
   case $verdict in
     overlap) leave detected "${wrong[@]}"; finish 1 ;;

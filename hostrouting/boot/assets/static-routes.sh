@@ -165,7 +165,7 @@ function read_route(   at, to, is_first, words, f) {
   if (to == everything[family]) default_at[family, ++defaults[family]] = f
 }
 
-# Parses the words after the prefix, for route r.
+# Parses the words after the prefix, for route r. An encapsulation can have a table and a decimal tos of its own.
 function read_words(at,   i, n, word, has) {
   type[r] = at == 2 ? type_name[$1] " " : ""
   has["table"] = 254; has["proto"] = has["scope"] = has["metric"] = has["tos"] = "0"; has["more"] = ""
@@ -178,7 +178,7 @@ function read_words(at,   i, n, word, has) {
     if (word == "nexthop" || word == "onlink") leg[r, n] = leg[r, n] " " word
     else if (word ~ /^(via|via inet6|dev|weight)$/) leg[r, n] = leg[r, n] " " word " " $(++i)
     else if (word == "dead") dead[r, n] = 1
-    else if (word in has) {
+    else if (word in has && !(word == "table" ? $(i + 2) ~ /^(via|dev)$/ : word == "tos" && $(i + 1) !~ /^0x/)) {
       has[word] = $(++i)
       $i = word == "proto" && $i in name ? name[$i] : word == "scope" && $i == 253 ? "link" : $i
     } else if (word == "error" || (word == "pref" && $(i + 1) == "medium")) i++

@@ -61,6 +61,14 @@ MISHAPS: dict[str, tuple[dict[str, str], str]] = {
         {"awk": '[[ "$*" == *part=answers* ]] || exec awk "$@"; sed "/^answers/q" | awk "$@"'},
         "awk ended without a verdict",
     ),
+    "the output of the second awk": (
+        {"awk": '[[ "$*" == *part=answers* ]] || exec awk "$@"; awk "$@" | sed "s/^verdict.*/verdict o/"'},
+        "awk ended without a verdict",
+    ),
+    "an answer of two lines": (
+        {"ip": '[[ "$*" == *-force* ]] || exec ip "$@"; echo "1 default dev eth0"; ip "$@"; exit'},
+        "the kernel gave more answers than there were questions",
+    ),
     "ip": (
         {"ip": '[[ "$*" == *-force* ]] || exec ip "$@"; ip "$@" | head -n 2'},
         "the kernel did not answer for 128.0.0.1: no answer",
@@ -134,7 +142,8 @@ class TestOneHost:
             "[unreachable default table 254 proto 3 scope 0 metric 9]"
         )
         namespace.batch(["route del default"])
-        line = lack_of(namespace, check()).replace("no default route", seen)
+        lack = "there is none; last seen: no default route"
+        line = lack_of(namespace, check()).replace(lack, f"plain packets use none of these: {seen}")
         namespace.batch(["route add unreachable default metric 9", "route add default via 10.0.0.1 dev eth0 table 100"])
         assert Checked(namespace, check(), tmp_path, awk=awk).said == f"<3>{line}\n"
 
@@ -181,7 +190,7 @@ class TestOneHost:
         words["ipproto udp dport 53"] = "ipproto ipproto-17 dport 53"
         told = [f"rule {at} ({words.get(selector, selector)})" for at, selector in enumerate(selectors, 100)]
         all_of_it = "; ".join([*told, "rule 100 of IPv6 (fwmark 0x2)"])
-        note = f"not judged are packets that these select: {all_of_it}; for these run: hostrouting check"
+        note = f"of these, only plain packets are judged: {all_of_it}; for others: hostrouting check"
         assert checked.said.count(f"<4>{note}\n") == 1
         if inverted:  # a plain packet is one of these
             assert checked.answer.verdict == "overlap"
@@ -197,10 +206,12 @@ class TestOneHost:
         assert checked.said.startswith(f"<3>check-route-overlap: {told}")
         assert (checked.status, checked.left) == (1, {})
 
-    def test_a_group_is_suppressed_where_nobody_asked(self, namespace: Namespace, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("dev", ["eth7", "eth@7"])
+    def test_a_group_is_suppressed_where_nobody_asked(self, namespace: Namespace, tmp_path: Path, dev: str) -> None:
         """Nor is an answer by another route: where Linux chooses the other next hop, the rule does not suppress it."""
-        namespace.batch(["link set eth1 group 7"])
-        hops = "nexthop via fe80::1 dev eth1 nexthop via fe80::2 dev ib0"
+        namespace.batch([f"link add {dev} type veth peer name far", *(f"link set {end} up" for end in ("far", dev))])
+        namespace.batch([f"link set {dev} group 7"])
+        hops = f"nexthop via fe80::1 dev {dev} nexthop via fe80::2 dev ib0"
         cidrs = [f"fd16:{at}::/32" for at in range(8)]
         batch = ["route add default via fe80::1 dev eth0", "rule add pref 0 lookup 100 suppress_ifgroup 7"]
         namespace.batch([*batch, *(f"route add {cidr} table 100 {hops}" for cidr in cidrs)], family=IPV6)
@@ -230,12 +241,14 @@ class TestOneHost:
         assert (done.returncode, done.stderr) == (mode == "STRICT", f"<{level}>check-route-overlap: {told}\n")
         assert not list((tmp_path / "state").iterdir())
 
-    def test_a_rule_for_the_host_itself(self, namespace: Namespace, tmp_path: Path) -> None:
-        """A rule for packets that the host itself sends (iif lo) selects nothing else."""
-        namespace.batch(["rule add pref 100 iif lo lookup 100", "route add 192.168.7.0/24 dev ib0 table 100"])
+    @pytest.mark.parametrize("loopback", ["lo", "loop0"])
+    def test_a_rule_for_the_host_itself(self, namespace: Namespace, tmp_path: Path, loopback: str) -> None:
+        """A rule for packets that the host itself sends (iif lo) selects plain packets, even if lo is called otherwise."""
+        namespace.batch([f"link set lo name {loopback}"] * (loopback != "lo"))
+        namespace.batch([f"rule add pref 100 iif {loopback} lookup 100", "route add 192.168.7.0/24 dev ib0 table 100"])
         checked = Checked(namespace, check("192.168.0.0/16"), tmp_path)
         assert checked.answer.verdict == "overlap"
-        assert "not judged" not in checked.said
+        assert ("of these, only plain" in checked.said) is (loopback != "lo")
 
     @each_awk
     def test_next_hop_objects(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
@@ -395,14 +408,23 @@ class TestOneHost:
         checked = Checked(namespace, check("fd16::/32"), tmp_path)
         assert {devs for *_, devs in checked.answer.escapes} == {frozenset({"ib0"})}
 
-    def test_routes_of_one_object(self, namespace: Namespace, tmp_path: Path) -> None:
+    def test_an_encapsulation_with_any_words(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Whatever the name of a BPF program looks like, the route is read with its own device."""
+        namespace.batch(["route add 192.168.7.0/24 dev ib0"])
+        words = "encap bpf out via table 9 proto 2 dev eth0 weight"
+        tools = {"ip": f'[[ "$*" != *show* ]] || exec ip "$@"; ip "$@" | sed "s/^1 192.168.7.0.24 /&{words} /"'}
+        checked = Checked(namespace, check("192.168.0.0/16", expected_devs=["eth0"]), tmp_path, tools=tools)
+        assert {devs for *_, devs in checked.answer.escapes} == {frozenset({"ib0"})}
+
+    @pytest.mark.parametrize("kind", ["anycast", "local"])
+    def test_routes_of_one_object(self, namespace: Namespace, tmp_path: Path, kind: str) -> None:
         """Linux may name another IPv6 route of the same object: an answer is about what was asked."""
         namespace.batch(
             [
                 "route add default via fe80::1 dev eth0",
                 "nexthop add id 42 dev ib0",
                 "route add fd16:0:9::/48 nhid 42",
-                "route add anycast fd99::7/128 nhid 42",
+                f"route add {kind} fd99::7/128 nhid 42",
             ],
             family=IPV6,
         )

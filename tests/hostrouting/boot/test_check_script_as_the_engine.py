@@ -179,6 +179,11 @@ ODDITIES: tuple[list[str], ...] = (
     ],
     ["route add blackhole {half} proto static", "route add {pod} dev cali1"],
     ["route add blackhole {half} proto 80", "rule add pref 100 to {pod} blackhole"],
+    ["route add nat {half} dev ib0"],
+    [*ports("via"), "route add {half} encap seg6local action End.X nh6 fe80::1 oif via dev ib0"],
+    ["route add {half} encap seg6 mode encap segs fd99::1 dev eth0"],
+    ["nexthop add id 31 dev ib0", "route append default nhid 31 expires 0", "route add {half} dev ib0"],
+    ["nexthop add id 31 dev ib0", "route add {half} nhid 31", "route add local {spare} nhid 31"],
 )
 
 
@@ -853,6 +858,19 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
     "no default route": (["route del default", "route add default dev eth0 table 100"], "no-default-route"),
     "UDP by another table": (
         ["rule add pref 100 ipproto udp lookup 100", "route add fd20:8::/48 dev ib0 table 100"],
+        "overlap",
+    ),
+    "a type that only IPv6 takes": (["route add nat fd20:9::/48 dev ib0"], "overlap"),
+    "an encapsulation that names a device": (
+        [*ports("via"), "route add fd20:9::/48 encap seg6local action End.X nh6 fe80::1 oif via dev ib0"],
+        "overlap",
+    ),
+    "packets that are encapsulated": (
+        ["route add fd20:9::/48 encap seg6 mode encap segs fd99::1 dev eth0", "route add fd99::1 dev ib0"],
+        "undecided",
+    ),
+    "an expired router, by an object": (
+        ["nexthop add id 31 dev ib0", "route append default nhid 31 expires 0", "route add fd20::/16 dev ib0"],
         "overlap",
     ),
 }

@@ -715,6 +715,15 @@ class TestBothFamilies:
         assert ours(namespace, IPV6) == ["fd00:16::/64"]
         assert len(namespace.ip("-6", "route", "show", "fd00:16::/64").stdout.splitlines()) == 2
 
+    def test_encapsulations(self, namespace: Namespace, tmp_path: Path) -> None:
+        """An encapsulation's table and tos are not those of its route, which is a default route or a conflict as others."""
+        namespace.batch(["route replace default encap ip id 7 dst 10.0.0.9 tos 4 via 10.0.0.1 dev eth0"])
+        assert Ran(namespace, HALVES[:1], tmp_path).lines == []
+        namespace.batch([ROUTER, "route add fd00:16::/64 encap seg6local action End.T table 100 dev ib0"])
+        [line] = Ran(namespace, PAIR[1:], tmp_path).lines
+        assert "ROUTE-CONFLICT: fd00:16::/64: another route has the same destination and metric: [fd00:16::/64 " in line
+        assert ours(namespace) == ["172.16.0.0/17"]
+
     def test_a_gateway_of_another_link(self, namespace: Namespace, tmp_path: Path) -> None:
         """A link-local address is this host's own, which the kernel refuses, only on the device that has it."""
         namespace.batch(["route add default via fe80::1 dev eth0", "address add fe80::1/64 dev ib0 nodad"], family=IPV6)
