@@ -12,8 +12,8 @@ merges tests keeps the list from before: `diff` with the list from afterwards sh
    room first, of these the fastest and those that noticed most so far. Nothing but the function differs from the module as it was loaded, for the function
    did not run while modules were loaded and tests collected. Where it did, and where what is changed is not inside a
    function, the process is forked before any module of ours is loaded, which takes some seconds more.
-3. Of a script for bash, each line is left out in turn, and the test files that name it are run, with the changed script
-   mounted over the real one in a private mount namespace.
+3. Of a script for bash, each line is left out in turn, and the test files that name a function that renders it are run, with the changed script mounted over the real one in a private mount namespace. Of an included script these are the
+   files for the scripts that include it. The files of its room and the tests that failed for other lines are run first.
 
 First of all, the unchanged module must pass. All of it happens in a mount namespace in which only the checkout and empty
 folders for temporary files can be written to, for a mutant of what writes files may write them anywhere.
@@ -499,7 +499,29 @@ def _try_cold(path: Path, mutant: Mutant, reach: _Reach) -> int:
         os._exit(1)
 
 
-def _try_script(path: Path, text: str, files: Sequence[str]) -> int:
+def _files_for(script: Path) -> list[Path]:
+    """The files of tests that name a function which renders this script, or one that includes it; those of its room first.
+
+    A file that imports from a module of tests.support names what that module names.
+    """
+    room = script.parents[1]
+    including = [path for path in room.glob("assets/*.sh") if f"#include {script.name}\n" in path.read_text()]
+    defined = [node for path in room.glob("*.py") for node in ast.parse(path.read_text()).body]
+    names = {
+        node.name
+        for node in defined
+        if isinstance(node, ast.FunctionDef)
+        and any(f"'{path.name}'" in ast.unparse(node) for path in (script, *including))
+    }
+    texts = {path: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    for path, text in texts.items():
+        if path.parent.name == "support" and any(name in text for name in names):
+            names |= {f"tests.support.{path.stem}"}
+    tests = [path for path in texts if path.name.startswith("test_") and any(name in texts[path] for name in names)]
+    return sorted(tests, key=lambda test: (room.name not in test.parts, test))
+
+
+def _try_script(path: Path, text: str, files: Sequence[Path]) -> int:
     """The same for a script; _UNREADABLE if bash cannot read the changed text."""
     if child := os.fork():
         return child
@@ -510,9 +532,10 @@ def _try_script(path: Path, text: str, files: Sequence[str]) -> int:
         os.chmod(changed.name, path.stat().st_mode)
         if subprocess.run(["bash", "-n", changed.name], capture_output=True, check=False).returncode:
             os._exit(_UNREADABLE)
-        pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist", "-m", "not nightly"]
+        pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist", "-m", "(unit or linux) and not nightly"]
+        pytest += ["--failed-first", "-o", f"cache_dir=.cache/mutants/{path.name}"]
         mounted = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
-        words = ["unshare", "--mount", "sh", "-c", mounted, "sh", changed.name, str(path), *pytest, *files]
+        words = ["unshare", "--mount", "sh", "-c", mounted, "sh", changed.name, str(path), *pytest, *map(str, files)]
         environment = {**os.environ, "CI": "true"}
         os._exit(subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, check=False).returncode)
 
@@ -564,8 +587,7 @@ def main(words: Sequence[str]) -> int:
     mutants = mutants[:: -(-len(mutants) // asked.sample) or 1]
     unchanged, unreached, began = Mutant("unchanged", 0, source), list[Mutant](), time.monotonic()
     if is_script:
-        tests = sorted((ROOT / "tests").rglob("test_*.py"))
-        files = [str(test) for test in tests if path.stem in test.read_text(encoding="utf-8")]
+        files = _files_for(path)
         outcomes = [*_outcomes([unchanged, *mutants], lambda mutant: _try_script(path, mutant.text, files))]
     else:
         reach = _reach(path, linux=asked.linux)
