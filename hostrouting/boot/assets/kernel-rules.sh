@@ -10,7 +10,6 @@ finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut sho
 configuration=(
 )
 
-set -u
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 failed=''
 

@@ -1,6 +1,5 @@
 """What is kept although network managers take it away: Linux's own rules, and routes that systemd-networkd does not know."""
 
-import subprocess
 from pathlib import Path
 
 import attrs
@@ -16,7 +15,8 @@ from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
-from tests.support.namespace import private_namespace
+from tests.support.awks import put_before
+from tests.support.namespace import Namespace, private_namespace
 from tests.support.tasks import LAYOUT, REPAIR, config, manager_of, ours, run
 
 KEEPING = HostRoutingConfig(kernel_rules="keep")
@@ -137,6 +137,12 @@ def test_a_drop_in_of_somebody_else_stays(host: FakeHost) -> None:
     assert host.files.texts[LAYOUT.networkd_path] == "[Network]\nSpeedMeter=yes\n"
 
 
+def as_a_step(namespace: Namespace, script: Path, **environment: str) -> tuple[int, str]:
+    """The status of the script, and what it prints, if it is run as the gate does: without an exit it has failed."""
+    done = namespace.run("/bin/bash", "-pc", '. "$0"; exit 9', str(script), **environment)
+    return done.returncode, done.stdout + done.stderr
+
+
 @pytest.mark.linux
 @pytest.mark.needs("root")
 @pytest.mark.parametrize("way", ["task", "script"])
@@ -151,7 +157,7 @@ def test_on_linux(way: str, tmp_path: Path) -> None:
 
         def restore() -> None:
             if way == "script":
-                subprocess.run([*namespace.enter, "bash", "-p", script], check=True, timeout=60)
+                assert as_a_step(namespace, script, failed="1", PATH="/nowhere") == (0, "")
                 return
             node = Host(backend=opened, files=FakeFiles(), manager=FakeManager())
             KeepKernelRules(KEEPING, host=node).keep(phases.Context(observers=[]), lambda _: True)
@@ -169,3 +175,36 @@ def test_on_linux(way: str, tmp_path: Path) -> None:
         moved = now()
         restore()
         assert now() == moved
+
+
+# What `ip` does instead, the status of the script, and what it says.
+REFUSALS = {
+    "unreadable": ("[[ $* != *-4*show ]] || { echo no >&2; exit 2; }", 1, "the rules cannot be read: no"),
+    "refused": (
+        "[[ $* != *-6*add* ]] || { echo no >&2; exit 2; }",
+        1,
+        "the rule 32766: from all lookup 254 was refused: no",
+    ),
+    "added meanwhile": ("[[ $* != *-6*add* ]] || { echo RTNETLINK answers: File exists >&2; exit 2; }", 0, ""),
+    "no IPv6": ("[[ $* != *-6* ]] || { echo no >&2; exit 2; }", 0, ""),
+}
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_where_the_script_is_refused(refusal: str, tmp_path: Path) -> None:
+    """A refusal is an error in the journal, which does not keep the other family from its rules."""
+    body, status, said = REFUSALS[refusal]
+    text = put_before(render_rules_script(), {"ip": f'{body}\nexec ip "$@"'}, tmp_path)
+    script = tmp_path / "kernel-rules.sh"
+    script.write_text(text.replace("/proc/self/net/if_inet6", "/nowhere") if refusal == "no IPv6" else text)
+    with private_namespace() as namespace:
+        namespace.batch(["rule del pref 32767"])
+        namespace.batch(["rule del pref 32766"], family=6)
+        done = as_a_step(namespace, script)
+        with NetlinkBackend(netns=namespace.path) as backend:
+            left = {*OWN} - {*backend.snapshot().rules}
+    assert done[0] == status
+    assert {*done[1].splitlines()} == ({f"<3>kernel-rules: {said}"} if said else set())
+    assert left == ({OWN[2]} if refusal == "unreadable" else {OWN[4]})
