@@ -17,6 +17,7 @@ import hostrouting.boot
 from hostrouting.boot.gate_files import (
     GateStep,
     StepKind,
+    format_of,
     parse_gate_steps,
     render_gate_drop_in,
     render_gate_script,
@@ -73,13 +74,17 @@ ODD = HostRoutingConfig(
 
 
 STEPS = (GateStep(50, "requires", "static-routes"), GateStep(60, "wants", "check-route-overlap"))
-UNITS = {
-    HostLayout.routes_unit: render_routes_unit(),
-    HostLayout.check_unit: render_check_unit(),
-    HostLayout.probe_unit: render_probe_unit(),
-    HostLayout.guard_unit: render_guard_unit("/opt/agent/bin/hostrouting"),
-    HostLayout.gate_unit: render_gate_unit(),
-}
+
+
+def units() -> dict[str, str]:
+    """The text of each unit."""
+    return {
+        HostLayout.routes_unit: render_routes_unit(),
+        HostLayout.check_unit: render_check_unit(),
+        HostLayout.probe_unit: render_probe_unit(),
+        HostLayout.guard_unit: render_guard_unit("/opt/agent/bin/hostrouting"),
+        HostLayout.gate_unit: render_gate_unit(),
+    }
 
 
 MORE = HostRoutingConfig(extensions={"mine": 1})
@@ -128,7 +133,7 @@ def texts(config: HostRoutingConfig) -> list[str]:
     """Every text there is."""
     return [
         *scripts(config),
-        *UNITS.values(),
+        *units().values(),
         render_gate_drop_in(),
         render_gate_script(),
         render_gate_steps(STEPS),
@@ -236,6 +241,25 @@ class TestWhatIsRenderedIsReadBack:
         """A step whose name could mean anything else in a path or in the list is refused."""
         with pytest.raises(ValueError, match=r"name: .* is not a name"):
             GateStep(50, "wants", name)
+
+    def test_a_step_of_another_kind(self) -> None:
+        """A task of another project cannot write a list that the gate then refuses."""
+        with pytest.raises(ValueError, match="kind"):
+            GateStep(50, "needs", "a")  # type: ignore[arg-type] # a caller without a type checker
+
+    @pytest.mark.parametrize(
+        ("line", "number"),
+        [
+            ("# format 2", 2),
+            ("# format 2\n# format 10\n# format 3", 10),
+            ("# format ²", 1),
+            ("# format x", 1),
+            ("7", 1),
+        ],
+    )
+    def test_the_format_of_a_list(self, line: str, number: int) -> None:
+        """The format is the highest number that the list says; anything else in such a line says none."""
+        assert format_of(f"{line}\n{render_gate_steps(STEPS)}") == number
 
     @pytest.mark.parametrize(
         "parse",
@@ -348,7 +372,7 @@ class TestTexts:
 
     def test_no_unit_requires_another(self) -> None:
         """No unit or drop-in has a setting that could stop a running machine."""
-        for text in (*UNITS.values(), render_gate_drop_in()):
+        for text in (*units().values(), render_gate_drop_in()):
             for word in ("Requires", "Requisite", "BindsTo", "PartOf", "RequiredBy", "RemainAfterExit", "Before="):
                 assert word not in text
 
@@ -366,14 +390,14 @@ class TestTexts:
 
         The gate has less than the 90 s that systemd gives the start of a machine by default.
         """
-        for name, text in UNITS.items():
+        for name, text in units().items():
             lines = [line.partition("=") for line in text.splitlines()]
             assert [tuple(value for key, _, value in lines if key == each) for each in GIVEN] == GIVEN_TO[name], name
         assert "TimeoutStartSec=180\n" in render_check_unit(wait=100)
 
     def test_no_start_is_left_out(self) -> None:
         """One of our units does its work anew at every start, however often it is started."""
-        for name, text in UNITS.items():
+        for name, text in units().items():
             assert f"Type={'notify' if name == HostLayout.guard_unit else 'oneshot'}\n" in text
             assert "StartLimitIntervalSec=0\n" in text
 
@@ -459,11 +483,11 @@ class TestReaders:
         unit = tmp_path / "units"
         drop_ins = unit / "systemd-nspawn@.service.d"
         drop_ins.mkdir(parents=True)
-        for name, text in UNITS.items():
+        for name, text in units().items():
             (unit / name).write_text(re.sub(r"(?m)^ExecStart=.*$", f"ExecStart={program}", text))
         (unit / "systemd-nspawn@kube1.service").write_text(f"[Service]\nExecStart={program}\n")
         (drop_ins / "00-host-routing.conf").write_text(render_gate_drop_in())
-        names = [*UNITS, "systemd-nspawn@kube1.service"]
+        names = [*units(), "systemd-nspawn@kube1.service"]
         done = subprocess.run(
             ["systemd-analyze", "verify", *(str(unit / name) for name in names)],
             # Without it, the drop-ins that an administrator of this host has written count, too.
