@@ -1,4 +1,4 @@
-"""What bash, zsh and fish complete: they are started, and each is asked at its own command line."""
+"""What bash completes: it is started, and asked at its command line."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -9,13 +9,13 @@ import pytest
 
 from hostrouting.cli.command import Command
 from hostrouting.cli.commands import COMMANDS, every_command
-from hostrouting.cli.commands.completion import SHELLS, completion_of
+from hostrouting.cli.commands.completion import completion_script
 from hostrouting.cli.words import KINDS, main_words, words_of
 from tests.support.cli import say
 from tests.support.namespace import private_namespace
 from tests.support.needs import require
 from tests.support.package_hook import shared
-from tests.support.shells import LIBRARY, fish_offers, shell
+from tests.support.shells import LIBRARY, shell
 
 Offers = Callable[[str], set[str]]
 
@@ -24,17 +24,12 @@ pytestmark = pytest.mark.linux
 COMMAND_NAMES = set(COMMANDS)
 
 
-def asked(
-    stack: ExitStack, name: str, home: Path, share: Path, *, script: str = "", before: tuple[str, ...] = ()
-) -> Offers:
-    """What one shell offers in this directory, after it has run the script."""
-    require(name)
-    if name == "fish":
-        return lambda typed: fish_offers(typed, home, share, before=before)
-    it = stack.enter_context(shell(name, home, share, before=before))
+def asked(stack: ExitStack, home: Path, share: Path, *, script: str = "", before: tuple[str, ...] = ()) -> Offers:
+    """What bash offers in this directory, after it has run the script."""
+    it = stack.enter_context(shell(home, share, before=before))
     if not script:
-        (share / f"{name}.txt").write_text(completion_of(name), encoding="ascii")
-    it.run(script or f"source {share / name}.txt")
+        (share / "printed.txt").write_text(completion_script(), encoding="ascii")
+    it.run(script or f"source {share / 'printed.txt'}")
     return it.offers
 
 
@@ -58,11 +53,11 @@ def share(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=SHELLS)
-def offers(request: pytest.FixtureRequest, home: Path, share: Path) -> Iterator[Offers]:
-    """What one shell offers."""
+@pytest.fixture(scope="module")
+def offers(home: Path, share: Path) -> Iterator[Offers]:
+    """What bash offers."""
     with ExitStack() as stack:
-        yield asked(stack, request.param, home, share)
+        yield asked(stack, home, share)
 
 
 def test_commands(offers: Offers) -> None:
@@ -112,7 +107,6 @@ def test_devices(offers: Offers) -> None:
 
 def test_choices(offers: Offers) -> None:
     """An option with a few possible words offers these, once."""
-    assert offers("hostrouting completion ") == set(SHELLS)
     assert offers("hostrouting clean ") == {"azure-vnet"}
     assert not {"azure-vnet"} & offers("hostrouting clean azure-vnet ")
 
@@ -124,8 +118,7 @@ def test_nothing_is_made_up(offers: Offers) -> None:
 
 
 @pytest.mark.needs("root")
-@pytest.mark.parametrize("name", SHELLS)
-def test_odd_names_of_devices(tmp_path: Path, share: Path, name: str) -> None:
+def test_odd_names_of_devices(tmp_path: Path, share: Path) -> None:
     """A device whose name is a command for a shell is put in as a word; no command runs."""
     odd = ["$(touch${IFS}x)", "a;b", "eth0", "~"]
     before = 'mount --make-rprivate / && mount -t sysfs sysfs /sys && exec "$@"'
@@ -133,37 +126,26 @@ def test_odd_names_of_devices(tmp_path: Path, share: Path, name: str) -> None:
         for number, dev in enumerate(odd):
             assert not namespace.ip("link", "add", dev, "type", "veth", "peer", "name", f"peer{number}").returncode
         inside = (*namespace.enter, "unshare", "--mount", "sh", "-c", before, "sh")
-        offered = asked(stack, name, tmp_path, share, before=inside)("hostrouting check --dev ")
+        offered = asked(stack, tmp_path, share, before=inside)("hostrouting check --dev ")
     assert {*odd, "lo"} <= offered
     assert not (tmp_path / "x").exists()
 
 
-# How an installation brings them: the directories are those below /usr/share or that of an environment.
-WAYS = {
-    "bash, by the library of bash-completion": ("bash", f"source {LIBRARY}"),
-    "zsh, by fpath": ("zsh", "fpath=(${XDG_DATA_DIRS%%:*}/zsh/site-functions $fpath); compinit -u -D"),
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_files_of_the_package(home: Path, share: Path, way: str) -> None:
-    """The shells find the files by themselves where the package puts them; the tests above do so for fish."""
-    name, script = WAYS[way]
-    if name == "bash":
-        require("bash-completion")
+def test_files_of_the_package(home: Path, share: Path) -> None:
+    """The library of bash-completion finds the script where the package puts it."""
+    require("bash-completion")
     with ExitStack() as stack:
-        offers = asked(stack, name, home, share, script=script)
+        offers = asked(stack, home, share, script=f"source {LIBRARY}")
         assert offers("hostrouting ") == COMMAND_NAMES
         assert offers("hostrouting plan --config=a") == {"agent.json", "a node.json"}
         assert offers("hostrouting remove --d") == {"--dry-run"}
 
 
-@pytest.mark.parametrize("name", SHELLS)
-def test_printed(name: str) -> None:
+def test_printed() -> None:
     """The command prints the script."""
-    said = say("completion", name)
-    assert (said.code, said.out) == (0, completion_of(name))
-    assert say("completion", name, "--json").json["script"] == said.out
+    said = say("completion")
+    assert (said.code, said.out) == (0, completion_script())
+    assert say("completion", "--json").json["script"] == said.out
     assert said.out.isascii()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import hostrouting
 from hostrouting.boot.units import render_guard_unit
-from hostrouting.cli.commands.completion import completion_of
+from hostrouting.cli.commands.completion import completion_script
 from tests.support.bundle import DEPENDENCIES
 from tests.support.debian_package import NAME, debian_version, package_files
 from tests.support.package_hook import shared
@@ -73,10 +73,8 @@ def test_files(package: Path, tree: Path) -> None:
     assert {words[5].split("/")[1] for words in listed} == {"", "usr"}
     executable = {words[5] for words in listed if words[0] == "-rwxr-xr-x"}
     assert executable == {"./usr/bin/hostrouting", "./usr/share/python3/runtime.d/hostrouting.rtupdate"}
-    *completions, (manual, text) = shared().items()
-    for path, script in completions:
-        place = path.replace("zsh/site-functions", "zsh/vendor-completions")
-        assert (tree / "usr/share" / place).read_bytes() == script
+    (path, script), (manual, text) = shared().items()
+    assert (tree / "usr/share" / path).read_bytes() == script
     page = ran(["gzip", "--decompress", "--stdout", str(tree / f"usr/share/{manual}.gz")])
     assert page.stdout.encode() == text
     licences = (tree / "usr/share/doc/hostrouting/copyright").read_text()
@@ -127,4 +125,4 @@ def test_the_command(tree: Path) -> None:
     enter = ["unshare", "--mount", "sh", "-c", script, "sh", str(tree), str(tree / "usr/bin/hostrouting")]
     done = ran([*enter, "--version"])
     assert (done.returncode, done.stdout) == (0, f"hostrouting {hostrouting.__version__}\n"), done.stderr
-    assert ran([*enter, "completion", "zsh"]).stdout == completion_of("zsh")
+    assert ran([*enter, "completion"]).stdout == completion_script()

@@ -10,11 +10,10 @@ import pytest
 import hostrouting
 from hostrouting.cli.command import Command
 from hostrouting.cli.commands import every_command
-from hostrouting.cli.commands.manual import manual_page
 from hostrouting.cli.entry_point import exit_codes
 from hostrouting.cli.words import words_of
 from hostrouting.release import WRITTEN
-from tests.support.cli import say
+from tests.support.manual import manual_page
 from tests.support.needs import require
 from tests.support.pages import ROOT, page, tables
 from tests.support.programs import completed
@@ -112,11 +111,3 @@ def test_date() -> None:
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     [date] = re.findall(rf"^## {re.escape(hostrouting.__version__)} - (.*)$", changes, re.MULTILINE)
     assert date in {"unreleased", WRITTEN}
-
-
-def test_printed() -> None:
-    """The command prints the page, for `man -l -`."""
-    said = say("manual")
-    assert (said.code, said.out) == (0, SOURCE)
-    assert said.out.isascii()
-    assert say("manual", "--json").json["page"] == SOURCE

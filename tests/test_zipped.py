@@ -68,8 +68,7 @@ COMMAND_LINES = {
     "plan": (f"{CONFIGURED} {SAVED}", 1),
     "render": (f"{CONFIGURED} --root {{folder}}/image", 0),
     "snapshot": ("--script", 0),
-    "completion": ("bash", 0),
-    "manual": ("", 0),
+    "completion": ("", 0),
 }
 ABOUT_THIS_HOST = {"apply", "clean", "discover", "gate", "guard", "preflight", "remove", "status"}
 """These ask or change this host, so they are not run."""

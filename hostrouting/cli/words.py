@@ -1,7 +1,7 @@
 """The options and arguments of each command as plain values, and what each of them accepts.
 
-Here: reading argparse, which is done nowhere else. Not here: what is written from it: completion scripts and the manual
-page (`commands.completion`, `commands.manual`) and the page of commands in the documentation.
+Here: reading argparse, which is done nowhere else. Not here: what is written from it: the completion script
+(`commands.completion`), the manual page of a package and the page of commands in the documentation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ KINDS = {
     "DEV": "device",
     "CNI": "choice",
     "PATH": "file",
-    "SHELL": "choice",
     "ADDRESS": "other",
     "CIDR": "other",
     "MODE": "choice",

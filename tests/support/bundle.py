@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # Of files of ours: an editor may have left others.
-KINDS = (".py", ".pyi", ".sh", ".html", ".typed", ".bash", ".zsh", ".fish")
+KINDS = (".py", ".pyi", ".sh", ".html", ".typed", ".bash")
 # exceptiongroup is for Python 3.10; it needs typing-extensions there.
 DEPENDENCIES = ("attrs", "pyroute2", "exceptiongroup", "typing-extensions")
 # These tell where and how pip installed a package, which differs from one environment to the next.

@@ -89,13 +89,10 @@ def package_files() -> dict[str, Packed]:
     """The files that the package installs, by path."""
     found = {f"usr/share/hostrouting/{name}": Packed(content) for name, content in bundled() if _is_used(name)}
     found["usr/bin/hostrouting"] = Packed((_OWN / "hostrouting").read_bytes(), 0o755)
-    places = {"zsh/site-functions": "zsh/vendor-completions"}  # where Debian's zsh looks for those of packages
     for name, content in shared().items():
         folder, _, file = name.rpartition("/")
         zipped = folder.startswith("man/")
-        found[f"usr/share/{places.get(folder, folder)}/{file}{'.gz' * zipped}"] = Packed(
-            _gzip(content) if zipped else content
-        )
+        found[f"usr/share/{folder}/{file}{'.gz' * zipped}"] = Packed(_gzip(content) if zipped else content)
     found["usr/share/python3/runtime.d/hostrouting.rtupdate"] = Packed((_OWN / "rtupdate").read_bytes(), 0o755)
     found["usr/share/lintian/overrides/hostrouting"] = Packed((_OWN / "lintian-overrides").read_bytes())
     found[f"{_DOC}/copyright"] = Packed(_copyright().encode())

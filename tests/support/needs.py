@@ -24,7 +24,6 @@ PACKAGES = {
     "dpkg-deb": "dpkg",
     "ebtables": "ebtables",
     "ebtables-nft": "iptables",
-    "fish": "fish",
     "gawk": "gawk",
     "gcc": "gcc",
     "groff": "groff-base",
@@ -52,7 +51,6 @@ PACKAGES = {
     "systemctl": "systemd",
     "systemd-analyze": "systemd",
     "systemd-nspawn": "systemd-container",
-    "zsh": "zsh",
 }
 """What a test can need in addition to root, and the Debian package that contains it."""
 

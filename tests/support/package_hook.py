@@ -5,7 +5,7 @@ itself is `tool.hostrouting.repository` in pyproject.toml. An index shows the RE
 nowhere there: it becomes a link to the file in the repository or, while there is no address, the text without a link. A
 picture comes from the repository as well; without an address, the README has none.
 
-The completion scripts and the manual page are not in the repository: they are written into the wheel and the Debian
+The completion script and the manual page are not in the repository: they are written into the wheel and the Debian
 package when these are built. What the program needs for this is in `build-system.requires` of pyproject.toml.
 """
 
@@ -35,7 +35,7 @@ class RepositoryHook(MetadataHookInterface):
 
 
 class ShareHook(BuildHookInterface[Any]):
-    """Puts the completion scripts and the manual page into the wheel, where an environment in PATH has them."""
+    """Puts the completion script and the manual page into the wheel, where an environment in PATH has them."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002  as the interface has it
         """See BuildHookInterface."""
@@ -53,15 +53,13 @@ class ShareHook(BuildHookInterface[Any]):
 
 
 def shared() -> dict[str, bytes]:
-    """The completion scripts and the manual page, by their paths below /usr/share or that of an environment."""
+    """The completion script and the manual page, by their paths below /usr/share or that of an environment."""
     from hostrouting.cli.commands import every_command  # noqa: PLC0415  the hook knows only now where they are
-    from hostrouting.cli.commands.completion import completion_of  # noqa: PLC0415
-    from hostrouting.cli.commands.manual import manual_page  # noqa: PLC0415
+    from hostrouting.cli.commands.completion import completion_script  # noqa: PLC0415
+    from tests.support.manual import manual_page  # noqa: PLC0415
 
     texts = {
-        "bash-completion/completions/hostrouting": completion_of("bash"),
-        "zsh/site-functions/_hostrouting": completion_of("zsh"),
-        "fish/vendor_completions.d/hostrouting.fish": completion_of("fish"),
+        "bash-completion/completions/hostrouting": completion_script(),
         "man/man1/hostrouting.1": manual_page(every_command()),
     }
     return {path: text.encode() for path, text in texts.items()}

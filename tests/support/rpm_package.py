@@ -17,7 +17,6 @@ from tests.support.debian_package import debian_version, package_files
 
 # Where Debian's package has a file, and where that of rpm has it; None: Debian alone needs it.
 _PLACES = {
-    "usr/share/zsh/vendor-completions/": "usr/share/zsh/site-functions/",
     "usr/share/python3/": None,
     "usr/share/lintian/": None,
     "usr/share/doc/hostrouting/changelog": None,

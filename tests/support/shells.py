@@ -1,6 +1,6 @@
-"""Real shells on a terminal of their own, which are asked what they complete.
+"""Real bash on a terminal of its own, which is asked what it completes.
 
-Here: typing at a shell and reading which words it puts in. Not here: what should be offered (tests/test_completions.py).
+Here: typing at it and reading which words it puts in. Not here: what should be offered (tests/test_completions.py).
 """
 
 import os
@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.programs import completed
-
 LIBRARY = Path("/usr/share/bash-completion/bash_completion")
 _ALL = "\x1b*"
 """The key that puts in everything that is offered."""
@@ -22,12 +20,6 @@ _ASKED = """\
 hostrouting() { for word; do printf '%s\\0' "$word"; done >&"$asked"; printf '\\1' >&"$asked"; }
 """
 _BASH = "bind 'set disable-completion off'; bind '\"\\e*\": insert-completions'\n"
-_ZSH = """\
-autoload -Uz compinit && compinit -u -d "$HOME/dump"
-zle -C everything complete-word _generic && bindkey '\\e*' everything
-zstyle ':completion:everything::::' completer _all_matches _complete
-zstyle ':completion:everything:*' insert true
-"""
 
 
 class Shell:
@@ -62,16 +54,15 @@ class Shell:
 
 
 @contextmanager
-def shell(name: str, home: Path, share: Path, *, before: Sequence[str] = ()) -> Iterator[Shell]:
-    """Bash or zsh in the directory `home`, without files of its user.
+def shell(home: Path, share: Path, *, before: Sequence[str] = ()) -> Iterator[Shell]:
+    """Bash in the directory `home`, without files of its user.
 
     `share` is searched before /usr/share; `before` are words that start the shell.
     """
     terminal, theirs = os.openpty()
     answers, asked = os.pipe()
-    words = {"bash": ["bash", "--norc", "--noprofile", "-i"], "zsh": ["zsh", "-f", "-i"]}[name]
     running = subprocess.Popen(
-        ["setsid", "--ctty", *before, *words],
+        ["setsid", "--ctty", *before, "bash", "--norc", "--noprofile", "-i"],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -90,7 +81,7 @@ def shell(name: str, home: Path, share: Path, *, before: Sequence[str] = ()) -> 
     os.close(asked)
     try:
         it = Shell(terminal, answers)
-        it.run(f"asked={asked}\n{_ASKED}{_BASH if name == 'bash' else _ZSH}")
+        it.run(f"asked={asked}\n{_ASKED}{_BASH}")
         yield it
     finally:
         running.kill()
@@ -99,23 +90,6 @@ def shell(name: str, home: Path, share: Path, *, before: Sequence[str] = ()) -> 
         os.close(answers)
 
 
-def fish_offers(typed: str, home: Path, share: Path, *, before: Sequence[str] = ()) -> set[str]:
-    """Everything that fish offers after this beginning of a line, without files of its user."""
-    done = completed(
-        [*before, "fish", "-c", "function hostrouting; end; complete -C $argv[1]", typed],
-        check=True,
-        cwd=home,
-        env={
-            "HOME": str(home),
-            "PATH": os.environ["PATH"],
-            "LC_ALL": "C.UTF-8",
-            "XDG_DATA_DIRS": f"{share}:/usr/share",
-        },
-    )
-    assert not done.stderr
-    return _bare((line.partition("\t")[0] for line in done.stdout.splitlines()), typed.rpartition(" ")[2])
-
-
 def _bare(words: Iterable[str], last: str) -> set[str]:
-    """The words as in any shell: without the option before =, and without the / after a directory."""
+    """The words without the option before =, and without the / after a directory."""
     return {word.removeprefix(last[: last.rfind("=") + 1]).removesuffix("/") for word in words}

@@ -206,8 +206,6 @@ def package(root: Bare) -> None:
     for path in (
         "usr/bin/hostrouting",
         "usr/share/bash-completion/completions/hostrouting",
-        "usr/share/zsh/vendor-completions/_hostrouting",
-        "usr/share/fish/vendor_completions.d/hostrouting.fish",
         "usr/share/doc/hostrouting/copyright",
     ):
         assert (root.here / path).is_file(), path
@@ -259,7 +257,7 @@ def _use(root: Bare, command: str, *, guard: bool = True) -> None:
     """Find the overlap, repair it, and remove all of it again."""
     assert root.sh(f"{command} --version") == f"hostrouting {hostrouting.__version__}\n"
     assert root.sh(f"{command} check 172.16.0.0/16", code=1).startswith(CAPTURED)
-    assert root.sh(f"{command} completion bash | bash -n; {command} manual").startswith(".TH HOSTROUTING")
+    assert root.sh(f"{command} completion | bash -n && echo right") == "right\n"
     if not guard:
         root.lay("/root/agent.json", json.dumps(WITHOUT_GUARD))
     root.sh(f"{command} apply --config /root/agent.json")

@@ -133,7 +133,7 @@ KEYS: dict[str, dict[str, str]] = {
         "undoFile": "the file with the commands that restore what was deleted; null if nothing was deleted",
         **FAILURES,
     },
-    "completion": {"shell": "the shell", "script": "its script"},
+    "completion": {"script": "the script"},
     "discover": {
         "expectedCidrs[]": "the proposed CIDRs: each once, without those that another one contains",
         "networks[].cidr": "a network that a file names",
@@ -143,10 +143,6 @@ KEYS: dict[str, dict[str, str]] = {
         "networks[].isWhole": "whether the network is complete; if not, the cluster has more addresses",
         "missing[].what": "what no file names whole",
         "missing[].command": "the command that asks the cluster",
-        "lost[].address": "a name server or gateway in one of the networks that escapes; lost is null if not known",
-        "lost[].role": "what it is, and the file or device that names it",
-        "lost[].cidr": "the network that it is in",
-        "lost[].way": "the device that it leaves by instead, or no-route, unreachable, blackhole or prohibit",
         "remarks[].file": "a file or folder that was not used",
         "remarks[].text": "why",
     },
@@ -209,7 +205,6 @@ KEYS: dict[str, dict[str, str]] = {
         "fights[].rounds": "how often it was repaired",
         **FINDINGS,
     },
-    "manual": {"page": "the page, with the macros of man(7)"},
     "plan": {
         **NODE,
         "answer": "refused, conflict, not-ready, to-do, overlap (nothing to do, and apply would fail) or nothing-to-do",

@@ -1,4 +1,4 @@
-# Completion of hostrouting for bash, as `hostrouting completion bash` prints it.
+# Completion of hostrouting for bash, as `hostrouting completion` prints it.
 # shellcheck shell=bash
 
 _hostrouting() {

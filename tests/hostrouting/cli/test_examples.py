@@ -48,10 +48,7 @@ OUTCOMES: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     "hostrouting snapshot > node.json": (0, ""),
     "hostrouting snapshot --script | ssh node sh > node.json": (0, ""),
     "hostrouting snapshot --redact 172.16.0.0/16 > redacted.json": (0, ""),
-    "source <(hostrouting completion bash)": (0, ""),
-    "source <(hostrouting completion zsh)": (0, ""),
-    "hostrouting completion fish > ~/.config/fish/completions/hostrouting.fish": (0, ""),
-    "hostrouting manual | man -l -": (0, "HOSTROUTING(1)"),
+    "source <(hostrouting completion)": (0, ""),
     APPLY: (0, "DONE: 2 routes added"),
     "hostrouting apply --config agent.json --wait 300 --json": (0, "{"),
     "hostrouting remove --dry-run": (0, "TO DO: delete 2 routes", APPLY),
@@ -114,13 +111,6 @@ def run(machine: Machine, example: str, folder: Path, *before: str) -> subproces
     ):
         (programs / name).write_text(f"#!/bin/sh\n{body}\n")
         (programs / name).chmod(0o755)
-    (folder / ".config/fish/completions").mkdir(parents=True)
-    shell = ["bash", "-c"]
-    if example.endswith("completion zsh)"):
-        require("zsh")
-        shell, example = ["zsh", "-fc"], f"autoload -Uz compinit; compinit -D; {example}; (( $+_comps[hostrouting] ))"
-    if "| man " in example:
-        require("man")
     if example.startswith("hostrouting guard"):  # until Ctrl-C
         example = f"set -m; {example} & until [[ -e /run/hostrouting/guard.json ]]; do sleep 0.05; done; kill -INT $!; wait $!"
     if example.startswith("hostrouting preflight"):
@@ -129,7 +119,7 @@ def run(machine: Machine, example: str, folder: Path, *before: str) -> subproces
         require("ebtables-nft")
     quietly = "".join(f"({it}) >/dev/null 2>&1\n" for it in before)
     return completed(
-        [*machine.enter, *shell, f"cd {folder}\n{quietly}{example}"],
+        [*machine.enter, "bash", "-c", f"cd {folder}\n{quietly}{example}"],
         env={
             "PATH": f"{programs}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),

@@ -1,24 +1,19 @@
-"""`manual`: the manual page, hostrouting(1), written from the records of the commands.
+"""The manual page of the packages, hostrouting(1), written from the records of the commands.
 
 Here: its sections, and the macros of man(7). Not here: the texts of the commands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hostrouting.cli.command import FINE, Command, Reply
-from hostrouting.cli.commands import every_command
 from hostrouting.cli.entry_point import exit_codes
-from hostrouting.cli.output import line
 from hostrouting.cli.words import Word, main_words, summary, words_of
 from hostrouting.release import WRITTEN, __version__
 
 if TYPE_CHECKING:
-    import argparse
-
-    from hostrouting.host.host import Host
+    from hostrouting.cli.command import Command
 
 STOPPED = "stopped by Ctrl-C or SIGTERM"
 """The meaning of the exit codes 130 and 143."""
@@ -200,20 +195,3 @@ def _slanted(text: str) -> str:
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?')) else '.'}"
-
-
-def _answer(_arguments: argparse.Namespace, _host: Callable[[], Host]) -> Reply:
-
-    page = manual_page(every_command())
-    return Reply(FINE, lambda: {"schema": COMMAND.schema, "page": page}, lambda _style: map(line, page.splitlines()))
-
-
-COMMAND = Command(
-    name="manual",
-    answer=_answer,
-    examples="""\
-# where `man hostrouting` does not find it
-hostrouting manual | man -l -
-""",
-    about_host=False,
-)
