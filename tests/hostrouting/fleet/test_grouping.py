@@ -7,32 +7,12 @@ from hypothesis import strategies as st
 
 from hostrouting.check.examine import Correction
 from hostrouting.errors import FleetError, InputError
-from hostrouting.fib.engine import Fib
 from hostrouting.fleet import NodeEscape, NodeResult, common_correction, group_nodes
 from hostrouting.fleet.judge import Question, judge
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.snapshot import Snapshot
-from hostrouting.routes.uplink import DesiredRoute, default_route
+from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import MemoryBackend, h200
-from tests.support.fleets import ASKED, CIDR, HALVES, config_of, distinct_nodes, escape, node
-
-
-def test_the_fabric_of_a_fleet() -> None:
-    """The problem is one, whichever of the eight devices Linux finds first, and one repair closes all of it."""
-    results = [node(f"node-{number}", escape(f"ib{number % 8}")) for number in range(24)]
-    [group] = group_nodes(reversed(results))
-    assert (group.verdict, group.problem) == ("overlap", "172.16.0.0/16 by ib0…ib7")
-    assert group.nodes == tuple(sorted(result.name for result in results))
-    assert (group.repair, group.is_repairable) == (HALVES, True)
-
-
-def test_real_nodes_in_different_subnets() -> None:
-    """Nodes with other addresses and gateways have one repair."""
-    results = [attrs.evolve(judge(it.encode(), ASKED), name=name) for name, it in distinct_nodes(5).items()]
-    snapshots = [Snapshot.from_json(node) for node in distinct_nodes(5).values()]
-    assert len({default.legs for snapshot in snapshots if (default := default_route(Fib(snapshot)))}) == 5
-    [group] = group_nodes(results)
-    assert (len(group.nodes), group.problem, group.repair) == (5, "172.16.0.0/16 by ib0", HALVES)
+from tests.support.fleets import ASKED, CIDR, HALVES, config_of, escape, node
 
 
 @pytest.mark.parametrize(

@@ -78,21 +78,6 @@ def test_the_same_judgement(name: str, tmp_path: Path) -> None:
     assert {"ok": 0, "overlap": 1, "undecided": 3, "no-default-route": 3}[str(result.verdict)] == code
 
 
-@given(
-    st.sampled_from([4, 6]).flatmap(
-        lambda family: blocks(family).flatmap(lambda block: st.tuples(st.just(block), snapshots(block)))
-    )
-)
-def test_the_same_judgement_of_any_host(
-    tmp_path_factory: pytest.TempPathFactory, host: tuple[Prefix, Snapshot]
-) -> None:
-    """The check of a snapshot alone also asks the tables as it would ask a kernel; they say what was judged."""
-    block, snapshot = host
-    data, config = snapshot.to_json().encode(), config_of(str(block), allowedDevs=["eth1"])
-    _, document = alone(data, config, tmp_path_factory.mktemp("config"))
-    assert json.loads(judge(data, Question(config)).answer) == document
-
-
 @pytest.mark.parametrize(
     "data",
     [b"", b" \n", b"{", b"\xff", b"[]", b'{"schema": "hostrouting/snapshot/1", "links": 7}', b"[" * 100_000],

@@ -4,28 +4,24 @@ import base64
 import hashlib
 import re
 from datetime import datetime, timezone
-from itertools import pairwise
 from pathlib import Path
 
 import attrs
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from hostrouting.check.examine import Correction
-from hostrouting.check.segments import Segment, listed_segments, segments_of
+from hostrouting.check.segments import Segment, listed_segments
 from hostrouting.errors import InputError
-from hostrouting.fib.engine import Fib
 from hostrouting.fleet import NodeResult, group_nodes
-from hostrouting.fleet.judge import Question, judge
+from hostrouting.fleet.judge import judge
 from hostrouting.fleet.page import Markup, element, fill, joined, maps_of, read_maps, read_page, render_page
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import h200, plain_vm
-from tests.support.fleets import ASKED, HALVES, config_of, escape, node, save
+from tests.support.fleets import ASKED, HALVES, escape, node, save
 from tests.support.html_texts import TEXTS, Reader
-from tests.support.strategies import blocks, snapshots
 from tests.support.topologies import marked_vm
 
 NOW = datetime(2026, 11, 22, 8, 34, tzinfo=timezone.utc)
@@ -188,41 +184,6 @@ class TestMaps:
         assert read_maps(gpu, ASKED) == ()
         (tmp_path / "gpu-1.json").unlink()
         assert read_maps(gpu, ASKED) == ()
-
-    @given(
-        st.sampled_from([4, 6]).flatmap(
-            lambda family: blocks(family).flatmap(lambda block: st.tuples(st.just(block), snapshots(block)))
-        )
-    )
-    def test_the_map_shows_what_the_verdict_says(self, host: tuple[Prefix, Snapshot]) -> None:
-        """On any host: the first row has an escape, and the second has none if the repair is whole."""
-        block, snapshot = host
-        data, question = snapshot.to_json().encode(), Question(config_of(str(block)))
-        result = judge(data, question)
-        maps = list(maps_of(data, question))
-        assert bool(maps) == (result.verdict == "overlap")
-        for it in maps:
-            now, *after = it.rows
-            assert "escape" in {segment.judgement for segment in now.segments}
-            assert bool(after) == bool(result.repair)
-            if result.is_repairable:
-                assert "escape" not in {segment.judgement for row in after for segment in row.segments}
-
-    @given(
-        st.sampled_from([4, 6]).flatmap(
-            lambda family: blocks(family).flatmap(lambda block: st.tuples(st.just(block), snapshots(block)))
-        )
-    )
-    def test_ranges_in_words(self, host: tuple[Prefix, Snapshot]) -> None:
-        """The ranges cover the block without a gap; only single addresses of the host are counted with their neighbours."""
-        block, snapshot = host
-        segments = segments_of(Fib(snapshot), block, expected_devs=("eth0",))
-        told = listed_segments(segments)
-        assert (told[0].first, told[-1].last) == (block.first, block.last)
-        assert all(one.last + 1 == other.first for one, other in pairwise(told))
-        for segment in segments:
-            [around] = [other for other in told if other.first <= segment.first <= segment.last <= other.last]
-            assert around.look == segment.look or (segment.judgement == "own" and segment.first == segment.last)
 
     def test_an_own_address_among_others(self) -> None:
         """An own address does not divide the range around it."""

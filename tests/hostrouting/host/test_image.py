@@ -142,19 +142,6 @@ class TestImage:
         assert lock
         lock.release()
 
-    def test_its_lock(self, tmp_path: Path) -> None:
-        """One process at a time works on an image, and its lock leaves no file there."""
-        (tmp_path / "image").mkdir()
-        root = str(tmp_path / "image")
-        lock = ImageFiles(root).try_lock(f"{root}/run/lock")
-        assert lock
-        assert ImageFiles(f"{root}/").try_lock(f"{root}/run/lock") is None
-        lock.release()
-        again = ImageFiles(root).try_lock(f"{root}/run/lock")
-        assert again
-        again.release()
-        assert list((tmp_path / "image").iterdir()) == []
-
     def test_what_a_killed_run_left(self, tmp_path: Path) -> None:
         """The lock file of a killed run does not hinder the next one, which removes it."""
         (tmp_path / ".host-routing.lock").touch()

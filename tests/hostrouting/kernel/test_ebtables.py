@@ -41,6 +41,7 @@ def listed(*rules: str) -> Ended:
     return Ended(0, f"Bridge table: nat\n\nBridge chain: PREROUTING, entries: {len(rules)}, policy: ACCEPT\n{lines}")
 
 
+OF_FILTER = "*filter\n-A INPUT -p ARP -j DROP\n# Table `filter' is incompatible, use 'nft' tool.\n"
 NO_NFT = Ended(1, err="ebtables Failed to initialize nft: Protocol not supported\n")
 NO_MODULE = Ended(0, HEADER, "grep: /proc/modules: No such file or directory\n")
 MODULE = Ended(0, f"{HEADER}*nat\n:PREROUTING ACCEPT\n")
@@ -129,6 +130,7 @@ def test_nothing_is_run_without_a_need() -> None:
         ("auto", {"version": LEGACY, "save": MODULE, "ebtables_list": listed(ARP)}, [ARP]),
         ("nft", {"nft_save": saved(ARP), "legacy_save": MODULE, "legacy_list": listed(IPV4)}, [ARP]),
         ("nft", {"nft_save": saved(), "legacy_save": NO_MODULE}, []),
+        ("nft", {"nft_save": Ended(0, f"{OF_FILTER}{saved(ARP).out}")}, [ARP]),
         ("nft", {"nft_save": saved(), "legacy_save": Ended(1, err="broken")}, []),
         ("legacy", {"legacy_save": MODULE, "legacy_list": listed(ARP), "nft_save": saved(IPV4)}, [ARP]),
         ("legacy", {"legacy_save": MODULE, "legacy_list": listed(), "nft_save": saved()}, []),

@@ -10,10 +10,6 @@ from hypothesis import strategies as st
 from hostrouting.tasks.guard.pace import Bucket, Fights, Pace
 from hostrouting.tasks.results import Repair
 
-KEYS = st.sampled_from(["172.16.0.0/17", "172.16.128.0/17", "10.0.0.0/8 metric 5"])
-QUARTERS = st.integers(0, 120).map(lambda quarters: quarters / 4)  # sums of them are exact
-NEEDS = st.lists(st.tuples(QUARTERS, KEYS), min_size=1, max_size=120)
-
 
 def repair(key: str, found: str = "no route") -> Repair:
     """The repair of this key."""
@@ -25,33 +21,6 @@ def needed(fights: Fights, key: str, now: float) -> Fights:
     return (
         fights.repaired([repair(key)], now) if fights.may_repair(repair(key), now) else fights.denied(repair(key), now)
     )
-
-
-@given(NEEDS)
-def test_how_often(needs: list[tuple[float, str]]) -> None:
-    """In any span of time, a key is repaired ten times and once more for each minute; the keys do not affect each other."""
-    fights, now, made = Fights(), 0.0, list[tuple[float, str]]()
-    alone = {key: Fights() for _, key in needs}
-    for gap, key in needs:
-        now += gap
-        allowed = fights.may_repair(repair(key), now)
-        assert allowed == alone[key].may_repair(repair(key), now)
-        fights, alone[key] = needed(fights, key, now), needed(alone[key], key, now)
-        made += [(now, key)] if allowed else []
-    for begun, key in made:
-        times = [at for at, its in made if its == key and at >= begun]
-        assert all(nth < 10 + (at - begun) / 60 + 1e-6 for nth, at in enumerate(times))
-
-
-@given(NEEDS)
-def test_nothing_is_remembered_for_ever(needs: list[tuple[float, str]]) -> None:
-    """An hour after the last repair of a key, nothing is left of it."""
-    fights, now = Fights(), 0.0
-    for gap, key in needs:
-        now += gap
-        fights = needed(fights.later(now), key, now)
-    assert fights.named(now + 600) == ()
-    assert fights.later(now + 3600) == Fights()
 
 
 def test_named() -> None:
@@ -105,20 +74,6 @@ def test_what_belongs_there_changes() -> None:
 
 
 # What comes back with time, and no more
-
-
-GAPS = st.lists(st.floats(0, 100), min_size=1, max_size=20)
-
-
-@given(GAPS, st.floats(0.01, 10), st.integers(1, 5))
-def test_never_more_than_its_size_and_what_came_back(gaps: list[float], rate: float, size: int) -> None:
-    """Taking as often as possible gives at most the size of the bucket, and what was refilled since."""
-    bucket, now, taken = Bucket(size, rate), 0.0, 0
-    for gap in gaps:
-        now += gap
-        while bucket.wait_for(1, now) == 0:
-            bucket, taken = bucket.take(1, now), taken + 1
-    assert taken <= size + now * rate + 1e-6
 
 
 @given(st.floats(0.01, 10), st.floats(0, 50))
