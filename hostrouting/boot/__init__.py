@@ -8,6 +8,7 @@ units       the units that run one script each, that of the guard, and the name 
 probe       the table that rewrites the source of probes, and the script and unit that load it at boot
 gate_files  the drop-in, unit, script and list of steps that keep gated units from starting too early
 gate        how these are installed, changed and removed
+installed   the configuration that is installed on a host, read from all of these
 gate_state  what lets gated units start unchecked although they are there, and until when an administrator allows it
 assets/     the bodies of the scripts: plain shell and awk, without placeholders
 """

@@ -5,10 +5,10 @@ Here: converting arguments to values, and their faults to ConfigError or InputEr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
@@ -16,20 +16,16 @@ import phases
 from hostrouting.arguments import HOST_OF_A_SNAPSHOT, require_devices
 from hostrouting.cli.output import SHOWN
 from hostrouting.config.json import SIZE_LIMIT, InvalidValue, Spot
-from hostrouting.config.settings import GateConfig, GuardConfig, HostRoutingConfig, RouteOverlapConfig
-from hostrouting.config.values import Network, Upkeep, gateway
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.config.values import Network, gateway
 from hostrouting.errors import BackendError, ConfigError, Fault
 from hostrouting.inputs import STANDARD_INPUT, Unreadable, is_piped, name_of, read_bytes
 from hostrouting.model.prefix import IP, IPV4, IPV6
-from hostrouting.model.route import OURS
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import argparse
 
-    from hostrouting.boot.probe import ProbeScript
-    from hostrouting.boot.scripts import CheckScript, RoutesScript
-    from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model.snapshot import Snapshot
@@ -83,116 +79,20 @@ def _with_devs(config: HostRoutingConfig, arguments: argparse.Namespace) -> Host
         raise ConfigError(attrs.evolve(fault, path="--dev") for fault in error.faults) from error
 
 
-def kept_config(host: Host) -> HostRoutingConfig:
-    """The installed configuration, or an empty one. Raises ConfigError if a script is lost or was changed.
-
-    A guard that follows it would delete the routes of a script that was lost.
-    """
-    from hostrouting.boot.gate import Gate  # noqa: PLC0415  as in installed_config
-
-    layout = host.layout
-    found = installed_config(host) or HostRoutingConfig()
-    has = {
-        layout.routes_script_path: bool(found.static_routes.routes),
-        layout.check_script_path: bool(found.route_overlap.expected_cidrs),
-        layout.probe_script_path: found.probe_rewrite.enabled,
-    }
-    for file in host.files.names(layout.at(layout.extensions)):
-        name = file.removesuffix(".json")
-        has[layout.extension_file(name)] = name in found.extensions
-    remedy = "write it again with: hostrouting apply --config FILE"
-    scripts = [layout.at(f"{layout.config_directory}/{step.name}.sh") for step in Gate(host).steps]
-    lost, changed = "is missing, so the installed configuration is not known", "is not as hostrouting wrote it"
-    faults = [Fault(path, "", lost, remedy) for path in scripts if not host.files.is_there(path)]
-    faults += [Fault(path, "", changed, remedy) for path, read in has.items() if not read and host.files.is_there(path)]
-    if faults:
-        raise ConfigError(faults)
-    return found
-
-
 def installed_config(host: Host) -> HostRoutingConfig | None:
     """The configuration in the boot scripts of this host; None if it has none of our scripts."""
     if not host.may_have_ours:
         return None
-    from hostrouting.boot.gate import Gate  # noqa: PLC0415  only a host that may have some of ours needs it
-    from hostrouting.boot.units import parse_guard_unit  # noqa: PLC0415  see above
-    from hostrouting.host.fileset import OURS as WRITTEN  # noqa: PLC0415  see above
+    from hostrouting.boot import installed  # noqa: PLC0415  only a host that may have some of ours needs it
 
-    routes, check, probe = _scripts(host)
-    program = _script(host, host.layout.guard_unit_path, parse_guard_unit)
-    extensions = dict(_installed_extensions(host))
-    cleanup = _script(host, host.layout.cleanup_path, _parse_cleanup)
-    found = routes or check or probe
-    keeps_rules = host.files.is_there(host.layout.rules_script_path)
-    is_told = WRITTEN in (host.files.read(host.layout.networkd_path) or "")
-    if found is None and not (keeps_rules or is_told or extensions or cleanup):
-        return None
-    gated = Gate(host).gated
-    has_work = (routes and routes.config.routes) or (check and check.config.expected_cidrs) or probe or keeps_rules
-    repeats = cleanup is not None and cleanup.repeat
-    return HostRoutingConfig(
-        None if routes is None else routes.config,
-        None if check is None else check.config,
-        OURS if found is None else found.protocol,
-        probe_rewrite=None if probe is None else probe.config,
-        guard=None
-        if program is None or not (has_work or extensions or repeats)
-        else GuardConfig(enabled=True, program=program),
-        gate=GateConfig(gated) if gated else None,
-        kernel_rules=Upkeep.KEEP if keeps_rules else Upkeep.LEAVE,
-        manage_foreign=Upkeep.KEEP if is_told else Upkeep.LEAVE,
-        azure_vnet_cleanup=cleanup,
-        extensions=extensions,
-    )
-
-
-def _parse_cleanup(text: str) -> AzureVnetCleanupConfig | None:
-    """The kept section. ValueError if the text is not one, or has settings that this version does not accept."""
-    from hostrouting.boot.units import parse_extension  # noqa: PLC0415  as in installed_config
-
-    return HostRoutingConfig.from_mapping({"azureVnetCleanup": parse_extension(text)}).azure_vnet_cleanup
-
-
-def _installed_extensions(host: Host) -> Iterator[tuple[str, Any]]:
-    """The settings of other projects' tasks that are kept on this host, by name."""
-    from hostrouting.boot.units import parse_extension  # noqa: PLC0415  as in installed_config
-
-    for file in host.files.names(host.layout.at(host.layout.extensions)):
-        name = file.removesuffix(".json")
-        settings = _script(host, host.layout.extension_file(name), parse_extension)
-        if settings is not None:
-            yield name, settings
+    return installed.installed_config(host)
 
 
 def wait_of(arguments: argparse.Namespace, host: Host) -> float:
     """The seconds from --wait; else those in the boot scripts of this host, else the default."""
+    from hostrouting.boot.installed import installed_wait  # noqa: PLC0415  as in installed_config
+
     return installed_wait(host) if arguments.wait is None else float(arguments.wait)
-
-
-def installed_wait(host: Host) -> float:
-    """The seconds that the boot scripts of this host wait, else the default."""
-    from hostrouting.boot.scripts import DEFAULT_WAIT  # noqa: PLC0415  as in installed_config
-
-    return next((float(section.wait) for section in _scripts(host) if section is not None), float(DEFAULT_WAIT))
-
-
-def _scripts(host: Host) -> tuple[RoutesScript | None, CheckScript | None, ProbeScript | None]:
-    """What the boot scripts on this host say; None for one that is absent or not ours."""
-    from hostrouting.boot.probe import parse_probe_script  # noqa: PLC0415  few questions read the scripts
-    from hostrouting.boot.scripts import parse_check_script, parse_static_routes_script  # noqa: PLC0415  see above
-
-    return (
-        _script(host, host.layout.routes_script_path, parse_static_routes_script),
-        _script(host, host.layout.check_script_path, parse_check_script),
-        _script(host, host.layout.probe_script_path, parse_probe_script),
-    )
-
-
-def _script(host: Host, path: str, parse: Callable[[str], T]) -> T | None:
-    text = host.files.read(path)
-    with suppress(ValueError, LookupError):
-        return None if text is None else parse(text)
-    return None
 
 
 def expected_of(arguments: argparse.Namespace, installed: HostRoutingConfig | None = None) -> HostRoutingConfig:

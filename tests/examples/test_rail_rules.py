@@ -26,7 +26,7 @@ from hostrouting import (
     Preflight,
     Remove,
 )
-from hostrouting.cli.source import kept_config
+from hostrouting.boot.installed import kept_config
 from hostrouting.errors import TaskError
 from hostrouting.fleet import Ran, outcome_of
 from hostrouting.host.fileset import Changes

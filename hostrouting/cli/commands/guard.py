@@ -7,9 +7,10 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from hostrouting.boot.installed import kept_config
 from hostrouting.cli.changes import run_task
 from hostrouting.cli.command import Command, Reply, config_option
-from hostrouting.cli.source import config_again, kept_config
+from hostrouting.cli.source import config_again
 from hostrouting.host.systemd import SystemdService
 from hostrouting.tasks.configure import installed_tasks
 from hostrouting.tasks.guard.loop import Guard, Orders

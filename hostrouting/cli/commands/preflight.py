@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from hostrouting.boot.installed import installed_wait, kept_config
 from hostrouting.boot.scripts import DEFAULT_WAIT
 from hostrouting.cli.check import lasting_line
 from hostrouting.cli.command import FAILED, FINE, WRONG_INPUT, Command, Reply, config_option, removal_option
 from hostrouting.cli.output import Line, Painted, below, line, named_lines
-from hostrouting.cli.source import config_of, installed_wait, kept_config, quiet_context
+from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, FileError
 from hostrouting.finding import of_severity

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from hostrouting import Configure, GuardConfig, HostRoutingConfig
-from hostrouting.cli.source import kept_config
+from hostrouting.boot.installed import kept_config
 from hostrouting.errors import ConfigError
 from hostrouting.model.route import Route
 from hostrouting.testing import FakeHost, h200

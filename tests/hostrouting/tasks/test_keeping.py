@@ -8,8 +8,8 @@ import pytest
 import phases
 from hostrouting import Configure, HostRoutingConfig, Remove
 from hostrouting.boot.gate_files import parse_gate_steps
+from hostrouting.boot.installed import installed_config
 from hostrouting.boot.scripts import render_rules_script
-from hostrouting.cli.source import installed_config
 from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.rule import Rule, default_rules

@@ -8,7 +8,7 @@ import pytest
 
 import phases
 from hostrouting import Configure, Guard, HostRoutingConfig, Remove
-from hostrouting.cli.source import installed_config
+from hostrouting.boot.installed import installed_config
 from hostrouting.errors import ConfigError
 from hostrouting.tasks.cleanup.keep import KeepAzureVnetClean
 from hostrouting.tasks.results import CleanupResult

@@ -1,0 +1,125 @@
+"""The configuration that is installed on a host, read from its boot scripts, units and kept sections.
+
+Here: what they say together. Not here: how each is written and read (`scripts`, `units`, `probe`), and who asks: most
+commands on this host, and the guard that follows what is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hostrouting.boot.gate import Gate
+from hostrouting.boot.probe import ProbeScript, parse_probe_script
+from hostrouting.boot.scripts import (
+    DEFAULT_WAIT,
+    CheckScript,
+    RoutesScript,
+    parse_check_script,
+    parse_static_routes_script,
+)
+from hostrouting.boot.units import parse_extension, parse_guard_unit
+from hostrouting.config.settings import GateConfig, GuardConfig, HostRoutingConfig
+from hostrouting.config.values import Upkeep
+from hostrouting.errors import ConfigError, Fault
+from hostrouting.host.fileset import OURS as WRITTEN
+from hostrouting.model.route import OURS
+
+if TYPE_CHECKING:
+    from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
+    from hostrouting.host.host import Host
+
+T = TypeVar("T")
+
+
+def kept_config(host: Host) -> HostRoutingConfig:
+    """The installed configuration, or an empty one. Raises ConfigError if a script is lost or was changed.
+
+    A guard that follows it would delete the routes of a script that was lost.
+    """
+    layout = host.layout
+    found = installed_config(host) or HostRoutingConfig()
+    has = {
+        layout.routes_script_path: bool(found.static_routes.routes),
+        layout.check_script_path: bool(found.route_overlap.expected_cidrs),
+        layout.probe_script_path: found.probe_rewrite.enabled,
+    }
+    for file in host.files.names(layout.at(layout.extensions)):
+        name = file.removesuffix(".json")
+        has[layout.extension_file(name)] = name in found.extensions
+    remedy = "write it again with: hostrouting apply --config FILE"
+    scripts = [layout.at(f"{layout.config_directory}/{step.name}.sh") for step in Gate(host).steps]
+    lost, changed = "is missing, so the installed configuration is not known", "is not as hostrouting wrote it"
+    faults = [Fault(path, "", lost, remedy) for path in scripts if not host.files.is_there(path)]
+    faults += [Fault(path, "", changed, remedy) for path, read in has.items() if not read and host.files.is_there(path)]
+    if faults:
+        raise ConfigError(faults)
+    return found
+
+
+def installed_config(host: Host) -> HostRoutingConfig | None:
+    """The configuration in the boot scripts of this host; None if it has none of our scripts."""
+    if not host.may_have_ours:
+        return None
+    routes, check, probe = _scripts(host)
+    program = _script(host, host.layout.guard_unit_path, parse_guard_unit)
+    extensions = dict(_installed_extensions(host))
+    cleanup = _script(host, host.layout.cleanup_path, _parse_cleanup)
+    found = routes or check or probe
+    keeps_rules = host.files.is_there(host.layout.rules_script_path)
+    is_told = WRITTEN in (host.files.read(host.layout.networkd_path) or "")
+    if found is None and not (keeps_rules or is_told or extensions or cleanup):
+        return None
+    gated = Gate(host).gated
+    has_work = (routes and routes.config.routes) or (check and check.config.expected_cidrs) or probe or keeps_rules
+    repeats = cleanup is not None and cleanup.repeat
+    return HostRoutingConfig(
+        None if routes is None else routes.config,
+        None if check is None else check.config,
+        OURS if found is None else found.protocol,
+        probe_rewrite=None if probe is None else probe.config,
+        guard=None
+        if program is None or not (has_work or extensions or repeats)
+        else GuardConfig(enabled=True, program=program),
+        gate=GateConfig(gated) if gated else None,
+        kernel_rules=Upkeep.KEEP if keeps_rules else Upkeep.LEAVE,
+        manage_foreign=Upkeep.KEEP if is_told else Upkeep.LEAVE,
+        azure_vnet_cleanup=cleanup,
+        extensions=extensions,
+    )
+
+
+def _parse_cleanup(text: str) -> AzureVnetCleanupConfig | None:
+    """The kept section. ValueError if the text is not one, or has settings that this version does not accept."""
+    return HostRoutingConfig.from_mapping({"azureVnetCleanup": parse_extension(text)}).azure_vnet_cleanup
+
+
+def _installed_extensions(host: Host) -> Iterator[tuple[str, Any]]:
+    """The settings of other projects' tasks that are kept on this host, by name."""
+    for file in host.files.names(host.layout.at(host.layout.extensions)):
+        name = file.removesuffix(".json")
+        settings = _script(host, host.layout.extension_file(name), parse_extension)
+        if settings is not None:
+            yield name, settings
+
+
+def installed_wait(host: Host) -> float:
+    """The seconds that the boot scripts of this host wait, else the default."""
+    return next((float(section.wait) for section in _scripts(host) if section is not None), float(DEFAULT_WAIT))
+
+
+def _scripts(host: Host) -> tuple[RoutesScript | None, CheckScript | None, ProbeScript | None]:
+    """What the boot scripts on this host say; None for one that is absent or not ours."""
+    return (
+        _script(host, host.layout.routes_script_path, parse_static_routes_script),
+        _script(host, host.layout.check_script_path, parse_check_script),
+        _script(host, host.layout.probe_script_path, parse_probe_script),
+    )
+
+
+def _script(host: Host, path: str, parse: Callable[[str], T]) -> T | None:
+    text = host.files.read(path)
+    with suppress(ValueError, LookupError):
+        return None if text is None else parse(text)
+    return None
