@@ -235,9 +235,14 @@ class Configure:
             for told in (*(gone.sentence for gone in removals_of(host, left)), *unknown_parts(host, tasks)):
                 ctx.log.warning("%s", told)
             weakened = {task.name for task in chosen if task.takes_protection_away}
-            kept = {task.full_part.name for task in chosen if task.name in weakened or task.name in failures}
-            up, down = ([part for part in parts if part.name not in kept] for parts in (up, down))
-            changed = Gate(host, self.config).change(ctx, up, down) if up or down else {}
+            failed = {task.full_part.name for task in chosen if task.name in failures}
+            up, down = ([part for part in parts if part.name not in failed] for parts in (up, down))
+            gate = Gate(host, self.config)
+            if up or down:
+                gate.require_reload(gate.changes(up, down), (*up, *down))  # also for what is changed later
+            later = {task.full_part.name for task in chosen if task.name in weakened}
+            up, down = ([part for part in parts if part.name not in later] for parts in (up, down))
+            changed = gate.change(ctx, up, down) if up or down else {}
             begun = set(left_out)
             behind = [
                 _BehindGate(

@@ -717,6 +717,17 @@ def test_a_running_machine_is_never_touched() -> None:
         assert touched <= ours
 
 
+def test_no_room_for_what_is_taken_away_last() -> None:
+    """The check goes after the routes, but nothing is changed if systemd would then not read that it is gone."""
+    host = FakeHost(kernel=h200())
+    run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host))
+    manager_of(host).room = 0
+    before = dict(host.files.texts)
+    with pytest.raises(phases.TaskFailed, match="systemd reads no new units"):
+        run(Configure(config(REPAIR[0]), host=host))
+    assert host.files.texts == before
+
+
 def test_an_installation_that_failed_at_the_list_is_taken_back() -> None:
     """If the first installation cannot write its list of steps, the empty configuration removes the drop-ins again."""
     host = FakeHost(kernel=h200())
