@@ -32,7 +32,7 @@ import attrs
 
 import phases
 from hostrouting.boot.gate_files import parse_gate_steps
-from hostrouting.boot.scripts import parse_check_script, parse_static_routes_script
+from hostrouting.boot.installed import installed_config, kept_config
 from hostrouting.check.examine import examine
 from hostrouting.check.exceptions import is_like
 from hostrouting.config.settings import HostRoutingConfig
@@ -542,16 +542,16 @@ class Node:
 
     def _guard(self) -> None:
         """Run the guard until something ends it; systemd starts it again."""
-        guard = Guard(
-            self._installed(),
-            host=self.host,
-            again=self._installed,
-            follows=True,
-            service=_Journal(node=self),
-            chance=lambda: 0.5137,
-            spent=lambda: 0.0,
-        )
         with self._process(self.host.layout.guard_unit):
+            guard = Guard(
+                kept_config(self.host),
+                host=self.host,
+                again=partial(kept_config, self.host),
+                follows=True,
+                service=_Journal(node=self),
+                chance=lambda: 0.5137,
+                spent=lambda: 0.0,
+            )
             guard.do(self._context())
         self.pass_time(1.0)  # systemd starts it again
 
@@ -567,15 +567,7 @@ class Node:
             self.kill()
 
     def _installed(self) -> HostRoutingConfig:
-        """The configuration that the guard finds in the files of the host."""
-        layout, texts = self.host.layout, self.files.texts
-        found = HostRoutingConfig(kernel_rules=Upkeep.KEEP if layout.rules_script_path in texts else Upkeep.LEAVE)
-        if text := texts.get(layout.check_script_path):
-            found = attrs.evolve(found, route_overlap=parse_check_script(text).config)
-        if text := texts.get(layout.routes_script_path):
-            script = parse_static_routes_script(text)
-            found = attrs.evolve(found, static_routes=script.config, protocol=script.protocol)
-        return found
+        return installed_config(self.host) or EMPTY
 
     # The gate.
 
