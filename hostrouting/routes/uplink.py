@@ -123,8 +123,10 @@ def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
     if route is None:
         return ()
     entries = tuple(fib.defaults(family))
-    # Of such a route, IPv4 uses the first next hop.
-    in_turn = [leg for entry in entries if entry.route is route for other in entry.in_turn for leg in other.legs[:1]]
+    # Only the first of such routes has the others in turn, and that may be by InfiniBand. Of each, IPv4 uses the first
+    # next hop.
+    groups = (entry.in_turn for entry in entries if route in {entry.route, *entry.in_turn})
+    in_turn = [leg for others in groups for other in others for leg in other.legs[:1]]
     if family == IPV6 and fib.snapshot.ipv6_forwarding is not True and all(leg.gateway for leg in route.legs):
         in_turn = [leg for entry in entries if _rank(entry.route) == _rank(route) for leg in entry.route.legs]
     devs = dict.fromkeys([*route.devs, *(leg.dev for leg in in_turn if leg.dev is not None)])
