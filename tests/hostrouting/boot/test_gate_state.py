@@ -11,9 +11,18 @@ import pytest
 
 import phases
 from hostrouting.boot import gate
-from hostrouting.boot.gate_files import gate_digests, parse_gate_steps, render_gate_steps
-from hostrouting.boot.gate_state import GateState, drop_in_folders, find_gate_state
+from hostrouting.boot.gate_files import gate_digests, parse_gate_steps, render_gate_drop_in, render_gate_steps
+from hostrouting.boot.gate_state import (
+    UNIT_FOLDERS,
+    GatedUnit,
+    GateState,
+    drop_in_folders,
+    find_coming_openings,
+    find_gate_state,
+    harmful_settings,
+)
 from hostrouting.config.settings import (
+    GateConfig,
     GuardConfig,
     HostRoutingConfig,
     RouteOverlapConfig,
@@ -71,6 +80,7 @@ def test_folders_of_drop_ins(unit: str) -> None:
     """If two drop-ins have one name, systemd reads the one in the directory that comes first."""
     folders = drop_in_folders(unit)
     assert folders[-1] == "/usr/lib/systemd/system/service.d"
+    assert len({*folders}) == len(UNIT_FOLDERS) * (2 + unit.count("-")), "one more for each dash"
     for first, second in itertools.combinations(folders, 2):
         texts = {f"{folder}/50.conf": "[Service]\n" for folder in (second, first)}
         assert shown(unit, texts)["DropInPaths"] == f"{first}/50.conf"
@@ -106,6 +116,93 @@ def test_an_image() -> None:
     assert len(find_gate_state(host).openings) == 1
 
 
+@pytest.mark.parametrize(
+    ("load", "active", "told"),
+    [
+        ("", (), "checked before each start from the next boot on"),
+        ("not-found", (), "checked before each start; not here yet"),
+        ("masked", (), "checked before each start; masked"),
+        ("loaded", (), "checked before each start; not active"),
+        ("loaded", ("a@.service",), "checked before each start; active"),
+        ("loaded", ("a@1.service",), "checked before each start; a@1.service active"),
+    ],
+)
+def test_a_gated_unit_in_words(load: str, active: tuple[str, ...], told: str) -> None:
+    """The words say when a start is checked, and whether the unit exists and runs."""
+    assert str(GatedUnit("a@.service", load, active, is_checked=True)) == told
+
+
+KUBELET = "kubelet.service"
+
+
+@pytest.mark.parametrize(
+    ("unit", "unchecked"), [("k3s.service", ()), (KUBELET, (KUBELET,)), ("all", (KUBELET, LAYOUT.machine_unit))]
+)
+def test_which_units_start_unchecked(unit: str, unchecked: tuple[str, ...]) -> None:
+    """An opening is for one of the gated units, or for all."""
+    gated = (KUBELET, LAYOUT.machine_unit)
+    host = installed(attrs.evolve(STRICT, gate=GateConfig(units=gated)))
+    host.files.texts[LAYOUT.opening_path] = f"99999999999 {unit} root why\n"
+    host.files.modes[LAYOUT.opening_path] = 0o600
+    state = find_gate_state(host)
+    assert state.units == gated
+    assert tuple(one.name for one in state.gated if not one.is_checked) == unchecked
+
+
+def test_a_kubelet_without_a_gate() -> None:
+    """A kubelet that runs is reported unless it is about to be gated; the units are those that would be gated."""
+    host = FakeHost()
+    manager(host).properties[KUBELET] = {"ActiveState": "active"}
+    assert [finding.name for finding in find_gate_state(host).findings] == ["not-gated"]
+    assert find_gate_state(host, (KUBELET,)) == GateState()
+
+
+WANTED = f"/etc/systemd/system/multi-user.target.wants/{LAYOUT.routes_unit}"
+LOSSES = {
+    "a preset": (LAYOUT.routes_preset_path, None, f"EDITED-FILE: {LAYOUT.routes_preset_path} is missing"),
+    "a link": (WANTED, None, f"UNIT: {WANTED} is missing, so {LAYOUT.routes_unit} does not start at boot"),
+    "a mask": (LAYOUT.routes_unit_path, "", f"UNIT: {LAYOUT.routes_unit_path} is masked, so {LAYOUT.routes_unit}"),
+    "a unit": (LAYOUT.routes_unit_path, None, f"UNIT: {LAYOUT.routes_unit_path} is missing, so {LAYOUT.routes_unit}"),
+}
+
+
+@pytest.mark.parametrize(("path", "text", "told"), LOSSES.values(), ids=LOSSES)
+def test_a_lost_file_of_a_unit(path: str, text: str | None, told: str) -> None:
+    """A file of a unit that is missing or masked is named, with what then does not run at boot."""
+    host = installed()
+    host.files.remove(path)
+    if text is not None:
+        lay(host, path, text)
+    manager(host).reload()
+    [line] = told_of(host)
+    assert line.startswith(told)
+
+
+@pytest.mark.parametrize(("settings", "count"), [("ExecStart=\nExecStart=/bin/true", 0), ("ExecStartPre=", 1)])
+def test_what_would_open_a_coming_gate(settings: str, count: int) -> None:
+    """Only commands before the start matter; without systemd nothing is known."""
+    host = FakeHost()
+    lay(host, MACHINE_DROP_IN, f"[Service]\n{settings}\n")
+    manager(host).reload()
+    assert len(find_coming_openings(host, LAYOUT.machine_unit)) == count
+    assert find_coming_openings(attrs.evolve(host, manager=None), LAYOUT.machine_unit) == ()
+
+
+def test_harmful_settings() -> None:
+    """A condition, another command and a value that is not the harmless one do harm; an empty value does not."""
+    lines = [
+        "[Unit]",
+        "ConditionHost=a",
+        "ConditionHost=",
+        "ExecStart=",
+        "ExecStart=/bin/true",
+        "Type=oneshot",
+        "Type=exec",
+    ]
+    harm = [setting for setting, _ in harmful_settings("\n".join(lines))]
+    assert harm == ["ConditionHost=a", "ExecStart=/bin/true", "Type=exec"]
+
+
 @pytest.mark.parametrize("opening", OPENINGS, ids=lambda it: it.name)
 def test_an_opening(opening: Opening) -> None:
     """Each opening is reported once, with its file, and not any more when the file is gone."""
@@ -117,6 +214,7 @@ def test_an_opening(opening: Opening) -> None:
     assert opening.told in told
     assert opening.path in told
     assert not state.bars
+    assert [unit.is_checked for unit in state.gated] == [False]
     del host.files.texts[opening.path]
     host.files.links.pop(opening.path, None)
     manager(host).reload()
@@ -138,6 +236,10 @@ HARMLESS = {
     "a file for the machine": (MACHINE_DROP_IN, "BindPaths=/srv/keys:/etc/keys:rbind"),
     "a command after the script": (UNIT_DROP_IN, "ExecStart=/bin/true"),
     "a longer time": (UNIT_DROP_IN, "TimeoutStartSec=600"),
+    "a copy of our drop-in": (
+        f"{CONTROL}/{LAYOUT.machine_unit}.d/00-host-routing.conf",
+        render_gate_drop_in().rstrip().rpartition("\n")[2],
+    ),
     "a folder that comes later": (f"/run/systemd/system/{LAYOUT.machine_unit}.d/00-host-routing.conf", ""),
 }
 
@@ -184,8 +286,9 @@ def test_a_command_before_ours(path: str) -> None:
     ("value", "told"),
     [
         ("133 2", "even if the gate refuses"),
+        ("126", "even if the gate refuses"),
         ("127", "even if the gate refuses"),
-        ("203", "even if the gate refuses"),
+        ("200", "even if the gate refuses"),
         ("TERM", "even if a signal ends its wait for the gate"),
         ("143 KILL", "even if a signal ends its wait for the gate"),
         ("USR1", "even if a signal ends its wait for the gate"),
@@ -384,6 +487,10 @@ BARS = {
         _remove(LAYOUT.check_script_path),
         f"{LAYOUT.check_script_path} is missing, and {LAYOUT.machine_unit} cannot start without it; {AGAIN}",
     ),
+    "a file where a folder has to be": (
+        _lay(LAYOUT.state_directory, "a file"),
+        f"{LAYOUT.state_directory} is not a directory, and {LAYOUT.machine_unit} cannot start without that directory",
+    ),
     "machines are masked": (
         _lay(f"/run/systemd/system/{LAYOUT.machine_unit}", ""),
         f"{LAYOUT.machine_unit} is masked; allow its start with: systemctl unmask --runtime {LAYOUT.machine_unit}",
@@ -445,6 +552,8 @@ def test_what_keeps_machines_from_starting() -> None:
         lay(host, f"/etc/systemd/system/{LAYOUT.machine_unit}", "[Service]\nExecStart=systemd-nspawn\n")
         link = f"ln -s /dev/null {CONTROL}/{LAYOUT.machine_unit}"
         assert find_gate_state(host).hold == f"mkdir -p {CONTROL} && {link} && systemctl daemon-reload"
+        asked = [call for call in manager(host).calls if call.startswith("show")]
+        assert not any(LAYOUT.machine_unit in call.split() for call in asked), "a template has no properties"
 
 
 @pytest.mark.parametrize(
@@ -476,6 +585,8 @@ def test_a_cause_is_said_once() -> None:
     host = installed()
     manager(host).properties[KUBE1] = {}
     lay(host, MACHINE_DROP_IN, "[Service]\nExecStartPre=\n")
+    manager(host).reload()
+    assert [finding.sentence.split()[0] for finding in find_gate_state(host).openings] == [LAYOUT.machine_unit]
     lay(host, f"/etc/systemd/system/{KUBE1}.d/50.conf", "[Service]\nSuccessExitStatus=1\n")
     manager(host).reload()
     assert [finding.sentence.split()[0] for finding in find_gate_state(host).openings] == [
