@@ -94,7 +94,7 @@ class Part:
     """The programs that the step's script runs."""
     record: FileSet = attrs.field(factory=FileSet)
     """Files that say what was done. They are written after the task's work, and removed last."""
-    before: Callable[[Files], FileSet] = attrs.field(default=lambda _: FileSet(), eq=False)
+    before: Callable[[Files], FileSet] = attrs.field(default=lambda _: FileSet())
     """Files that are written before the others change, because what they say is only in these."""
     is_run_now: bool = False
     """Whether the unit is run once after the task's work, if it is new or its last run failed."""

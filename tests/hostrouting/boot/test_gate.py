@@ -352,6 +352,7 @@ class TestOthers:
         changed = Gate(host).change(context(), (another("a"), another("b")))
         assert changed["b"] == ("/etc/hostrouting/b.sh",)
         assert set(changed["a"]) == {STEPS, *CONSTANT, "/etc/hostrouting/a.sh"}
+        assert host.files.modes[LAYOUT.gate_script_path] == 0o755, "only root may write what root runs"
 
     def test_a_broken_list(self) -> None:
         """Lines that are not steps are left out when the list is written again."""
