@@ -416,6 +416,23 @@ class TestOneHost:
         checked = Checked(namespace, check("192.168.0.0/16", expected_devs=["eth0"]), tmp_path, tools=tools)
         assert {devs for *_, devs in checked.answer.escapes} == {frozenset({"ib0"})}
 
+    def test_packets_that_are_encapsulated(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A route that encapsulates is named once, and the verdict is not a bare ok. Kills: a note for each place."""
+        namespace.batch(["route replace default encap ip id 7 dst 10.0.0.9 via 10.0.0.1 dev eth0"])
+        namespace.batch(["route add 192.168.7.0/24 via 10.0.0.1 dev eth0"])
+        checked = Checked(namespace, check("192.168.0.0/16"), tmp_path)
+        note = "the route [default proto boot] encapsulates packets; where these leave is not checked"
+        assert checked.left["route-overlap.ok"] == f"undecided\n{note}\n"
+
+    def test_a_type_that_only_ipv6_takes(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A route of type nat, whose number has two digits, is found and named. Kills: types of one digit."""
+        namespace.batch(["route add default via fe80::1 dev eth0", "route add nat fd16:9::/48 dev ib0"], family=IPV6)
+        assert "via ib0 [nat fd16:9::/48 proto boot table 255]" in Checked(namespace, check("fd16::/16"), tmp_path).said
+        namespace.batch(["route replace nat ::/0 dev ib0 metric 5 table main"], family=IPV6)
+        checked = Checked(namespace, check("fd16::/16"), tmp_path)
+        assert "NO-DEFAULT-ROUTE: " in checked.said
+        assert "[nat default dev ib0 table 254 " in checked.said
+
     @pytest.mark.parametrize("kind", ["anycast", "local"])
     def test_routes_of_one_object(self, namespace: Namespace, tmp_path: Path, kind: str) -> None:
         """Linux may name another IPv6 route of the same object: an answer is about what was asked."""

@@ -860,7 +860,6 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
         ["rule add pref 100 ipproto udp lookup 100", "route add fd20:8::/48 dev ib0 table 100"],
         "overlap",
     ),
-    "a type that only IPv6 takes": (["route add nat fd20:9::/48 dev ib0"], "overlap"),
     "an encapsulation that names a device": (
         [*ports("via"), "route add fd20:9::/48 encap seg6local action End.X nh6 fe80::1 oif via dev ib0"],
         "overlap",
