@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostrouting.check.exceptions import PodBlocks
-from hostrouting.check.overlap import Judge, OverlapReport, check_overlap
+from hostrouting.check.overlap import Judge, OverlapReport, check_overlap, follow_kernel
+from hostrouting.config.settings import IntendedRule
 from hostrouting.fib.decision import Decision
 from hostrouting.fib.engine import Fib
-from hostrouting.fib.packet import Flow
+from hostrouting.fib.packet import ANY, Flow
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
 from hostrouting.model.route import NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, default_rules
@@ -27,6 +28,7 @@ BLOCK = blocks()
 CIDR = Prefix.parse("172.16.0.0/16")
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
 ETH0 = ("eth0", "10.0.0.4/24")
+PROHIBIT = Decision("prohibit", None, None, ())
 
 
 def check(snapshot: Snapshot, *cidrs: str, **options: object) -> OverlapReport:
@@ -79,6 +81,11 @@ class TestEveryAddressIsJudged:
             assert any(judge.escape(fib.lookup(ip_at(4, n))) for n in range(finding.first, finding.last + 1))
             assert finding.prefixes[0].first == finding.first
             assert finding.prefixes[-1].last == finding.last
+        assert report.again(fib, ANY) == report
+        # A kernel that answers what its tables say changes no finding.
+        told = {cell.first: cell.decision for cell in fib.cells(cidr)}
+        followed = follow_kernel(report, fib, told)
+        assert [attrs.evolve(finding, surprise=False) for finding in followed.escapes] == [*report.escapes]
 
     @given(st.data(), BLOCK)
     @settings(max_examples=scaled(100))
@@ -106,6 +113,10 @@ class TestEveryAddressIsJudged:
         # The tunnel's own packets, which have the mark, leave by eth0.
         assert [(note.escapes, note.decision.devs) for note in report.notes] == [(True, ("eth0",))]
         assert check(tunnel, "172.16.0.0/16", expected_devs=["wg0"]).remarks == ()
+        # It says nothing if the default route that is used leaves by the same device.
+        by_eth0 = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=51820)
+        same = [by_eth0 if route.table == 51820 else route for route in tunnel.routes]
+        assert check(attrs.evolve(tunnel, routes=same), "172.16.0.0/16").remarks == ()
         down = TOPOLOGIES["the rules of wg-quick without its route"].kernel().snapshot(family=4)
         assert check(down, "172.16.0.0/16").remarks == ()
 
@@ -131,6 +142,18 @@ class TestWhatCannotBeSeenIsSaid:
         assert note.cases[0][0].rule.priority == 100
         assert (str(ip_at(4, note.first)), str(ip_at(4, note.last))) == ("172.16.4.0", "172.16.4.255")
 
+    @pytest.mark.parametrize("astray", [1, 2])
+    def test_one_rule_of_two(self, astray: int) -> None:
+        """Packets that leave rightly all the same are in no note, whichever rule is first; a declared rule stays known."""
+        rules = [Rule(family=4, priority=100 + at, fwmark=at, fwmask=7, table=70 + at) for at in (1, 2)]
+        fine = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=73 - astray)
+        given = [fine, Route.to("0.0.0.0/0", dev="ib0", table=70 + astray)]
+        fib = Fib(attrs.evolve(plain().with_routes(given), rules=(*default_rules(4), *rules)))
+        intended = [IntendedRule(rules[astray - 1].selection, "as it should be")]
+        report = check_overlap(fib, [CIDR], intended_rules=intended)
+        assert [(note.decision.devs, note.known) for note in report.notes] == [(("ib0",), "intended")]
+        assert report.again(fib, ANY) == report
+
     def test_what_is_known_decides(self) -> None:
         """With a known flow there are no notes."""
         by_mark = TOPOLOGIES["a rule by fwmark 0x1/0x1"].kernel().snapshot(family=4)
@@ -144,11 +167,78 @@ class TestWhatCannotBeSeenIsSaid:
         assert [note.escapes for note in check(repaired, "172.16.0.0/16").notes] == [False]
 
 
-@pytest.mark.parametrize("legs", [(), (NextHop(None, gateway=as_ip("10.0.0.9")),)], ids=["no leg", "no device"])
-def test_a_way_that_is_not_known(legs: tuple[NextHop, ...]) -> None:
-    """A route with an unknown device still takes packets, so it is always an escape."""
+@pytest.mark.parametrize(
+    ("legs", "devs"),
+    [
+        ((), ""),
+        ((NextHop(None, gateway=as_ip("10.0.0.9")),), ""),
+        ((NextHop("eth0", gateway=as_ip("10.0.0.1")), NextHop("ib0")), " ib0"),
+    ],
+    ids=["no leg", "no device", "one of two"],
+)
+def test_a_way_that_is_not_expected(legs: tuple[NextHop, ...], devs: str) -> None:
+    """A route with an unknown device still takes packets, so it is always an escape; only wrong devices are named."""
     route = Route(Prefix.parse("172.16.4.0/24"), legs, nexthop_id=7)
-    assert ranges(check(plain().with_routes([route]), "172.16.0.0/16")) == ["overlap 172.16.4.0-172.16.4.255"]
+    assert ranges(check(plain().with_routes([route]), "172.16.0.0/16")) == [f"overlap 172.16.4.0-172.16.4.255{devs}"]
+
+
+# Last bytes: this host's own address, a route by eth0, another by ib1, and the ends of the findings. ib0 has the /24.
+BESIDE: dict[str, tuple[str, str, str, list[str]]] = {
+    "inside": ("9/32", "", "", ["0-255 ib0"]),
+    "the first of the prefix": ("0/32", "", "", ["0-255 ib0"]),
+    "the last of the prefix": ("255/32", "", "", ["0-255 ib0"]),
+    "before the prefix": ("7/32", "0/29", "8/29", ["8-15 ib1", "16-255 ib0"]),
+    "after a range that is fine": ("5/32", "4/32", "", ["0-3 ib0", "5-255 ib0"]),
+    "before a range that is fine": ("3/32", "4/32", "", ["0-3 ib0", "5-255 ib0"]),
+    "between two routes": ("4/32", "", "4/30", ["0-4 ib0", "5-7 ib1", "8-255 ib0"]),
+}
+
+
+@for_each("own", BESIDE)
+def test_own_addresses_beside_a_finding(own: str) -> None:
+    """A finding includes single own addresses inside the prefix of its route, and no other address that is fine."""
+    *texts, expected = BESIDE[own]
+    mine, fine, other = (f"172.16.4.{text}" if text else "" for text in texts)
+    given = [Route.to("172.16.4.0/24", dev="ib0")]
+    given += [Route.to(fine, dev="eth0", gateway="10.0.0.1")] if fine else []
+    given += [Route.to(other, dev="ib1")] if other else []
+    fib = Fib(host([ETH0, ("eth0", mine)], [DEFAULT, *given]))
+    report = check_overlap(fib, ["172.16.4.0/24"])
+    whole = [f"overlap 172.16.4.{ends.replace('-', '-172.16.4.')}" for ends in expected]
+    assert ranges(report) == whole
+    assert ranges(follow_kernel(report, fib, {0: PROHIBIT})) == whole
+
+
+def test_only_the_answer_that_differs_is_a_surprise() -> None:
+    """The kernel's answer takes the place of one cell; the findings of the others stay what they are."""
+    fib = Fib(h200())
+    report = check_overlap(fib, ["10.9.0.0/16", "172.16.0.0/16"])
+    told = {Prefix.parse("10.9.0.0/16").first: PROHIBIT}
+    found = follow_kernel(report, fib, told).escapes
+    assert [(escape.kind, escape.surprise) for escape in found] == [("prohibit", True), ("overlap", False)]
+    # The CIDR before it is fine.
+    assert [escape.cidr for escape in report.escapes] == [CIDR]
+
+
+EXPIRING = {
+    "the default route alone": (60, None, None),
+    "the route of the CIDR": (None, 60, None),
+    "the route of marked packets": (None, None, 60),
+    "the first of all": (90, 60, 70),
+}
+
+
+@for_each("name", EXPIRING)
+def test_how_long_the_verdict_holds(name: str) -> None:
+    """The verdict holds until the first route expires that it depends on, also for the packets of a note."""
+    default, mine, marked = EXPIRING[name]
+    given = [
+        attrs.evolve(Route.to(prefix, dev="eth1", gateway="fe80::1", table=table), expires=seconds)
+        for prefix, table, seconds in (("::/0", 254, default), ("fd00::/16", 254, mine), ("fd00::/16", 77, marked))
+    ]
+    rules = (*default_rules(6), Rule(family=6, priority=100, fwmark=1, fwmask=1, table=77))
+    report = check(attrs.evolve(plain().with_routes(given), rules=rules), "fd00::/16")
+    assert [remark.facts["seconds"] for remark in report.remarks if remark.name == "expiry"] == [60]
 
 
 def test_nothing_to_check() -> None:
