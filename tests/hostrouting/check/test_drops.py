@@ -10,10 +10,10 @@ from hostrouting.check.examine import examine_snapshot
 from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import Finding
-from hostrouting.model.prefix import Prefix
+from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import MemoryBackend, plain_vm
 from tests.support.cli import say
 
@@ -82,6 +82,8 @@ class TestForwarding:
 
     def test_on_the_expected_devices(self) -> None:
         """There, answers are dropped if pods' packets leave by the device."""
+        [sentence] = told(node(cni0={"forwarding": True}, eth0={"forwarding": False}), **PODS)
+        assert sentence.startswith("replies to packets of pods are dropped when they arrive on eth0")
         for dev, expected in (("eth1", []), ("eth0", ["replies eth0 forwarding"])):
             assert found(node(cni0={"forwarding": True}, **{dev: {"forwarding": False}}), **PODS) == expected
 
@@ -93,6 +95,9 @@ class TestForwarding:
             "packets of pods are dropped on every new device of a pod: this host does not forward"
         )
         assert told(attrs.evolve(node(cni0={}), default_link=new.default_link), **PODS) == []
+        # A device that only a rule names does not exist yet.
+        rules = (*new.rules, Rule(family=4, priority=100, iif="lxc9", table=100))
+        assert [sentence] == told(attrs.evolve(new, rules=rules), **PODS)
 
     @pytest.mark.parametrize(("on", "forced"), [(True, False), (False, False), (False, True), (None, False)])
     def test_of_ipv6(self, *, on: bool | None, forced: bool) -> None:
@@ -162,12 +167,34 @@ class TestWhatPodsSend:
         snapshot = node(lxc1={"rp_filter": 1}, lxc2={"rp_filter": 1}).with_routes(routes)
         assert told(attrs.evolve(snapshot, rules=(*snapshot.rules[:1], rule, *snapshot.rules[1:])), **PODS) == []
 
+    def test_a_device_that_takes_some(self) -> None:
+        """A device that takes some of the pods drops the others on purpose; one that takes none is reported."""
+        routes = [Route.to("10.244.3.0/25", dev="cilium_host"), Route.to("10.244.3.128/25", type="blackhole")]
+        snapshot = node(cilium_host={}, lxc1={"rp_filter": 2}).with_routes(routes)
+        assert found(snapshot, **PODS) == ["sent lxc1 no-address"]
+        addressed = Address(ip=as_ip("169.254.1.1"), length=32, dev="lxc1")
+        assert found(attrs.evolve(snapshot, addresses=(*snapshot.addresses, addressed)), **PODS) == []
+
+    @pytest.mark.parametrize(("iif", "expected"), [("eth0", []), ("lo", ["sent lxc1 strict"])])
+    def test_a_rule_for_the_way_back(self, iif: str, expected: list[str]) -> None:
+        """Linux looks up the way back as for a reply that arrives where the packet leaves."""
+        routes = [Route.to("10.244.3.0/24", dev="cilium_host"), Route.to("10.244.3.0/24", dev="lxc1", table=100)]
+        snapshot = node(cilium_host={}, lxc1={"rp_filter": 1}).with_routes(routes)
+        rules = (*snapshot.rules, Rule(family=4, priority=100, iif=iif, table=100))
+        assert found(attrs.evolve(snapshot, rules=rules), **PODS) == expected
+
     def test_before_there_are_pods(self) -> None:
-        """The setting of new devices counts, once there is a route to pods."""
+        """The setting of new devices counts, once there is a route to pods, and the first such route is named."""
         new = attrs.evolve(node(cilium_host={}), default_link=Link(name="default", index=0, rp_filter=2))
         pods = {**PODS, "podDevs": ["lxc*"]}
         assert told(new, **pods) == []
-        assert found(new.with_routes([Route.to("10.244.3.0/24", dev="cilium_host")]), **pods) == ["sent no-address"]
+        halves = [Route.to(half, dev="cilium_host") for half in ("10.244.3.0/25", "10.244.3.128/25")]
+        assert told(new.with_routes(halves), **pods) == [
+            (
+                "packets of pods from 10.244.3.0/24 are dropped on every new device of a pod: the rp_filter is 2, it has no IPv4"
+                " address, and the route back to these pods leaves by cilium_host"
+            )
+        ]
 
     def test_many(self) -> None:
         """Devices with the same reason are one sentence."""
@@ -184,7 +211,10 @@ class TestReplies:
         """Linux takes turns between two default routes of one metric, but a way back has the first one only."""
         second = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=100, protocol=16)
         strict = {"rp_filter": 1}
-        in_turn, bound = told(node(eth0=strict, eth1=strict).with_routes([second]))
+        snapshot = node(eth0=strict, eth1=strict).with_routes([second])
+        # A rule of the other family tells nothing about users.
+        other = Rule(family=6, priority=100, uids=(1000, 1000), table=100)
+        in_turn, bound = told(attrs.evolve(snapshot, rules=(*snapshot.rules, other)))
         assert in_turn == (
             "replies from 172.16.0.0/16 to packets that Linux sends by two default routes in turn are dropped when they arrive"
             " on eth1: its rp_filter is 1, and the route back leaves by eth0"
@@ -198,7 +228,9 @@ class TestReplies:
             ({"fwmark": 0x10, "fwmask": 0x10}, "packets with mark 0x10"),
             ({"uids": (1000, 1000)}, "packets of user 1000"),
             ({"uids": (0, 0), "invert": True}, "packets of user 1"),
+            ({"uids": (1000, 0xFFFFFFFE)}, "packets of user 4294967294"),
             ({"fwmark": 0, "fwmask": 0x10, "invert": True}, "packets with mark 0x10"),
+            ({"fwmark": 0x110, "fwmask": 0x10}, "packets with mark 0x10"),
             ({"oif": "eth1"}, "packets of sockets that are bound to eth1"),
         ],
     )
@@ -210,7 +242,11 @@ class TestReplies:
             unless = "; a packet filter that marks the replies prevents this" * (marked and "fwmark" in selects)
             settings = {"rp_filter": rp_filter, "src_valid_mark": marked}
             snapshot = node(eth0=settings, eth1=settings).with_routes([wanted])
-            lines = told(attrs.evolve(snapshot, rules=(*snapshot.rules[:1], rule, *snapshot.rules[1:])))
+            ruled = attrs.evolve(snapshot, rules=(*snapshot.rules[:1], rule, *snapshot.rules[1:]))
+            # What leaves by a device that is not expected is an escape; its replies are not looked at.
+            assert told(ruled, expectedDevs=["eth0"]) == []
+            lines = told(ruled)
+            assert "user 4294967295" not in " ".join(lines)
             assert [line for line in lines if words in line] == [
                 f"replies from 172.16.0.0/20 to {words} are dropped when they arrive on eth1: its rp_filter is 1, and"
                 f" the route back leaves by eth0{unless}"
@@ -234,12 +270,19 @@ class TestReplies:
         assert "to packets of sockets that are bound to no address are dropped when they arrive on eth0" in sentence
 
     def test_to_pods(self) -> None:
-        """So it is with packets of pods that something marks."""
+        """So it is with packets of pods that something marks, unless a rule for their device leads back the same way."""
         wanted = [Route.to(CIDR, dev="eth1", gateway="10.1.0.1", table=100), Route.to("10.244.3.0/24", dev="cni0")]
         rule = Rule(family=4, priority=100, table=100, fwmark=0x10, fwmask=0x10, iif="cni0")
         snapshot = node(eth1={"rp_filter": 1}, cni0={}).with_routes(wanted)
         [sentence] = told(attrs.evolve(snapshot, rules=(*snapshot.rules[:1], rule, *snapshot.rules[1:])), **PODS)
         assert sentence.startswith("replies from 172.16.0.0/16 to packets of pods with mark 0x10 are dropped when")
+        marks = attrs.evolve(rule, iif=None)
+        for iif, of_pods in (("cni0", False), ("lo", True)):
+            back = Rule(family=4, priority=101, table=100, iif=iif)
+            [finding] = dropped(
+                attrs.evolve(snapshot, rules=(snapshot.rules[0], marks, back, *snapshot.rules[1:])), **PODS
+            )
+            assert finding.facts["ofPods"] is of_pods
 
 
 def test_on_the_page(tmp_path: Path) -> None:

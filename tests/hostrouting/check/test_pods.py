@@ -10,10 +10,13 @@ import pytest
 
 import phases
 from hostrouting.check.examine import Examination, FamilyExamination, examine_snapshot
+from hostrouting.check.overlap import check_overlap
 from hostrouting.check.packets import PodPackets, find_pod_packets, senders_phrase, with_devices_of
+from hostrouting.check.pods import check_pods
 from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, RouteOverlapError
+from hostrouting.fib.decision import Decision
 from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.prefix import Prefix
@@ -261,6 +264,27 @@ class TestCheck:
         found = examined(node(*bridge(), rules=(rule(iif="cni0", dst=inner, table=101),), routes=(good, astray)))
         assert found.escapes == found.report.escapes
         assert [len(pod.escapes) for pod in found.pods] == [2]
+        # Where only the host leaves rightly, the pods' longer range is a finding of its own.
+        found = examined(node(*bridge(), rules=(rule(iif="lo", dst=inner, table=101),), routes=(good, astray)))
+        assert [(len(found.report.escapes), len(found.escapes))] == [(2, 3)]
+
+    def test_a_note_about_both(self) -> None:
+        """What a mark does for the host and for pods alike is noted once."""
+        found = examined(node(*bridge(), rules=(rule(fwmark=1, fwmask=0xFF),), routes=(ASTRAY,)))
+        assert [len(pod.notes) for pod in found.pods] == [1]
+        assert found.notes == found.report.notes != ()
+
+    def test_the_answer_of_the_kernel(self) -> None:
+        """The kernel's answer about pods' packets takes the place of one cell of theirs, and no other."""
+        routes = [attrs.evolve(ASTRAY, prefix=Prefix.parse(text)) for text in ("172.16.5.0/24", "172.16.9.0/24")]
+        fib = Fib(node(*bridge(), rules=(rule(iif="cni0"),), routes=tuple(routes)).snapshot())
+        [packets] = find_pod_packets(fib.snapshot, [PODS], PATTERNS, expected=[CIDR])
+        told = {routes[0].prefix.first: Decision("prohibit", None, None, ())}
+        [pod] = check_pods(fib, check_overlap(fib, [CIDR]), [packets], ask=lambda _: told)
+        assert [(escape.kind, escape.first) for escape in pod.escapes] == [
+            ("prohibit", routes[0].prefix.first),
+            ("overlap", routes[1].prefix.first),
+        ]
 
     def test_a_device_to_come(self) -> None:
         """A rule for a device that does not exist matches nothing now, but will match what arrives on it."""
