@@ -142,8 +142,7 @@ def propose_repair(
     require(fib, Fib, "propose_repair", "write propose_repair(Fib(snapshot), report)")
     require(report, OverlapReport, "propose_repair", "write propose_repair(fib, check_overlap(fib, cidrs))")
     means = _Means(protocol, gateway, names_dev)
-    repair, routes, replaced, diverted = _propose(fib, report, flow, means)
-    after = _with(fib, routes, replaced)
+    repair, routes, _, diverted, after = _propose(fib, report, flow, means)
     added = list(routes)
     every = [packets for pod_report in pods for packets in pod_report.packets]
     flows = [flow, *(packets.flow for packets in every)]
@@ -152,12 +151,12 @@ def propose_repair(
     ]:
         seen = with_devices_of(after, every)
         left = report.again(seen, packets.flow)
-        more, routes, replaced, others = _propose(seen, left, packets.flow, means)
+        more, routes, replaced, others, then = _propose(seen, left, packets.flow, means)
         reason: UnsafeReason | None = "too-many" if len(added) + len(routes) > TOO_MANY else None
-        if reason is None and routes and _diverts(seen, _with(seen, routes, replaced), report, flows):
+        if reason is None and routes and _diverts(seen, then, report, flows):
             reason = "clash"
         if reason is not None:
-            more, routes, replaced, others = _nothing(left, reason)
+            more, routes, replaced, others, _ = _nothing(seen, left, reason)
         repair, after = _both(repair, more, packets), _with(after, routes, replaced)
         added += routes
         diverted = {**others, **diverted}
@@ -270,25 +269,25 @@ class _Means(NamedTuple):
     names_dev: bool
 
 
-# A repair, the routes that it adds, our routes that these replace, and what it diverts.
-_Proposal: TypeAlias = tuple[Repair, tuple[Route, ...], tuple[Route, ...], dict[Prefix, _Diversion]]
+# A repair, the routes that it adds, our routes that these replace, what it diverts, and the host with these routes.
+_Proposal: TypeAlias = tuple[Repair, tuple[Route, ...], tuple[Route, ...], dict[Prefix, _Diversion], Fib]
 
 
 def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Proposal:
     """The repair of what was found for the packets of this flow."""
     if not report.escapes:
-        return Repair((), (), report), (), (), {}
+        return Repair((), (), report), (), (), {}, fib
     family, protocol = report.family, means.protocol
     uplink = Uplink(fib, protocol=protocol)
     pattern = _pattern(fib, report, family, means.gateway)
     way = uplink.resolve(pattern)
     written = pattern if means.gateway else uplink.leave_open(pattern, names_dev=means.names_dev)
     if isinstance(way, Pending):
-        return _nothing(report, "no-way", _missing(way, fib))
+        return _nothing(fib, report, "no-way", _missing(way, fib))
     for leg, words in zip(way.legs, way.ways, strict=True):
         against = refused_gateway(fib, leg)
         if against is not None:
-            return _nothing(report, "refused", words, against)
+            return _nothing(fib, report, "refused", words, against)
     task = _Task(fib, report, way, protocol, flow)
     for block in _open_blocks(report):
         # In IPv6 a connected route has metric 256: a lower one wins over it, the usual one needs two longer prefixes.
@@ -296,31 +295,32 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
         task = min(tries, key=lambda tried: (tried.lost, len(tried.routes)))
     routes = task.routes
     if len(routes) > TOO_MANY:
-        return _nothing(report, "too-many")
+        return _nothing(fib, report, "too-many")
     replaced = [
         standing
         for route in routes
         for standing in fib.routes(route.prefix)
         if standing.key == route.key and standing.protocol == protocol
     ]
-    proof = report.again(_with(fib, routes, replaced), flow)
+    after = _with(fib, routes, replaced)
+    proof = report.again(after, flow)
     repair = Repair(
         tuple(attrs.evolve(written, destination=route.prefix, metric=_as_written(route)) for route in routes),
         (*task.unsafe, *_surprising(report.escapes), *_still_open(proof, task.unsafe)),
         proof,
     )
-    return repair, tuple(routes), tuple(replaced), task.diverted
+    return repair, tuple(routes), tuple(replaced), task.diverted, after
 
 
 def _nothing(
-    report: OverlapReport, reason: UnsafeReason, missing: str = "", against: Decision | None = None
+    fib: Fib, report: OverlapReport, reason: UnsafeReason, missing: str = "", against: Decision | None = None
 ) -> _Proposal:
     """A proposal without routes, because of this reason."""
     lost = (
         Unsafe(report.family, finding.first, finding.last, reason, finding.decision, missing, against)
         for finding in report.escapes
     )
-    return Repair((), tuple(lost), report), (), (), {}
+    return Repair((), tuple(lost), report), (), (), {}, fib
 
 
 def _pattern(fib: Fib, report: OverlapReport, family: int, gateway: IP | None) -> DesiredRoute:

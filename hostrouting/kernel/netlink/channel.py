@@ -169,10 +169,12 @@ class Listing:
 
 def add_run(runs: list[Run], begin: int, size: int, count: int = 1) -> None:
     """Add messages, to the last run if they follow it and take as many bytes each."""
-    if runs and runs[-1].size == size and runs[-1].begin + size * runs[-1].total == begin:
-        runs[-1] = runs[-1]._replace(total=runs[-1].total + count)
-    else:
-        runs.append(Run(begin, size, count))
+    if runs:
+        first, each, total = runs[-1]
+        if each == size and first + size * total == begin:
+            runs[-1] = Run(first, size, total + count)
+            return
+    runs.append(Run(begin, size, count))
 
 
 def place_messages(data: bytes | bytearray, begin: int, end: int, runs: list[Run]) -> bool:
