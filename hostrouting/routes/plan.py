@@ -401,8 +401,9 @@ def _as_wanted(
     number, before, family, dev, metric = -1, object(), 0, None, 0
     for wish in desired:
         destination, gateway = wish.destination, wish.gateway
-        # Addresses are slow to hash, and neighbours often share one.
-        if not (gateway is before and wish.dev == dev and wish.metric == metric and destination.family == family):
+        # Addresses are slow to hash, and neighbours often have the same one.
+        is_same = (gateway is before or gateway == before) and destination.family == family
+        if not (is_same and wish.dev == dev and wish.metric == metric):
             before, family, dev, metric = gateway, destination.family, wish.dev, wish.metric
             way = (family, dev, metric, None if gateway is None else int(gateway), type(gateway))
             if way not in meant:
