@@ -172,7 +172,9 @@ class TestSteps:
         """A required script that ends without `exit` has failed: an empty one is not one that found nothing wrong."""
         place.put([step("50 requires a")], {"a": OK})
         (place.folder / "a.sh").write_text(text)
-        assert not place.passes()
+        done = place.run()
+        assert done.returncode == 1
+        assert f"<3>{place.folder}/a.sh is missing or incomplete; write it again with: " in done.stderr
 
     def test_no_step(self, place: Place) -> None:
         """A list without steps passes, and is not kept waiting by a run of hostrouting, which removes the gate."""
@@ -492,7 +494,13 @@ class TestAsk:
     def test_granted(self, place: Place) -> None:
         """When the unit's start succeeds, the machine starts, and systemd is asked nothing else."""
         done, calls, naps = ask(place, Answers((0,)))
-        assert (done.returncode, calls, naps) == (0, [START], [])
+        assert (done.returncode, done.stderr, calls, naps) == (0, "", [START], [])
+
+    @pytest.mark.parametrize("name", ["TERM", "HUP", "INT", "QUIT", "PIPE", "ALRM", "USR1", "USR2"])
+    def test_a_signal(self, place: Place, name: str) -> None:
+        """A signal ends the wait with 1, as a refusal does: the unit may count death by a signal as a success."""
+        done, calls, _ = ask(place, Answers((0,), also=f"kill -{name} $PPID"))
+        assert (done.returncode, calls) == (1, [START])
 
     @pytest.mark.parametrize("result", ["exit-code", "timeout", "core-dump", "resources"])
     def test_refused(self, place: Place, result: str) -> None:
@@ -618,8 +626,10 @@ class TestOpened:
         done, calls, _ = ask(open_place, Answers((1,), failed()))
         assert (done.returncode == 0) == opened, done.stderr
         host = attrs.evolve(Host.local(), layout=HostLayout(root=str(open_place.folder.parents[1])))
-        units = {finding.target for finding in opening_findings(host, datetime.now(timezone.utc))}
-        assert bool(units & {"all", UNIT_OF}) == opened
+        findings = opening_findings(host, datetime.now(timezone.utc))
+        assert bool({finding.target for finding in findings} & {"all", UNIT_OF}) == opened
+        faults = [f"<4>host-routing-gate: {it.sentence}" for it in findings if it.name == "edited-file"]
+        assert [line for line in done.stderr.splitlines() if "does not open the gate" in line] == faults
         if opened:
             assert re.search(r"<4>host-routing-gate: kubelet.service starts unchecked: until \d{4}-", done.stderr)
             assert calls == [f"--no-ask-password --no-block start {UNIT}"], "the steps still run, beside the start"
