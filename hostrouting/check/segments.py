@@ -1,7 +1,7 @@
 """A CIDR as segments (ranges with one outgoing device each), and their columns on a scale.
 
 Here: which segments there are, and which of them a column shows. Not here: which devices are expected, and how a
-map is drawn (`cli.check` in characters, `fleet.page` as HTML).
+map is drawn (`fleet.page`).
 """
 
 from collections.abc import Iterator, Sequence

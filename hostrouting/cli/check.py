@@ -1,13 +1,13 @@
-"""The check behind several commands: its configuration, its results, the host after the repair, and the lines.
+"""The check behind several commands: its configuration, its results, and the lines.
 
-Here: making the check, and its lines, from the whole to the parts: what both families have in common, one family, the
-map of a CIDR in characters, and who sets the marks. Not here: which segments a map has (`check.segments`), how it is
-found out who sets a mark (`check.marks`), what to do about the findings (`remedy`), and writing to a terminal.
+Here: making the check, and its lines, from the whole to the parts: what both families have in common, one family, and
+who sets the marks. Not here: how it is found out who sets a mark (`check.marks`), what to do about the findings
+(`remedy`), and writing to a terminal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,6 @@ from hostrouting.check.examine import (
     examine_snapshot,
     find_correction,
     repair_routes,
-    with_repair,
 )
 from hostrouting.check.marks import Marks, marks_of
 from hostrouting.check.packets import senders_phrase
@@ -32,8 +31,8 @@ from hostrouting.check.report import (
     packets_line,
     remarks,
 )
-from hostrouting.check.segments import JUDGEMENTS, Judgement, Segment, segments_of, strip_of
-from hostrouting.cli.output import SHOWN, Line, Painted, Piece, Style, Tone, capped, line, named_lines, table
+from hostrouting.check.segments import segments_of
+from hostrouting.cli.output import SHOWN, Line, Painted, Piece, Tone, capped, line, named_lines, table
 from hostrouting.cli.source import (
     NOTHING_TO_CHECK,
     expected_of,
@@ -46,7 +45,7 @@ from hostrouting.cli.source import (
     start_command,
 )
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.model.prefix import IP, Prefix, extent, ip_at
+from hostrouting.model.prefix import IP, extent
 from hostrouting.model.route import Route, table_name
 from hostrouting.text import counted, spoken
 
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
 
     from hostrouting.check.overlap import Escape, Verdict
     from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
-    from hostrouting.fib.engine import Fib
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
     from hostrouting.kernel.marking import Effect, IpsecPolicy, MarkSetter
@@ -105,11 +103,6 @@ class Check:
         """The routes of the repair, with device and gateway filled in."""
         return repair_routes(self.found, protocol=self.config.protocol)
 
-    @cached_property
-    def repaired(self) -> Fib | None:
-        """The host with the repair in place; None without a repair."""
-        return with_repair(self.found, protocol=self.config.protocol)
-
     def answer_lines(self) -> Iterator[Line]:
         """The verdict on each family, in one sentence."""
         return (view.answer_line() for view in self._views)
@@ -125,10 +118,10 @@ class Check:
                 found.append((later.verdict, line(when, *attrs.evolve(view, found=later).answer_line())))
         return found
 
-    def evidence_lines(self, style: Style, *, now: str = "now") -> Iterator[Line]:
-        """The findings as tables, and the CIDRs as maps."""
+    def evidence_lines(self) -> Iterator[Line]:
+        """The findings as tables."""
         for view in self._views:
-            yield from view.evidence_lines(style, now=now)
+            yield from view.evidence_lines()
 
     def flaw_lines(self) -> Iterator[Line]:
         """What is wrong with the rules and default routes of this host."""
@@ -167,7 +160,7 @@ class Check:
 
     @cached_property
     def _views(self) -> tuple[FamilyView, ...]:
-        return tuple(FamilyView(family, self.repaired) for family in self.found.families)
+        return tuple(FamilyView(family) for family in self.found.families)
 
 
 def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check:
@@ -213,16 +206,14 @@ def check_name(check: RouteOverlapConfig) -> str:
 # One family: the verdict in a sentence, the evidence, and what the verdict holds for.
 
 _BLOCKS = 3  # a range of at most this many blocks is shown as blocks; others as first and last address
-_MAPS = 3
 _VERDICT_TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
 
 
 @attrs.frozen
 class FamilyView:
-    """The examination of one family, and the host with the repair in place; None without a repair."""
+    """The examination of one family."""
 
     found: FamilyExamination
-    repaired: Fib | None = None
 
     @property
     def allowed_devs(self) -> tuple[str, ...]:
@@ -257,8 +248,8 @@ class FamilyView:
         beside = f" or by {lenient} (allowed)" if lenient else ""
         return line(word, f" every address of {cidrs} leaves by {devs}{beside}, or belongs to this host")
 
-    def evidence_lines(self, style: Style, *, now: str = "now") -> Iterator[Line]:
-        """The findings as a table, and the CIDRs as maps."""
+    def evidence_lines(self) -> Iterator[Line]:
+        """The findings as a table."""
         if self.found.report.escapes:
             yield line()
             yield from self._findings_table(self.found.report.escapes)
@@ -270,7 +261,6 @@ class FamilyView:
         if intended := intended_clause(self.found.escapes):
             yield line()
             yield line(_sentence(intended))
-        yield from _maps(self, style, now)
 
     def _findings_table(self, findings: Sequence[Escape]) -> Iterator[Line]:
         heads = ["escapes", "leaves by", "route", "table", "owner", "rule"]
@@ -363,99 +353,6 @@ def _range(finding: Escape) -> str:
     if len(blocks) <= _BLOCKS:
         return " ".join(map(str, blocks))
     return extent(finding.cidr.family, finding.first, finding.last)
-
-
-def _maps(view: FamilyView, style: Style, now: str) -> Iterator[Line]:
-    report = view.found.report
-    chosen = list(dict.fromkeys(finding.cidr for finding in report.escapes)) or list(report.cidrs)
-    if not report.expected_devs:
-        return
-    hosts = [(now, view.found.fib)] + ([("repaired", after)] if (after := view.repaired) else [])
-    for cidr in chosen[:_MAPS]:
-        yield line()
-        rows = [
-            (name, segments_of(fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs))
-            for name, fib in hosts
-        ]
-        yield from draw_map(cidr, rows, style)
-    if len(chosen) > _MAPS:
-        yield line(Painted(f"… and {counted(len(chosen) - _MAPS, 'more CIDR')}, not drawn", "soft"))
-
-
-# The map of a CIDR: its segments side by side, to scale, each labelled with its outgoing device.
-
-_FILL_TONES: dict[Judgement, Tone] = {"expected": "good", "allowed": "good", "own": "soft", "escape": "bad"}
-_FILLS: dict[bool, dict[Judgement, str]] = {
-    True: {"expected": "─", "allowed": "┄", "own": "·", "escape": "█"},
-    False: {"expected": "-", "allowed": "~", "own": ".", "escape": "#"},
-}
-_NAMES = 8  # the number of devices that are named below a map
-_COLUMNS = (64, 32, 16)
-
-
-def draw_map(cidr: Prefix, rows: Sequence[tuple[str, Sequence[Segment]]], style: Style) -> Iterator[Line]:
-    """The lines of a map of the CIDR: one bar for each row, all on the same scale."""
-    margin = max(len(name) for name, _ in rows) + 5
-    columns = next((column for column in _COLUMNS if column + margin + 1 <= style.width), _COLUMNS[-1])
-    yield line(Painted(str(cidr), "strong"), Painted(f"; {_scale(cidr, columns)}", "soft"))
-    yield line(" " * margin, Painted(_axis(cidr, columns), "soft"))
-    edge = "│" if style.unicode else "|"
-    strips = [strip_of(cidr, segments, columns) for _, segments in rows]
-    unnamed: dict[tuple[str, Judgement], None] = {}
-    for (name, _), strip in zip(rows, strips, strict=True):
-        pieces: list[Painted] = []
-        for segment, length in strip.runs:
-            text, told = _bar(segment, length, style)
-            pieces.append(Painted(text, _FILL_TONES[segment.judgement]))
-            if not told:
-                unnamed[segment.look] = None
-        # Segments that are too narrow for a column are named in the legend.
-        unnamed |= {run.look: None for run in strip.hidden}
-        yield line("  ", f"{name:<{margin - 4}} ", edge, *pieces, edge)
-    shown = {run.judgement for strip in strips for run, _ in strip.runs} | {judgement for _, judgement in unnamed}
-    yield line(" " * margin, *_legend(shown, unnamed, style))
-
-
-def _scale(cidr: Prefix, columns: int) -> str:
-    size = cidr.last - cidr.first + 1
-    if size == 1:
-        return "one address"
-    if size < columns:
-        return f"one address is {columns // size} columns"
-    return f"one column is a /{cidr.length + columns.bit_length() - 1}"
-
-
-def _axis(cidr: Prefix, columns: int) -> str:
-    """The first, middle and last address, as far as they differ and fit."""
-    if cidr.first == cidr.last:
-        return str(ip_at(cidr.family, cidr.first))
-    first, last = str(ip_at(cidr.family, cidr.first)), str(ip_at(cidr.family, cidr.last))
-    middle = str(ip_at(cidr.family, (cidr.first + cidr.last + 1) // 2))
-    half = columns // 2
-    if middle != last and len(first) < half and len(middle) + len(last) < half:
-        return f"{first:<{half}}{middle:<{half - len(last)}}{last}"
-    return f"{first} … {last}" if len(first) + len(last) >= columns else f"{first:<{columns - len(last)}}{last}"
-
-
-def _bar(segment: Segment, length: int, style: Style) -> tuple[str, bool]:
-    """The characters for a run of columns; False if the label is needed and does not fit into them."""
-    fill = _FILLS[style.unicode][segment.judgement]
-    if len(segment.label) + 2 > length:
-        return fill * length, segment.judgement == "own"
-    return f" {segment.label} ".center(length, fill), True
-
-
-def _legend(
-    judgements: Collection[Judgement], unnamed: Collection[tuple[str, Judgement]], style: Style
-) -> Iterator[Painted]:
-    """The meaning of each fill, and the devices whose segments were too narrow for their names."""
-    for at, judgement in enumerate(judgement for judgement in JUDGEMENTS if judgement in judgements):
-        labels = [label for label, its in unnamed if its == judgement]
-        more = [f"{len(labels) - _NAMES:,} more"] if len(labels) > _NAMES else []
-        names = ", ".join([*labels[:_NAMES], *more])
-        yield Painted("   " if at else "", "")
-        yield Painted(_FILLS[style.unicode][judgement], _FILL_TONES[judgement])
-        yield Painted(f" {JUDGEMENTS[judgement]}{f' ({names})' if names else ''}", "soft")
 
 
 # Who sets the marks that an answer depends on.

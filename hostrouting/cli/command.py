@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     import phases
-    from hostrouting.cli.output import Line, Style
+    from hostrouting.cli.output import Line
     from hostrouting.host.host import Host
 
     Answer: TypeAlias = "Callable[[argparse.Namespace, Callable[[], Host]], Reply]"
@@ -86,7 +86,7 @@ class Reply:
 
     _code: int | Callable[[], int]
     document: Callable[[], Mapping[str, Any] | str | Iterator[str]]
-    lines: Callable[[Style], Iterable[Line]] | None = None
+    lines: Callable[[], Iterable[Line]] | None = None
     failed: phases.Report | None = attrs.field(default=None, kw_only=True)
 
     @property

@@ -295,7 +295,7 @@ def _rendered(reply: Reply, *, as_json: bool) -> Callable[[Terminal], None]:
         text = document if isinstance(document, str) else _json(document, indent=2)
         return lambda terminal: terminal.write_json(text)
     make, failed = reply.lines, () if reply.failed is None else tuple(_why_failed(reply.failed))
-    return lambda terminal: terminal.show((*failed, *make(terminal.style)))
+    return lambda terminal: terminal.show((*failed, *make()))
 
 
 def _write_each(documents: Iterator[str], terminal: Terminal) -> None:

@@ -73,7 +73,7 @@ def check_fleet(arguments: argparse.Namespace) -> Reply:
     return Reply(
         run.code,
         lambda: map(_line_of, ()),
-        lambda _style: fleet_lines(groups, config, name=name, question=shlex.join(question_words(arguments))),
+        lambda: fleet_lines(groups, config, name=name, question=shlex.join(question_words(arguments))),
     )
 
 

@@ -34,16 +34,6 @@ class Painted:
         self.text, self.tone = text, tone
 
 
-class Style:
-    """What the output can show: its width, and whether it can show Unicode. Immutable."""
-
-    __slots__ = ("unicode", "width")
-
-    def __init__(self, width: int = 80, *, unicode: bool = True) -> None:
-        """Keep the arguments."""
-        self.width, self.unicode = width, unicode
-
-
 def line(*pieces: Piece) -> Line:
     """A line of these pieces; control characters and line breaks in them are escaped."""
     from phases.text import escaped  # noqa: PLC0415  see the module

@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
-from hostrouting.cli.output import Style, width_of
+from hostrouting.cli.output import width_of
 from phases.text import in_ascii, is_utf8, seconds_in_words
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ class Terminal:
         """Whether a line that was written can be written again."""
         self.colour = self.is_live and not known.get("NO_COLOR")
         self.reader_is_gone = False
-        self.style = Style(width=width_of(self._stream, known) if shown else 80, unicode=is_utf8(self._stream, known))
+        self.width = width_of(self._stream, known) if shown else 80
+        self.unicode = is_utf8(self._stream, known)
 
     def show(self, lines: Iterable[Line]) -> None:
         """Write the lines, in colour if the terminal has it."""
@@ -69,7 +70,7 @@ class Terminal:
     def _write(self, text: str, *, encoding: str | None = None) -> None:
         if self._stream is None:
             return
-        if encoding is None and not self.style.unicode:
+        if encoding is None and not self.unicode:
             text = in_ascii(text)
         try:
             if hasattr(self._stream, "buffer"):
@@ -152,4 +153,4 @@ class Progress:
     def _line(self, count: int, seconds: float) -> str:
         left = seconds_in_words((self._total - count) * seconds / count)
         sentence = f"{count:,} of {self._total:,} {self._noun}, {left} left"
-        return sentence[: self._terminal.style.width - 1]
+        return sentence[: self._terminal.width - 1]

@@ -87,7 +87,6 @@ def test_locale_c(tmp_path: Path) -> None:
     """In the locale C the output is in ASCII, and the demo succeeds."""
     lines = demo(tmp_path, LC_ALL="C")
     assert [line for line in lines if not line.isascii()] == []
-    assert any(text.startswith("  now       |####") for text in lines)
     story(lines)
 
 

@@ -13,7 +13,7 @@ from hostrouting.check.examine import Examination, read
 from hostrouting.cli.changes import Run, Work, refusal, run_task
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import Command, Reply, config_option, removal_option, wait_option
-from hostrouting.cli.output import Line, Painted, Style, below, line, named_lines
+from hostrouting.cli.output import Line, Painted, below, line, named_lines
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.source import config_of, installed_config, wait_of
 from hostrouting.cli.standings import Standings, looked_at_gate
@@ -121,14 +121,10 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     run = run_task(configure, here)
     done = Done.of(run, config, here)
     failed = None if done.escapes else run.failed  # the page explains escapes in detail
-    return Reply(
-        run.code, lambda: _document(done), lambda style: _page(done, arguments, style, config, here), failed=failed
-    )
+    return Reply(run.code, lambda: _document(done), lambda: _page(done, arguments, config, here), failed=failed)
 
 
-def _page(
-    done: Done, arguments: argparse.Namespace, style: Style, config: HostRoutingConfig, host: Host
-) -> Iterator[Line]:
+def _page(done: Done, arguments: argparse.Namespace, config: HostRoutingConfig, host: Host) -> Iterator[Line]:
 
     check = done.check
     if done.run.ok:
@@ -148,7 +144,7 @@ def _page(
     yield from below(named_lines(done.foreseen))
     yield from done.standings.lines()
     if check is not None and done.escapes:
-        yield from check.evidence_lines(style)
+        yield from check.evidence_lines()
         again = f"hostrouting repair --config {arguments.config}"
         yield from remedy_lines(check, config=arguments.config, again=again)
         name = f"name the outgoing devices as routeOverlap.expectedDevs in {arguments.config}"

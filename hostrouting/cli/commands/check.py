@@ -18,7 +18,7 @@ from hostrouting.cli.command import (
     snapshots_option,
     wait_option,
 )
-from hostrouting.cli.output import Line, Painted, Style, below, line, named_lines
+from hostrouting.cli.output import Line, Painted, below, line, named_lines
 from hostrouting.cli.source import config_of, installed_config
 from hostrouting.cli.standings import Standings, gate_findings
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
@@ -72,7 +72,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         return {**found, **marks.document(), "standings": standings.documents()}
 
     code = VERDICT_CODES[check.found.verdict] or standings.code
-    return Reply(code, document, lambda style: _page(check, gate, standings, arguments, style, marks=marks))
+    return Reply(code, document, lambda: _page(check, gate, standings, arguments, marks=marks))
 
 
 def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
@@ -89,21 +89,15 @@ def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
         yield from islice(standings.lines(), 1, None)
         yield from below(named_lines(gate))
 
-    return Reply(standings.code, document, lambda _style: page())
+    return Reply(standings.code, document, page)
 
 
 def _page(
-    check: Check,
-    gate: Sequence[Finding],
-    standings: Standings,
-    arguments: argparse.Namespace,
-    style: Style,
-    *,
-    marks: Marks,
+    check: Check, gate: Sequence[Finding], standings: Standings, arguments: argparse.Namespace, *, marks: Marks
 ) -> Iterator[Line]:
 
     yield from check.answer_lines()
-    yield from check.evidence_lines(style)
+    yield from check.evidence_lines()
     if check.found.escapes:
         from hostrouting.cli.remedy import remedy_lines
 

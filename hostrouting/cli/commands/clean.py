@@ -100,7 +100,7 @@ def _planned(config: HostRoutingConfig, host: Host, name: str) -> Reply:
 
     plan = CleanStaleAzureVnet(_meant(config), host=host).plan(quiet_context())
     code = FINE if plan.is_empty and not plan.hindrances else FAILED
-    return Reply(code, lambda: _document("plan", plan), lambda _style: _plan_page(plan, name))
+    return Reply(code, lambda: _document("plan", plan), lambda: _plan_page(plan, name))
 
 
 def _applied(config: HostRoutingConfig, host: Host, approved: CleanupPlan | None) -> Reply:
@@ -113,7 +113,7 @@ def _applied(config: HostRoutingConfig, host: Host, approved: CleanupPlan | None
     return Reply(
         run.code,
         lambda: _document("apply", result.plan, run, result.unapproved),
-        lambda _style: _applied_page(shown, run, result, is_approved=approved is not None),
+        lambda: _applied_page(shown, run, result, is_approved=approved is not None),
         failed=run.failed,
     )
 
@@ -129,9 +129,7 @@ def _undone(path: str, config: HostRoutingConfig, host: Host) -> Reply:
     settings = config.azure_vnet_cleanup
     choice = {} if settings is None else {"ebtables": settings.ebtables}
     run = run_task(UndoCleanup(path, host=host, **choice), host)
-    return Reply(
-        run.code, lambda: _document("undo", CleanupPlan(), run), lambda _style: _undo_page(run), failed=run.failed
-    )
+    return Reply(run.code, lambda: _document("undo", CleanupPlan(), run), lambda: _undo_page(run), failed=run.failed)
 
 
 def _plan_page(plan: CleanupPlan, name: str) -> Iterator[Line]:

@@ -62,7 +62,7 @@ def _quoted(text: str) -> str:
 def _answer(_arguments: argparse.Namespace, _host: Callable[[], Host]) -> Reply:
     script = completion_script()
     document = {"schema": COMMAND.schema, "script": script}
-    return Reply(FINE, lambda: document, lambda _style: map(line, script.splitlines()))
+    return Reply(FINE, lambda: document, lambda: map(line, script.splitlines()))
 
 
 COMMAND = Command(

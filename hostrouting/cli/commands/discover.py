@@ -37,7 +37,7 @@ def _answer(_: argparse.Namespace, host: Callable[[], Host]) -> Reply:
             "remarks": [{"file": file, "text": text} for file, text in found.remarks],
         }
 
-    return Reply(FINE if found.networks else FAILED, document, lambda _: _page(found))
+    return Reply(FINE if found.networks else FAILED, document, lambda: _page(found))
 
 
 def _page(found: Discovery) -> Iterator[Line]:

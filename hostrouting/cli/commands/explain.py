@@ -296,7 +296,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     return Reply(
         FINE,
         lambda: {**explain_document(found), "source": source_note, "surprise": surprise, **marks.document()},
-        lambda _style: _page(found, marks, source=source_note, surprise=surprise),
+        lambda: _page(found, marks, source=source_note, surprise=surprise),
     )
 
 

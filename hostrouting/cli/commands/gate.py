@@ -58,7 +58,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         here.files.write(here.layout.opening_path, render_openings(openings))
     else:
         here.files.remove(here.layout.opening_path)
-    return Reply(FINE, lambda: _document(openings), lambda _style: _page(openings))
+    return Reply(FINE, lambda: _document(openings), lambda: _page(openings))
 
 
 def _require_gated(gated: tuple[str, ...], unit: str) -> None:

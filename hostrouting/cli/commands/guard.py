@@ -35,7 +35,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         read(), host=here, again=read, follows=follows, orders=orders, service=service, tasks=installed_tasks()
     )
     run = run_task(guard, here, on_hangup=orders.reload)
-    return Reply(run.code, lambda: _document(here), lambda _style: (), failed=run.failed)
+    return Reply(run.code, lambda: _document(here), lambda: (), failed=run.failed)
 
 
 def _config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:

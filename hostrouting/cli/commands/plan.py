@@ -24,7 +24,7 @@ from hostrouting.cli.command import (
     wait_option,
 )
 from hostrouting.cli.failure import code_of, document_of
-from hostrouting.cli.output import SHOWN, Line, Painted, Style, below, line, named_lines, plain
+from hostrouting.cli.output import SHOWN, Line, Painted, below, line, named_lines, plain
 from hostrouting.cli.source import config_of, installed_config, wait_of
 from hostrouting.cli.standings import looked_at_gate
 from hostrouting.config.settings import HostRoutingConfig
@@ -141,7 +141,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         if arguments.snapshot is not None
         else _here(arguments, host(), config)
     )
-    return Reply(prospect.code, lambda: _document(prospect), lambda style: _page(prospect, arguments, style))
+    return Reply(prospect.code, lambda: _document(prospect), lambda: _page(prospect, arguments))
 
 
 def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) -> Prospect:
@@ -195,7 +195,7 @@ def _of_many(arguments: argparse.Namespace, config: HostRoutingConfig) -> Reply:
     if arguments.json:
         return Reply(lambda: min(codes - {FINE}, default=FINE), documents)
     shown = [*_lines_of_many(planned(), arguments.config)]
-    return Reply(min(codes - {FINE}, default=FINE), documents, lambda _style: shown)
+    return Reply(min(codes - {FINE}, default=FINE), documents, lambda: shown)
 
 
 def _lines_of_many(planned: Iterator[tuple[Source, Prospect | HostRoutingError]], config: str) -> Iterator[Line]:
@@ -230,7 +230,7 @@ def _short_page(found: Prospect | HostRoutingError, config: str) -> Iterator[Lin
         yield from (line("  afterwards: ", *answer) for answer in found.after.answer_lines())
 
 
-def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> Iterator[Line]:
+def _page(prospect: Prospect, arguments: argparse.Namespace) -> Iterator[Line]:
 
     yield _answer_line(prospect, arguments.config)
     findings = [finding for finding in prospect.change.findings if finding.name != "route-conflict"]  # a step
@@ -241,7 +241,7 @@ def _page(prospect: Prospect, arguments: argparse.Namespace, style: Style) -> It
         yield line("The verdict afterwards would be:")
         yield from (line("  ", *answer) for answer in prospect.after.answer_lines())
         if prospect.after.found.escapes:
-            yield from prospect.after.evidence_lines(style, now="then")
+            yield from prospect.after.evidence_lines()
             yield line()
             if prospect.ends_in_overlap and prospect.changes:
                 sentence = (

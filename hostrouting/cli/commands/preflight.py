@@ -47,7 +47,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     return Reply(
         _CODES[found.worst],
         lambda: _document(found),
-        lambda _style: _page(found, arguments.config or "the installed configuration"),
+        lambda: _page(found, arguments.config or "the installed configuration"),
     )
 
 

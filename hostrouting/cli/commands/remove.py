@@ -38,12 +38,12 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     stays = FAILED if _unknown(before) and not arguments.dry_run else FINE
     if before.is_empty or arguments.dry_run:
         again = f"hostrouting remove --config {arguments.config}" if arguments.config else "hostrouting remove"
-        return Reply(stays, lambda: _document(before, None), lambda _style: _prospect(before, again))
+        return Reply(stays, lambda: _document(before, None), lambda: _prospect(before, again))
     run = run_task(task, task.host)
     locks = (task.host.layout.lock_path, task.host.layout.guard_lock_path)
     left = tuple(path for path in locks if task.host.files.is_there(path))
     code = max(run.code, stays)
-    return Reply(code, lambda: _document(before, run), lambda _style: _page(before, run, left), failed=run.failed)
+    return Reply(code, lambda: _document(before, run), lambda: _page(before, run, left), failed=run.failed)
 
 
 def _prospect(before: Change, again: str) -> Iterator[Line]:

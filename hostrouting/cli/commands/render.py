@@ -52,7 +52,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     image = Host.offline(root)
     configure = Configure(config, host=image, wait=wait_of(arguments, image), tasks=installed_tasks())
     run = run_task(configure, image, quietly=True)
-    return Reply(run.code, lambda: _document(run, root), lambda _style: _page(run, root), failed=run.failed)
+    return Reply(run.code, lambda: _document(run, root), lambda: _page(run, root), failed=run.failed)
 
 
 def _for_a_new_node(arguments: argparse.Namespace) -> Reply:

@@ -27,7 +27,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     check = make_check(arguments, host)
     if arguments.as_config:
         return _as_config(check, arguments)
-    return Reply(_code(check), lambda: _document(check), lambda _style: _page(check, arguments))
+    return Reply(_code(check), lambda: _document(check), lambda: _page(check, arguments))
 
 
 def _as_config(check: Check, arguments: argparse.Namespace) -> Reply:

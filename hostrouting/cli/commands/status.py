@@ -377,7 +377,7 @@ _TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
     status = find_status(host(), config_of(arguments), file=arguments.config)
-    return Reply(status.code, lambda: _document(status), lambda _style: _page(status))
+    return Reply(status.code, lambda: _document(status), lambda: _page(status))
 
 
 def _page(status: HostStatus) -> Iterator[Line]:

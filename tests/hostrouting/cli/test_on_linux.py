@@ -209,8 +209,9 @@ def test_full_disk_under_usage_and_help(words: str, code: int) -> None:
 
 @pytest.mark.parametrize("locale", ["LC_ALL=C", "LC_ALL= LANG=C", "LC_ALL=POSIX"])
 def test_locale_c(sick: Machine, locale: str) -> None:
-    """In the locale C, however it was chosen, every answer is in ASCII, and so is the map."""
-    program = f"from hostrouting.cli import main\nfor words in {QUESTIONS!r}: assert main(words) in (0, 1)"
+    """In the locale C, however it was chosen, every answer is in ASCII."""
+    many = ("check", *(f"172.16.{number}.0/24" for number in range(21)))  # elsewhere its last row begins with "…"
+    program = f"from hostrouting.cli import main\nfor words in {(*QUESTIONS, many)!r}: assert main(words) in (0, 1)"
     said = sick.shell(f'{locale} "$PYTHON" -c {shlex.quote(program)}')
     assert said.isascii()
-    assert "|####" in said
+    assert "... and 1 more" in said

@@ -54,7 +54,7 @@ def test_no_colour_into_a_pipe() -> None:
     terminal = Terminal(stream, {"TERM": "xterm", "COLUMNS": "200"})
     terminal.show(LINES)
     assert sent(stream).decode().startswith("OVERLAP: 172")
-    assert terminal.style.width == 80
+    assert terminal.width == 80
 
 
 @pytest.mark.parametrize(

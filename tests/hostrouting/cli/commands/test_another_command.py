@@ -19,7 +19,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     if arguments.name == "nobody":
         raise BackendError("nobody may be greeted", kind="not-permitted")
     told = f"{arguments.name} on a host that {'has a' if host().backend else 'has no'} kernel"
-    return Reply(FINE, lambda: {"schema": COMMAND.schema, "greeted": told}, lambda _: [line("hello, ", told)])
+    return Reply(FINE, lambda: {"schema": COMMAND.schema, "greeted": told}, lambda: [line("hello, ", told)])
 
 
 COMMAND = Command(

@@ -87,7 +87,6 @@ def test_a_plan_that_does_not_repair(written: Callable[..., str]) -> None:
     """A plan after which addresses still escape says so, and that STRICT would then fail."""
     said = say("plan", "--config", written(HALF), kernel=h200())
     assert "  OVERLAP: a part of 172.16.0.0/16 leaves by ib0, not by eth0" in said.lines
-    assert any(text.startswith("  then ") and "eth0" in text and "ib0" in text for text in said.lines)
     assert any(line.startswith("apply would do all of this, and then fail") for line in said.lines)
 
 
