@@ -206,13 +206,8 @@ def program(name: str, things: Sequence[Thing]) -> tuple[Act, ...]:
 # An administrator with `ip`.
 
 
-def _ours(node: Node) -> list[Route]:
-    numbers = {config.protocol for config in node.configs}
-    return [route for route in node.kernel.snapshot().routes if route.protocol in numbers]
-
-
 def _take_key(node: Node, chance: Random) -> Changes:
-    if not (ours := _ours(node)):
+    if not (ours := node.ours()):
         return []
     node.put("delete", route := chance.choice(ours))
     links = [leg.dev for leg in route.legs] + [link.name for link in node.kernel.snapshot().links]
@@ -234,7 +229,7 @@ def _move_local(node: Node, _: Random) -> Changes:
 
 
 ADMINISTRATOR = (
-    Act("an administrator", "deletes our routes", lambda node, _: _all("delete", _ours(node))),
+    Act("an administrator", "deletes our routes", lambda node, _: _all("delete", node.ours()), then="the agent"),
     Act("an administrator", "takes a route of ours", _take_key, passes=True),
     Act("an administrator", "adds a route", _add_route, passes=True),
     Act(
@@ -242,6 +237,7 @@ ADMINISTRATOR = (
         "deletes the rules for table main",
         lambda node, _: _all("delete", [rule for rule in node.kernel.snapshot().rules if rule.priority == _MAIN]),
         passes=True,
+        then="the agent",
     ),
     Act("an administrator", "moves the rules for table local, as Cilium does", _move_local, passes=True),
 )
@@ -327,6 +323,7 @@ MISHAPS = (
     _mishap("soon: the next step comes in between", 9, lambda node, _: node.next_step()),
     _mishap("soon: a slow answer", 4, lambda node, _: node.pass_time(20.0)),
     _mishap("soon: a kill", 3, lambda node, _: node.kill()),
+    _mishap("soon: a kill while systemd takes long", 2, lambda node, _: node.kill(), "manager"),
     _mishap("soon: ENOBUFS", 3, lambda node, kind: node.kernel.faults.fail(kind, errno.ENOBUFS), *_KERNEL),
     _mishap("soon: a timeout", 2, lambda node, kind: node.kernel.faults.hang(kind), *_KERNEL),
     _mishap("soon: done, but a timeout", 2, lambda node, kind: node.kernel.faults.hang(kind, done=True), *_KERNEL),

@@ -98,7 +98,7 @@ class Life:
         while (at := at + _pause(chance, pause, is_at_once=bool(then or not steps))) < end:
             in_storm = storm <= at <= storm + end / 3
             weights = [
-                weight * (_STORM[in_storm] if act.then else 1.0) if then in {"", act.who} else 0.0
+                weight * (1.0 if act.disturbs or not act.then else _STORM[in_storm]) if then in {"", act.who} else 0.0
                 for act, weight in zip(acts, often, strict=True)
             ]
             is_rest = not then and chance.random() < _RESTS

@@ -178,8 +178,8 @@ class Node:
         """The configuration whose routes a later run that fails has to leave as they are, for the unit to start."""
         self.may_hold: tuple[HostRoutingConfig | None, ...] = (None,)
         """The configurations one of which is in force; after a run that was killed, this is the former or the new."""
-        self.is_full = False
-        """Whether the disk is full, without the file systems in memory."""
+        self.full_until = 0.0
+        """Until when the disk is full, without the file systems in memory."""
         self.foreign_files: dict[str, str] = {}
         """Files of others, with their texts, which no run may change."""
         self.counts: Counter[str] = Counter()
@@ -287,7 +287,7 @@ class Node:
     def rest(self) -> None:
         """End all faults, let the actors bring back what the node needs, and later assert the laws."""
         self._faults.clear()
-        self.is_full, self.manager.room = False, _ROOM
+        self.full_until, self.manager.room = 0.0, _ROOM
         self.tell("all", f"rest for {PROMISED:g} s")
         self._awake = self.now + PROMISED
         self._act_at("rest")
@@ -363,15 +363,11 @@ class Node:
 
     def fill_disk(self) -> None:
         """Let the disk be full for an hour, or until the next rest."""
-        self.is_full = True
-        self.after(3600.0, self._empty_disk)
-
-    def _empty_disk(self) -> None:
-        self.is_full = False
+        self.full_until = self.now + 3600.0
 
     def _on_change(self, verb: str, path: str) -> None:
         self.moment("file")
-        if self._is_ours and self.is_full and verb != "remove" and not path.startswith(_PASSING):
+        if self._is_ours and self.now < self.full_until and verb != "remove" and not path.startswith(_PASSING):
             reason = f"cannot {verb} {path}: No space left on device; free some space"
             raise FileError(reason, path=path, errno=errno.ENOSPC)
 
@@ -394,7 +390,7 @@ class Node:
             self.after(1.0, lambda: self.apply(config))
             return
         task = Remove(EMPTY, host=self.host) if config is None else self.pipeline(self.host, config)
-        name = "the removal" if config is None else f"configuration {self._number(config)}"
+        name = "the removal" if config is None else f"configuration {(*self.configs, config).index(config)}"
         config = config or EMPTY
         self.counts["applies"] += 1
         self.may_hold = (*self.may_hold, config)
@@ -435,7 +431,7 @@ class Node:
         texts = {**self.files.texts, **self.files.links}
         return _Seen(
             self._others_did,
-            self._ours(),
+            self.ours(),
             {path: texts[path] for path in texts if not path.startswith(_PASSING)},
             {path: texts.get(path) for path in (self.host.layout.ok_path, self.host.layout.detected_path)},
             self._installed(),
@@ -486,10 +482,7 @@ class Node:
         }
         keeps = config.kernel_rules is Upkeep.KEEP
         families = {Prefix.of(route.destination).family for route in config.static_routes.routes}
-        return [family for family in families if (family not in there if keeps else self._uplink(family) is None)]
-
-    def _number(self, config: HostRoutingConfig) -> int:
-        return self.configs.index(config) if config in self.configs else len(self.configs)
+        return [family for family in families if (family not in there if keeps else not self._legs(family))]
 
     def _context(self) -> phases.Context:
         return phases.Context(clock=self.clock, observers=[])
@@ -664,7 +657,7 @@ class Node:
         snapshot, check = self.kernel.snapshot(), config.route_overlap
         kinds = {link.name: link.kind for link in snapshot.links}
         for cidr in map(Prefix.of, check.expected_cidrs):
-            expected = check.expected_devs or self._uplinks(cidr.family)
+            expected = check.expected_devs or tuple(leg.dev for leg in self._legs(cidr.family) if leg.dev)
             if not expected:
                 return f"{cidr}: there is no default route"
             prefixes = {*(route.prefix for route in snapshot.routes), *(rule.dst for rule in snapshot.rules)}
@@ -685,17 +678,11 @@ class Node:
                     return f"{place} of {cidr} is {answer.kind}, by {' and '.join(devs) or 'no device'}, not {expected}"
         return ""
 
-    def _uplinks(self, family: int) -> tuple[str, ...]:
-        return tuple(leg.dev for leg in self._legs(family) if leg.dev)
-
     def _legs(self, family: int) -> tuple[NextHop, ...]:
-        return () if (route := self._uplink(family)) is None else route.legs
-
-    def _uplink(self, family: int) -> Route | None:
-        """The deciding default route, from the kernel's answer for an unused address."""
+        """The next hops of the deciding default route, from the kernel's answer for an unused address."""
         [answer] = self.kernel.lookup([_NOBODY[family]])
         is_default = answer.kind == "unicast" and answer.route is not None and answer.route.prefix.length == 0
-        return answer.route if is_default else None
+        return answer.route.legs if is_default and answer.route is not None else ()
 
     def require_rest(self) -> None:
         """Require what holds for a node that was undisturbed for the promised time."""
@@ -733,12 +720,10 @@ class Node:
             return
         if not any(finding.remedy for finding in failure.findings):
             raise self.broken("a run that cannot do its work says so, with a remedy", str(failure))
-        families = {Prefix.of(route.destination).family for route in config.static_routes.routes}
-        lacking = [family for family in families if self._uplink(family) is None]
         is_so = (
             self._held(config)
             if isinstance(failure, RouteConflict)
-            else lacking
+            else self._lacking(config)
             if isinstance(failure, NotReady)
             else ()
         )
@@ -761,7 +746,7 @@ class Node:
         text = self.files.texts.get(self.host.layout.guard_path, "{}")
         said = json.loads(text)
         for prefix in lost:
-            is_waiting = "route-waits" in text and self._uplink(prefix.family) is None
+            is_waiting = "route-waits" in text and not self._legs(prefix.family)
             if str(prefix) not in text and not is_waiting and not said.get("failure"):
                 raise self.broken("what the guard cannot repair is named", f"there is no route to {prefix}: {text}")
         verdict = said.get("verdict")
@@ -780,11 +765,12 @@ class Node:
         }
         there |= {
             Prefix.of(route.destination) for route in config.static_routes.routes if route.gateway or route.dev
-        } & {route.prefix for route in self._ours()}
+        } & {route.prefix for route in self.ours()}
         wanted = [Prefix.of(route.destination) for route in config.static_routes.routes]
         return [prefix for prefix in wanted if prefix not in there]
 
-    def _ours(self) -> list[Route]:
+    def ours(self) -> list[Route]:
+        """The routes with a protocol number of the configurations."""
         numbers = {known.protocol for known in self.configs}
         is_ours, self._is_ours = self._is_ours, False
         snapshot, self._is_ours = self.kernel.snapshot(), is_ours
@@ -793,7 +779,7 @@ class Node:
     def _left_over(self, config: HostRoutingConfig) -> list[str]:
         """The routes with our protocol numbers that are not configured, and, if nothing is configured, our files."""
         wanted = {(Prefix.of(route.destination), config.protocol) for route in config.static_routes.routes}
-        left = [str(route) for route in self._ours() if (route.prefix, route.protocol) not in wanted]
+        left = [str(route) for route in self.ours() if (route.prefix, route.protocol) not in wanted]
         files = (*self.files.texts, *self.files.links) if config == EMPTY else ()
         return left + [path for path in files if not path.startswith(_PASSING) and any(map(path.__contains__, _NAMES))]
 

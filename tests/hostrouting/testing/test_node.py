@@ -81,12 +81,13 @@ def life(seed: int) -> Life:
     is_dual, is_guarded = bool(seed % 2), bool(seed % 3)
     routes = [*HALVES, *HALVES6] if is_dual else HALVES
     cidrs = ("172.16.0.0/16", "fd16::/48") if is_dual else ("172.16.0.0/16", "10.244.0.0/16", "172.17.0.0/16")
-    usual: dict[str, Any] = {"cidrs": cidrs, "guard": {"enabled": is_guarded}}
+    rules = "keep" if seed % 5 < 2 else "leave"
+    usual: dict[str, Any] = {"cidrs": cidrs, "guard": {"enabled": is_guarded}, "kernel_rules": rules}
     configs = (
         config(*routes, **usual),
         config(*routes, mode="WARN", protocol=214, **usual),
         config(routes[0], **usual),
-        config(*routes, kernel_rules="keep", manage_foreign="keep", protocol=215, **usual),
+        config(*routes, manage_foreign="keep", protocol=215, **{**usual, "kernel_rules": "keep"}),
         config(*routes, protocol=214, **usual),
         config(cidrs[0], mode="WARN", **usual),
         config(**usual),
