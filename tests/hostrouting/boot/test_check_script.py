@@ -634,6 +634,13 @@ class TestBothFamilies:
         assert checked.answer == Answer("no-default-route")
         assert "of the IPv4 default route" not in checked.said
 
+    def test_a_missing_rule(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Where no rule looks up table local, the command that adds it is of the right family. Kills: one of IPv4 for both."""
+        namespace.batch(["route add default via fe80::1 dev eth0", "rule del pref 0"], family=IPV6)
+        checked = Checked(namespace, check("fd16::/32", "10.0.0.0/8"), tmp_path)
+        assert checked.answer.verdict == "undecided"
+        assert re.findall("; run: (.*)", checked.said) == ["ip -6 rule add pref 0 lookup local"]
+
     def test_ok(self, namespace: Namespace, tmp_path: Path) -> None:
         """The line for "ok" names the devices of each family."""
         namespace.batch(["route add default via fe80::1 dev eth1"], family=IPV6)

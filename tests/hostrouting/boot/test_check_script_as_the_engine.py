@@ -313,6 +313,11 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "overlap",
     ),
+    "default routes by gateways of IPv6 that take turns, one expected": (
+        ["route replace default via inet6 fe80::1 dev eth0", "route append default via inet6 fe80::2 dev eth1"],
+        [],
+        "overlap",
+    ),
     "default routes that take turns, one of them by two": (
         [
             "route append default nexthop via 10.0.0.7 dev eth1 onlink nexthop via 10.0.0.8 dev wg0 onlink",
