@@ -177,9 +177,10 @@ def add_run(runs: list[Run], begin: int, size: int, count: int = 1) -> None:
     runs.append(Run(begin, size, count))
 
 
-def place_messages(data: bytes | bytearray, begin: int, end: int, runs: list[Run]) -> bool:
-    """Store where the messages from `begin` to `end` are; return whether the list is complete."""
-    unpack, offset, hopeless = _OUTLINE.unpack_from, begin, begin
+def place_messages(part: bytes, base: int, runs: list[Run]) -> bool:
+    """Store where the messages of a part are, which begins at `base`; return whether the list is complete."""
+    data = part + bytes(ROOM_BEHIND)  # so that the fixed fields of a short message can be read
+    unpack, offset, hopeless, end = _OUTLINE.unpack_from, 0, 0, len(part)
     while offset < end:
         length, kind, flags, route_flags = unpack(data, offset)
         if flags & n.NLM_F_DUMP_INTR:
@@ -193,16 +194,16 @@ def place_messages(data: bytes | bytearray, begin: int, end: int, runs: list[Run
             hopeless = offset + size * _MANY
             if count := _same_outline(data, offset, end, size):
                 if listed:
-                    add_run(runs, offset, size, count)
+                    add_run(runs, base + offset, size, count)
                 offset += count * size
                 continue
         if listed:
-            add_run(runs, offset, size)
+            add_run(runs, base + offset, size)
         offset += size
     return False
 
 
-def _same_outline(data: bytes | bytearray, offset: int, end: int, size: int) -> int:
+def _same_outline(data: bytes, offset: int, end: int, size: int) -> int:
     """The number of messages with the same outline as this one, from here on: the fast path for large tables.
 
     Reading each message takes a third of the time that the kernel needs to create it, and a part of a large list has
@@ -220,14 +221,14 @@ def _same_outline(data: bytes | bytearray, offset: int, end: int, size: int) -> 
     return count
 
 
-def _check(data: bytes | bytearray, offset: int, kind: int) -> None:
+def _check(data: bytes, offset: int, kind: int) -> None:
     if kind == n.NLMSG_ERROR:
         raise read_error(data, offset)
     if kind == n.NLMSG_DONE and (number := -_INT.unpack_from(data, offset + 16)[0]) > 0:
         raise KernelError(number)
 
 
-def read_error(data: bytes | bytearray, offset: int) -> KernelError:
+def read_error(data: bytes, offset: int) -> KernelError:
     """The error of the message at the offset (0 means success)."""
     length, _, flags, _, _ = HEADER.unpack_from(data, offset)
     (code,) = _INT.unpack_from(data, offset + 16)
@@ -236,7 +237,7 @@ def read_error(data: bytes | bytearray, offset: int) -> KernelError:
         # struct nlmsgerr: the number and the refused message; only its header if CAP_ACK is supported.
         (refused,) = _WORD.unpack_from(data, offset + 20)
         at = offset + 20 + (HEADER.size if flags & n.NLM_F_CAPPED else (refused + 3) & ~3)
-        said = attributes_of(bytes(data[: offset + length]), at).get(n.NLMSGERR_ATTR_MSG, b"")
+        said = attributes_of(data[: offset + length], at).get(n.NLMSGERR_ATTR_MSG, b"")
         words = said.rstrip(b"\0").decode(errors="replace")
     return KernelError(-code, words)
 
@@ -579,7 +580,7 @@ class Channel:
     def listing(self, request: Callable[[int], bytes]) -> Listing:
         """The kernel's complete list of something; `request` creates the message for a sequence number."""
         number = self.number()
-        data, done = bytearray(), False
+        parts, size, done = list[bytes](), 0, False
         runs: list[Run] = []
         try:
             self.send(request(number))
@@ -587,12 +588,9 @@ class Channel:
                 part = self.receive()
                 if HEADER.unpack_from(part)[3] != number:
                     continue  # a late answer to an earlier request
-                begin = len(data)
-                data += part
-                end = len(data)
-                data += bytes(ROOM_BEHIND)  # padding, so that the fixed fields of a short message can be read
-                done = place_messages(data, begin, end, runs)
-                del data[end:]
+                done = place_messages(part, size, runs)
+                parts.append(part)
+                size += len(part)
         except KernelError:
             raise  # an error ends the list
         except BaseException as error:
@@ -601,8 +599,7 @@ class Channel:
             if isinstance(error, Lost):
                 raise Interrupted from None
             raise
-        data += bytes(ROOM_BEHIND)
-        return Listing(bytes(data), runs)
+        return Listing(b"".join([*parts, bytes(ROOM_BEHIND)]), runs)
 
 
 def _not_received(error: OSError) -> Exception:

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hostrouting.kernel.netlink import numbers as n
-from hostrouting.kernel.netlink.channel import ROOM_BEHIND, Interrupted, KernelError, Run, place_messages
+from hostrouting.kernel.netlink.channel import Interrupted, KernelError, Run, place_messages
 
 MULTI, CLONED = 2, n.RTM_F_CLONED
 
@@ -57,13 +57,13 @@ def test_each_message_is_filed(many: int, usual: bytes, odd: list[tuple[int, byt
     messages = [usual] * many
     for place, other in odd:
         messages.insert(place, other)
-    data, runs = bytes(base) + b"".join(messages), list[Run]()
+    data, runs = b"".join(messages), list[Run]()
     expected = plainly(messages, base)
     if expected is None:
         with pytest.raises(Interrupted):
-            place_messages(data + bytes(ROOM_BEHIND), base, len(data), runs)
+            place_messages(data, base, runs)
     else:
-        done = place_messages(data + bytes(ROOM_BEHIND), base, len(data), runs)
+        done = place_messages(data, base, runs)
         assert ([offset for run in runs for offset in run.offsets], done) == expected
 
 
@@ -72,4 +72,4 @@ def test_an_error_among_many() -> None:
     error = struct.pack("=IHHIIi", 20, n.NLMSG_ERROR, 0, 7, 0, -22) + message(20)[:16]
     data = message(60) * 40 + error
     with pytest.raises(KernelError):
-        place_messages(data + bytes(ROOM_BEHIND), 0, len(data), [])
+        place_messages(data, 0, [])
