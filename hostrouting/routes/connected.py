@@ -78,7 +78,7 @@ def is_unexplained(route: Route, networks: frozenset[tuple[str, Prefix]]) -> boo
 
 
 def _is_network(network: Prefix, address: Address) -> bool:
-    return bool(network.network >> 24) and not (network.length == 32 and network.ip == address.ip)
+    return network.network != 0 and not (network.length == 32 and network.ip == address.ip)
 
 
 def _leads_to_main(link: Link, links: dict[str, Link]) -> bool:

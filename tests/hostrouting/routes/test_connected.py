@@ -1,5 +1,7 @@
 """hostrouting.routes.connected: the kernel's routes for addresses, computed from the addresses alone."""
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -49,6 +51,25 @@ def test_of_a_device(links: tuple[Link, ...]) -> None:
     assert brought(address("172.16.1.10/16"), *links) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "more", "route"),
+    [
+        ("172.16.1.10/16", {}, Route.to("172.16.0.0/16", dev="ib0")),
+        ("1.2.3.4/24", {}, Route.to("1.2.3.0/24", dev="ib0")),
+        ("0.1.2.3/24", {}, Route.to("0.1.2.0/24", dev="ib0")),
+        ("0.2.2.3/8", {}, None),
+        ("172.19.1.10/32", {}, None),
+        ("172.20.1.10/32", {"peer": as_ip("172.20.1.11")}, Route.to("172.20.1.11/32", dev="ib0")),
+        ("172.19.1.0/24", {"metric": 7}, Route.to("172.19.1.0/24", dev="ib0", metric=7)),
+    ],
+)
+def test_of_an_address(text: str, more: dict[str, Any], route: Route | None) -> None:
+    """The route is on-link, the kernel's, and prefers the address as the source; the test below has the same addresses."""
+    whose = address(text, **more)
+    expected = [] if route is None else [attrs.evolve(route, scope=253, protocol=PROTOCOL_KERNEL, prefsrc=whose.ip)]
+    assert list(connected_routes(Snapshot(links=(IB0,), addresses=(whose,))).values()) == expected
+
+
 @pytest.mark.linux
 @pytest.mark.needs("root")
 def test_law_they_are_what_linux_makes() -> None:
@@ -68,6 +89,10 @@ def test_law_they_are_what_linux_makes() -> None:
                 "address add 172.19.1.10/32 dev ib0",
                 "address add 172.20.1.10 peer 172.20.1.11/32 dev ib0",
                 "address add 172.21.1.10/16 dev ib1",
+                "address add 0.1.2.3/24 dev eth0",
+                "address add 0.2.2.3/8 dev eth0",
+                "address add 1.2.3.4/24 dev eth0",
+                "address add 172.19.1.0/24 dev eth0 metric 7",
             ]
         )
         with NetlinkBackend(netns=namespace.path) as backend:
@@ -77,7 +102,7 @@ def test_law_they_are_what_linux_makes() -> None:
             namespace.batch([f"link set {name} {state}" for name in ("eth0", "ib0") for state in ("down", "up")])
             after = backend.snapshot(family=4)
         assert set(foretold.values()) == of_the_kernel(before) == of_the_kernel(after)
-        assert len(foretold) == 4
+        assert len(foretold) == 7
 
 
 @pytest.mark.parametrize(
@@ -85,6 +110,7 @@ def test_law_they_are_what_linux_makes() -> None:
     [
         (Route.to("172.16.0.0/16", dev="ib0", protocol=2), False),
         (Route.to("10.8.0.1/32", dev="wg0", protocol=2), False),
+        (Route.to("10.8.0.2/32", dev="wg0", protocol=2), False),
         (Route.to("172.16.0.0/17", dev="ib0", protocol=2), True),
         (Route.to("172.16.0.0/16", dev="ib1", protocol=2), True),
         (Route.to("172.16.0.0/16", dev="ib0", gateway="172.16.0.1", protocol=2), True),

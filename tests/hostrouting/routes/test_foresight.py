@@ -135,8 +135,28 @@ def test_the_way_round(addresses: list[Address], wish: dict[str, Any], end: str)
 
 
 def test_who_brings_it() -> None:
-    """The first of the devices is named with its address, the others are counted."""
-    assert "ib0 has the address 172.16.1.10/16, so the kernel" in told(IB0)
+    """The route comes first, then the first of the devices with its address; the others are counted."""
+    assert told(IB0).startswith(
+        "172.16.0.0/16 via 10.0.0.1 dev eth0 does not last: ib0 has the address 172.16.1.10/16, so"
+    )
     assert "ib0 has the address 172.16.1.10/16 (and 1 more device is on the same network), so the kernel" in told(
         IB0, IB1
     )
+
+
+@pytest.mark.parametrize(
+    ("address", "others", "end"),
+    [
+        (IB0, [("172.16.0.0/17", 5), ("172.16.128.0/17", 5)], "instead, configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence"),
+        (IB0, [("172.16.0.0/17", 0), ("172.16.128.0/17", 0)], "remove it: 172.16.0.0/17 and 172.16.128.0/17 are configured too, and take precedence"),
+        (attrs.evolve(IB0, metric=5), [("172.16.0.0/16", 0)], "remove it: one with metric 0 is configured too, and takes precedence"),
+    ],
+)  # fmt: skip
+def test_what_lasts_is_configured(address: Address, others: list[tuple[str, int]], end: str) -> None:
+    """A route that will not last can go, if what lasts instead is configured."""
+    wishes = [
+        DesiredRoute(CIDR, metric=address.metric),
+        *(DesiredRoute(prefix, metric=metric) for prefix, metric in others),
+    ]
+    [finding] = plan_routes(wishes, furnished(address).snapshot(), protocol=OURS).foreseen
+    assert str(finding).endswith(end)
