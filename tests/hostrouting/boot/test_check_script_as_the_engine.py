@@ -313,8 +313,8 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "overlap",
     ),
-    "default routes by gateways of IPv6 that take turns, one expected": (
-        ["route replace default via inet6 fe80::1 dev eth0", "route append default via inet6 fe80::2 dev eth1"],
+    "default routes that take turns, one by a gateway of IPv6, one expected": (
+        ["route append 0.0.0.0/0 via inet6 fe80::2 dev eth1"],
         [],
         "overlap",
     ),
