@@ -24,7 +24,6 @@ from hostrouting.cli.failure import code_of, document_of
 from hostrouting.cli.output import SHOWN, Line, Painted, Piece, Tone, capped, line, table
 from hostrouting.cli.remedy import correction_lines, route_lines
 from hostrouting.cli.source import expected_of, gateway_of
-from hostrouting.cli.terminal import Progress, Terminal
 from hostrouting.errors import ConfigError, Fault, FileError
 from hostrouting.fleet.dispatch import judge_snapshots
 from hostrouting.fleet.grouping import (
@@ -62,8 +61,7 @@ def check_fleet(arguments: argparse.Namespace) -> Reply:
         config, gateway_of(arguments, config), tuple(arguments.devs), is_whole=arguments.config is not None
     )
     page = None if arguments.html is None else _page_file(arguments.html)
-    # Lines that come meanwhile on the same terminal and a line that is written again would disturb each other.
-    run = _Run(sources, question, page, shows_progress=not (arguments.json and Terminal().is_live))
+    run = _Run(sources, question, page)
     if arguments.json:
         return Reply(lambda: run.code, lambda: map(_line_of, run.results()))
     for _ in run.results():
@@ -80,10 +78,8 @@ def check_fleet(arguments: argparse.Namespace) -> Reply:
 class _Run:
     """The results one by one, with the exit code and the groups at the end."""
 
-    def __init__(
-        self, sources: tuple[Source, ...], question: Question, page: str | None, *, shows_progress: bool
-    ) -> None:
-        self._sources, self._question, self._page, self._shows_progress = sources, question, page, shows_progress
+    def __init__(self, sources: tuple[Source, ...], question: Question, page: str | None) -> None:
+        self._sources, self._question, self._page = sources, question, page
         self.grouping = Grouping()
         self._codes = {FINE}
 
@@ -94,8 +90,7 @@ class _Run:
 
     def results(self) -> Iterator[NodeResult]:
         """Judge all snapshots; at the end, write the page."""
-        found = judge_snapshots(self._sources, self._question)
-        for result in Progress(len(self._sources), "snapshots").along(found) if self._shows_progress else found:
+        for result in judge_snapshots(self._sources, self._question):
             self.grouping.add(result)
             self._codes.add(_code_of(result))
             yield result
