@@ -99,24 +99,16 @@ class TestRules:
         own = Address(ip=as_ip("10.0.0.4"), length=16, dev="azure0")
         assert planned(*OWN, addresses=[own], settings={"managed": ["10.0.0.0/8"]}).is_empty
 
-    @pytest.mark.parametrize(
-        ("rule", "why"),
-        [
-            (STALE.replace("0.5", "0.4/31"), "--ip-dst 10.240.0.4/31 is a network, not a single address"),
-            (STALE.replace("-i eth0", "-i ! eth0"), "it has a negation: -i ! eth0"),
-            (f"{R1.format('10.240.0.5', DEAD)} --arp-ip-src 10.0.0.1", "it also has --arp-ip-src"),
-            (STALE.replace("ACCEPT", "DROP"), "it has --dnat-target DROP, not ACCEPT"),
-            (STALE.replace("PREROUTING", "AZURE"), "it is in the chain AZURE, not in PREROUTING"),
-        ],
-    )
-    def test_look_alikes(self, rule: str, why: str) -> None:
+    def test_look_alikes(self) -> None:
         """A rule that contains a managed address but is not exactly a pod rule is kept, and the reason names the difference."""
-        assert why_kept(rule) == f"not a rule that azure-vnet adds for a pod: {why}"
+        told = "not a rule that azure-vnet adds for a pod: it has a negation: -i ! eth0"
+        assert why_kept(STALE.replace("-i eth0", "-i ! eth0")) == told
 
     def test_another_table(self) -> None:
         """The same rule in another table is kept, and printed with its table."""
         (it,) = planned(others=f"*filter\n-A {STALE}").with_fate("keep")
         assert it.spec == f"-t filter {STALE}"
+        assert it.reason.endswith(": it is in the table filter, not in nat")
 
     def test_a_device_that_is_not_an_uplink(self) -> None:
         """A rule for a pod's own veth is not one that azure-vnet adds."""
@@ -439,35 +431,12 @@ RULES = st.builds(
 HOSTS = st.lists(RULES, max_size=12)
 
 
-@given(HOSTS, st.booleans())
-def test_nothing_goes_that_is_not_a_rule_of_a_pod(rules: list[str], unknown: bool) -> None:  # noqa: FBT001  drawn
-    """For any rules, each deleted one existed, has exactly one of the three shapes, a managed address and a dead MAC address."""
-    plan = planned(*rules, links=[*LINKS, UNKNOWN] if unknown else LINKS)
-    assert not Counter(deletion.spec for deletion in plan.deletions) - Counter(rules)
-    for deletion in plan.deletions:
-        found = pod_rule(read_saved(f"*nat\n-A {deletion.spec}").rules[0])
-        assert any(found.ip in network for network in azure_settings().managed)
-        assert found.mac == DEAD
-        assert not unknown
-
-
 @given(HOSTS)
 def test_the_naive_plan(rules: list[str]) -> None:
     """A naive oracle, which compares whole lines with the rules of dead managed pods, finds the same deletions."""
     known = {shape.format(ip, DEAD) for shape in (R1, R2) for ip in ("10.240.0.5", "10.240.0.6")}
     known.add(R3.format("fd00:1::5", DEAD))
     assert [deletion.spec for deletion in planned(*rules).deletions] == [rule for rule in rules if rule in known]
-
-
-@given(HOSTS)
-def test_after_it_there_is_nothing_to_do(rules: list[str]) -> None:
-    """After the deletions, a new plan is empty; and the same facts give the same plan."""
-    plan = planned(*rules)
-    left = list(rules)
-    for deletion in plan.deletions:
-        left.remove(deletion.spec)
-    assert planned(*left).is_empty
-    assert planned(*rules) == plan
 
 
 @given(HOSTS)
@@ -649,9 +618,9 @@ IPV4 = f"PREROUTING -p IPv4 -i eth0 --ip-dst 10.240.0.5 -j dnat --to-dst {DEAD} 
 IPV6 = f"PREROUTING -p IPv6 -i eth0 --ip6-dst fd00::5 -j dnat --to-dst {DEAD} --dnat-target ACCEPT"
 
 
-def read(line: str, table: str = "nat") -> PodRule:
+def read(line: str) -> PodRule:
     """The line as a pod rule."""
-    (rule,) = read_saved(f"*{table}\n:PREROUTING ACCEPT\n-A {line}\n").rules
+    (rule,) = read_saved(f"*nat\n:PREROUTING ACCEPT\n-A {line}\n").rules
     return pod_rule(rule)
 
 
@@ -716,9 +685,3 @@ def test_what_is_not_a_pod_rule(line: str, why: str) -> None:
     with pytest.raises(NotAPodRule) as caught:
         read(line)
     assert str(caught.value) == why
-
-
-def test_a_pod_rule_in_another_table() -> None:
-    """The same text in another table is not a pod rule."""
-    with pytest.raises(NotAPodRule, match="it is in the table filter, not in nat"):
-        read(IPV4, table="filter")

@@ -264,13 +264,6 @@ class TestRefused:
         error = failure(azure_host(), ebtables="legacy")
         assert kind_of(error) == "wrong-backend"
 
-    def test_a_line_that_is_not_understood(self) -> None:
-        """A line that is not understood stays and is reported; everything else is deleted."""
-        odd = f'-A {STALE} "'
-        host = azure_host(bridge_rules=MemoryEbtables([STALE], others=odd))
-        assert len(clean(host).deleted) == 4
-        assert odd in str(host.bridge_rules)
-
 
 class TestMeanwhile:
     """Other processes are at work too."""
@@ -286,22 +279,15 @@ class TestMeanwhile:
         assert {it.fate for it in result.kept} == {"conflict"}
         assert gone == {*pod_rules(6, "02:00:00:00:00:06"), "10.240.0.7/32 dev azv2 proto boot scope link metric 7"}
 
-    def test_what_was_not_shown_stays(self) -> None:
-        """Entries that became stale later are not deleted, because the approved plan does not have them."""
-        host = azure_host()
+    def test_what_was_not_shown_is_told(self) -> None:
+        """Entries that were not shown stay and are in the result, even when no shown entry is stale any more."""
+        host = azure_host(files=named("node-7"))
         shown = look(host)
         ebtables_of(host).rules += [STALE, R1.format("10.240.0.77", DEAD)]
         result = clean(host, shown)
         assert ebtables_of(host).rules == [*OWN, *pod_rules(9, LIVE), STALE, R1.format("10.240.0.77", DEAD)]
         assert result.after is not None
         assert len(result.after.deletions) == 2
-
-    def test_what_was_not_shown_is_told(self) -> None:
-        """Entries that were not shown are in the result, even when no shown entry is stale any more."""
-        host = azure_host(files=named("node-7"))
-        shown = look(host)
-        ebtables_of(host).rules += [STALE, R1.format("10.240.0.77", DEAD)]
-        result = clean(host, shown)
         assert [it.spec for it in result.unapproved] == [STALE, R1.format("10.240.0.77", DEAD)]
         assert result.log_fields()["unapproved"] == 2
         again = clean(host, shown)
