@@ -147,17 +147,6 @@ def test_a_route_of_ours_that_holds_the_key_is_replaced() -> None:
     assert say("check", CIDR, kernel=kernel).code == 0
 
 
-def test_a_route_of_a_configuration_that_is_wrong(written: Callable[..., str]) -> None:
-    """A new route with the key of a configured route replaces it."""
-    wrong = written({"destination": "172.16.0.0/17", "dev": "ib0", "gateway": "172.16.1.1"}, mode="WARN")
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", wrong, host=host)
-    said = say("check", "--config", wrong, host=host)
-    told = f"In {wrong}, delete the present entry for 172.16.0.0/17: the new one takes its place."
-    assert told in said.lines
-    assert say("apply", "--config", written(*items(said)), host=host).code == 0
-
-
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("installs", [False, True])
 def test_a_repair_that_is_piped_into_apply(written: Callable[..., str], *, named: bool, installs: bool) -> None:
