@@ -11,7 +11,7 @@ from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import Route
+from hostrouting.model.route import TABLE_LOCAL, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import MemoryBackend, plain_vm
@@ -175,6 +175,15 @@ class TestWhatPodsSend:
         addressed = Address(ip=as_ip("169.254.1.1"), length=32, dev="lxc1")
         assert found(attrs.evolve(snapshot, addresses=(*snapshot.addresses, addressed)), **PODS) == []
 
+    @pytest.mark.parametrize(("own", "expected"), [("10.244.3.0/32", ["sent lxc1 strict"]), ("10.244.3.0/24", [])])
+    def test_own_addresses_among_those_of_pods(self, own: str, expected: list[str]) -> None:
+        """No pod has an address of this host, so what is dropped because of that is not reported, nor given as the reason."""
+        routes = [
+            Route.to("10.244.3.0/24", dev="cilium_host"),
+            Route.to(own, dev="cilium_host", table=TABLE_LOCAL, type="local"),
+        ]
+        assert found(node(cilium_host={}, lxc1={"rp_filter": 1}).with_routes(routes), **PODS) == expected
+
     @pytest.mark.parametrize(("iif", "expected"), [("eth0", []), ("lo", ["sent lxc1 strict"])])
     def test_a_rule_for_the_way_back(self, iif: str, expected: list[str]) -> None:
         """Linux looks up the way back as for a reply that arrives where the packet leaves."""
@@ -199,6 +208,9 @@ class TestWhatPodsSend:
     def test_many(self) -> None:
         """Devices with the same reason are one sentence."""
         route = Route.to("10.244.3.0/24", dev="cilium_host")
+        both = {f"lxc{number}": {"rp_filter": 1} for number in range(2)}
+        [line] = told(node(cilium_host={}, **both).with_routes([route]), **PODS)
+        assert "when they arrive on lxc0 or lxc1: their rp_filter is 1" in line
         settings = {f"lxc{number}": {"rp_filter": 1} for number in range(50)}
         [line] = told(node(cilium_host={}, **settings).with_routes([route]), **PODS)
         assert "when they arrive on lxc0, lxc1, lxc2 or 47 more: their rp_filter is 1" in line
