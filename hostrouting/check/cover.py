@@ -3,7 +3,7 @@
 Here: ranges, lengths and counting. Not here: the meaning of a range.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -25,24 +25,12 @@ class Zone(NamedTuple):
     length: int
 
 
-class _Choice(NamedTuple):
-    """A set of prefixes, ordered by their number, then by how many free addresses they capture."""
-
-    number: int
-    taken: int
-    prefixes: tuple[Prefix, ...]
-
-
-_NONE = _Choice(0, 0, ())
-
-
 def cover(block: Prefix, zones: list[Zone], *, usable: Callable[[Prefix], bool]) -> tuple[Prefix, ...] | None:
     """The fewest usable prefixes in the block that capture every open zone and no zone to keep.
 
     The zones are sorted, disjoint and together make up the block. None if no choice of prefixes does this.
     """
-    choice = _Puzzle(block, zones, usable).best(block, 0, len(zones), -1)
-    return None if choice is None else choice.prefixes
+    return _Puzzle(block, zones, usable).best(block, 0, len(zones), -1)
 
 
 class _Puzzle:
@@ -54,57 +42,49 @@ class _Puzzle:
 
     def __init__(self, block: Prefix, zones: list[Zone], usable: Callable[[Prefix], bool]) -> None:
         self._zones, self._usable, self._width = zones, usable, width_of(block.family)
-        lengths = sorted({zone.length for zone in zones if zone.kind != "free"})
-        # Two lengths with no zone length between them are equivalent, so they share an entry in the cache.
-        self._alike = [sum(length <= above for length in lengths) for above in range(-1, self._width + 1)]
-        self._known: dict[tuple[int, int, int], _Choice | None] = {}
+        self._lengths = sorted({zone.length for zone in zones if zone.kind == "open"})
+        self._known: dict[tuple[int, int, int], tuple[Prefix, ...] | None] = {}
 
-    def best(self, node: Prefix, begin: int, end: int, above: int) -> _Choice | None:
+    def best(self, node: Prefix, begin: int, end: int, above: int) -> tuple[Prefix, ...] | None:
         """The best choice among the prefixes in the node; zones begin … end - 1 overlap it."""
-        key = (node.network, node.length, self._alike[above + 1])
+        # Two lengths with no length of an open zone between them are equivalent, so they share an entry in the cache.
+        key = (node.network, node.length, bisect_right(self._lengths, above))
         if key not in self._known:
             self._known[key] = self._best(node, begin, end, above)
         return self._known[key]
 
-    def _best(self, node: Prefix, begin: int, end: int, above: int) -> _Choice | None:
+    def _best(self, node: Prefix, begin: int, end: int, above: int) -> tuple[Prefix, ...] | None:
         zones = self._zones[begin:end]
         if not _is_open(zones, above):
-            return _NONE
-        chosen = self._with(node, zones, begin, end, above)
-        # One prefix without free addresses is optimal, and two halves that are both open need at least two.
-        if chosen == _Choice(1, 0, (node,)) or node.length == self._width:
+            return ()
+        chosen = self._with(node, zones, begin, end)
+        if node.length == self._width:
             return chosen
         until, since = self._split(node, begin, end)
+        # Two halves that are both open need at least two prefixes.
         both = _is_open(self._zones[begin:until], above) and _is_open(self._zones[since:end], above)
-        if chosen is not None and chosen.number == 1 and both:
+        if chosen is not None and len(chosen) == 1 and both:
             return chosen
         below = self._below(node, begin, end, above)
-        return min((choice for choice in (chosen, below) if choice is not None), default=None)
+        # Of equal numbers, the longer prefixes capture fewer free addresses: min returns the first.
+        return min((choice for choice in (below, chosen) if choice is not None), key=len, default=None)
 
-    def _with(self, node: Prefix, zones: list[Zone], begin: int, end: int, above: int) -> _Choice | None:
+    def _with(self, node: Prefix, zones: list[Zone], begin: int, end: int) -> tuple[Prefix, ...] | None:
         """The best choice that includes the node itself."""
-        takes = any(zone.kind == "open" and above < zone.length <= node.length for zone in zones)
         spares = all(zone.kind != "keep" or zone.length > node.length for zone in zones)
-        if not (takes and spares and self._usable(node)):
+        if not (spares and self._usable(node)):
             return None
-        rest = self._below(node, begin, end, node.length) if _is_open(zones, node.length) else _NONE
-        if rest is None:
-            return None
-        taken = sum(
-            min(zone.last, node.last) - max(zone.first, node.first) + 1 for zone in zones if zone.kind == "free"
-        )
-        return _Choice(rest.number + 1, rest.taken + taken, (node, *rest.prefixes))
+        rest = self._below(node, begin, end, node.length) if _is_open(zones, node.length) else ()
+        return None if rest is None else (node, *rest)
 
-    def _below(self, node: Prefix, begin: int, end: int, above: int) -> _Choice | None:
+    def _below(self, node: Prefix, begin: int, end: int, above: int) -> tuple[Prefix, ...] | None:
         """The best choice among the longer prefixes in the node."""
         if node.length == self._width:
             return None
         (left, right), (until, since) = node.halves(), self._split(node, begin, end)
         one = self.best(left, begin, until, above)
         other = self.best(right, since, end, above) if one is not None else None
-        if one is None or other is None:
-            return None
-        return _Choice(one.number + other.number, one.taken + other.taken, one.prefixes + other.prefixes)
+        return None if one is None or other is None else one + other
 
     def _split(self, node: Prefix, begin: int, end: int) -> tuple[int, int]:
         """Return `until` and `since`: the left half has the zones before `until`, the right half those from `since`."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import phases
-from hostrouting.check.examine import await_plan, examine, read
+from hostrouting.check.examine import await_plan, examine, examine_snapshot, find_correction, read, with_repair
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, NotReady
 from hostrouting.fib.engine import Fib
@@ -216,6 +216,46 @@ def test_a_packet_of_a_pod_that_is_dropped() -> None:
     found = examine(context(), kernel, PODS, wait=0)
     assert (found.verdict, found.surprises) == ("ok", ())
     assert [it.facts["reason"] for it in found.families[0].dropped] == ["forwarding"]
+
+
+def test_what_a_configuration_lacks() -> None:
+    """The routes to add, the entries that they replace, and the entries whose keys other programs hold; no other entry."""
+    given = [("172.16.0.0/17", "ib0"), ("10.50.0.0/16", "eth0"), ("10.60.0.0/16", "eth0"), ("172.16.128.0/18", "ib0")]
+    entries = [{"destination": destination, "gateway": "10.0.0.9", "dev": dev} for destination, dev in given]
+    for entry in entries:
+        if entry["dev"] == "ib0":
+            entry["gateway"] = "172.16.5.9"
+    mine = HostRoutingConfig.from_mapping(
+        {
+            "staticRoutes": {"enabled": True, "routes": entries},
+            "routeOverlap": {"expectedCidrs": [CIDR, "10.60.0.0/16"], "expectedDevs": ["eth0"]},
+        }
+    )
+    theirs = Route.to("10.60.0.0/16", dev="ib1", protocol=3)
+    found = examine_snapshot(h200().snapshot().with_routes([theirs]), mine)
+    correction = find_correction(found, mine, gateway=as_ip("10.0.0.7"))
+    add = {str(route.destination): route.gateway for route in correction.add}
+    assert add == dict.fromkeys(
+        ["10.60.0.0/17", "10.60.128.0/17", "172.16.0.0/17", "172.16.128.0/18", "172.16.192.0/18"], as_ip("10.0.0.7")
+    )
+    assert [str(wish.destination) for wish in correction.replaced] == ["172.16.0.0/17", "172.16.128.0/18"]
+    assert [str(wish.destination) for wish in correction.contested] == ["10.60.0.0/16"]
+
+
+def test_the_host_after_its_repair() -> None:
+    """The repair takes the place of our routes with its keys; every other route stays."""
+    stale, other = (Route.to(prefix, dev="ib0", protocol=OURS) for prefix in ("172.16.0.0/17", "10.50.0.0/16"))
+    found = examine_snapshot(h200().snapshot().with_routes([stale, other]), config(cidrs=(CIDR,)))
+    after = with_repair(found, protocol=OURS)
+    assert after is not None
+    assert {route.devs for route in after.routes(stale.prefix)} == {("eth0",)}
+    assert list(after.routes(other.prefix)) == [other]
+    assert (
+        examine_snapshot(after.snapshot, config(cidrs=(CIDR,))).verdict
+        == found.families[0].after_repair.verdict
+        == "ok"
+    )
+    assert with_repair(examine_snapshot(plain_vm().snapshot(), config(cidrs=(CIDR,))), protocol=OURS) is None
 
 
 @given(data=st.data(), block=st.sampled_from([4, 6]).flatmap(blocks))
