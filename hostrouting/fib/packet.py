@@ -165,8 +165,8 @@ def asks_of(rule: Rule, devs: Collection[str]) -> Iterator[tuple[Ask, bool]]:
             ask = Ask(selector.flow or selector.word, words, *selector.bounds(rule), plain=False)
             yield ask._replace(plain=possible and ask.answer(plainly) is True), possible
     for name, value in rule.others:
-        # A selector that this library does not know is a separate question with an unknown answer.
-        yield Ask(f"{name} {value}", (name, value), 1, 1, None, plain=False), True
+        # This library does not know which packets such a selector matches.
+        yield _alone(f"{name} {value}", (name, value), plain=False), True
 
 
 def tos_ask(tos: int, family: int = IPV4) -> tuple[Ask, bool]:
@@ -181,10 +181,15 @@ def source_ask(source: Prefix) -> Ask:
     return Ask("source", ("from", str(source)), first, source.last, None, plain=not first)
 
 
+def _alone(name: str, words: Words, *, plain: bool) -> Ask:
+    """A question about a field that no other question is about, and whose value is never known."""
+    return Ask(name, words, 1, 1, None, plain)
+
+
 def reachable_ask(legs: Iterable[NextHop]) -> Ask:
     """The question whether the gateway of one of these next hops is reachable."""
     way = " or ".join(f"{leg.gateway} dev {leg.dev}" for leg in legs)
-    return Ask(f"{REACHABLE} {way}", (REACHABLE, way), 1, 1, None, plain=True)
+    return _alone(f"{REACHABLE} {way}", (REACHABLE, way), plain=True)
 
 
 def chosen_ask(position: int, legs: Iterable[NextHop]) -> Ask:
@@ -193,7 +198,7 @@ def chosen_ask(position: int, legs: Iterable[NextHop]) -> Ask:
     Linux chooses anew for each route.
     """
     way = " or ".join(f"via {leg.gateway} dev {leg.dev}" if leg.gateway else f"dev {leg.dev}" for leg in legs)
-    return Ask(f"{CHOSEN} {position} {way}", (CHOSEN, way), 1, 1, None, plain=True)
+    return _alone(f"{CHOSEN} {position} {way}", (CHOSEN, way), plain=True)
 
 
 # A set of numbers: all or none of a range, or two halves. Adding to it makes a new one, and both share what is equal.

@@ -1,15 +1,16 @@
 """hostrouting.fib with unknown packet fields: exactly the possible answers are reported."""
 
 from itertools import product
+from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.fib import rules as branches
 from hostrouting.fib.engine import Fib
-from hostrouting.fib.packet import PLAIN, Ask, Flow
+from hostrouting.fib.packet import ANY, ANYTHING, PLAIN, Ask, Flow
 from hostrouting.fib.trace import trace_route
 from hostrouting.model.prefix import Prefix, ip_at, width_of
 from hostrouting.model.route import Route
@@ -160,6 +161,9 @@ class TestAllThatIsPossibleIsSaidAndNoMore:
         rule = Rule(family=4, priority=10, table=7, others=((name, "5"),))
         assert others(with_rules(rule)) == [("wg0", [f"{name} 5 (rule 10)"])]
         assert with_rules(rule).lookup("172.16.0.1", PLAIN).variants
+        # What the first rule takes does not reach a second one that asks the same.
+        same = attrs.evolve(rule, priority=11, action="prohibit", table=0)
+        assert others(with_rules(rule, same)) == others(with_rules(rule))
         again = Rule(family=4, priority=9, action="goto", target=10, others=((name, "4"),))
         assert others(with_rules(again, attrs.evolve(rule, priority=9, table=254), attrs.evolve(rule, priority=10)))
 
@@ -245,6 +249,21 @@ SPANS = st.builds(
 BITS = st.builds(
     lambda bits, mask: Ask("fwmark", ("fwmark", ""), bits & mask, bits & mask, mask, plain=False), NUMBERS, NUMBERS
 )
+# The same of few numbers, where one often implies another; and each leaves out some packets.
+FEW = st.builds(
+    lambda low, more: Ask("uidrange", ("uidrange", ""), low, low + more, None, plain=False),
+    st.integers(0, 2),
+    st.integers(0, 1),
+)
+FEW_BITS = st.builds(
+    lambda bits, mask: Ask("fwmark", ("fwmark", ""), bits & mask, bits & mask, mask, plain=False),
+    st.integers(0, 3),
+    st.integers(1, 3),
+)
+
+BOTH = st.permutations([FEW_BITS, FEW]).flatmap(lambda both: st.tuples(*both))
+USER_0 = Ask("uidrange", ("uidrange", ""), 0, 0, None, plain=False)
+MARK_1, MARK_3 = (Ask("fwmark", ("fwmark", ""), mark, mark, mark, plain=False) for mark in (1, 3))
 
 
 class TestQuestionsTogether:
@@ -259,3 +278,96 @@ class TestQuestionsTogether:
         joined = one.joined(other)
         assert both == ([number for number in numbers if joined.allows(number)] if joined else [])
         assert one.implies(other) == all(other.allows(number) for number in numbers if one.allows(number))
+
+    @pytest.mark.parametrize("field", [("uidrange", 4, 32), ("iif", 4, 128), ("from", 6, 128)])
+    @given(st.data())
+    def test_ranges_supposed(self, field: tuple[str, int, int], data: st.DataObject) -> None:
+        """For ranges of one field, an assumption is impossible exactly if no number of the field is left."""
+        name, family, bits = field
+        last = (1 << bits) - 1
+        ends = st.sampled_from([0, 1, 2, last // 2, last // 2 + 1, last - 1, last])
+        spans = data.draw(st.lists(st.tuples(ends, ends).map(sorted), min_size=1, max_size=5))
+        # Between the ends of two ranges, all numbers have the same answers.
+        left = {near for span in spans for end in span for near in (end - 1, end, end + 1) if 0 <= near <= last}
+        left |= {0, last}
+        rule, supposed = Rule(family=family, priority=1), ANYTHING
+        for low, high in spans:
+            true = data.draw(st.sampled_from([False, False, True]))
+            before, ask = left, Ask(name, (name, ""), low, high, None, plain=False)
+            left = {number for number in left if ask.allows(number) == true}
+            found = supposed.suppose(rule, (ask,), true=true)
+            assert (found is not None) == bool(left)
+            if found is None:
+                return
+            held = supposed.holds.get(name)
+            if held is not None and (held.implies(ask) if true else held.joined(ask) is None):
+                assert (found, left) == (supposed, before), "it follows from what is assumed, and is not a condition"
+            supposed = found
+
+    @given(
+        st.lists(st.tuples(BOTH, st.integers(1, 3), st.booleans()), min_size=2, max_size=3).filter(
+            lambda asked: sum(not true for _, _, true in asked) < 2
+        )
+    )
+    @example([((MARK_1, USER_0), 1, False), ((MARK_3, USER_0), 1, True)])
+    @example([((USER_0, MARK_1), 3, False), ((USER_0, MARK_1), 1, True)])
+    @example([((USER_0, MARK_1), 3, False), ((USER_0, MARK_1), 1, True), ((USER_0, MARK_1), 2, True)])
+    @settings(max_examples=scaled(300))
+    def test_selectors_supposed(self, questions: list[tuple[tuple[Ask, Ask], int, bool]]) -> None:
+        """For rules by a mark, a user or both, an assumption is impossible exactly if no packet is left.
+
+        Two that are refused may together leave none, which is not noticed.
+        """
+        rule, supposed, left = Rule(family=4, priority=1), ANYTHING, set(product(range(4), range(5)))
+        for both, which, true in questions:
+            asks = tuple(ask for at, ask in enumerate(both) if which >> at & 1)
+            left = {
+                (mark, uid)
+                for mark, uid in left
+                if all(ask.allows(uid if ask.mask is None else mark) for ask in asks) == true
+            }
+            found = supposed.suppose(rule, asks, true=true)
+            assert (found is not None) == bool(left)
+            if found is None:
+                return
+            supposed = found
+
+
+@pytest.mark.parametrize("flow", [PLAIN, ANY], ids=["plain", "any"])
+@pytest.mark.parametrize(
+    ("says", "matches"),
+    [
+        ({"src": Prefix.parse("0.0.0.0/31")}, True),
+        ({"src": Prefix.parse("0.0.0.1/32")}, False),
+        ({"iif": "lo"}, True),
+        ({"iif": "eth0"}, False),
+        ({"oif": "eth0"}, False),
+        ({"fwmark": 0, "fwmask": 1}, True),
+        ({"fwmark": 1, "fwmask": 1}, False),
+        ({"dscp": (0, 0x3F)}, True),
+        ({"dscp": (1, 1)}, False),
+        ({"uids": (0, 0)}, True),
+        ({"uids": (1, 5)}, False),
+        ({"ipproto": 17}, True),
+        ({"ipproto": 6}, False),
+        ({"sports": (1, 9)}, False),
+        ({"dports": (1, 9)}, False),
+    ],
+    ids=str,
+)
+def test_plain_packets(says: dict[str, Any], matches: bool, flow: Flow) -> None:  # noqa: FBT001  a row of the table
+    """A packet of which nothing is known is answered as `ip route get` answers: from root, without a mark or port."""
+    answer = with_rules(Rule(family=4, priority=1, table=7, **says)).lookup("172.16.0.1", flow)
+    assert answer.devs == (("wg0",) if matches else ("eth0",))
+    assert len(answer.variants) == (flow is ANY)
+
+
+def test_sources_of_a_plain_packet() -> None:
+    """A packet that has no source yet is from ::; what only others do has a condition."""
+    routes = [Route.to("::/0", dev="wg0", metric=1024), attrs.evolve(Route.to("::/0", dev="eth0", metric=1024))]
+    for source, devs, said in (("::/1", "eth0", "not from ::/1"), ("::1/128", "wg0", "from ::1/128")):
+        both = [routes[0], attrs.evolve(routes[1], source=Prefix.parse(source))]
+        fib = Fib(Snapshot(links=LINKS, rules=default_rules(6), routes=both))
+        assert fib.lookup("2001:db8::1").devs == fib.lookup("2001:db8::1", PLAIN).devs == (devs,)
+        [(_, cases)] = others(fib, "2001:db8::1")
+        assert cases == [f"{said} (rule 32766)"]
