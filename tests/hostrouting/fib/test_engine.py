@@ -235,19 +235,27 @@ class TestCellsPartitionThePrefix:
     @given(st.data(), BLOCK)
     @settings(max_examples=scaled(150))
     def test_contests(self, data: st.DataObject, block: Prefix) -> None:
-        """A new route in main decides if its prefix is at least as long as the contest requires, and not skipped."""
+        """A new route in main decides if its prefix is at least as long as the contest requires, and not skipped.
+
+        It replaces one of ours with its key.
+        """
         snapshot = data.draw(snapshots(block, max_routes=6))
         metric = data.draw(st.sampled_from([0, 100, 5000]))
         group = data.draw(st.sampled_from([0, 7, 99]))
         snapshot = attrs.evolve(snapshot, links=(*snapshot.links, Link(name="new", index=99, group=group)))
-        contests = list(Fib(snapshot).contests(block, dev="new", metric=metric))
+        ours = data.draw(st.sampled_from([-1, *(route.protocol for route in snapshot.routes)]))
+        contests = list(Fib(snapshot).contests(block, dev="new", metric=metric, ours=ours))
         assert [c.first for c in contests[1:]] == [c.last + 1 for c in contests[:-1]]
         contest = data.draw(st.sampled_from(contests))
         length = data.draw(st.integers(block.length, 32 if block.family == 4 else 128))
         new = Route(Prefix.around(block.family, contest.first, length), (NextHop("new"),), metric=metric, protocol=213)
-        if any(route.key == new.key for route in snapshot.routes):
+        held = [route for route in snapshot.routes if route.key == new.key]
+        if any(route.protocol != ours for route in held):
             return  # the key is held, so the route cannot be added
-        decided = Fib(snapshot.with_routes([new])).lookup(ip_at(block.family, contest.first), PLAIN).route == new
+        decided = (
+            Fib(snapshot.with_routes([new], without=held)).lookup(ip_at(block.family, contest.first), PLAIN).route
+            == new
+        )
         is_enough = contest.length is not None and length >= contest.length
         # No prefix is skipped after a longer one whose routes are all unusable, for whichever of its addresses.
         assert decided == is_enough or Fib(snapshot).skips(new.prefix)
