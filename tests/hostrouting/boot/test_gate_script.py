@@ -496,7 +496,8 @@ class TestAsk:
         done, calls, naps = ask(place, Answers((0,)))
         assert (done.returncode, done.stderr, calls, naps) == (0, "", [START], [])
 
-    @pytest.mark.parametrize("name", ["TERM", "HUP", "INT", "QUIT", "PIPE", "ALRM", "USR1", "USR2"])
+    # The others may be ignored where this test was started, such as by nohup; bash cannot trap such a signal.
+    @pytest.mark.parametrize("name", ["TERM", "PIPE", "ALRM", "USR1", "USR2"])
     def test_a_signal(self, place: Place, name: str) -> None:
         """A signal ends the wait with 1, as a refusal does: the unit may count death by a signal as a success."""
         done, calls, _ = ask(place, Answers((0,), also=f"kill -{name} $PPID"))
