@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hostrouting.boot.gate import Gate
+from hostrouting.boot.gate import Gate, _Change
 from hostrouting.host.fileset import FileSet
 from hostrouting.routes.apply import _Transaction
 from hostrouting.tasks import static_routes
@@ -58,6 +58,8 @@ MISTAKES: dict[str, tuple[object, str, object]] = {
     "860b436f: what systemd would not read is changed": (Gate, "require_reload", always(None)),
     "860b436f: what an earlier run has left unread stays so": (Gate, "is_unread", always(False)),
     "34ac9ee0: what is not known to be done is not rolled back": (_Transaction, "undo", undo_what_is_known),
+    "ff54dc8b: a run that fails replaces the last good script": (ConfigureStaticRoutes, "prepare", always(None)),
+    "9ca14897: a change does not stop the gate": (_Change, "_stop_gate", always(None)),
     "395ad7bb: the guard does not read its configuration again": (_Watching, "_take_configuration", always(None)),
 }
 
