@@ -286,7 +286,7 @@ class TestQuestionsTogether:
         name, family, bits = field
         last = (1 << bits) - 1
         ends = st.sampled_from([0, 1, 2, last // 2, last // 2 + 1, last - 1, last])
-        spans = data.draw(st.lists(st.tuples(ends, ends).map(sorted), min_size=1, max_size=5))
+        spans = data.draw(st.lists(st.tuples(ends, ends).map(sorted) | st.just([0, last]), min_size=1, max_size=5))
         # Between the ends of two ranges, all numbers have the same answers.
         left = {near for span in spans for end in span for near in (end - 1, end, end + 1) if 0 <= near <= last}
         left |= {0, last}
