@@ -180,7 +180,7 @@ class TestWhatPodsSend:
         """No pod has an address of this host, so what is dropped because of that is not reported, nor given as the reason."""
         routes = [
             Route.to("10.244.3.0/24", dev="cilium_host"),
-            Route.to(own, dev="cilium_host", table=TABLE_LOCAL, type="local"),
+            Route.to(own, dev="lxc1", table=TABLE_LOCAL, type="local"),
         ]
         assert found(node(cilium_host={}, lxc1={"rp_filter": 1}).with_routes(routes), **PODS) == expected
 
