@@ -1,6 +1,6 @@
-"""The networks of the cluster that the files of a node name.
+"""The networks of the cluster and the name servers that the files of a node name.
 
-Here: the files, the keys in them, and what no file of a node says. Not here: whether an address escapes (`check`).
+Here: the files, the keys in them, and what no file of a node says. Not here: whether an address is lost (`check`).
 
 Most CNIs write the block of this node's pods, and only a few that of all pods. No file has the network of the services:
 the agent's configuration has one address in it, that of the cluster's DNS. So whatever is found is a part, unless it
@@ -37,6 +37,7 @@ _NODE, _PODS, _SERVICES, _SERVER, _ASKED = (
 _CNI = ("/etc/cni/net.d", "/var/lib/rancher/k3s/agent/etc/cni/net.d", "/var/lib/rancher/rke2/agent/etc/cni/net.d")
 _MACHINES = "/var/lib/machines"
 _FLANNEL = "/run/flannel/subnet.env"
+_RESOLVERS = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
 _AGENT = {
     "hostRouting.routeOverlap.expectedCidrs": _ASKED,
     "networking.dnsServiceIP": _SERVICES,
@@ -64,9 +65,11 @@ class NamedNetwork:
 
 @attrs.frozen
 class Discovery:
-    """The networks and remarks found in the files."""
+    """The networks, servers and remarks found in the files."""
 
     networks: tuple[NamedNetwork, ...]
+    servers: tuple[tuple[IP, str], ...]
+    """The servers for names, each with its file."""
     remarks: tuple[tuple[str, str], ...]
     """The files and folders that say nothing, each with the reason."""
 
@@ -99,7 +102,8 @@ def discover(files: Files, layout: HostLayout) -> Discovery:
     for folder in (f"{root}{folder}" for root in roots for folder in _CNI):
         found.conflists(folder)
     found.flannel(_FLANNEL)
-    return Discovery(tuple(dict.fromkeys(found.networks)), tuple(found.remarks))
+    servers = {server: file for file in reversed(_RESOLVERS) for server in found.resolvers(file)}
+    return Discovery(tuple(dict.fromkeys(found.networks)), tuple(servers.items()), tuple(found.remarks))
 
 
 class _Search:
@@ -185,6 +189,12 @@ class _Search:
             if key in {"FLANNEL_NETWORK", "FLANNEL_IPV6_NETWORK"}:
                 for one in value.split(","):
                     self._add(one.strip(), _PODS, file, key)
+
+    def resolvers(self, file: str) -> Iterator[IP]:
+        """The name servers that are not on this host."""
+        for words in map(str.split, self._text(file).splitlines()):
+            if words[:1] == ["nameserver"] and (server := _ip_in(words[1:2])) and not server.is_loopback:
+                yield server
 
 
 def _assignments(text: str) -> Iterator[tuple[str, str]]:

@@ -167,3 +167,15 @@ def test_the_cidrs_and_what_is_missing() -> None:
     whole = discover(FakeFiles({**inner, "/run/flannel/subnet.env": "FLANNEL_NETWORK=10.244.0.0/16"}), HostLayout())
     assert [*map(str, whole.cidrs)] == ["10.0.0.10/32", "10.244.0.0/16"]
     assert [*whole.missing] == ["all services", "API server"]
+
+
+def test_servers_for_names() -> None:
+    """The stub of systemd-resolved is on this host; behind it are the servers of its own file."""
+    texts = {
+        "/etc/resolv.conf": "# from systemd\nnameserver 127.0.0.53\nnameserver\nnameserver fe80::1%eth0\n",
+        "/run/systemd/resolve/resolv.conf": "search x\nnameserver 168.63.129.16\nnameserver what\n",
+    }
+    found = discover(FakeFiles(texts), HostLayout())
+    assert [(str(server), file) for server, file in found.servers] == [
+        ("168.63.129.16", "/run/systemd/resolve/resolv.conf")
+    ]

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 from hostrouting import Host
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import NextHop, Route
 from hostrouting.testing import FakeFiles, FakeHost, h200
 from tests.support.cli import say
 
@@ -11,7 +13,7 @@ AGENT = {
     "networking": {"dnsServiceIP": "10.0.0.10"},
     "hostRouting": {"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"]}},
 }
-NAMED = {"/etc/aks-flex-node/config.json": json.dumps(AGENT)}
+NAMED = {"/etc/aks-flex-node/config.json": json.dumps(AGENT), "/etc/resolv.conf": "nameserver 172.16.0.10\n"}
 
 
 def node(**texts: str) -> FakeHost:
@@ -20,7 +22,7 @@ def node(**texts: str) -> FakeHost:
 
 
 def test_the_page() -> None:
-    """The networks with their source, what is not known, and the command to check them."""
+    """The networks with their source, what is lost, what is not known, and the command to check them."""
     said = say("discover", host=node(**{"/etc/cni/net.d/05.conf": "{"}), COLUMNS="200")
     assert (said.code, said.err) == (0, "")
     assert said.lines == [
@@ -28,6 +30,7 @@ def test_the_page() -> None:
         "  NETWORK        WHAT                   WHERE",
         "  172.16.0.0/16  expected by the agent  /etc/aks-flex-node/config.json: hostRouting.routeOverlap.expectedCidrs",
         "  10.0.0.10/32   services, a part       /etc/aks-flex-node/config.json: networking.dnsServiceIP",
+        "172.16.0.10, the name server in /etc/resolv.conf, is in 172.16.0.0/16 and escapes: leaves by ib0",
         "",
         "No file here names the following. With access to the cluster, ask:",
         "  WHAT                 COMMAND",
@@ -42,12 +45,35 @@ def test_the_page() -> None:
     ]
 
 
+def test_a_gateway_that_is_lost() -> None:
+    """A gateway of a default route counts like a name server."""
+    kernel = h200()
+    hop = NextHop("eth0", gateway=as_ip("172.16.0.1"), onlink=True)
+    kernel.ip_route("append", Route(Prefix.parse("0.0.0.0/0"), (hop,), metric=950))
+    lost = say("discover", "--json", host=FakeHost(kernel=kernel, files=FakeFiles(NAMED))).json["lost"]
+    assert [(it["address"], it["role"]) for it in lost] == [
+        ("172.16.0.10", "the name server in /etc/resolv.conf"),
+        ("172.16.0.1", "the gateway of the default route by eth0"),
+    ]
+
+
 def test_an_image(tmp_path: Path) -> None:
     """Without a kernel, the files of a root directory are read anyway."""
     (tmp_path / "etc/aks-flex-node").mkdir(parents=True)
     (tmp_path / "etc/aks-flex-node/config.json").write_text(json.dumps(AGENT))
     said = say("discover", "--json", host=Host.offline(str(tmp_path)))
-    assert (said.code, said.json["expectedCidrs"]) == (0, ["172.16.0.0/16", "10.0.0.10/32"])
+    assert (said.code, said.json["expectedCidrs"], said.json["lost"]) == (0, ["172.16.0.0/16", "10.0.0.10/32"], None)
+
+
+def test_without_netlink() -> None:
+    """The proposal is there anyway, and what is lost is not known. Kills: an error in its place; `lost: []`."""
+    host = node()
+    host.kernel.faults.fail("snapshot", 5)
+    said = say("discover", host=host)
+    assert (said.code, said.lines[-1]) == (0, "To check them: hostrouting check 172.16.0.0/16 10.0.0.10/32")
+    assert [text for text in said.lines if text.startswith("Whether a name server or gateway escapes is not known: ")]
+    host.kernel.faults.fail("snapshot", 5)
+    assert say("discover", "--json", host=host).json["lost"] is None
 
 
 def test_nothing() -> None:
