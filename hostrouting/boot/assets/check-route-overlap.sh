@@ -234,7 +234,7 @@ function decide(n,   i, type, devs, by, met, words) {
     $1 ~ /^[345]$/ && first place[n] == place[n] last); if (is_own) return
   by = named_route(); if (!size && family == 4) read_turns($0)
   if (!legs) give_up("the kernel names no device for this route; set net.ipv4.nexthop_compat_mode to 1: " $0)
-  if (/ encap /) doubt("the route [" by "] encapsulates packets; where these leave is not checked")
+  if (/ encap (seg6|ioam6|rpl|bpf)/) doubt("the route [" by "] encapsulates packets, and Linux can route these anew")
   for (i = 1; i <= legs; i++) if (!((family, leg_dev[i]) in is_expected || is_allowed(leg_dev[i]) || met[leg_dev[i]]++))
     devs = joined(devs, ", ", leg_dev[i])
   if (!devs) { if (size) is_right[words] = 1; return }

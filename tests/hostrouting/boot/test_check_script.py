@@ -417,11 +417,12 @@ class TestOneHost:
         assert {devs for *_, devs in checked.answer.escapes} == {frozenset({"ib0"})}
 
     def test_packets_that_are_encapsulated(self, namespace: Namespace, tmp_path: Path) -> None:
-        """A route that encapsulates is named once, and the verdict is not a bare ok. Kills: a note for each place."""
-        namespace.batch(["route replace default encap ip id 7 dst 10.0.0.9 via 10.0.0.1 dev eth0"])
-        namespace.batch(["route add 192.168.7.0/24 via 10.0.0.1 dev eth0"])
-        checked = Checked(namespace, check("192.168.0.0/16"), tmp_path)
-        note = "the route [default proto boot] encapsulates packets; where these leave is not checked"
+        """A route whose packets Linux routes again is named once. Kills: a note for each place, and one for a tunnel."""
+        encap = "encap seg6 mode encap segs fd99::1 via fe80::1 dev eth0"
+        namespace.batch([f"route add default {encap}", "route add fd16:9::/48 via fe80::1 dev eth0"], family=IPV6)
+        namespace.batch(["route add 192.168.7.0/24 encap ip id 7 dst 10.0.0.9 dev eth0"])
+        checked = Checked(namespace, check("192.168.0.0/16", "fd16::/16"), tmp_path)
+        note = "the route [default proto boot] encapsulates packets, and Linux can route these anew"
         assert checked.left["route-overlap.ok"] == f"undecided\n{note}\n"
 
     def test_a_type_that_only_ipv6_takes(self, namespace: Namespace, tmp_path: Path) -> None:
