@@ -1,6 +1,7 @@
-"""hostrouting.fib.table: one column of a table in order, by brute force; and which routes a bound socket can use."""
+"""hostrouting.fib.table: one column of a table, and the longest prefixes of a range, by brute force; and which routes a bound socket can use."""
 
 from collections import Counter
+from itertools import groupby
 
 import attrs
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import strategies as st
 
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.packet import PLAIN
-from hostrouting.fib.table import Ordered
+from hostrouting.fib.table import BITS, Ordered
+from hostrouting.fib.table_ipv4 import TableIPv4
+from hostrouting.fib.table_ipv6 import TableIPv6
 from hostrouting.model.prefix import Prefix, as_ip, width_of
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.route_table import RouteTable
@@ -24,8 +27,16 @@ BASE = {4: 0x0A000000, 6: 0x20010DB8 << 96}
 def near(family: int) -> st.SearchStrategy[Prefix]:
     """A prefix that has one of the sixteen addresses."""
     width = width_of(family)
-    lengths = st.sampled_from([0, 8, *range(width - 5, width + 1)])
+    lengths = st.sampled_from([0, 1, 8, *range(width - 5, width + 1)])
     return st.builds(lambda low, length: Prefix.around(family, BASE[family] + low, length), st.integers(0, 15), lengths)
+
+
+def edges(data: st.DataObject, family: int, prefixes: list[Prefix]) -> tuple[int, int]:
+    """The ends of a range among the sixteen addresses: where a prefix begins or ends, or beside it."""
+    places = {edge for prefix in prefixes for edge in (prefix.first - 1, prefix.first, prefix.last, prefix.last + 1)}
+    near = {place for place in places if BASE[family] <= place < BASE[family] + 16} | {BASE[family] - 1}
+    low, high = sorted(data.draw(st.tuples(*[st.sampled_from(sorted(near))] * 2)))
+    return low, high
 
 
 @given(st.data(), st.sampled_from([4, 6]))
@@ -40,10 +51,30 @@ def test_law_a_column_equals_its_prefixes(data: st.DataObject, family: int) -> N
     assert ordered.of(asked.network, asked.length) == its
     within = [at for at, prefix in everywhere if asked.first <= prefix.first and prefix.last <= asked.last]
     assert sorted(ordered.inside(asked)) == within
-    low, high = sorted(BASE[family] + data.draw(st.integers(-1, 17)) for _ in range(2))
+    low, high = edges(data, family, prefixes)
     around = Counter(prefix.first for prefix in prefixes if prefix.first < low <= prefix.last)
     assert Counter(ordered.networks[at] for at in ordered.around(low)) == around
     assert ordered.covers(low, high) == any(prefix.first <= low and high <= prefix.last for prefix in prefixes)
+
+
+@given(st.data(), st.sampled_from([4, 6]))
+@settings(max_examples=scaled(200))
+def test_law_runs_are_of_one_longest_prefix(data: st.DataObject, family: int) -> None:
+    """A range is cut where the longest prefix around an address changes, and only there."""
+    prefixes = data.draw(st.lists(near(family), max_size=6))
+    routes = [Route(prefix, (NextHop("eth0"),), table=data.draw(st.sampled_from([254, 255]))) for prefix in prefixes]
+    found = RouteTable.of(routes)
+    table = TableIPv4(found, frozenset()) if family == 4 else TableIPv6(found, frozenset(), forwarding=True)
+    for column in found.columns:
+        table.add(column)
+    low, high = edges(data, family, prefixes)
+
+    def longest(address: int) -> int:
+        around = [prefix for prefix in prefixes if prefix.first <= address <= prefix.last]
+        return max((prefix.network << BITS | prefix.length for prefix in around), key=lambda key: key & 255, default=-1)
+
+    runs = [(next(its), key) for key, its in groupby(range(low, high + 1), longest)]
+    assert list(table.runs(low, high)) == runs
 
 
 @pytest.mark.parametrize(
