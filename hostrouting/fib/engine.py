@@ -196,13 +196,14 @@ class Fib:
 
         Empty unless another default route takes the packet.
         """
-        deciding = next(self.defaults(family), None)
         found: dict[int, tuple[Rule, Route]] = {}
         for default in self._prepare(family, ANY).rules.defaults:
-            if not default.suppressed and default.entry is deciding:
-                return tuple(found.values())
-            if default.suppressed and default.entry is not deciding:
-                found.setdefault(default.entry.position, (default.rule, default.entry.route))
+            position, route = default.entry.position, default.entry.route
+            found.setdefault(position, (default.rule, route))
+            if not default.suppressed:
+                # A route behind this one in its table would not be used without the suppression, either.
+                before = [*found][: [*found].index(position)]
+                return () if route.type in REFUSING else tuple(found[place] for place in before)
         return ()
 
     def turns(self, destination: IP, flow: Flow) -> Iterator[tuple[Rule, Turn, Entry | None, bool]]:

@@ -22,6 +22,7 @@ from tests.support.strategies import DEVICES, blocks, snapshots
 from tests.support.topologies import h200, plain
 from tests.tables.topologies import TOPOLOGIES
 
+PLAIN_OF = {4: PLAIN, 6: attrs.evolve(PLAIN, source="::")}
 BLOCK = st.sampled_from([4, 6]).flatmap(blocks)
 ERRORS = {"blackhole", "unreachable", "prohibit"}
 
@@ -347,6 +348,51 @@ class TestCellsPartitionThePrefix:
         is_enough = contest.length is not None and length >= contest.length
         # No prefix is skipped after a longer one whose routes are all unusable, for whichever of its addresses.
         assert decided == is_enough or Fib(snapshot).skips(new.prefix)
+
+
+def in_order(snapshot: Snapshot, block: Prefix) -> list[Route]:
+    """The routes that a plain packet to an address after the block finds, each while those before it are gone."""
+    left, found = [*snapshot.routes], list[Route]()
+    while (
+        route := scan(attrs.evolve(snapshot, routes=left), block.family, block.last + 1, PLAIN_OF[block.family])[1]
+    ) is not None:
+        found.append(route)
+        left.remove(route)
+    return found
+
+
+class TestDefaultRoutes:
+    """The default routes in the order of a plain packet, and those that rules suppress."""
+
+    @given(st.data(), BLOCK)
+    @settings(max_examples=scaled(200))
+    def test_equal_what_is_found_when_others_are_gone(self, data: st.DataObject, block: Prefix) -> None:
+        """Those that no rule suppresses come first, if the first of them takes packets; then the suppressed ones."""
+        everywhere = Prefix(block.family, 0, 0)
+        drawn = data.draw(snapshots(block) | suppressing(block))
+        # A rule for all but some destinations counts only with a table; and the first route speaks for its table's others.
+        rules = [
+            attrs.evolve(rule, suppress_ifgroup=None, dst=data.draw(st.sampled_from([rule.dst, everywhere])))
+            for rule in drawn.rules
+            if not (rule.dst and rule.invert and rule.action != "to_table")
+        ]
+        snapshot = attrs.evolve(
+            drawn,
+            rules=tuple(rules),
+            routes=[
+                attrs.evolve(route, prefix=everywhere, protocol=number) for number, route in enumerate(drawn.routes)
+            ],
+        )
+        all_rules = attrs.evolve(
+            snapshot, rules=tuple(attrs.evolve(rule, suppress_prefixlength=None) for rule in snapshot.rules)
+        )
+        taking, every = in_order(snapshot, block), in_order(all_rules, block)
+        is_taken = bool(taking) and taking[0].type not in ERRORS
+        fib = Fib(snapshot)
+        told = [entry.route for entry in fib.defaults(block.family)]
+        assert [*dict.fromkeys(told)] == [*dict.fromkeys([*taking * is_taken, *every])]
+        hidden = every[: every.index(taking[0])] if is_taken else []
+        assert [route for _, route in fib.suppressed_defaults(block.family)] == hidden
 
 
 OWN = Route.to("10.9.0.1/32", dev="eth0", type="local", table=255)
