@@ -2,6 +2,7 @@
 
 from unittest import mock
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from hostrouting.fib.packet import PLAIN
 from hostrouting.kernel.base import Answer, RouteRequest, Watch
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
 from hostrouting.model.route import OURS, Route
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import MemoryBackend, h200, plain_vm
@@ -22,6 +24,7 @@ from phases.testing import FakeClock
 from tests.support.kinds import raises
 from tests.support.strategies import blocks, snapshots
 from tests.support.tasks import CIDR, config
+from tests.support.topologies import marked_vm
 
 WANTED = [DesiredRoute(Prefix.parse("10.77.0.0/16"))]
 
@@ -47,22 +50,47 @@ def test_what_is_waited_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     kernel.later(lambda: kernel.add_link("eth0", up=False))
     kernel.later(lambda: kernel.add_link("eth1"))
     with caplog.at_level("INFO"), pytest.raises(NotReady):
-        await_plan(context(), kernel, [DesiredRoute(WANTED[0].destination, dev="eth0")], protocol=OURS, wait=30)
-    told = [record.getMessage().rpartition(": waiting for ")[2] for record in caplog.records]
-    assert told == ["the device eth0", "an IPv4 default route on eth0"]
+        await_plan(context(), kernel, [DesiredRoute(WANTED[0].destination, dev="eth0")], protocol=OURS, wait=30.26)
+    told = [record.getMessage().split(", because this is not there yet: ") for record in caplog.records]
+    assert [(left, missing.rpartition(": waiting for ")[2]) for left, missing in told] == [
+        ("waiting for up to 30.3 s", "the device eth0"),
+        ("waiting for up to 30.3 s", "an IPv4 default route on eth0"),
+    ]
 
 
 class TestEveryClock:
     """With any clock and any kernel the wait ends, and the kernel is not polled meanwhile."""
 
-    def test_a_fake_one(self) -> None:
-        """On a fake clock the seconds pass at once, without the kernel knowing of the clock."""
+    @pytest.mark.parametrize("has_own_clock", [False, True])
+    def test_a_fake_one(self, *, has_own_clock: bool) -> None:
+        """On a fake clock the seconds pass at once, also where the kernel's watch has a clock of its own."""
         ctx, kernel = context(), MemoryBackend()
-        asked = mock.Mock(wraps=kernel)
-        asked.watch = kernel.watch
+        asked, watch = mock.Mock(wraps=kernel), kernel.watch()
+        wait = mock.Mock(side_effect=lambda left, *, clock: watch.wait(left, clock=None if has_own_clock else clock))
+        asked.watch.return_value = mock.MagicMock(wait=wait)
+        asked.watch.return_value.__enter__.return_value = asked.watch.return_value
         with pytest.raises(NotReady):
             await_plan(ctx, asked, WANTED, protocol=OURS, wait=30)
         assert (ctx.clock.now(), asked.snapshot.call_count) == (30, 3)
+        assert wait.mock_calls == [mock.call(30, clock=ctx.clock)]
+
+    def test_a_run_that_is_cancelled(self) -> None:
+        """A cancelled run plans nothing, not even if what it waited for is there at once, or comes at that moment."""
+        ctx, kernel = context(), plain_vm()
+        ctx.cancel()
+        with pytest.raises(phases.Cancelled):
+            await_plan(ctx, kernel, WANTED, protocol=OURS, wait=0)
+        ctx, asked = context(), mock.Mock(wraps=MemoryBackend())
+
+        def late(*_: object, **__: object) -> bool:
+            asked.snapshot.side_effect = kernel.snapshot
+            ctx.cancel()
+            return True
+
+        asked.watch.return_value = mock.MagicMock()
+        asked.watch.return_value.__enter__.return_value.wait = late
+        with pytest.raises(phases.Cancelled):
+            await_plan(ctx, asked, WANTED, protocol=OURS, wait=30)
 
     def test_the_machines(self) -> None:
         """On the machine's clock the seconds really pass, and the tables are not read more often."""
@@ -109,19 +137,77 @@ def test_ready_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (len(plan.changes), ctx.clock.now()) == (1, began)
 
 
+def test_what_the_plan_is_made_of() -> None:
+    """Routes with one of our numbers, or of a shared route that was ours, go; those of another task stay."""
+    kernel = plain_vm()
+    kernel.add_address("eth0", "fd00:9::4/64")
+    for number, protocol in enumerate((99, 98, 99, OURS), 1):
+        kernel.ip_route("add", Route.to(f"10.{number}.0.0/16", dev="eth0", protocol=protocol))
+    theirs = [Route.to("fd00:5::/64", dev="eth0", gateway=f"fd00:9::{last}", protocol=4) for last in (1, 2)]
+    kernel.change([RouteRequest("append", route) for route in theirs])
+    plan, before = await_plan(
+        context(),
+        kernel,
+        [],
+        protocol=99,
+        former={98},
+        spared={Prefix.parse("10.3.0.0/16")},
+        installed=[DesiredRoute(theirs[0].prefix, metric=theirs[0].metric)],
+        wait=0,
+    )
+    assert before == kernel.snapshot()
+    assert [(step.action, str(step.route.prefix)) for step in plan.steps] == [
+        ("keep", "fd00:5::/64"),  # other programs' next hops, of which none is ours
+        ("delete", "10.1.0.0/16"),
+        ("delete", "10.2.0.0/16"),
+    ]
+
+
 def test_read_of_a_host_that_never_rests() -> None:
     """If the tables keep changing, the last snapshot is used and marked; without a snapshot the error is raised."""
     kernel = plain_vm()
     snapshot = kernel.snapshot()
     assert read(kernel) == (snapshot, True)
+    asked = mock.Mock(wraps=kernel)
+    read(asked)
+    assert asked.mock_calls == [mock.call.snapshot(reached=False, about=None, anew=False)]
     kernel.faults.fail("snapshot", BackendError("busy", last=snapshot, kind="unsettled"))
     assert read(kernel) == (snapshot, False)
     kernel.faults.fail("snapshot", BackendError("busy", kind="unsettled"))
     with raises(BackendError, "unsettled"):
         read(kernel)
+    for nth in (1, 2, 3):
+        kernel.faults.fail("snapshot", BackendError("busy", last=snapshot, kind="unsettled"), nth=nth)
+    found = examine(context(), kernel, config(cidrs=(CIDR,)), wait=0)
+    assert (found.verdict, found.families[0].restless) == ("undecided", True)
+    assert [surprise.sentence for surprise in found.surprises] == [
+        "the route tables kept changing while they were read; the verdict is for the last snapshot"
+    ]
 
 
-@pytest.mark.parametrize(("make", "verdict"), [(h200, "overlap"), (MemoryBackend, "no-default-route")])
+def test_what_is_read() -> None:
+    """Tables that no rule looks up, and changes that do not matter, are left out; for pods every change matters."""
+    kernel = plain_vm()
+    asked = mock.Mock(wraps=kernel)
+    named = {"expectedCidrs": [CIDR], "expectedDevs": ["wg7"]}
+    examine(context(), asked, HostRoutingConfig(route_overlap=named), wait=0)
+    options = asked.snapshot.call_args.kwargs
+    concern = options["about"](kernel.snapshot())
+    assert [options["reached"], *(concern.has_device(99, name) for name in ("wg7", "ib7"))] == [True, True, False]
+    examine(context(), asked, PODS, wait=0)
+    assert asked.snapshot.call_args.kwargs["about"] is None
+
+
+def with_empty_table() -> MemoryBackend:
+    """A plain VM with a rule that has no effect."""
+    kernel = plain_vm()
+    kernel.add_rule(Rule(family=4, priority=40_000, table=77))
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("make", "verdict"), [(h200, "overlap"), (MemoryBackend, "no-default-route"), (with_empty_table, "ok")]
+)
 def test_examine(make: type[MemoryBackend], verdict: str) -> None:
     """The verdict is about the present kernel; without a default route it says so after the wait."""
     kernel = make()
@@ -130,6 +216,52 @@ def test_examine(make: type[MemoryBackend], verdict: str) -> None:
     found = examine(ctx, kernel, config(cidrs=(CIDR,)), wait=30)
     assert (found.verdict, found.surprises) == (verdict, ())
     assert ctx.clock.now() - began == (30 if verdict == "no-default-route" else 0)
+    # Two checks of one host are equal, and neither prints its tables.
+    assert examine(context(), kernel, config(cidrs=(CIDR,)), wait=0) == found
+    assert "fib=" not in repr(found)
+
+
+def bare() -> MemoryBackend:
+    """A host with a device, and no default route."""
+    kernel = MemoryBackend()
+    kernel.add_link("eth0")
+    return kernel
+
+
+BY_DHCP = "default via 10.0.0.1 dev eth0 proto dhcp metric 100"
+ELSEWHERE, AWAY = Route.to("172.17.0.0/16", dev="eth0"), Route.to("0.0.0.0/0", dev="eth1", table=77)
+
+
+@pytest.mark.parametrize(
+    ("make", "answer", "told"),
+    [
+        (bare, Answer("unreachable", None), []),
+        (bare, Answer("blackhole", None), ["blackhole", "no-route"]),
+        (bare, Answer("unicast", AWAY), ["[0.0.0.0/0 proto unspec dev eth1]", "no-route"]),
+        (plain_vm, Answer("unicast", ELSEWHERE), []),
+        (
+            plain_vm,
+            Answer("unicast", attrs.evolve(ELSEWHERE, legs=AWAY.legs)),
+            ["[172.17.0.0/16 proto unspec dev eth1]", BY_DHCP],
+        ),
+        (
+            plain_vm,
+            Answer("unicast", Route.to("0.0.0.0/0", dev="eth0", metric=7)),
+            ["[0.0.0.0/0 proto unspec dev eth0]", BY_DHCP],
+        ),
+        (marked_vm, Answer("unicast", AWAY), ["[0.0.0.0/0 proto unspec dev eth1]", BY_DHCP]),
+    ],
+)
+def test_what_the_tables_explain(
+    make: type[MemoryBackend], answer: Answer, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux has one error for two kinds, and may name another route of the same nexthop object; else, answers agree."""
+    kernel = make()
+    monkeypatch.setattr(kernel, "lookup", lambda asked, _: tuple(answer for _ in asked))
+    mine = HostRoutingConfig(route_overlap={"expectedCidrs": [CIDR], "expectedDevs": ["eth0"]})
+    found = examine(context(), kernel, mine, wait=0)
+    words = "172.16.0.0: the kernel answers {}, which is not what its tables say ({}); the verdict follows the kernel"
+    assert [surprise.sentence for surprise in found.surprises] == ([words.format(*told)] if told else [])
 
 
 @pytest.mark.parametrize("answering", [0, 1])
@@ -209,6 +341,28 @@ def test_an_escape_of_pods_that_only_the_kernel_knows_of(monkeypatch: pytest.Mon
     )
 
 
+@pytest.mark.parametrize(
+    ("own", "pods", "source"),
+    [
+        ((), "10.244.3.0/24", "10.244.3.0"),
+        (("10.244.3.0", "10.244.3.1", "10.244.3.2"), "10.244.3.0/24", "10.244.3.3"),
+        (("10.244.3.0",), "10.244.3.0/32", "10.244.3.0"),
+    ],
+)
+def test_which_packet_of_a_pod_is_asked_about(own: tuple[str, ...], pods: str, source: str) -> None:
+    """The first of a few that this host does not drop, which is a pod's and arrives on a device that exists."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="cni0", index=0))
+    kernel.add_rule(Rule(family=4, priority=100, iif="cni9", table=77))
+    for address in own:
+        kernel.add_address("cni0", f"{address}/32")
+    asked = mock.Mock(wraps=kernel)
+    check = {"expectedCidrs": [CIDR], "podCidrs": [pods], "podDevs": ["cni0"]}
+    examine(context(), asked, HostRoutingConfig(route_overlap=check), wait=0)
+    flows = [call.args[1] for call in asked.lookup.call_args_list]
+    assert [(flow.iif, str(flow.source)) for flow in flows if flow.iif is not None] == [("cni0", source)]
+
+
 def test_a_packet_of_a_pod_that_is_dropped() -> None:
     """If the kernel drops packets of pods on arrival, its answer names no route, and is not a disagreement."""
     kernel = plain_vm()
@@ -242,20 +396,30 @@ def test_what_a_configuration_lacks() -> None:
     assert [str(wish.destination) for wish in correction.contested] == ["10.60.0.0/16"]
 
 
-def test_the_host_after_its_repair() -> None:
+@pytest.mark.parametrize("protocol", [OURS, 214])
+def test_the_host_after_its_repair(protocol: int) -> None:
     """The repair takes the place of our routes with its keys; every other route stays."""
-    stale, other = (Route.to(prefix, dev="ib0", protocol=OURS) for prefix in ("172.16.0.0/17", "10.50.0.0/16"))
-    found = examine_snapshot(h200().snapshot().with_routes([stale, other]), config(cidrs=(CIDR,)))
-    after = with_repair(found, protocol=OURS)
+    mine = config(cidrs=(CIDR,), protocol=protocol)
+    stale, other = (Route.to(prefix, dev="ib0", protocol=protocol) for prefix in ("172.16.0.0/17", "10.50.0.0/16"))
+    found = examine_snapshot(h200().snapshot().with_routes([stale, other]), mine)
+    after = with_repair(found, protocol=protocol)
     assert after is not None
-    assert {route.devs for route in after.routes(stale.prefix)} == {("eth0",)}
+    assert {(route.devs, route.protocol) for route in after.routes(stale.prefix)} == {(("eth0",), protocol)}
     assert list(after.routes(other.prefix)) == [other]
-    assert (
-        examine_snapshot(after.snapshot, config(cidrs=(CIDR,))).verdict
-        == found.families[0].after_repair.verdict
-        == "ok"
-    )
-    assert with_repair(examine_snapshot(plain_vm().snapshot(), config(cidrs=(CIDR,))), protocol=OURS) is None
+    assert examine_snapshot(after.snapshot, mine).verdict == found.families[0].after_repair.verdict == "ok"
+    assert with_repair(examine_snapshot(plain_vm().snapshot(), mine), protocol=protocol) is None
+
+
+@pytest.mark.parametrize(("devs", "named"), [(["eth0"], "eth0"), (["eth0", "eth1"], None)])
+def test_a_repair_for_pods(devs: list[str], named: str | None) -> None:
+    """After the repair nothing of pods escapes either; with several expected devices, its routes name none."""
+    kernel = h200()
+    kernel.add_link(Link(name="cni0", index=0))
+    check = {"expectedCidrs": [CIDR], "expectedDevs": devs, "podCidrs": ["10.244.3.0/24"], "podDevs": ["cni0"]}
+    found = examine_snapshot(kernel.snapshot(), HostRoutingConfig(route_overlap=check))
+    [family] = found.families
+    assert ([pods.verdict for pods in family.pods], family.after_repair.verdict) == (["overlap"], "ok")
+    assert {route.dev for route in found.routes} == {named}
 
 
 @given(data=st.data(), block=st.sampled_from([4, 6]).flatmap(blocks))
