@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import attrs
 import pytest
 
-from hostrouting.check.examine import Examination, FamilyExamination, examine_snapshot
+from hostrouting.check.examine import Correction, Examination, FamilyExamination, examine_snapshot
 from hostrouting.check.overlap import OverlapReport, check_overlap
 from hostrouting.check.repair import propose_repair
 from hostrouting.check.report import (
@@ -14,7 +14,10 @@ from hostrouting.check.report import (
     GUARD_SCHEMA,
     check_document,
     check_findings,
+    deletion_lines,
     document_in,
+    escapes_in,
+    owner_name,
     packets_line,
     repair_document,
 )
@@ -22,10 +25,11 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fib.decision import Condition
 from hostrouting.fib.engine import Fib
 from hostrouting.finding import ESCAPES, Finding
-from hostrouting.model.prefix import Prefix
+from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
+from hostrouting.routes.uplink import DesiredRoute
 from tests.support.topologies import h200, host, plain
 
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
@@ -66,6 +70,54 @@ def test_a_long_repair(count: int) -> None:
         assert action.sentence == f"add to staticRoutes.routes: {json.dumps(action.facts['routes'])}"
 
 
+def entries(*destinations: str, metric: int = 0) -> tuple[DesiredRoute, ...]:
+    """Entries of a configuration."""
+    return tuple(DesiredRoute(destination, metric=metric) for destination in destinations)
+
+
+THEIRS = "another program's route has this destination and metric, and hostrouting leaves that route as it is"
+OF_THEM = "other programs' routes have these destinations and metrics, and hostrouting leaves those as they are"
+MANY = [f"10.{at}.0.0/16" for at in range(22)]
+
+
+@pytest.mark.parametrize(
+    ("replaced", "contested", "told"),
+    [
+        (entries("172.16.0.0/17"), (), ["the present entry for 172.16.0.0/17: the new one takes its place"]),
+        (
+            entries("172.16.0.0/17", "172.16.128.0/17"),
+            entries("10.9.0.0/16", metric=7),
+            [
+                "the present entries for 172.16.0.0/17 and 172.16.128.0/17: the new ones take their place",
+                f"the entry for 10.9.0.0/16 metric 7: {THEIRS}",
+            ],
+        ),
+        ((), entries(*MANY), [f"the entries for {', '.join(MANY[:20])} and 2 more: {OF_THEM}"]),
+    ],
+)
+def test_entries_to_delete(
+    replaced: tuple[DesiredRoute, ...], contested: tuple[DesiredRoute, ...], told: list[str]
+) -> None:
+    """Entries that stand in the way are named with the reason, after the routes to add; also in the JSON."""
+    found = examine_snapshot(h200(), HostRoutingConfig(route_overlap={"expectedCidrs": ["172.16.0.0/16"]}))
+    document = check_document(found, mode="STRICT", correction=Correction(found.routes, replaced, contested))
+    [action] = [finding for finding in document["findings"] if finding["name"] == "action"]
+    add = f"add to staticRoutes.routes: {json.dumps(document['repair'])}"
+    assert action["sentence"] == "; ".join([add, *(f"in staticRoutes.routes, delete {each}" for each in told)])
+    lines = list(deletion_lines(replaced, contested, "/etc/my.json"))
+    assert lines == [f"In /etc/my.json, delete {each}." for each in told]
+
+
+def test_a_configuration_that_has_the_repair() -> None:
+    """A correction that changes nothing asks to apply the configuration."""
+    fib = Fib(h200())
+    found = examined(fib, check_overlap(fib, ["172.16.0.0/16"]))
+    [action] = [it for it in check_findings(found, mode="STRICT", correction=Correction()) if it.name == "action"]
+    assert action.sentence == (
+        "the configuration has the routes that repair it, but this host does not; apply the configuration"
+    )
+
+
 def test_overlap_line() -> None:
     """An overlap names the CIDR, the range, the device, the route and its owner, and what was expected."""
     holes = [Route.to(text, dev="eth0", gateway="10.0.0.1") for text in ("172.16.0.0/22", "172.16.4.0/24")]
@@ -75,6 +127,47 @@ def test_overlap_line() -> None:
             "[172.16.0.0/16 proto kernel], expected eth0"
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("devs", "told"),
+    [
+        (
+            ["ib0"],
+            "no device other than ib0 (172.16.0.4/16, InfiniBand, in 172.16.0.0/16) is up and has an IPv4 address",
+        ),
+        (["e0", "e1", "ib2"], "the device may be e1 (10.7.1.4/24) or e0 (172.16.0.4/16, in 172.16.0.0/16)"),
+        (["wg0"], "no device is up and has an IPv4 address"),
+    ],
+)
+def test_which_device_may_be_meant(devs: list[str], told: str) -> None:
+    """Without a default route, devices that may be expected are named, those in the CIDRs last, and not InfiniBand.
+
+    A rule without effect does not stand in the way of this remedy.
+    """
+    networks = ["172.16.0.4/16", "10.7.1.4/24", "10.7.2.4/24"]
+    assert _remedy([*zip(devs, networks, strict=False)]) == told
+
+
+@pytest.mark.parametrize(
+    ("kind", "fact", "told"),
+    [
+        ("e", "", "the device may be {} or 1 more"),
+        ("ib", ", InfiniBand", "no device other than {} and 1 more is up and has an IPv4 address"),
+    ],
+)
+def test_many_devices_that_may_be_meant(kind: str, fact: str, told: str) -> None:
+    """Of very many devices, twenty are named."""
+    names = [f"{kind}{at} (10.7.{at}.4/24{fact})" for at in range(20)]
+    assert _remedy([(f"{kind}{at}", f"10.7.{at}.4/24") for at in range(21)]) == told.format(", ".join(names))
+
+
+def _remedy(interfaces: list[tuple[str, str]]) -> str:
+    rules = [LOCAL, MAIN, LAST, Rule(family=4, priority=40_000, table=77)]
+    config = HostRoutingConfig(route_overlap={"expectedCidrs": ["172.16.0.0/16"], "allowedDevs": ["wg*"]})
+    first, *_ = check_findings(examine_snapshot(host(interfaces, rules=rules), config), mode="STRICT")
+    assert first.name == "no-default-route"
+    return first.remedy.removeprefix("add a default route, or name routeOverlap.expectedDevs: ")
 
 
 @pytest.mark.parametrize(
@@ -102,8 +195,17 @@ def test_what_a_device_is(kinds: tuple[str, ...], told: str) -> None:
     assert [line.partition("expected eth0")[2] for line in lines(snapshot)] == [told]
 
 
+def test_the_gateway_of_an_escape() -> None:
+    """Of a route with several next hops, the gateway is that of the device by which packets escape."""
+    ways = [NextHop(dev, gateway=as_ip(f"10.0.{at}.1")) for at, dev in enumerate(("eth0", "wg0"))]
+    (finding,) = findings(plain().with_routes([Route(Prefix.parse("172.16.0.0/16"), tuple(ways))]), "overlap")
+    assert (finding.facts["via"]["dev"], finding.facts["via"]["gateway"]) == ("wg0", "10.0.1.1")
+
+
 def test_no_route_line() -> None:
-    """A CIDR without a route says so."""
+    """A CIDR without a route says so, and no route has an owner."""
+    fib = Fib(host([("eth0", "10.0.0.4/24")]))
+    assert [owner_name(it) for it in check_overlap(fib, ["172.16.0.0/16"], expected_devs=["eth0"]).escapes] == [""]
     assert lines(host([("eth0", "10.0.0.4/24")]), "eth0", "eth1") == [
         (
             "NO-ROUTE: expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.255.255) has no IPv4 route; "  # noqa: RUF001  as printed
@@ -218,6 +320,27 @@ def test_what_is_unsafe() -> None:
     assert unsafe.sentence == told
 
 
+@pytest.mark.parametrize(
+    ("lasts", "told"),
+    [
+        ((9, 10), "172.16.0.9–172.16.0.10 is matched by 172.16.0.9/32 proto boot and 1 more route: "),  # noqa: RUF001
+        (
+            (9, 11, 13),
+            "172.16.0.9, 172.16.0.11 and 172.16.0.13 are matched by 172.16.0.9/32 proto boot and 2 more routes: ",
+        ),
+        (
+            (9, 11, 13, 15, 17),
+            "172.16.0.9, 172.16.0.11, 172.16.0.13 and 2 more are matched by 172.16.0.9/32 proto boot and 4 more routes: ",
+        ),
+    ],
+)
+def test_ranges_of_one_cause(lasts: tuple[int, ...], told: str) -> None:
+    """Ranges that follow each other are one; of many, three are named, and of their routes one."""
+    theirs = [Route.to(f"172.16.0.{last}/32", dev="ib0", protocol=3) for last in lasts]
+    (unsafe,) = findings(plain().with_routes(theirs), "unsafe")
+    assert unsafe.sentence.startswith(told)
+
+
 def noted(*rules: Rule, routes: tuple[Route, ...] = ()) -> list[str]:
     """What the notes of a check on 172.16.0.0/16 say, from the packets on."""
     snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT, *routes], rules=[LOCAL, *rules, MAIN])
@@ -249,11 +372,19 @@ def test_note_of_many_rules(count: int, words: str) -> None:
     assert line.endswith("[172.16.0.0/16 proto boot table 77, rule 100]")
 
 
-def test_note_of_many_routes() -> None:
+@pytest.mark.parametrize(("numbers", "words"), [((3,), "1 more route"), ((3, 4, 9), "3 more routes")])
+def test_note_of_many_routes(numbers: tuple[int, ...], words: str) -> None:
     """Packets that leave by one device through several routes are one note, which counts them."""
-    more = [Route.to(f"172.16.{number}.0/24", dev="wg0", table=77, protocol=3) for number in (3, 4, 9)]
+    more = [Route.to(f"172.16.{number}.0/24", dev="wg0", table=77, protocol=3) for number in numbers]
     (line,) = noted(of_user(0, table=77), routes=(*more, AWAY))
-    assert line.endswith("leave by wg0 [172.16.0.0/16 proto boot table 77, rule 100 and 3 more routes]")
+    assert line.endswith(f"leave by wg0 [172.16.0.0/16 proto boot table 77, rule 100 and {words}]")
+
+
+def test_a_note_that_no_rule_makes() -> None:
+    """Packets that a route takes by their type of service cannot be declared by a rule."""
+    other = attrs.evolve(Route.to("172.16.4.0/24", dev="wg0"), tos=8)
+    (note,) = findings(plain().with_routes([other]), "other-packets")
+    assert (note.severity, note.remedy) == ("warning", "")
 
 
 @pytest.mark.parametrize(
@@ -431,3 +562,11 @@ def test_no_sentence_without_end() -> None:
 def test_documents_read_again(text: str | None, found: bool) -> None:  # noqa: FBT001  a table of what is found
     """A document with one of the schemas is found; anything else is an empty one."""
     assert bool(document_in(text, CHECK_SCHEMA, GUARD_SCHEMA)) is found
+
+
+@pytest.mark.parametrize("found", [None, "none", 1, [], ["overlap"], [{"name": "expiry"}], [{}]])
+def test_a_document_without_escapes(found: object) -> None:
+    """Only findings about escapes are taken from a document, whatever it has in their place."""
+    escape = {"name": "overlap"}
+    assert escapes_in({"findings": found}) == []
+    assert escapes_in({"findings": [*found, escape] if isinstance(found, list) else [escape]}) == [escape]
