@@ -9,6 +9,7 @@ import os
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -277,7 +278,7 @@ def _rule(entry: dict[str, Any], family: int) -> Rule:
         if entry.get(name, "all") == "all":
             return None
         width = 32 if family == 4 else 128
-        return Prefix.parse(f"{entry[name]}/{entry.get(f'{name}len', width)}")
+        return Prefix.of(ip_network(f"{entry[name]}/{entry.get(f'{name}len', width)}", strict=False))
 
     marked = "fwmark" in entry
     return Rule(

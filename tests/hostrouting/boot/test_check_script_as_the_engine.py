@@ -271,7 +271,7 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         for name, row in CNI_BLOCKS.items()
     },
     "a rule for some of it": (["rule add pref 9 to 172.20.64.0/18 lookup 100", ELSEWHERE], [], "overlap"),
-    "a rule for the last of it": (["rule add pref 9 to 172.20.192.0/18 lookup 100", ELSEWHERE], [], "overlap"),
+    "a rule for the last of it": (["rule add pref 9 to 172.20.192.7/18 lookup 100", ELSEWHERE], [], "overlap"),
     "a rule for one address": (["rule add pref 9 to 172.20.3.4 lookup 100", ELSEWHERE], [], "overlap"),
     "a rule that jumps": (["rule add pref 5 goto 20", "rule add pref 10 prohibit", "rule add pref 20 nop"], [], "ok"),
     "a rule that jumps to the default route": (
@@ -926,6 +926,8 @@ def test_two_ipv6_routers(
     namespace.batch([*objects, *routes], family=IPV6)
     checked = agree(namespace, tmp_path, "routers", "fd44::/16", "undecided" if second == "metric 1024" else "ok")
     assert f"leaves by {', '.join(devs)}\n" in checked.said
+    told = re.search(r"compete: Linux uses \[default .*dev ib0 .*\] or \[default .*dev wg0 .*\]; name", checked.said)
+    assert bool(told) is (checked.answer.verdict == "undecided")
 
 
 @pytest.mark.parametrize("cidr", ["::/0", "::/95", "fc00::/6"])
