@@ -115,7 +115,6 @@ is_removed() {
 }
 
 has_drop_in() {
-  local path
   for path in "$units"/*.d/00-host-routing.conf; do
     [[ ! -e $path ]] || return 0
   done

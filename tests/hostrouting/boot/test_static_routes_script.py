@@ -336,15 +336,33 @@ class TestOneHost:
         assert len([route for route in namespace.routes(IPV4) if route.protocol == 213]) == 49
 
     def test_given_up(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Waiting ends, and then each route says what it waited for."""
+        """Waiting ends, and then each route says what it waited for. No nap is longer than 2 s, or than what is left.
+
+        Kills: nap.sh without either of these limits.
+        """
         namespace.batch(["route del default"])
-        ran = Ran(namespace, [*HALVES, StaticRoute("10.1.0.0/16", dev="gone")], tmp_path, wait=1)
+        naps, wishes = tmp_path / "naps", [*HALVES, StaticRoute("10.1.0.0/16", dev="gone")]
+        ran = Ran(namespace, wishes, tmp_path, wait=30, tools={"sleep": f'echo "$1" >>{naps}'})
         assert ran.status == 1
         assert ran.lines == [
-            "<3>static-routes: ROUTE-WAITS: 172.16.0.0/17: waiting for an IPv4 default route; gave up after 1 s",
-            "<3>static-routes: ROUTE-WAITS: 172.16.128.0/17: waiting for an IPv4 default route; gave up after 1 s",
-            "<3>static-routes: ROUTE-WAITS: 10.1.0.0/16 dev gone: waiting for the device gone; gave up after 1 s",
+            "<3>static-routes: ROUTE-WAITS: 172.16.0.0/17: waiting for an IPv4 default route; gave up after 30 s",
+            "<3>static-routes: ROUTE-WAITS: 172.16.128.0/17: waiting for an IPv4 default route; gave up after 30 s",
+            "<3>static-routes: ROUTE-WAITS: 10.1.0.0/16 dev gone: waiting for the device gone; gave up after 30 s",
         ]
+        seconds = [float(nap) for nap in naps.read_text().split()]
+        assert max(seconds) <= 2
+        assert sum(seconds) < 30.1
+
+    def test_work_counts(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The time that reading takes is part of the wait, so there are fewer naps.
+
+        Kills: nap.sh that does not read when programs were started; then there are eight naps.
+        """
+        namespace.batch(["route del default"])
+        naps = tmp_path / "naps"
+        tools = {"sleep": f'echo "$1" >>{naps}', "ip": 'sleep 0.5; exec ip "$@"'}
+        assert Ran(namespace, HALVES, tmp_path, wait=2, tools=tools).status == 1
+        assert len(naps.read_text().split()) < 8
 
     def test_two_next_hops_with_one_gateway(self, namespace: Namespace, tmp_path: Path) -> None:
         """If the configured gateway is that of several next hops of the default route, the first of these is used."""
