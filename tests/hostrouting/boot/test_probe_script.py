@@ -14,6 +14,7 @@ import pytest
 
 from hostrouting.boot.probe import ProbeScript, render_probe_script, render_probe_table
 from hostrouting.config.probe_rewrite import ProbeRewriteConfig
+from hostrouting.host.layout import HostLayout
 from tests.support.awks import put_before
 from tests.support.commands import ports
 from tests.support.namespace import Namespace, private_namespace
@@ -50,17 +51,20 @@ class Node:
     def run(
         self, told: ProbeScript = TOLD, *arguments: str, tools: Mapping[str, str] | None = None, before: str = ":"
     ) -> subprocess.CompletedProcess[str]:
-        """Run the script; `tools` are programs in the place of the usual, `before` is done in its shell."""
+        """Run the script; `tools` are programs in the place of the usual, `before` is done in its shell.
+
+        That shell has another umask than systemd's, and a variable with the name of one of the script's.
+        """
         script = self.folder / "probe-rewrite.sh"
         text = put_before(render_probe_script(told), tools or {}, self.folder)
         # Where a program hangs, the test does not; every other one has time.
         hangs = any("sleep 60" in body for body in (tools or {}).values())
         script.write_text(text.replace("LIMIT=5", "LIMIT=3" if hangs else "LIMIT=50"))
-        command = f"{before} && exec bash {script} {' '.join(arguments)}"
+        command = f"umask 077; export text=other; {before} && exec bash {script} {' '.join(arguments)}"
         state = str(self.applied.parent)
         done = self.inside.run("unshare", "--mount", "bash", "-c", command, RUNTIME_DIRECTORY=state)
         assert not done.stdout
-        assert done.returncode in {0, 1}, done.stderr
+        assert done.returncode in {0, 1, 143}, done.stderr
         return done
 
     def passes(self, told: ProbeScript = TOLD, *arguments: str) -> None:
@@ -121,6 +125,7 @@ class TestTable:
         assert node.routes() == [ROUTE]
         assert node.applied.read_text() == f"{NOTE}{text}{loaded}"
         assert {path.name for path in node.applied.parent.iterdir()} == {node.applied.name}
+        assert [path.stat().st_mode & 0o777 for path in (node.applied, node.applied.parent)] == [0o644, 0o755]
         node.must("nft", "-f", str(node.write(text)))
         assert node.listing() == loaded
         before = node.must("nft", "--handle", "list", "ruleset")
@@ -311,11 +316,12 @@ class TestRoute:
         assert node.fails(required) == f'{GLOBAL}: no route by eth7 within 0 s (Cannot find device "eth7")'
 
     def test_a_link_that_is_late(self, node: Node) -> None:
-        """A link that comes up while the script waits gets its route."""
+        """A link that comes up while the script waits gets its route; a table that was flushed meanwhile is loaded again."""
         node.inside.batch(["link set eth0 down"])
 
         def rise() -> None:
             wait_for("the rules", node.listing)
+            node.nft("flush ruleset")
             node.inside.batch(["link set eth0 up"])
 
         other = threading.Thread(target=rise)
@@ -323,6 +329,16 @@ class TestRoute:
         node.passes(attrs.evolve(TOLD, wait=100))
         other.join()
         assert node.routes() == [ROUTE]
+        assert node.listing()
+
+    def test_told_to_stop(self, node: Node) -> None:
+        """A run that is stopped while it waits, for example by its unit's timeout, fails and says so.
+
+        Kills: the script without its trap for SIGTERM.
+        """
+        told = attrs.evolve(TOLD, config=attrs.evolve(CONFIG, interfaces=["eth7"]), wait=100)
+        done = node.run(told, tools={"sleep": "kill -TERM $PPID; exec sleep 1"})
+        assert (done.returncode, done.stderr) == (143, "<3>probe-rewrite: stopped before the work was done\n")
 
     @pytest.mark.parametrize(("required", "seconds"), [(False, 0), (True, 1)])
     def test_the_time_that_the_gate_gives(self, node: Node, required: bool, seconds: int) -> None:  # noqa: FBT001
@@ -341,6 +357,18 @@ class TestNote:
         node.applied.write_text(f"table former\ntable {TABLE}\n\nloaded")
         node.fails(tools={"nft": "exit 1"})
         assert node.applied.read_text() == f"table {TABLE}\nroute {GLOBAL} protocol 213\ntable former\n\n"
+
+    def test_by_hand(self, node: Node) -> None:
+        """Where systemd does not name the folder for the record, it is the one that `apply` reads.
+
+        Kills: the script that does not read its setting `state`.
+        """
+        usual, seen = f"{HostLayout().runtime_directory}/{node.applied.name}", node.folder / "seen"
+        done = node.run(
+            before="mount -t tmpfs none /run && unset RUNTIME_DIRECTORY",
+            tools={"nft": f'[[ $* != *-f* ]] || cp {usual} {seen}\nexec nft "$@"'},
+        )
+        assert (done.returncode, done.stderr, seen.read_text()) == (0, "", NOTE)
 
     def test_where_nothing_can_be_written(self, node: Node) -> None:
         """With a read-only /run the probes are rewritten as well, and there is a warning."""

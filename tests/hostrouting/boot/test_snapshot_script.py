@@ -188,8 +188,8 @@ def test_selectors_that_ip_does_not_know(tree: Path, family: int) -> None:
 
 
 def test_without_root(namespace: Namespace) -> None:
-    """Without any right it prints the same, so it changes nothing."""
-    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh"]
+    """Without any right, and without a usual PATH, it prints the same, so it changes nothing."""
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", "PATH=/nowhere", "/bin/sh"]
     assert read_ip_document(taken(namespace, nobody)) == of_netlink(namespace.path)
 
 
@@ -266,8 +266,9 @@ def test_seconds_that_pass(tmp_path: Path, sign: str) -> None:
         ("-4 route save", "nexthop replace id 5 via 10.0.0.77 dev eth0", "nothing"),
         # This device is down, so the address adds no route.
         ("-6 route save", "address add fd77::1/64 dev br9", "-4 netconf"),
+        ("-6 route save", "route add 9.0.0.0/8 dev ib0", "nothing"),
     ],
-    ids=["next hop object", "address"],
+    ids=["next hop object", "address", "route"],
 )
 def test_a_change_while_it_reads(namespace: Namespace, tmp_path: Path, when: str, change: str, missing: str) -> None:
     """Whatever changes once while it reads is in the document, also if the kernel does not have one of the lists."""
