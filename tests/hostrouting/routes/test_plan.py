@@ -7,13 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.errors import RouteConflict
 from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.rule import default_rules
-from hostrouting.model.snapshot import Snapshot
-from hostrouting.routes.plan import RoutePlan, Step, plan_exactly, plan_routes
+from hostrouting.model.snapshot import Address, Snapshot
+from hostrouting.routes.plan import (
+    RoutePlan,
+    Step,
+    deletion_command,
+    plan_exactly,
+    plan_routes,
+    plan_static_routes,
+    reply_destinations,
+    wanted_routes,
+)
 from hostrouting.routes.uplink import DesiredRoute, resolve_route
 from tests.support.examples import scaled
 from tests.support.strategies import blocks, links, prefixes, routes
@@ -171,6 +181,57 @@ class TestWhatAnOperatorReads:
         (step,) = plan_routes([want("10.1.0.0/16", metric=100)], plain().with_routes([behind])).conflicts
         assert step.remedy.endswith("instead, configure one with metric 0, which takes precedence")
 
+    @pytest.mark.parametrize(
+        ("prefix", "then"),
+        [
+            (
+                "172.16.0.0/16",
+                "; but then the kernel can add its own route to 172.16.0.0/16, because ib0 has the address 172.16.1.10/16",
+            ),
+            ("172.17.0.0/16", ""),
+        ],
+    )
+    def test_what_a_script_has_left(self, prefix: str, then: str) -> None:
+        """The remedy has the command that deletes such a route, and the address for which the kernel adds its own."""
+        theirs = Route.to(prefix, dev="eth0", gateway="10.0.0.9", protocol=3)
+        held = [route for route in h200().routes if str(route.prefix) == prefix]
+        (step,) = plan_routes([want(prefix)], h200().with_routes([theirs], without=held)).conflicts
+        assert step.remedy.partition("; if an earlier script ")[2] == (
+            f"left it there, delete it with: {deletion_command(theirs)}{then}"
+        )
+
+    def test_what_keeps_routes_from_being_installed(self) -> None:
+        """A finding for each conflict, for each thing that is missing, and for each route that does not last."""
+        theirs = attrs.evolve(Route.to("10.7.0.0/16", dev="eth0", protocol=3), expires=9)
+        address = Address(ip=as_ip("10.9.0.1"), length=16, dev="eth0")
+        snapshot = plain().with_routes([theirs])
+        snapshot = attrs.evolve(snapshot, addresses=(*snapshot.addresses, address))
+        many = [want("10.1.0.0/16", dev="x"), want("10.2.0.0/16", dev="x")]
+        plan = plan_routes([*many, want("10.3.0.0/16", dev="y"), want("10.7.0.0/16"), want("10.9.0.0/16")], snapshot)
+        for wait, severity, then in (
+            (None, "warning", ""),
+            (0, "error", "; apply would fail at once"),
+            (1, "warning", "; apply would wait up to 1 s for it, then fail"),
+        ):
+            conflict, both, one, lasts = plan.findings(wait=wait)
+            assert (conflict.name, conflict.target, conflict.severity) == ("route-conflict", "10.7.0.0/16", "error")
+            assert conflict.facts == {"held": "10.7.0.0/16 dev eth0 proto boot scope link", "metric": 0}
+            assert (both.sentence, both.severity, both.target) == (
+                f"2 routes, such as 10.1.0.0/16 dev x, need the device x{then}",
+                severity,
+                "10.1.0.0/16",
+            )
+            assert one.sentence == f"10.3.0.0/16 dev y needs the device y{then}"
+            assert one.can_retry
+            assert (lasts.name, lasts.target) == ("route-will-not-last", "10.9.0.0/16")
+
+    def test_a_part_of_a_plan(self) -> None:
+        """The changes of some keys, without the others."""
+        plan = plan_routes([want("10.1.0.0/16"), want("10.2.0.0/16")], plain())
+        one, other = plan.changes
+        assert plan.only({one.route.key}).steps == (one,)
+        assert plan.only({other.route.key}).steps == (other,)
+
     def test_a_keep_that_never_wins(self) -> None:
         """One of our routes behind a better metric is kept, and the reason says that it is never used."""
         ours = Route.to("172.16.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS, metric=100)
@@ -269,6 +330,20 @@ class TestWhatAnOperatorReads:
         assert not plan_routes([want("10.1.0.0/16"), want("10.3.0.0/16")], plan.apply_to(snapshot)).changes
 
 
+def test_the_plan_of_a_configuration() -> None:
+    """Each field of a route counts, and so do the protocol, and the routes of the probe rewrite, which are not ours."""
+    routes = [StaticRoute("10.1.0.0/16", gateway="172.16.0.1", dev="ib0", metric=7)]
+    config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=routes), protocol=77)
+    assert wanted_routes(config) == (want("10.1.0.0/16", gateway="172.16.0.1", dev="ib0", metric=7),)
+    (spared,) = reply_destinations(config)
+    there = [Route.to(prefix, dev="eth0", protocol=by) for prefix, by in (("10.2.0.0/16", 77), ("10.3.0.0/16", OURS))]
+    reply = Route(spared, there[0].legs, protocol=77)
+    assert [
+        (step.action, str(step.route.prefix), step.route.protocol)
+        for step in plan_static_routes(config, h200().with_routes([*there, reply])).steps
+    ] == [("add", "10.1.0.0/16", 77), ("delete", "10.2.0.0/16", 77)]
+
+
 def ipv6_host(*more: Route) -> Snapshot:
     """A host with an IPv6 default route on eth0, and these routes."""
     default = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024, protocol=9)
@@ -277,6 +352,32 @@ def ipv6_host(*more: Route) -> Snapshot:
 
 class TestIPv6:
     """IPv6 has other rules than IPv4."""
+
+    def test_next_hops_of_two_programs(self) -> None:
+        """Where a route was installed, Linux is asked to delete next hops of ours; where not, it is not."""
+        legs = tuple(NextHop("eth0", gateway=as_ip(f"fe80::{last}")) for last in (7, 8))
+        theirs = [
+            Route(Prefix.parse(f"2001:db8:{last}::/48"), legs[:count], metric=1024, protocol=12)
+            for last, count in ((1, 2), (2, 1), (3, 2), (4, 2))
+        ]
+        host = ipv6_host(*theirs)
+        installed = [want("2001:db8:1::/48"), want("2001:db8:2::/48"), want("2001:db8:3::/48", metric=5)]
+        plan = plan_routes([], host, installed=installed)
+        step, *others = plan.steps
+        assert (step.action, step.route, step.asked, others) == ("keep", theirs[0], theirs[0], [])
+        assert plan.asking == plan.only_asking().steps == plan.steps
+        (finding,) = plan.beside
+        assert finding.target == "2001:db8:1::/48"
+        assert finding.sentence == f"2001:db8:1::/48: {step.asks}"
+        assert step.asks.startswith("the next hop via fe80::7 dev eth0 is not wanted")
+        assert "; the next hop via fe80::8 dev eth0 is not wanted" in step.asks
+        assert [*plan.findings()] == [finding]
+        # A change that also asks is not one that only asks.
+        wanted = plan_routes([want("2001:db8:1::/48"), want("2001:db8:2::/48")], host)
+        assert [step.action for step in wanted.asking] == ["add", "add"]
+        assert (wanted.beside, wanted.only_asking().steps) == ((), ())
+        joined = [route for route in wanted.apply_to(host).routes if route.prefix == theirs[0].prefix]
+        assert [[str(leg.gateway) for leg in route.legs] for route in joined] == [["fe80::7", "fe80::8", "fe80::1"]]
 
     def test_a_route_for_some_sources(self) -> None:
         """A route for some sources does not hold the key, but it hides the route for any source: longer prefixes are needed."""
