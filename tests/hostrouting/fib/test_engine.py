@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise, product
+from typing import Any
 
 import attrs
 import pytest
@@ -395,6 +396,74 @@ class TestDefaultRoutes:
         assert [route for _, route in fib.suppressed_defaults(block.family)] == hidden
 
 
+NET, NET6 = Prefix.parse("172.16.0.0/16"), Prefix.parse("fd00:16::/64")
+SUPPRESSING, SUPPRESSING6 = (attrs.evolve(ELSEWHERE, family=family, suppress_ifgroup=7) for family in (4, 6))
+
+
+@for_each(
+    "rule, route, oif, kind, devs",
+    [
+        (attrs.evolve(ELSEWHERE, suppress_prefixlength=16), Route.to(NET, type="unreachable"), "", "unreachable", ()),
+        (SUPPRESSING, Route(NET, (NextHop("eth0"), NextHop("eth1"))), "", "unicast", ("eth0", "eth1")),
+        (SUPPRESSING, Route(NET, (NextHop("eth1"), NextHop("eth0"))), "", "no-route", ()),
+        (SUPPRESSING6, Route(NET6, (NextHop("eth0"), NextHop("eth1"))), "", "unicast", ("eth0",)),
+        (SUPPRESSING6, Route(NET6, (NextHop("eth0"), NextHop("eth1"))), "eth0", "unicast", ("eth0", "eth1")),
+        (SUPPRESSING6, Route(NET6, (NextHop("eth0"), NextHop("eth1"))), "eth1", "no-route", ()),
+    ],
+)
+def test_what_a_suppressing_rule_keeps(rule: Rule, route: Route, oif: str, kind: str, devs: tuple[str, ...]) -> None:
+    """A route that refuses packets; or one whose next hop is not in the group: in IPv4 the first, in IPv6 the chosen one."""
+    links = tuple(Link(name=dev, index=at, group=group) for at, (dev, group) in enumerate(GROUPS.items(), 2))
+    host = Snapshot(links=links, rules=(rule,), routes=(route,), ipv6_forwarding=True)
+    decision = Fib(host).lookup(ip_at(rule.family, route.prefix.first + 1), attrs.evolve(PLAIN, oif=oif))
+    assert (decision.kind, decision.devs) == (kind, devs)
+
+
+def test_a_type_of_service_that_a_table_throws() -> None:
+    """Packets with it go on to the next rule, the others do not."""
+    throwing = attrs.evolve(Route.to(NET, table=100, type="throw"), tos=0x10)
+    routes = throwing, Route.to("0.0.0.0/0", dev="eth0", table=100), Route.to(NET, dev="ib0")
+    rules = Rule(family=4, priority=1, action="nop"), attrs.evolve(ELSEWHERE, table=100), ELSEWHERE
+    found = Fib(Snapshot(rules=rules, routes=routes)).lookup("172.16.0.1", attrs.evolve(PLAIN, tos=None))
+    assert (found.devs, [variant.decision.devs for variant in found.variants]) == (("eth0",), [("ib0",)])
+
+
+@for_each("dev, length", [("eth0", 0), ("eth1", None), (None, 0)])
+def test_a_new_route_in_a_group_that_is_suppressed(dev: str | None, length: int | None) -> None:
+    """It decides nothing, whatever its length, if another table has a route."""
+    links = tuple(Link(name=name, index=at, group=group) for at, (name, group) in enumerate(GROUPS.items(), 2))
+    rules = attrs.evolve(ELSEWHERE, suppress_ifgroup=7), Rule(family=4, priority=600, table=100)
+    fib = Fib(Snapshot(links=links, rules=rules, routes=(Route.to("0.0.0.0/0", dev="eth0", table=100),)))
+    assert [contest.length for contest in fib.contests(NET, dev=dev)] == [length]
+
+
+HELD = Route.to(NET, dev="ib0", metric=100)
+
+
+@for_each(
+    "route, more, length",
+    [
+        (HELD, {"metric": 99}, 16),
+        (HELD, {"metric": 100}, 17),
+        (HELD, {"metric": 100, "ours": HELD.protocol}, 16),
+        (HELD, {"metric": 101, "ours": HELD.protocol}, 17),
+        (attrs.evolve(HELD, tos=0x10), {"metric": 99, "flow": Flow(tos=0x10)}, 17),
+        (attrs.evolve(HELD, table=255), {"metric": 99}, 17),
+    ],
+)
+def test_which_route_gives_way(route: Route, more: dict[str, Any], length: int) -> None:
+    """One in main with tos 0 and a higher metric, or one of ours with the same key; else a longer prefix is needed."""
+    first = next(Fib(plain().with_routes([route])).contests(NET, dev="eth0", **more))
+    assert first.length == length
+
+
+def test_a_prefix_that_is_skipped() -> None:
+    """A plain packet skips a prefix whose routes are for other sources."""
+    routes = attrs.evolve(Route.to(NET6, dev="eth0"), source=NET6), Route.to("fd00::/16", dev="eth0")
+    fib = Fib(Snapshot(rules=default_rules(6), routes=routes, ipv6_forwarding=True))
+    assert [fib.skips(route.prefix) for route in routes] == [True, False]
+
+
 OWN = Route.to("10.9.0.1/32", dev="eth0", type="local", table=255)
 
 
@@ -437,6 +506,7 @@ class TestTheAnswerNamesItsReasons:
         assert fib.routes(Prefix.parse("172.16.0.0/16"), table=99) == ()
         assert fib.routes(Prefix.parse("10.0.0.4/32")) == ()
         assert len(fib.routes(Prefix.parse("10.0.0.4/32"), table=255)) == 1
+        assert [fib.is_empty(4, table) for table in (99, 255)] == [True, False]
 
 
 def test_many_routes_of_one_prefix() -> None:
