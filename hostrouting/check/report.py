@@ -83,13 +83,11 @@ def _no_default_route(found: FamilyExamination, severity: Severity, *, wait: flo
 
 
 def candidates_clause(found: FamilyExamination) -> str:
-    """A clause for a host without a default route: the devices that may be the expected one. Otherwise empty.
+    """A clause for a host without a default route: the devices that may be the expected one.
 
     These are up, have an address, and are not InfiniBand. Devices in a network of the CIDRs come last.
     """
     report, snapshot = found.report, found.fib.snapshot
-    if report.verdict != "no-default-route":
-        return ""
     first: list[str] = []
     last: list[str] = []
     fabric: list[str] = []
@@ -323,7 +321,7 @@ def action_finding(found: Examination, *, where: str, correction: Correction | N
         import json  # noqa: PLC0415  only a finding needs it
 
         parts.append(f"add to staticRoutes.routes: {json.dumps(routes)}")
-    entries = deletion_lines(needed.replaced, needed.contested, "staticRoutes.routes") if needed.is_needed else ()
+    entries = deletion_lines(needed.replaced, needed.contested, "staticRoutes.routes")
     parts += [text[0].lower() + text[1:-1] for text in entries]
     facts = {"routes": repair_document(found.routes)}
     yield Finding("action", "note", "; ".join(parts), "staticRoutes.routes", facts=facts)

@@ -323,6 +323,7 @@ def test_what_is_unsafe() -> None:
 @pytest.mark.parametrize(
     ("lasts", "told"),
     [
+        ((9, 11), "172.16.0.9 and 172.16.0.11 are matched by 172.16.0.9/32 proto boot and 1 more route: "),
         ((9, 10), "172.16.0.9–172.16.0.10 is matched by 172.16.0.9/32 proto boot and 1 more route: "),  # noqa: RUF001
         (
             (9, 11, 13),
