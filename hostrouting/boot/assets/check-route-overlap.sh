@@ -110,7 +110,7 @@ function read_link(   dev, piece, word) {
   dev = $2; sub(/(@[^@]*)?:$/, "", dev); is_up[dev] = $3 ~ /[<,]UP[,>]/
   if (match($0, / group [0-9]+/)) group[dev] = substr($0, RSTART + 7, RLENGTH - 7)
   split($0, piece, /\\ +/); is_fabric[dev] = piece[2] ~ /^link\/(\[32\]|infiniband)/ # -o joins lines by a backslash
-  split(piece[3], word, " "); dev_kind[dev] = word[1]
+  split(piece[3], word, " "); dev_kind[dev] = word[1]; if ($3 ~ /LOOPBACK/) loopback = dev
 }
 function is_judged(begin, end,   c) { # mostly by the CIDR of the last time, because routes are sorted
   for (c = 0; c <= cidrs; c++) if (from[c] <= end && begin <= to[c]) { from[0] = from[c]; to[0] = to[c]; return 1 }
@@ -130,11 +130,11 @@ function read_rule(   i, n, word, key, type, table, only, selected, is_for) {
     else if (key == "suppress_ifgroup") only = word[i]
     else if (key == "suppress_prefixlength") suppresses[table]
     else if (key ~ /^(from|fwmark|iif|oif|uidrange|ipproto|sport|dport|tos|dsfield|dscp|tun_id|flowlabel)$/) {
-      if (key word[i] !~ /^(fromall|iiflo)$/) selected = selected " " key " " word[i]
+      if (key word[i] != "fromall" && key word[i] != "iif" loopback) selected = selected " " key " " word[i]
     } else if (key !~ /^(goto|realms|proto)$/) uncertain = "this check does not know what a rule means: " $0
   }
   if (selected) leave_out("rule " $1 + 0 (family == 6 ? " of IPv6" : "") " (" substr(selected, 2) ")")
-  if (word[2] != "not" && selected ~ / (oif|[sd]port|tun_id|tos) | ipproto-[02-9]/) return # no plain packets
+  if (word[2] != "not" && selected ~ / ([io]if|[sd]port|tun_id|tos) | ipproto-[02-9]/) return # no plain packets
   if (word[2] == "not" && !table) read_prefix("default") # it takes all others away from a default route
   if (is_for) { named[++nameds] = first; named_to[nameds] = last }
   if (table) looks[table] = 1

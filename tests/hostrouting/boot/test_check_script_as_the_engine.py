@@ -273,6 +273,20 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
     "a rule for some of it": (["rule add pref 9 to 172.20.64.0/18 lookup 100", ELSEWHERE], [], "overlap"),
     "a rule for the last of it": (["rule add pref 9 to 172.20.192.7/18 lookup 100", ELSEWHERE], [], "overlap"),
     "a rule for one address": (["rule add pref 9 to 172.20.3.4 lookup 100", ELSEWHERE], [], "overlap"),
+    "a pod block, which a rule for forwarded packets refuses, too": (
+        [
+            *ports("cali1"),
+            "route add blackhole 172.20.40.0/26 proto 80",
+            "rule add pref 100 iif eth0 to 172.20.0.0/16 blackhole",
+        ],
+        [],
+        "ok",
+    ),
+    "rules for forwarded packets, to every address": (
+        ["rule add pref 100 iif ib0 to 0.0.0.0/1 lookup 100", "rule add pref 100 iif ib0 to 128.0.0.0/1 lookup 100"],
+        [],
+        "ok",
+    ),
     "a rule that jumps": (["rule add pref 5 goto 20", "rule add pref 10 prohibit", "rule add pref 20 nop"], [], "ok"),
     "a rule that jumps to the default route": (
         [
