@@ -95,7 +95,7 @@ def test_metadata(metadata: Message) -> None:
     ]
     assert found.get_all("Provides-Extra") == ["docs", "fuzz", "release", "test", "testing", "tty"]
     kits = [line.partition(";")[0] for line in required if line.endswith("extra == 'testing'")]
-    assert [re.split("[<>=]", line)[0] for line in kits] == ["hypothesis", "pytest"]
+    assert [re.split("[<>=]", line)[0] for line in kits] == ["pytest"]
 
 
 @pytest.mark.nightly

@@ -86,10 +86,9 @@ def render_gate_drop_in(layout: HostLayout | None = None) -> str:
 
 
 def _run(layout: HostLayout, held: str) -> str:
-    """The beginning of the command that runs the gate's script; it explains a missing script by itself.
+    """The beginning of the command that runs the gate's script; the command explains a missing script.
 
-    Another program may have removed the whole folder. So what the operator has to know then is in the drop-in and in
-    the unit, which are elsewhere.
+    Another program may have removed the folder, so the explanation is in the drop-in and in the unit.
     """
     back = f"bring {layout.config_directory} back with: hostrouting apply --config FILE"
     away = f"remove the gate with: rm {layout.gate_drop_in('*')} && systemctl daemon-reload"

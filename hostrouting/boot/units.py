@@ -167,7 +167,7 @@ def render_preset(unit: str) -> str:
 def render_protocol_name(protocol: int = OURS, *, digest: str = "") -> str:
     """The file that lets `ip route` print the name of our route protocol instead of its number.
 
-    `digest` is that of the script that has succeeded; `ip` takes its line for a comment.
+    `digest` is that of the script that last succeeded. It is written as a comment, which `ip` ignores.
     """
     noted = f"# sha256 {digest} of the last static-routes.sh that succeeded\n" if digest else ""
     return f"{HEADER}{noted}{protocol} {protocol_name(OURS)}\n"

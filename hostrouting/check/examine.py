@@ -145,7 +145,7 @@ class Examination:
 
     @property
     def unsafe(self) -> tuple[Unsafe, ...]:
-        """What no route can repair, in both families."""
+        """The escapes of both families that no route can repair."""
         return tuple(unsafe for family in self.families for unsafe in family.repair.unsafe)
 
     @property

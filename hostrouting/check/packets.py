@@ -56,7 +56,7 @@ class PodPackets:
 def find_pod_packets(
     snapshot: Snapshot, pod_cidrs: Iterable[Prefix], pod_devs: Sequence[str], *, expected: Sequence[Prefix]
 ) -> tuple[PodPackets, ...]:
-    """The classes of packets that pods send to the expected CIDRs, which are of one family.
+    """The classes of packets that pods send to the expected CIDRs. All CIDRs are of one family.
 
     Pods have addresses in `pod_cidrs`, and devices that match the patterns `pod_devs`.
     """

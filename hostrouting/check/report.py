@@ -184,7 +184,7 @@ def intended_clause(escapes: Iterable[Escape]) -> str:
         return ""
     names, line = spoken([f"{dev} ({kind})" for dev, kind in kinds.items()]), ", ".join(f'"{dev}"' for dev in kinds)
     are = "are" if len(kinds) > 1 else "is"
-    return f'if {names} {are} intended: "allowedDevs": ["...", {line}], or add to your own list'
+    return f'if {names} {are} intended: "allowedDevs": ["...", {line}] ("..." stands for the defaults)'
 
 
 def owner_name(escape: Escape) -> str:

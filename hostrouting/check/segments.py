@@ -40,14 +40,6 @@ class Segment(NamedTuple):
         return self.label, self.judgement
 
 
-class Strip(NamedTuple):
-    """The columns of a CIDR on a scale: runs, each with its segment and its length, from left to right."""
-
-    runs: tuple[tuple[Segment, int], ...]
-    hidden: tuple[Segment, ...]
-    """The segments that no column shows, except for the host's own; of those with one look, the first."""
-
-
 def segments_of(
     fib: Fib, cidr: Prefix, *, expected_devs: tuple[str, ...], allowed_devs: tuple[str, ...] = ()
 ) -> tuple[Segment, ...]:
@@ -83,15 +75,12 @@ def listed_segments(segments: Sequence[Segment]) -> tuple[Segment, ...]:
     return tuple(found or segments)
 
 
-def strip_of(cidr: Prefix, segments: Sequence[Segment], columns: int) -> Strip:
-    """The segments of the CIDR on a scale of so many columns; no escape is too small for a column."""
-    slots = _columns(cidr, segments, columns)
-    shown = {segment.look for segment in slots}
-    hidden: dict[object, Segment] = {}
-    for segment in segments:
-        if segment.judgement != "own" and segment.look not in shown:
-            hidden.setdefault(segment.look, segment)
-    return Strip(tuple(_runs(slots)), tuple(hidden.values()))
+def strip_of(cidr: Prefix, segments: Sequence[Segment], columns: int) -> tuple[tuple[Segment, int], ...]:
+    """The segments of the CIDR on a scale of so many columns, from left to right, each with its length.
+
+    No escape is too small for a column.
+    """
+    return tuple(_runs(_columns(cidr, segments, columns)))
 
 
 def _columns(cidr: Prefix, segments: Sequence[Segment], columns: int) -> list[Segment]:

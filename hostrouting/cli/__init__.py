@@ -5,7 +5,7 @@ command      a command as one record: name, help, options and function; and its 
 commands     the commands, a module for each, which is loaded when the command is typed
 entry_point  from arguments to an exit code: the help, and the only place that catches, prints and exits
 output       lines, tables and colours, as values
-terminal     writes them as far as the terminal can show them; and how far a run is
+terminal     writes them as far as the terminal can show them
 source       the kernel or the saved snapshot to read, and the configuration
 failure      the exit code of an error, and its document
 check        the result of a check, and its lines

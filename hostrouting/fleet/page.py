@@ -24,7 +24,7 @@ import attrs
 
 from hostrouting.check.examine import Correction, examine_snapshot, with_repair
 from hostrouting.check.report import deletion_lines, repair_document
-from hostrouting.check.segments import JUDGEMENTS, Segment, Strip, listed_segments, segments_of, strip_of
+from hostrouting.check.segments import JUDGEMENTS, Segment, listed_segments, segments_of, strip_of
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import ESCAPES
 from hostrouting.fleet.grouping import (
@@ -182,7 +182,7 @@ def _map(cidr_map: CidrMap, node: str) -> Markup:
     return element("table", element("caption", f"{cidr_map.cidr} on {node}"), element("tbody", *rows), class_="map")
 
 
-def _bar(strip: Strip) -> Markup:
+def _bar(strip: Sequence[tuple[Segment, int]]) -> Markup:
     """A picture of the ranges to scale; the text below says the same."""
     runs = [
         element(
@@ -191,7 +191,7 @@ def _bar(strip: Strip) -> Markup:
             class_=segment.judgement,
             style=f"flex:{columns}",
         )
-        for segment, columns in strip.runs
+        for segment, columns in strip
     ]
     return element("div", *runs, class_="bar", aria_hidden="true")
 
@@ -235,7 +235,7 @@ class MapRow:
     """An expected CIDR on one host: as segments to scale, and as a list."""
 
     name: str
-    strip: Strip
+    strip: tuple[tuple[Segment, int], ...]
     segments: tuple[Segment, ...]
 
 

@@ -157,7 +157,7 @@ class FileSet:
             file.require_room(files)
 
     def install(self, files: Files) -> tuple[str, ...]:
-        """Write the files that differ, in order; returns their paths. Idempotent.
+        """Write, in order, the files that differ; return their paths. Idempotent.
 
         If a file is masked or cannot be written, raises a FileError that carries the paths changed before it.
         """

@@ -575,7 +575,7 @@ def next_hop_stays(route: Route, leg: NextHop) -> str:
     """A sentence about a next hop that Linux did not delete for us; the boot script says the same."""
     (way,) = attrs.evolve(route, legs=(leg,)).ways
     return (
-        f"the next hop {way} is not from the configuration and stays, so Linux sends it a part of the packets; if no"
+        f"the next hop {way} is not configured and was not deleted, so Linux still sends some packets to it; if no"
         f" other program needs it, delete it with: ip -6 route del {route.prefix} {way} metric {route.metric}"
     )
 

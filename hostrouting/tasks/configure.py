@@ -238,9 +238,9 @@ class Configure:
             failed = {task.full_part.name for task in chosen if task.name in failures}
             up, down = ([part for part in parts if part.name not in failed] for parts in (up, down))
             gate = Gate(host, self.config)
-            if up or down:
-                gate.require_reload(gate.changes(up, down), (*up, *down))  # also for what is changed later
             later = {task.full_part.name for task in chosen if task.name in weakened}
+            if later:  # else the gate asks for what it changes now
+                gate.require_reload(gate.changes(up, down), (*up, *down))
             up, down = ([part for part in parts if part.name not in later] for parts in (up, down))
             changed = gate.change(ctx, up, down) if up or down else {}
             begun = set(left_out)

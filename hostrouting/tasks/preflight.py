@@ -109,7 +109,7 @@ def overlap_findings(
     `awaited` are the configured routes that cannot be installed yet; an escape that they cover may be repaired in time.
     The `correction` is that of the configuration, and `file` the name of its file, for the commands to type.
     """
-    strict = "in mode STRICT apply fails, and no gated unit starts after it"
+    strict = "in mode STRICT apply would fail, and gated units could not start"
     then = strict if mode == "STRICT" else "in mode WARN the check keeps no gated unit from starting"
     for_pods = "apply fails, but gated units start, because the boot script does not check pods"
     then_for_pods = for_pods if mode == "STRICT" else then

@@ -12,7 +12,7 @@
     contract           the contract suite of RouteBackend: subclass `contract.BackendContract`
     plugin             pytest fixtures, enabled with `pytest_plugins = ["hostrouting.testing.plugin"]`
 
-pytest is not a dependency. Only `contract` and `plugin` import it.
+pytest is not a dependency. Only `plugin` imports it.
 
 A test of code that installs routes::
 

@@ -33,7 +33,7 @@ _ENVIRONMENT = {
     "NO_COLOR": "if it is set and not empty, the output has no colour. Output that does not go to a terminal never has "
     "colour, and TERM=dumb turns it off, too",
     "TERM": "the type of the terminal",
-    "COLUMNS": "the width of the text of --help, instead of that of the terminal",
+    "COLUMNS": "the width of the text of --help and of the live tree, instead of that of the terminal",
     "LC_ALL, LC_CTYPE, LANG": "the locale: in C and POSIX, the output is ASCII",
     "NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID, JOURNAL_STREAM": "set by systemd for the guard, which then reports "
     "its state to systemd and logs to the journal",

@@ -185,7 +185,7 @@ def test_break_glass() -> None:
         [line, *_] = re.findall("type as root: (.*)", system.journal(KUBELET))
         system.must("sh", "-c", line)
         assert start(system, KUBELET) == 0
-        told = f"host-routing-gate: {KUBELET} starts unchecked: until "
+        told = f"host-routing-gate: {KUBELET} starts unchecked until "
         assert told in system.journal(KUBELET)
         assert "opened by root: WHY" in system.journal(KUBELET)
         assert start(system, "agent@a.service") == 1, "it is for one unit"

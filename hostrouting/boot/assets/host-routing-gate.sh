@@ -101,7 +101,7 @@ pass_if_opened() {
       return
     fi
     printf -v until '%(%F %T %Z)T' "$until"
-    warn "$gated starts unchecked: until $until, opened by ${BASH_REMATCH[3]}: ${BASH_REMATCH[4]}"
+    warn "$gated starts unchecked until $until; ${BASH_REMATCH[3]} opened the gate: ${BASH_REMATCH[4]}"
     systemctl --no-ask-password --no-block start "$unit" # what the steps can repair, they repair
     pass
   done

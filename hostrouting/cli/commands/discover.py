@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from hostrouting.check.examine import examine_snapshot
 from hostrouting.cli.command import FAILED, FINE, Command, Reply
 from hostrouting.cli.output import Line, Painted, line, table
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.cli.source import installed_config
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.host.discovery import Discovery, discover
 from hostrouting.text import spoken
@@ -16,19 +19,17 @@ from hostrouting.text import spoken
 if TYPE_CHECKING:
     import argparse
 
+    from hostrouting.check.overlap import Escape
     from hostrouting.host.host import Host
-    from hostrouting.kernel.base import RouteBackend
 
 
 def _answer(_: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     here = host()
     found = discover(here.files, here.layout)
-    lost, why = None, "there are only files here, and no routes"
-    if here.backend is not None:
-        try:
-            lost = list(_lost(found, here.backend))
-        except BackendError as error:
-            why = str(error)
+    try:
+        lost, why = _lost(found, here)
+    except BackendError as error:
+        lost, why = None, str(error)
 
     def document() -> dict[str, Any]:
         return {
@@ -52,23 +53,37 @@ def _answer(_: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     return Reply(FINE if found.networks else FAILED, document, lambda: _page(found, lost, why))
 
 
-def _lost(found: Discovery, open_backend: Callable[[], RouteBackend]) -> Iterator[dict[str, str]]:
-    """The name servers and gateways in these networks whose packets escape."""
+def _lost(found: Discovery, host: Host) -> tuple[list[dict[str, str]] | None, str]:
+    """The name servers and gateways in these networks whose packets escape; or None, and why that is not known."""
+    if host.backend is None:
+        return None, "there are only files here, and no routes"
     if not found.cidrs:
-        return
-    with open_backend() as backend:
+        return [], ""
+    with host.backend() as backend:
         snapshot = backend.snapshot()
-    config = HostRoutingConfig(route_overlap=RouteOverlapConfig(found.cidrs))
-    if not (escapes := examine_snapshot(snapshot, config).escapes):
-        return
-    hops = [(hop.gateway, hop.dev) for route in snapshot.routes if not route.prefix.length for hop in route.legs]
-    named = [(server, f"the name server in {file}") for server, file in found.servers]
-    named += [(gateway, f"the gateway of the default route by {dev}") for gateway, dev in hops if gateway is not None]
-    for address, role in dict.fromkeys(named):
-        for escape in escapes:
-            if escape.cidr.family == address.version and escape.first <= int(address) <= escape.last:
-                way = f"leaves by {spoken(escape.devs)}" if escape.devs else escape.kind
-                yield {"address": str(address), "role": role, "cidr": str(escape.cidr), "way": way}
+    installed = installed_config(host) or HostRoutingConfig()
+    overlap = attrs.evolve(installed.route_overlap, expected_cidrs=found.cidrs)
+    examination = examine_snapshot(snapshot, attrs.evolve(installed, route_overlap=overlap))
+    if examination.verdict == "no-default-route":
+        return None, "there is no default route, whose devices are the expected ones"
+    named = [(server, f"the name server in {file}", "") for server, file in found.servers]
+    named += [
+        (hop.gateway, f"the gateway of the default route by {hop.dev}", hop.dev)
+        for route in snapshot.routes
+        for hop in route.legs
+        if not route.prefix.length and hop.gateway is not None and hop.dev is not None
+    ]
+    return [
+        {"address": str(address), "role": role, "cidr": str(escape.cidr), "way": _way(escape)}
+        for address, role, dev in dict.fromkeys(named)
+        for escape in examination.escapes
+        if escape.cidr.family == address.version and escape.first <= int(address) <= escape.last
+        if dev not in escape.devs  # a gateway is reached by the device of its route
+    ], ""
+
+
+def _way(escape: Escape) -> str:
+    return f"leaves by {spoken(escape.devs)}" if escape.devs else escape.kind
 
 
 def _page(found: Discovery, lost: list[dict[str, str]] | None, why: str) -> Iterator[Line]:
@@ -105,7 +120,7 @@ The agent's configuration, the CNI configurations of the host and its machines, 
 proposed network has its file and key. Most networks are only a part: a node knows its own pods, but not those of other
 nodes, and not the network of the services. For these, the command that asks the cluster is shown.
 
-If a proposed network escapes, the name servers and gateways in it that cannot be reached are listed.
+If a proposed network escapes, the name servers and gateways in it that leave by a wrong device, or by none, are listed.
 Nothing is written. Root is needed only for files that others cannot read, such as those of the machines.
 """,
     examples="""\

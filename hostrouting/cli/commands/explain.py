@@ -206,7 +206,7 @@ _PASSED = {
 }
 _TONES: dict[bool | None, Tone] = {True: "good", False: "bad", None: "warn"}
 _FATE = {
-    "no-route": "has no route: no rule looks up a table that has one",
+    "no-route": "has no route: none of the tables that the rules look up has one",
     "unreachable": "is refused: unreachable",
     "prohibit": "is refused: prohibited",
     "blackhole": "is dropped by a blackhole route",

@@ -254,7 +254,7 @@ def _page(prospect: Prospect, arguments: argparse.Namespace) -> Iterator[Line]:
                 yield line(f"To print the routes that the configuration lacks: {again}")
     yield from below(named_lines(prospect.gate.findings))
     is_refused = prospect.answer in {"refused", "conflict"}
-    if prospect.changes and not is_refused and not prospect.is_stuck and arguments.snapshot is None:
+    if prospect.changes and not (is_refused or prospect.is_stuck or prospect.ends_in_overlap) and not prospect.saved:
         yield line()
         wait = "" if arguments.wait is None else f" --wait {arguments.wait:g}"
         allow = " --allow-removal" if arguments.allow_removal else ""

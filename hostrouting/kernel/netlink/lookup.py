@@ -140,7 +140,7 @@ class _Answers:
         return Answer(route.type, route)
 
     def _of_large(self, destination: bytes) -> Answer:
-        """Find an entry in its table, because its next hops do not fit into the kernel's answer."""
+        """Look up the table's own entry for a route whose next hops do not fit into the kernel's answer."""
         family, number = self._family, int.from_bytes(destination, "big")
         data = self._channel.ask(
             lambda sequence: encode_lookup(

@@ -775,7 +775,7 @@ def index_of(channel: Channel, name: str) -> int:
 
 
 class Names(Mapping[int, str]):
-    """The names of devices by number, each requested when first needed: an answer needs few of hundreds.
+    """The names of devices by number, each requested when first needed, because an answer needs few of them.
 
     They are requested by the socket's ioctl, because netlink returns forty more attributes of a device with its name.
     """

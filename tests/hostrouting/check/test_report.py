@@ -173,10 +173,13 @@ def _remedy(interfaces: list[tuple[str, str]]) -> str:
 @pytest.mark.parametrize(
     ("kinds", "told"),
     [
-        (("wireguard",), '; if wg7 (wireguard) is intended: "allowedDevs": ["...", "wg7"], or add to your own list'),
+        (
+            ("wireguard",),
+            '; if wg7 (wireguard) is intended: "allowedDevs": ["...", "wg7"] ("..." stands for the defaults)',
+        ),
         (
             ("vxlan", "geneve"),
-            '; if wg7 (vxlan) and wg8 (geneve) are intended: "allowedDevs": ["...", "wg7", "wg8"], or add to your own list',
+            '; if wg7 (vxlan) and wg8 (geneve) are intended: "allowedDevs": ["...", "wg7", "wg8"] ("..." stands for the defaults)',
         ),
         (("",), ""),
         (("", "vxlan"), ""),

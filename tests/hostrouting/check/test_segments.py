@@ -45,7 +45,7 @@ def columns(*segments: tuple[int, str, Judgement], count: int = 4) -> str:
     """The labels that these columns of a /28 show; each segment is its last address, its label and its judgement."""
     begins = [0, *(last + 1 for last, _, _ in segments)]
     some = [Segment(first, *segment) for first, segment in zip(begins, segments, strict=False)]
-    return "".join(one.label * length for one, length in strip_of(Prefix.parse("0.0.0.0/28"), some, count).runs)
+    return "".join(one.label * length for one, length in strip_of(Prefix.parse("0.0.0.0/28"), some, count))
 
 
 def test_what_a_column_shows() -> None:

@@ -185,6 +185,11 @@ class TestMaps:
         (tmp_path / "gpu-1.json").unlink()
         assert read_maps(gpu, ASKED) == ()
 
+    def test_a_single_address_that_escapes(self) -> None:
+        """An address that escapes alone is listed. Kills: any single address joins the range beside it."""
+        rows = [Segment(0, 4, "eth0", "expected"), Segment(5, 5, "ib0", "escape"), Segment(6, 9, "eth0", "expected")]
+        assert listed_segments(rows) == tuple(rows)
+
     def test_an_own_address_among_others(self) -> None:
         """An own address does not divide the range around it."""
         rows = [Segment(0, 4, "ib0", "escape"), Segment(5, 5, "own", "own"), Segment(6, 9, "ib0", "escape")]

@@ -161,6 +161,12 @@ def test_the_backend_that_has_the_rules(backend: Backend, answers: dict[str, End
         ("auto", {"nft_save": saved(), "legacy_save": NO_MODULE, "version": LEGACY}, "not-loaded", "modprobe"),
         ("auto", {"legacy_save": NO_MODULE}, "not-loaded", "cannot list its rules"),
         ("legacy", {"nft_save": saved(), "legacy_save": NO_MODULE}, "not-loaded", "ebtable_nat is not loaded"),
+        (
+            "legacy",
+            {"nft_save": saved(), "legacy_save": Ended(0, OF_FILTER)},
+            "not-loaded",
+            "ebtable_nat is not loaded",
+        ),
         ("legacy", {"nft_save": saved()}, "missing", "the program ebtables-legacy-save was not found"),
         ("nft", {"version": LEGACY, "save": MODULE, "ebtables_list": listed()}, "missing", "ebtables-nft-save"),
     ],

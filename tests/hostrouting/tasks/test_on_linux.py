@@ -152,7 +152,7 @@ def test_another_programs_next_hop(verb: str, caplog: pytest.LogCaptureFixture) 
         there = namespace.routes(6)
         install("fd10::1")
         assert namespace.routes(6) == there
-        told = "fd20::/32: the next hop via fd10::9 dev eth0 is not from the configuration and stays"
+        told = "fd20::/32: the next hop via fd10::9 dev eth0 is not configured and was not deleted"
         assert told in caplog.text
         caplog.clear()
         install("fd10::3")

@@ -320,7 +320,7 @@ def test_words_of_no_default_route() -> None:
     [found] = look(FakeHost(kernel=MemoryBackend()), config(cidrs=(CIDR,))).findings
     assert str(found) == (
         "there is no IPv4 default route that is in use, so no device is expected; apply would wait up to 30 s for one;"
-        " without one, in mode STRICT apply fails, and no gated unit starts after it; add a default route, or name"
+        " without one, in mode STRICT apply would fail, and gated units could not start; add a default route, or name"
         " routeOverlap.expectedDevs: no device is up and has an IPv4 address"
     )
 
@@ -329,7 +329,7 @@ def test_words_of_an_overlap() -> None:
     """A finding is a sentence without the capitals of the journal, and another one has the routes to add."""
     found = [str(finding) for finding in look(FakeHost(kernel=h200()), config(cidrs=(CIDR,))).findings]
     assert found[0].startswith("expected CIDR 172.16.0.0/16 (")
-    assert found[0].endswith("; in mode STRICT apply fails, and no gated unit starts after it")
+    assert found[0].endswith("; in mode STRICT apply would fail, and gated units could not start")
     in_warn = look(FakeHost(kernel=h200()), config(cidrs=(CIDR,), mode="WARN")).findings[0]
     assert str(in_warn).endswith("; in mode WARN the check keeps no gated unit from starting")
     assert found[1].startswith('add to staticRoutes.routes: [{"destination": "172.16.0.0/17"')

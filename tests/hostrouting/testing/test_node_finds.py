@@ -23,7 +23,7 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing.node import BrokenLaw
 from tests.hostrouting.testing.test_node import life
 
-FIRST, LIVES, DAYS = 2000, 60, 3.0
+FIRST, LIVES, DAYS = 2000, 200, 3.0
 UNDO = _Transaction.undo
 
 

@@ -208,7 +208,7 @@ def test_a_virtual_device() -> None:
     kernel = h200()
     kernel.add_link(Link(name="wg7", index=0, kind="wireguard", type=65534))
     kernel.ip_route("add", Route.to("172.16.4.0/24", dev="wg7"))
-    told = 'If wg7 (wireguard) is intended: "allowedDevs": ["...", "wg7"], or add to your own list.'
+    told = 'If wg7 (wireguard) is intended: "allowedDevs": ["...", "wg7"] ("..." stands for the defaults).'
     assert told in say("check", CIDR, kernel=kernel).lines
     assert "intended" not in say("check", CIDR, kernel=h200()).out
 

@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from hostrouting import Host
+import phases
+from hostrouting import Configure, Host, HostRoutingConfig
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Route
 from hostrouting.testing import FakeFiles, FakeHost, h200
@@ -46,15 +47,32 @@ def test_the_page() -> None:
 
 
 def test_a_gateway_that_is_lost() -> None:
-    """A gateway of a default route counts like a name server."""
+    """A gateway counts like a name server, but not on the device of its own route."""
     kernel = h200()
-    hop = NextHop("eth0", gateway=as_ip("172.16.0.1"), onlink=True)
-    kernel.ip_route("append", Route(Prefix.parse("0.0.0.0/0"), (hop,), metric=950))
+    for dev, gateway in (("eth0", "172.16.0.1"), ("ib0", "172.16.0.254")):
+        hop = NextHop(dev, gateway=as_ip(gateway), onlink=True)
+        kernel.ip_route("append", Route(Prefix.parse("0.0.0.0/0"), (hop,), metric=950))
     lost = say("discover", "--json", host=FakeHost(kernel=kernel, files=FakeFiles(NAMED))).json["lost"]
     assert [(it["address"], it["role"]) for it in lost] == [
         ("172.16.0.10", "the name server in /etc/resolv.conf"),
         ("172.16.0.1", "the gateway of the default route by eth0"),
     ]
+
+
+def test_by_the_installed_configuration() -> None:
+    """Devices that the installed configuration expects are right. Kills: the default devices."""
+    config = HostRoutingConfig(route_overlap={"expectedCidrs": ["172.16.0.0/16"], "expectedDevs": ["ib0"]})
+    host = node()
+    phases.execute(Configure(config, host=host), phases.Context(observers=[]))
+    assert say("discover", "--json", host=host).json["lost"] == []
+
+
+def test_without_a_default_route() -> None:
+    """Then the expected devices are not known, and so what is lost is not known either. Kills: `lost: []`."""
+    host = node()
+    host.kernel.ip_route("delete", next(it for it in host.kernel.snapshot().routes if not it.prefix.length))
+    assert say("discover", "--json", host=host).json["lost"] is None
+    assert any("is not known: there is no default route" in text for text in say("discover", host=host).lines)
 
 
 def test_an_image(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_the_whole_page() -> None:
         (plain_vm(), "224.0.0.5", "224.0.0.5 is a multicast address"),
         (ecmp_node(), "8.8.8.8", "8.8.8.8 leaves by eth0 or eth1 via 10.0.0.1 or 10.1.0.1"),
         (cni_node(), "10.244.0.7", "10.244.0.7 leaves by cni0, directly to the neighbour; the default route"),
-        (MemoryBackend(), "8.8.8.8", "8.8.8.8 has no route: no rule looks up a table that has one"),
+        (MemoryBackend(), "8.8.8.8", "8.8.8.8 has no route: none of the tables that the rules look up has one"),
         (plain_vm(), "2001:db8::1", "2001:db8::1 has no route"),
     ],
 )

@@ -169,3 +169,9 @@ def test_postponed_and_sooner() -> None:
     assert pace.sooner(3).wait(1) == pytest.approx(2)
     assert pace.sooner(9).wait(1) == pytest.approx(4)
     assert attrs.evolve(pace, due=0.5).wait(1) == 0
+
+
+def test_nothing_is_remembered_for_ever() -> None:
+    """An hour after the last repair of a key, nothing is left of it. Kills: fights that are kept for ever, or longer."""
+    fights = needed(Fights(), "a", 0)
+    assert (fights.later(3599), fights.later(3600)) == (fights, Fights())
