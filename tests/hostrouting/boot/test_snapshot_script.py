@@ -236,7 +236,7 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("failure", some_at_night(FAILURES))
+@pytest.mark.parametrize("failure", some_at_night(FAILURES, each=2))
 def test_fails_loudly(failure: str, tmp_path: Path) -> None:
     """If ip is missing or fails, or the routing does not stop changing, the script prints one line about it, and no more."""
     body, told = FAILURES[failure]
