@@ -23,7 +23,6 @@ JUDGEMENTS: dict[Judgement, str] = {
     "escape": "escapes",
 }
 """The judgements, each in the words of a legend."""
-_RANK: dict[Judgement, int] = {"escape": 2, "allowed": 1}
 
 
 class Segment(NamedTuple):
@@ -91,12 +90,13 @@ def _columns(cidr: Prefix, segments: Sequence[Segment], columns: int) -> list[Se
         high = max(low, cidr.first + (column + 1) * size // columns - 1)
         while segments[at].last < low:
             at += 1
-        best, weight = segments[at], (0, 0)
+        best, weight = segments[at], (False, False, 0)
         for place in range(at, len(segments)):
             one = segments[place]
             if one.first > high:
                 break
-            held = (_RANK.get(one.judgement, 0), min(one.last, high) - max(one.first, low) + 1)
+            size_here = min(one.last, high) - max(one.first, low) + 1
+            held = (one.judgement == "escape", one.judgement == "allowed", size_here)
             if held > weight:
                 best, weight = one, held
         found.append(best)

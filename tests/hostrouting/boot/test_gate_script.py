@@ -679,6 +679,6 @@ class TestOpened:
         subprocess.run([shell, "-c", line], check=True, umask=0o022, env={**os.environ, "SUDO_USER": "ada"})
         done, *_ = ask(open_place, Answers((1,), failed()))
         assert done.returncode == 0
-        assert ", opened by ada: WHY" in done.stderr
+        assert "; ada opened the gate: WHY" in done.stderr
         until = int((open_place.folder / "gate.open").read_text().split()[0])
         assert 7100 < until - time.time() <= 7200

@@ -57,3 +57,4 @@ def test_what_a_column_shows() -> None:
     assert columns((5, "e", "expected"), (7, "f", "expected"), (15, "g", "expected")) == "eegg"
     assert columns((4, "e", "expected"), (15, "x", "escape")) == "exxx"
     assert columns((11, "e", "expected"), (12, "x", "escape"), (15, "e", "expected")) == "eeex"
+    assert columns((9, "e", "expected"), (15, "f", "expected"), count=32) == "e" * 20 + "f" * 12
