@@ -57,7 +57,7 @@ class Opening:
         """The finding that the gate is open."""
         whose = "each gated unit" if self.unit == ALL else self.unit
         moment = moment_as_text(datetime.fromtimestamp(self.until, timezone.utc))
-        told = f"{whose} may start unchecked until {moment}: opened by {self.who}: {self.why}"
+        told = f"{whose} may start unchecked until {moment}; {self.who} opened the gate: {self.why}"
         end = "hostrouting gate --close" + ("" if self.unit == ALL else f" --unit {self.unit}")
         facts = {"unit": self.unit, "until": self.until}
         return Finding("gate-open", "warning", told, self.unit, f"to end this, run as root: {end}", facts)

@@ -260,7 +260,7 @@ class Table(ABC):
         """
         around = [(self._width - length, length) for _, length in reversed(self.shifts)]
         covering = [low >> host << host + BITS | length for host, length in around]
-        stack = [(1 << self._width + 1, -1)]
+        stack = [(high + 1, -1)]
         stack += [self._until(key) for key in covering if key in self.first and key >> BITS < low]
         place, longest = low, stack[-1][1]
         for key in sorted({key for column in self.columns for key in column.packed(low, high)}):

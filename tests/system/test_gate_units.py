@@ -187,7 +187,7 @@ def test_break_glass() -> None:
         assert start(system, KUBELET) == 0
         told = f"host-routing-gate: {KUBELET} starts unchecked until "
         assert told in system.journal(KUBELET)
-        assert "opened by root: WHY" in system.journal(KUBELET)
+        assert "root opened the gate: WHY" in system.journal(KUBELET)
         assert start(system, "agent@a.service") == 1, "it is for one unit"
         system.reboot()
         system.settled()
