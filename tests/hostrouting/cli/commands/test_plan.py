@@ -262,12 +262,13 @@ def test_a_conflict_where_the_check_goes(written: Callable[..., str]) -> None:
 
 @pytest.mark.parametrize(("mode", "fails"), [("STRICT", True), ("WARN", False)])
 def test_what_would_not_be_closed(written: Callable[..., str], mode: str, *, fails: bool) -> None:
-    """If an address would still escape, the plan names the command for the repair; in STRICT, no machine starts."""
+    """If an address would still escape, the plan names the command for the repair; in STRICT, it proposes no apply."""
     config = written({"destination": "10.98.0.0/16"}, mode=mode)
     host = FakeHost(kernel=h200())
     said = say("plan", "--config", config, host=host)
     told = "apply would do all of this, and then fail, and no gated unit would start: the mode is STRICT."
     assert (told in said.lines) is fails
+    assert ("To apply it" in said.out) is not fails
     say("apply", "--config", config, host=host)
     done = say("plan", "--config", config, host=host)
     first = "OVERLAP: apply would change nothing and fail: the mode is STRICT, so no gated unit starts"
