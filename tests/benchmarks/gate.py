@@ -95,7 +95,7 @@ def gate_contests() -> Iterator[Contest | LeftOut]:
         for name in ("gated", "original", "least")
     }
     beside = statistics.median(added["original"]) * 1e3
-    note = f"{_WORK}: the original's units, which run beside the machine and hold nothing back, add {beside:.0f} ms"
+    note = f"the original's units, which run beside the machine and hold nothing back, add {beside:.0f} ms"
     gate = "what the gate adds"
     values = {gate: added["gated"], "a gate whose unit does nothing": added["least"]}
     yield Contest(_WORK, values, (Goal(gate, 0.080),), notes=(note,))
