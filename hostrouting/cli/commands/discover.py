@@ -65,7 +65,7 @@ def _lost(found: Discovery, host: Host) -> tuple[list[dict[str, str]] | None, st
     overlap = attrs.evolve(installed.route_overlap, expected_cidrs=found.cidrs)
     examination = examine_snapshot(snapshot, attrs.evolve(installed, route_overlap=overlap))
     if examination.verdict == "no-default-route":
-        return None, "there is no default route, whose devices are the expected ones"
+        return None, "there is no default route, so the expected devices are not known"
     named = [(server, f"the name server in {file}", "") for server, file in found.servers]
     named += [
         (hop.gateway, f"the gateway of the default route by {hop.dev}", hop.dev)

@@ -166,7 +166,7 @@ def test_what_the_plan_is_made_of() -> None:
     )
     assert before == kernel.snapshot()
     assert [(step.action, str(step.route.prefix)) for step in plan.steps] == [
-        ("keep", "fd00:5::/64"),  # other programs' next hops, of which none is ours
+        ("keep", "fd00:5::/64"),  # only the next hops of other programs
         ("delete", "10.1.0.0/16"),
         ("delete", "10.2.0.0/16"),
     ]
