@@ -8,28 +8,25 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 import phases
-from hostrouting.cli.check import Check
 from hostrouting.cli.command import FINE
 from hostrouting.cli.failure import code_of, errors_in
 from hostrouting.cli.output import SHOWN, Line, Painted, Tone, capped, line
 from hostrouting.host.effects import Effects, Operation, effects_of
-from hostrouting.routes.plan import Step, plan_static_routes
+from hostrouting.routes.plan import Step
 from hostrouting.routes.uplink import bare_leg
 from hostrouting.text import counted
 from phases.errors import BaseExceptionGroup
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.host import Host
     from hostrouting.model.route import Route
-    from hostrouting.model.snapshot import Snapshot
 
 _TONES: dict[str, Tone] = {"conflict": "bad", "add": "good", "replace": "warn", "delete": "warn", "keep": "soft"}
 _DONE = {"add": "added", "replace": "replaced", "delete": "deleted", "keep": "kept", "create": "created"}
@@ -187,18 +184,3 @@ def _hangup(act: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
-def refusal(installed: HostRoutingConfig, snapshot: Snapshot, required: Collection[str]) -> str:
-    """Why no gated unit could start with the installed routes and check; empty if each could."""
-    plan = plan_static_routes(installed, snapshot)
-    if "static-routes" in required:
-        for step in plan.conflicts:
-            return f"static-routes.sh cannot install {step.route.prefix}: {step.why}"
-        for pending in plan.pending:
-            return f"static-routes.sh waits: {pending}"
-    if "check-route-overlap" in required and not plan.conflicts and not plan.pending:
-        after = Check.of(plan.apply_to(snapshot), installed)
-        if after.found.verdict in {"overlap", "no-default-route"}:
-            return f"the mode is STRICT, and the verdict is {after.found.verdict}"
-    return ""

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.boot.gate import Gate
-from hostrouting.check.examine import Examination, read
-from hostrouting.cli.changes import Run, Work, refusal, run_task
+from hostrouting.check.examine import Examination
+from hostrouting.cli.changes import Run, Work, run_task
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import Command, Reply, config_option, removal_option, wait_option
 from hostrouting.cli.output import Line, Painted, below, line, named_lines
 from hostrouting.cli.remedy import remedy_lines
-from hostrouting.cli.source import config_of, installed_config, wait_of
+from hostrouting.cli.source import config_of, wait_of
 from hostrouting.cli.standings import Standings, looked_at_gate
-from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import ConfigError, HostRoutingError, RouteOverlapError, is_denied
-from hostrouting.routes.plan import wanted_routes
+from hostrouting.errors import ConfigError, RouteOverlapError, is_denied
 from hostrouting.tasks.configure import Configure, installed_tasks
 from hostrouting.tasks.results import CheckResult, RoutesResult
-from hostrouting.tasks.static_routes import has_script_succeeded
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import argparse
 
     from hostrouting.boot.gate_state import GateState
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
 
@@ -76,7 +72,7 @@ class Done:
         return self.check is not None and self.check.found.verdict != "ok"
 
 
-def after_a_failure(host: Host, config: HostRoutingConfig, gate: GateState) -> Line:
+def after_a_failure(gate: GateState) -> Line:
     """The last line after a failed run: whether a gated unit can start now."""
     units = spoken(gate.units)
     if gate.openings or not gate.is_up:
@@ -85,26 +81,7 @@ def after_a_failure(host: Host, config: HostRoutingConfig, gate: GateState) -> L
         return line(Painted("A gated unit that is started now is NOT held back:", "bad"), f" {why}; {ways}")
     if gate.bars:
         return line(Painted(f"{units} cannot start now:", "warn"), f" {gate.bars[0]}")
-    refused, is_kept = "", False
-    with suppress(HostRoutingError):  # a file or the kernel cannot be read: the gate's state is all that is known
-        installed = installed_config(host) or HostRoutingConfig()
-        kept, wanted = wanted_routes(installed), wanted_routes(config)
-        is_kept = bool(kept and wanted) and kept != wanted and has_script_succeeded(host.files, host.layout)
-        if host.backend is not None:
-            with host.backend() as backend:
-                required = {step.name for step in Gate(host).steps if step.kind == "requires"}
-                refused = refusal(installed, read(backend)[0], required)
-    # Without systemd, no gated unit can start before the next boot.
-    boots = host.manager is not None and not host.manager.is_running()
-    if refused:
-        when = f"From the next boot on, {units} cannot start:" if boots else f"{units} cannot start now:"
-        return line(Painted(when, "warn"), f" {refused}; correct this, and apply again")
-    if is_kept:
-        checked = f"from the next boot on, each start of {units} is" if boots else f"each start of {units} is still"
-        sentence = f"The last good static-routes.sh is still installed: {checked} checked with it"
-        return line(f"{sentence}; see: hostrouting status")
-    checked = f"From the next boot on, each start of {units} is" if boots else f"Each start of {units} is still"
-    return line(f"{checked} checked; see: hostrouting status")
+    return line(f"To see whether {units} can start now: hostrouting status")
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -121,10 +98,10 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     run = run_task(configure, here)
     done = Done.of(run, config, here)
     failed = None if done.escapes else run.failed  # the page explains escapes in detail
-    return Reply(run.code, lambda: _document(done), lambda: _page(done, arguments, config, here), failed=failed)
+    return Reply(run.code, lambda: _document(done), lambda: _page(done, arguments), failed=failed)
 
 
-def _page(done: Done, arguments: argparse.Namespace, config: HostRoutingConfig, host: Host) -> Iterator[Line]:
+def _page(done: Done, arguments: argparse.Namespace) -> Iterator[Line]:
 
     check = done.check
     if done.run.ok:
@@ -160,7 +137,7 @@ def _page(done: Done, arguments: argparse.Namespace, config: HostRoutingConfig, 
         is_denied(failure.error) or isinstance(failure.error, ConfigError) for failure in done.run.report.failures
     ):
         yield line()
-        yield after_a_failure(host, config, done.gate)
+        yield after_a_failure(done.gate)
 
 
 def _document(done: Done) -> dict[str, Any]:

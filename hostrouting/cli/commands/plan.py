@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from hostrouting.boot.gate_state import GateState
-from hostrouting.cli.changes import Work, refusal
+from hostrouting.cli.changes import Work
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import (
     FAILED,
@@ -25,9 +25,8 @@ from hostrouting.cli.command import (
 )
 from hostrouting.cli.failure import code_of, document_of
 from hostrouting.cli.output import SHOWN, Line, Painted, below, line, named_lines, plain
-from hostrouting.cli.source import config_of, installed_config, wait_of
+from hostrouting.cli.source import config_of, wait_of
 from hostrouting.cli.standings import looked_at_gate
-from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, of_severity, worst_first
 from hostrouting.host.saved import read_snapshot
@@ -39,6 +38,7 @@ from hostrouting.text import counted, spoken
 if TYPE_CHECKING:
     import argparse
 
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.fleet import Source
     from hostrouting.host.host import Host
     from hostrouting.model.snapshot import Snapshot
@@ -55,8 +55,6 @@ class Prospect:
     """The present state of the gate."""
     rewrites: tuple[str, ...] = ()
     """The files to write that already exist with another content."""
-    stuck: str = ""
-    """What stays installed if no route can be changed, and what follows; empty if nothing would stay."""
 
     @property
     def routes(self) -> RoutePlan:
@@ -110,20 +108,6 @@ class Prospect:
         return {"not-ready": UNDECIDED, "nothing-to-do": FINE}.get(self.answer, FAILED)
 
 
-def while_stuck(host: Host, config: HostRoutingConfig, look: Change) -> str:
-    """What stays installed if `apply` cannot change the routes, and whether gated units start; may be empty.
-
-    The routes stay, and the check is the new one.
-    """
-    if not look.keeps_script or look.before is None:
-        return ""
-    check, kept = config.route_overlap, "the last good static-routes.sh would stay installed"
-    required = {"static-routes", *(["check-route-overlap"] if check.expected_cidrs and check.mode == "STRICT" else [])}
-    installed = attrs.evolve(installed_config(host) or HostRoutingConfig(), route_overlap=check)
-    refused = refusal(installed, look.before, required)
-    return f"{kept}, but no gated unit starts: {refused}" if refused else kept
-
-
 def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)
     wait_option(parser, "how long apply would wait", installs=True)
@@ -152,10 +136,7 @@ def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) 
         look = attrs.evolve(look, removals=tuple(going))
     after = None if look.before is None else _afterwards(look.routes or RoutePlan(), look.before, config)
     rewrites = tuple(path for path in look.files.writes if host.files.is_there(path))
-    stuck = while_stuck(host, config, look)
-    return Prospect(
-        look, after, saved=False, gate=looked_at_gate(host, config.gate.units), rewrites=rewrites, stuck=stuck
-    )
+    return Prospect(look, after, saved=False, gate=looked_at_gate(host, config.gate.units), rewrites=rewrites)
 
 
 def _elsewhere(before: Snapshot, config: HostRoutingConfig) -> Prospect:
@@ -266,8 +247,8 @@ def _answer_line(prospect: Prospect, config: str) -> Line:
     beside = "; only routes, because a snapshot has no files" if prospect.saved else ""
     none = "" if prospect.saved else ", and no gated unit starts"
     until = none and f"{none} until then"
-    if prospect.stuck:
-        until = none = f"; {prospect.stuck}"
+    if prospect.change.keeps_script:
+        until = none = "; the last good static-routes.sh would stay installed"
     if prospect.refused:
         return line(Painted("REFUSED:", "bad"), " apply would change nothing")
     if prospect.routes.conflicts:
