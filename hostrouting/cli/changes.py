@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +56,8 @@ class Work:
         parts = [(action, counted(count, "route")) for action, count in counts.items() if count]
         for verb in dict.fromkeys(operation.verb for operation in self.operations):
             things = [operation.object for operation in self.operations if operation.verb == verb]
-            parts.append((verb, things[0] if len(things) == 1 else counted(len(things), "other thing")))
+            noun = "other thing" if self.steps else "thing"
+            parts.append((verb, things[0] if len(things) == 1 else counted(len(things), noun)))
         files = {"write": self.writes, "remove": self.removes}
         parts += [(verb, counted(len(paths), "file")) for verb, paths in files.items() if paths]
         is_worded = _DONE if self.is_done else ()  # a task of another project may have other verbs
@@ -68,7 +69,10 @@ class Work:
             alike = [step for step in self.steps if step.action == action and not (self.is_done and action == "keep")]
             shown = [text for step in alike[:SHOWN] for text in str(step).splitlines()]
             yield from capped((line("  ", Painted(text, tone)) for text in shown), len(alike))
-        yield from operation_lines(self.operations)
+        shown_acts = (
+            line("  ", Painted(str(act), "warn" if act.verb == "delete" else "good")) for act in self.operations[:SHOWN]
+        )
+        yield from capped(shown_acts, len(self.operations))
         verbs = ("wrote", "removed") if self.is_done else ("write", "remove")
         for verb, paths in zip(verbs, (self.writes, self.removes), strict=True):
             yield from capped((line("  ", Painted(f"{verb} ", "soft"), path) for path in paths[:SHOWN]), len(paths))
@@ -90,12 +94,6 @@ class Work:
         }
 
 
-def operation_lines(operations: Sequence[Operation]) -> Iterator[Line]:
-    """The operations other than routes and files, one on each line, each with its reason."""
-    shown = (line("  ", Painted(str(act), "warn" if act.verb == "delete" else "good")) for act in operations[:SHOWN])
-    yield from capped(shown, len(operations))
-
-
 @attrs.frozen
 class Run:
     """A finished run, and the files that it has changed permanently."""
@@ -109,6 +107,18 @@ class Run:
         """What was done; `steps` replaces the steps for routes that follow from the run's effects."""
         steps = self.steps if steps is None else steps
         return Work(steps, self.effects.operations, self.wrote, self.removed, is_done=True)
+
+    def lines(self, work: Work, nothing: str, more: str = "", *, verdict: Iterable[Line] = ()) -> Iterator[Line]:
+        """The answer, unless the run failed: what was done and `more`, or `nothing`; the verdict; then each change."""
+        if self.ok:
+            word, sentence = ("DONE:", f"{work}{more}") if work else ("NOTHING TO DO:", nothing)
+            yield line(Painted(word, "good"), f" {sentence}")
+        yield from verdict
+        if work:
+            yield line()
+            if not self.ok:
+                yield line("What it has changed before it failed:")
+        yield from work.lines()
 
     @property
     def ok(self) -> bool:

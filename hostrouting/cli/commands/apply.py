@@ -104,20 +104,8 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 def _page(done: Done, arguments: argparse.Namespace) -> Iterator[Line]:
 
     check = done.check
-    if done.run.ok:
-        head = (
-            ("DONE:", f" {done.work}")
-            if done.work
-            else ("NOTHING TO DO:", f" the host already matches {arguments.config}")
-        )
-        yield line(Painted(head[0], "good"), head[1])
-    if check is not None:
-        yield from check.answer_lines()
-    if done.work:
-        yield line()
-        if not done.run.ok:
-            yield line("What it has changed before it failed:")
-    yield from done.work.lines()
+    verdict = () if check is None else check.answer_lines()
+    yield from done.run.lines(done.work, f"the host already matches {arguments.config}", verdict=verdict)
     yield from below(named_lines(done.foreseen))
     yield from done.standings.lines()
     if check is not None and done.escapes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.cli.changes import Run, operation_lines, run_task
+from hostrouting.cli.changes import Run, Work, run_task
 from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
 from hostrouting.cli.output import Line, Painted, Tone, below, items, line, named_lines
 from hostrouting.cli.source import config_of, quiet_context
@@ -129,7 +129,12 @@ def _undone(path: str, config: HostRoutingConfig, host: Host) -> Reply:
     settings = config.azure_vnet_cleanup
     choice = {} if settings is None else {"ebtables": settings.ebtables}
     run = run_task(UndoCleanup(path, host=host, **choice), host)
-    return Reply(run.code, lambda: _document("undo", CleanupPlan(), run), lambda: _undo_page(run), failed=run.failed)
+    return Reply(
+        run.code,
+        lambda: _document("undo", CleanupPlan(), run),
+        lambda: _run_lines(run, "everything already exists"),
+        failed=run.failed,
+    )
 
 
 def _plan_page(plan: CleanupPlan, name: str) -> Iterator[Line]:
@@ -149,17 +154,9 @@ def _plan_page(plan: CleanupPlan, name: str) -> Iterator[Line]:
 
 def _applied_page(shown: CleanupPlan, run: Run, result: CleanupResult, *, is_approved: bool) -> Iterator[Line]:
 
-    done = run.effects.operations
-    if run.ok and not done:
-        gone = " what was stale is already gone" if shown.deletions else f" {_NOTHING}"
-        sentence = " nothing of the plan is stale any more" if result.kept else gone
-        yield line(Painted("NOTHING TO DO:", "good"), sentence)
-    elif run.ok:
-        yield line(Painted("DONE:", "good"), f" {counted(len(done), 'thing')} of azure-vnet deleted")
-    elif done:
-        yield line(f"{counted(len(done), 'thing')} of azure-vnet deleted before it failed:")
-    yield from operation_lines(done)
-    if not run.ok and not done:
+    nothing = "what was stale is already gone" if shown.deletions else _NOTHING
+    yield from _run_lines(run, "nothing of the plan is stale any more" if result.kept else nothing)
+    if not run.ok and not run.effects.operations:
         return
     plan = "in the approved plan" if is_approved else "in the plan, which was made just before"
     yield from _part(f"Also stale, but kept because it is not {plan}:", result.unapproved, "warn")
@@ -170,16 +167,9 @@ def _applied_page(shown: CleanupPlan, run: Run, result: CleanupResult, *, is_app
         yield line(f"To restore it, as root: hostrouting clean azure-vnet --undo {path}")
 
 
-def _undo_page(run: Run) -> Iterator[Line]:
-
-    done = run.effects.operations
-    if run.ok and not done:
-        yield line(Painted("NOTHING TO DO:", "good"), " everything already exists")
-    elif run.ok:
-        yield line(Painted("DONE:", "good"), f" {counted(len(done), 'thing')} restored")
-    elif done:
-        yield line(f"{counted(len(done), 'thing')} restored before it failed:")
-    yield from operation_lines(done)
+def _run_lines(run: Run, nothing: str) -> Iterator[Line]:
+    """What was deleted or restored; the file for --undo has a line of its own."""
+    return run.lines(Work(operations=run.effects.operations, is_done=True), nothing)
 
 
 def _rest(plan: CleanupPlan) -> Iterator[Line]:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hostrouting.cli.changes import Run, run_task
 from hostrouting.cli.command import Command, Reply, config_option, wait_option
 from hostrouting.cli.failure import errors_in
-from hostrouting.cli.output import Line, Painted, line
 from hostrouting.cli.source import config_of, wait_of
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.host import Host
@@ -25,6 +24,8 @@ from hostrouting.tasks.configure import Configure, installed_tasks
 
 if TYPE_CHECKING:
     import argparse
+
+    from hostrouting.cli.output import Line
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -119,15 +120,8 @@ def _read(root: str, paths: Iterable[str]) -> tuple[list[_File], dict[str, str]]
 
 
 def _page(run: Run, root: str) -> Iterator[Line]:
-
-    work = run.work()
-    if run.ok and not work:
-        yield line(Painted("NOTHING TO DO:", "good"), f" the image at {root} already matches the configuration")
-    elif run.ok:
-        yield line(Painted("DONE:", "good"), f" {work}; it takes effect when the image boots")
-    if work:
-        yield line()
-    yield from work.lines()
+    nothing = f"the image at {root} already matches the configuration"
+    return run.lines(run.work(), nothing, "; it takes effect when the image boots")
 
 
 def _document(run: Run, root: str) -> dict[str, Any]:
