@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from datetime import datetime, timezone
 from multiprocessing import connection, get_context, parent_process
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -91,7 +91,7 @@ def judge_snapshots(
 
     Raises FleetError if the executor cannot go on.
     """
-    workers = OwnProcesses() if executor is None else GivenExecutor(executor)
+    workers = OwnProcesses() if executor is None else Workers(executor)
     return _Run(sources, question, workers, judge).results()
 
 
@@ -203,7 +203,7 @@ class _Run:
 
     def _renew(self) -> None:
         """Go on after a loss, with new workers if needed. Raises if new workers cannot judge either."""
-        self._workers.renew()
+        self._workers.close()
         found = _outcome(self._submit([]))
         if isinstance(found, Exception):
             raise self._stopped(found) from found
@@ -236,26 +236,28 @@ def _named(result: NodeResult, source: Source) -> NodeResult:
 # Who judges: processes of our own, or an executor that was given. A batch goes in, and a future comes out.
 
 
-class Workers(Protocol):
-    """Processes or a cluster that judge batches of snapshots, several at a time."""
+class Workers:
+    """An executor of the caller, who also ends it: processes or a cluster that judge several batches at a time."""
 
-    at_once: int
+    at_once = 64
     """The number of batches that keep all of them busy."""
+
+    def __init__(self, executor: Executor) -> None:
+        """Use this executor."""
+        self._executor = executor
 
     def submit(self, judge: BatchJudge, data: Sequence[bytes], question: Question) -> Results:
         """Call `judge` with these arguments, on a worker. Any exception in the future means a lost batch.
 
         Raises whatever the executor raises if it takes no batch any more.
         """
-
-    def renew(self) -> None:
-        """After a loss, replace the workers that accept no more batches."""
+        return self._executor.submit(judge, data, question)
 
     def close(self) -> None:
-        """End our own workers. Batches that have not begun are never judged. Idempotent."""
+        """End our own workers, at the end and after a loss; the next batch starts new ones. Idempotent."""
 
 
-class OwnProcesses:
+class OwnProcesses(Workers):
     """Processes on this computer, one for each processor that this process may use.
 
     Each is a new interpreter and not a fork: a fork of a process with threads can hang.
@@ -282,35 +284,11 @@ class OwnProcesses:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
-    def renew(self) -> None:
-        """See Workers."""
-        self.close()
-
     def close(self) -> None:
         """See Workers."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
-
-
-class GivenExecutor:
-    """An executor of the caller, who also ends it."""
-
-    at_once = 64
-
-    def __init__(self, executor: Executor) -> None:
-        """Use this executor."""
-        self._executor = executor
-
-    def submit(self, judge: BatchJudge, data: Sequence[bytes], question: Question) -> Results:
-        """See Workers."""
-        return self._executor.submit(judge, data, question)
-
-    def renew(self) -> None:
-        """See Workers: only the caller can replace it."""
-
-    def close(self) -> None:
-        """See Workers: nothing was started here."""
 
 
 def _processors() -> int:

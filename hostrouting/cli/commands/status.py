@@ -23,7 +23,7 @@ from hostrouting.cli.output import SHOWN, Line, Painted, Tone, capped, line, nam
 from hostrouting.cli.source import config_of, installed_config, quiet_context, start_command
 from hostrouting.cli.standings import Standings
 from hostrouting.config.probe_rewrite import ProbeCondition, ProbeRewriteConfig
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.config.values import Mode
 from hostrouting.errors import BackendError, ConfigError, FileError, ManagerError
 from hostrouting.fib.engine import Fib
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     import argparse
 
     from hostrouting.host.host import Host
-    from hostrouting.host.layout import HostLayout
     from hostrouting.host.systemd import UnitState
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model.route import Route
@@ -53,79 +52,105 @@ _REFUSING = {"overlap", "no-default-route"}
 """The verdicts that make the unit of a STRICT check fail."""
 
 
-@attrs.frozen(kw_only=True)
-class Now:
-    """The verdict on the present state of a host."""
+class HostStatus:
+    """The facts, each collected once; the others are still collected if one of them cannot be determined."""
 
-    check: Check
-    named: bool
-    """Whether the check used the configuration that was given; if not, the installed one."""
-    installed: RouteOverlapConfig | None
-    """The installed check, if there is one."""
-    gated: bool
-    """Whether gated units wait for the installed check."""
+    def __init__(self, host: Host, config: HostRoutingConfig, *, file: str | None) -> None:
+        """Collect the facts. `file` is the configuration that was given, if any."""
+        files, layout = host.files, host.layout
+        self.file, self.layout = file, layout
+        self.manager = host.manager is not None and host.manager.is_running()
+        self.troubles: list[Finding] = []  # what could not be determined
+        self.gate = self._known("the gate", lambda: find_gate_state(host)) or GateState()
+        for holder in files.holders(layout.lock_path):
+            sentence = f"{holder} is working on this host now; what status shows may change"
+            self.troubles.append(Finding("lock", "note", sentence, layout.lock_path))
+        steps = self._known("the gate's steps", lambda: Gate(host).steps) or ()
+        asked = {step.name for step in steps} if self.gate.is_up else set()
+        self.checking = _CHECK in asked  # whether gated units wait for a check
+        installed = self._known("the installed script", lambda: installed_config(host))
+        expects = installed is not None and bool(installed.route_overlap.expected_cidrs)
+        if not expects and self.checking and files.is_there(layout.check_script_path):
+            sentence = f"the installed check is not known: {layout.check_script_path} is not as hostrouting wrote it"
+            remedy = "write it again with: hostrouting apply --config FILE"
+            self.troubles.append(Finding("not-known", "warning", sentence, layout.check_script_path, remedy))
+        wanted = config if file is not None else installed or config
+        self.wanted = wanted_routes(wanted)
+        # Whether gated units wait for these routes.
+        self.holding = _ROUTES in asked and installed is not None and self.wanted == wanted_routes(installed)
+        self.start = start_command(host)  # installs the routes that can be added now
+        self.lasting = files.is_there(layout.routes_script_path)  # the script that adds the routes at boot
+        # A configuration without expected CIDRs cannot judge; then the installed check does.
+        self.by_config = bool(config.route_overlap.expected_cidrs)
+        by = config if self.by_config else installed if expects else None
+        self.is_installed_check = (
+            by is not None and by.route_overlap == (installed or HostRoutingConfig()).route_overlap
+        )
+        self.check: Check | None = None  # none without expected CIDRs, or if it was not possible
+        self.plan = RoutePlan()  # from the present routes to the wanted ones
+        self.routes: tuple[Route, ...] = ()
+        self.default: Route | None = None
+        self.ipv6_default: Route | None = None
+        try:
+            if host.backend is not None:
+                with host.backend() as backend:
+                    fib = self._examined(backend, by)
+                replies = reply_destinations(wanted)
+                ours = fib.snapshot.routes.only(protocol=wanted.protocol)
+                self.routes = tuple(route for route in ours if route.prefix not in replies)
+                self.default, self.ipv6_default = (default_route(fib, family=family) for family in (IPV4, IPV6))
+                self.plan = plan_static_routes(wanted, fib.snapshot)
+        except BackendError as error:
+            self.troubles.append(Finding("not-known", "warning", f"the route table: {error}"))
+        standings = Standings.on(host, wanted)
+        self.standings = attrs.evolve(standings, troubles=())
+        self.files = self._files_of(host, config)
+        self.units = self._known("the units", lambda: _units_of(host)) or ()
+        self.last = self._known("the last check", lambda: _find_last_check(host))
+        # The parts in which the configuration that was given differs from the installed one.
+        self.differs = () if file is None else tuple(_differences(config, installed or HostRoutingConfig()))
+        self.troubles += standings.troubles
+
+    def _known(self, what: str, question: Callable[[], T]) -> T | None:
+        """The answer; None if there is an error, which becomes a trouble, once."""
+        try:
+            return question()
+        except (ConfigError, FileError, ManagerError) as error:
+            if not any(trouble.sentence.endswith(f": {error}") for trouble in self.troubles):
+                self.troubles.append(Finding("not-known", "warning", f"{what}: {error}"))
+            return None
+
+    def _examined(self, backend: RouteBackend, by: HostRoutingConfig | None) -> Fib:
+        """Check the host by this configuration, if there is one. Returns the tables that were read."""
+        if by is None:
+            return Fib(backend.snapshot())
+        try:
+            self.check = Check(examine(quiet_context(), backend, by, wait=0.0), by)
+        except BackendError as error:
+            if not isinstance(error.fib, Fib):
+                raise
+            sentence = f"the present state cannot be checked: {error}"
+            self.troubles.append(Finding("not-known", "warning", sentence))
+            return error.fib
+        return self.check.fib
+
+    def _files_of(self, host: Host, config: HostRoutingConfig) -> tuple[str, ...]:
+        """Our files, without those under /run."""
+        found: set[str] = set()
+        for look in (Gate(host).present, *(task.paths for task in make_tasks(installed_tasks(), config, host))):
+            found.update(self._known("the files", look) or ())
+        passing = host.layout.at("/run/")
+        return tuple(sorted(path for path in found if not path.startswith(passing)))
 
     @property
     def verdict(self) -> str:
-        """The verdict of `check`."""
-        return self.check.found.verdict
-
-    @property
-    def is_installed(self) -> bool:
-        """Whether the settings of `check` are those of the installed check."""
-        return self.check.config.route_overlap == self.installed
+        """The verdict on the present state; empty without a check."""
+        return "" if self.check is None else self.check.found.verdict
 
     @property
     def in_force(self) -> bool:
         """Whether gated units wait for this verdict."""
-        return self.gated and self.is_installed
-
-
-@attrs.frozen
-class LastCheck:
-    """The verdict of the last check, and when it was written."""
-
-    verdict: str
-    at: str
-
-
-@attrs.frozen(kw_only=True)
-class HostStatus:
-    """The facts."""
-
-    file: str | None
-    """The configuration that was given."""
-    routes: tuple[Route, ...]
-    wanted: int
-    plan: RoutePlan
-    """From the present routes to the wanted ones."""
-    start: str
-    """The command that installs the routes that can be added now."""
-    default: Route | None
-    ipv6_default: Route | None
-    files: tuple[str, ...]
-    gate: GateState
-    """Whether gated units are checked before they start."""
-    lasting: bool
-    """Whether the script that adds the routes at boot exists."""
-    checking: bool
-    """Whether gated units wait for a check."""
-    holding: bool
-    """Whether gated units wait for these routes."""
-    units: tuple[tuple[str, UnitState], ...]
-    layout: HostLayout
-    """The names of the units."""
-    manager: bool
-    now: Now | None
-    """None if nothing is expected, or if the check was not possible."""
-    last: LastCheck | None
-    """None if there was no check since the host booted."""
-    troubles: tuple[Finding, ...]
-    """What could not be determined."""
-    differs: tuple[str, ...] = ()
-    """The parts in which the configuration that was given differs from the installed one; empty if none was given."""
-    standings: Standings = attrs.field(factory=Standings)
-    """The state of the other tasks."""
+        return self.checking and self.check is not None and self.is_installed_check
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -155,15 +180,14 @@ class HostStatus:
             )
         if unit != self.layout.check_unit:
             return bool(self.standings.found) and self.standings.are_right
-        judged = self.now is not None and self.now.is_installed
-        return judged and has_refused and self.last is not None and self.last.verdict in _REFUSING
+        judged = self.check is not None and self.is_installed_check
+        return judged and has_refused and self.last is not None and self.last["verdict"] in _REFUSING
 
     @property
     def _explains_a_refusal(self) -> bool:
         """Whether the routes, the present verdict or the last one explain why the gate refused a gated unit."""
-        verdicts = {found.verdict for found in (self.now, self.last) if found is not None}
         refusals = self.missing or self.gate.bars or self.standings.faults
-        return bool(refusals or verdicts & _REFUSING)
+        return bool(refusals or {self.verdict, (self.last or {}).get("verdict")} & _REFUSING)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -174,8 +198,8 @@ class HostStatus:
             remedy = f"to see what apply would change: hostrouting plan --config {self.file}"
             sentence = parts if self.installed else "nothing is installed here"
             found.append(Finding("not-installed", "error", sentence, remedy=remedy))
-        if self.now is None and self.last is not None and self.last.verdict != "ok":
-            sentence = f"the verdict of the last check was {self.last.verdict}, but now no check is installed"
+        if self.check is None and self.last is not None and self.last["verdict"] != "ok":
+            sentence = f"the verdict of the last check was {self.last['verdict']}, but now no check is installed"
             found.append(Finding("not-known", "warning", sentence))
         return worst_first(found)
 
@@ -193,7 +217,7 @@ class HostStatus:
                 yield attrs.evolve(finding, severity="error", sentence=f"{finding.sentence}{follows}")
         missing = self.missing[: len(self.missing) - len(self.plan.conflicts) - len(self.plan.pending)]
         if missing:
-            sentence = f"{len(missing):,} of {counted(self.wanted, 'route')}: {spoken(missing)}"
+            sentence = f"{len(missing):,} of {counted(len(self.wanted), 'route')}: {spoken(missing)}"
             remedy = f"see: hostrouting plan --config {self.file}" if self.file else f"as root: {self.start}"
             yield Finding("route-missing", "error", sentence, missing[0], remedy)
         if self.routes and not self.lasting:
@@ -204,103 +228,11 @@ class HostStatus:
     @property
     def code(self) -> int:
         """The exit code. It depends on the present state only, not on the result of the last check."""
-        verdict = "" if self.now is None else self.now.verdict
         is_wrong = any(finding.severity == "error" or finding.name == "gate-open" for finding in self.findings)
-        if is_wrong or not self.standings.are_right or verdict == "overlap":
+        if is_wrong or not self.standings.are_right or self.verdict == "overlap":
             return FAILED
-        is_unknown = any(of_severity(self.findings, "warning")) or verdict in {"undecided", "no-default-route"}
+        is_unknown = any(of_severity(self.findings, "warning")) or self.verdict in {"undecided", "no-default-route"}
         return UNDECIDED if is_unknown else FINE
-
-
-def find_status(host: Host, config: HostRoutingConfig, *, file: str | None) -> HostStatus:
-    """Collect all facts; one that cannot be determined is added to `troubles`, and the others are still collected."""
-    troubles: list[Finding] = []
-    named = file is not None
-    routes: tuple[Route, ...] = ()
-    default: Route | None = None
-    ipv6_default: Route | None = None
-    plan = RoutePlan()
-    now: Now | None = None
-    layout, files = host.layout, host.files
-    gate = _answer_or_trouble(troubles, "the gate", lambda: find_gate_state(host)) or GateState()
-    for holder in files.holders(layout.lock_path):
-        sentence = f"{holder} is working on this host now; what status shows may change"
-        troubles.append(Finding("lock", "note", sentence, layout.lock_path))
-    steps = _answer_or_trouble(troubles, "the gate's steps", lambda: Gate(host).steps) or ()
-    asked = {step.name for step in steps} if gate.is_up else set()
-    checking = _CHECK in asked
-    installed = _answer_or_trouble(troubles, "the installed script", lambda: installed_config(host))
-    lost = installed is None or not installed.route_overlap.expected_cidrs
-    if lost and checking and files.is_there(layout.check_script_path):
-        sentence = f"the installed check is not known: {layout.check_script_path} is not as hostrouting wrote it"
-        remedy = "write it again with: hostrouting apply --config FILE"
-        troubles.append(Finding("not-known", "warning", sentence, layout.check_script_path, remedy))
-    wanted = config if named else installed or config
-    holding = _ROUTES in asked and installed is not None and wanted_routes(wanted) == wanted_routes(installed)
-    try:
-        if host.backend is not None:
-            with host.backend() as backend:
-                try:
-                    now = _judge(backend, config, installed, gated=checking)
-                    fib = Fib(backend.snapshot()) if now is None else now.check.fib
-                except BackendError as error:
-                    if not isinstance(error.fib, Fib):
-                        raise
-                    fib = error.fib
-                    troubles.append(Finding("not-known", "warning", f"the present state cannot be checked: {error}"))
-            snapshot = fib.snapshot
-            replies = reply_destinations(wanted)
-            routes = tuple(
-                route for route in snapshot.routes.only(protocol=wanted.protocol) if route.prefix not in replies
-            )
-            default, ipv6_default = (default_route(fib, family=family) for family in (IPV4, IPV6))
-            plan = plan_static_routes(wanted, snapshot)
-    except BackendError as error:
-        troubles.append(Finding("not-known", "warning", f"the route table: {error}"))
-    standings = Standings.on(host, wanted)
-    return HostStatus(
-        file=file,
-        routes=routes,
-        wanted=len(wanted_routes(wanted)),
-        plan=plan,
-        start=start_command(host),
-        default=default,
-        ipv6_default=ipv6_default,
-        files=_files_of(host, config, troubles),
-        gate=gate,
-        lasting=files.is_there(layout.routes_script_path),
-        checking=checking,
-        holding=holding,
-        units=_answer_or_trouble(troubles, "the units", lambda: _units_of(host)) or (),
-        layout=layout,
-        manager=host.manager is not None and host.manager.is_running(),
-        now=now,
-        last=_answer_or_trouble(troubles, "the last check", lambda: _find_last_check(host)),
-        differs=tuple(_differences(config, installed or HostRoutingConfig())) if named else (),
-        standings=attrs.evolve(standings, troubles=()),
-        troubles=(*troubles, *standings.troubles),
-    )
-
-
-def _judge(
-    backend: RouteBackend, config: HostRoutingConfig, installed: HostRoutingConfig | None, *, gated: bool
-) -> Now | None:
-    """Check the host by the given configuration, or by the installed one if the given one has no expected CIDRs.
-
-    None if neither has expected CIDRs. `gated`: whether gated units wait for the installed check.
-    """
-    settings = None if installed is None else installed.route_overlap
-    named = bool(config.route_overlap.expected_cidrs)
-    by = config if named else installed
-    if by is None or not by.route_overlap.expected_cidrs:
-        return None
-    found = examine(quiet_context(), backend, by, wait=0.0)
-    return Now(
-        check=Check(found, by),
-        named=named,
-        installed=settings if settings is not None and settings.expected_cidrs else None,
-        gated=gated,
-    )
 
 
 def _differences(wanted: HostRoutingConfig, installed: HostRoutingConfig) -> Iterator[str]:
@@ -327,16 +259,6 @@ def _is_rewrite(wanted: ProbeRewriteConfig, installed: ProbeRewriteConfig) -> bo
     return attrs.evolve(wanted, imds=installed.imds) == installed
 
 
-def _answer_or_trouble(troubles: list[Finding], what: str, question: Callable[[], T]) -> T | None:
-    """The answer; None if there is an error, which is added to `troubles` once."""
-    try:
-        return question()
-    except (ConfigError, FileError, ManagerError) as error:
-        if not any(trouble.sentence.endswith(f": {error}") for trouble in troubles):
-            troubles.append(Finding("not-known", "warning", f"{what}: {error}"))
-        return None
-
-
 def _units_of(host: Host) -> tuple[tuple[str, UnitState], ...]:
     """The state of each of our units, in the order in which they run."""
     manager, layout = host.manager, host.layout
@@ -348,17 +270,8 @@ def _units_of(host: Host) -> tuple[tuple[str, UnitState], ...]:
     return tuple((unit, state) for unit, state in states if state.load != "not-found")
 
 
-def _files_of(host: Host, config: HostRoutingConfig, troubles: list[Finding]) -> tuple[str, ...]:
-    """Our files, without those under /run."""
-    found: set[str] = set()
-    for look in (Gate(host).present, *(task.paths for task in make_tasks(installed_tasks(), config, host))):
-        found.update(_answer_or_trouble(troubles, "the files", look) or ())
-    passing = host.layout.at("/run/")
-    return tuple(sorted(path for path in found if not path.startswith(passing)))
-
-
-def _find_last_check(host: Host) -> LastCheck | None:
-    """The verdict in the marker of the last check; None if there was none."""
+def _find_last_check(host: Host) -> dict[str, str] | None:
+    """The verdict in the marker of the last check, and when it was written; None if there was none since the boot."""
     for path in (host.layout.detected_path, host.layout.ok_path):
         if (text := host.files.read(path)) is not None:
             if host.files.is_frozen(path):
@@ -366,7 +279,7 @@ def _find_last_check(host: Host) -> LastCheck | None:
                 raise FileError(f"{path} {reason}", path=path)
             seconds = host.files.modified(path)
             at = "" if seconds is None else moment_as_text(datetime.fromtimestamp(seconds, timezone.utc))
-            return LastCheck(marked_verdict(text), at)
+            return {"verdict": marked_verdict(text), "at": at}
     return None
 
 
@@ -376,7 +289,7 @@ _TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
-    status = find_status(host(), config_of(arguments), file=arguments.config)
+    status = HostStatus(host(), config_of(arguments), file=arguments.config)
     return Reply(status.code, lambda: _document(status), lambda: _page(status))
 
 
@@ -421,40 +334,40 @@ def _answer_lines(status: HostStatus) -> Iterator[Line]:
 
 def _escapes(status: HostStatus) -> Iterator[Line]:
     """The verdict now unless it is ok, what follows from it, and what to do."""
-    now = status.now
-    if now is None or now.verdict == "ok":
+    check = status.check
+    if check is None or status.verdict == "ok":
         return
-    yield from now.check.answer_lines()
+    yield from check.answer_lines()
     adds = any(step.action != "delete" for step in status.plan.changes)
+    # The command that adds missing installed routes, if the gate can add them, too.
     start = status.start if adds and not (status.plan.conflicts or status.plan.pending or status.file) else ""
-    if now.verdict != "undecided":
-        yield from (line("  ", text) for text in _follows(now, status.gate, is_added=bool(start)))
-    yield line("  ", _ways(now, status.file, start=start))
+    if status.verdict != "undecided" and status.in_force:
+        yield line("  ", _follows(check, status.gate, is_added=bool(start)))
+    yield line("  ", _ways(check, status.file if status.by_config else None, start=start))
 
 
-def _follows(now: Now, gate: GateState, *, is_added: bool) -> Iterator[str]:
+def _follows(check: Check, gate: GateState, *, is_added: bool) -> str:
     """The effect of the verdict on the units that wait for it; `is_added`: the gate can add missing routes."""
-    mode, units = now.check.config.route_overlap.mode, spoken(gate.units)
-    if now.in_force and mode is Mode.WARN:
-        yield f"The mode is WARN: the check does not keep {units} from starting."
-    elif now.in_force and gate.openings:
-        yield "The mode is STRICT, but the gate is open, see below."
-    elif now.in_force and is_added:
-        yield f"The mode is STRICT: before {units} starts, the gate adds the missing routes, and then checks."
-    elif now.in_force:
-        yield f"The mode is STRICT: {units} cannot start while this lasts; what runs keeps running."
+    units = spoken(gate.units)
+    if check.config.route_overlap.mode is Mode.WARN:
+        return f"The mode is WARN: the check does not keep {units} from starting."
+    if gate.openings:
+        return "The mode is STRICT, but the gate is open, see below."
+    if is_added:
+        return f"The mode is STRICT: before {units} starts, the gate adds the missing routes, and then checks."
+    return f"The mode is STRICT: {units} cannot start while this lasts; what runs keeps running."
 
 
-def _ways(now: Now, config: str | None, *, start: str) -> str:
+def _ways(check: Check, file: str | None, *, start: str) -> str:
     """The commands to run next; `start` is the one that adds missing installed routes."""
-    if now.verdict == "no-default-route":
-        lost = next(found for found in now.check.found.families if found.verdict == now.verdict)
+    lost = next((found for found in check.found.families if found.verdict == "no-default-route"), None)
+    if lost is not None and check.found.verdict == "no-default-route":
         ip = "ip -6" if lost.report.family == IPV6 else "ip"
         return f"See: {ip} {'rule' if any(map(is_of_main, lost.flaws)) else 'route show default'}"
-    by = f" --config {config}" if now.named else ""
+    by = f" --config {file}" if file else ""
     if start:
         return f"To add the installed routes that are missing now, as root: {start}; for details: hostrouting check"
-    if now.check.found.routes:
+    if check.found.routes:
         return f"To print the repair: hostrouting repair{by}; for details: hostrouting check{by}"
     return f"See: hostrouting check{by}"
 
@@ -475,8 +388,8 @@ def _well(status: HostStatus) -> Line:
         sentence = " hostrouting has nothing installed on this host; to look for an overlap: hostrouting check CIDR"
         return line(Painted("NOTHING:", "soft"), sentence)
     passed = ""
-    if status.now is not None:
-        passed = f", and {'' if status.now.is_installed else f'by {status.file} '}nothing escapes now"
+    if status.check is not None:
+        passed = f", and {'' if status.is_installed_check else f'by {status.file} '}nothing escapes now"
     return line(Painted("INSTALLED:", "good"), f" {here}{passed}")
 
 
@@ -491,22 +404,22 @@ def _without_systemd(status: HostStatus) -> str:
 
 def _judged(status: HostStatus) -> Iterator[tuple[str, Painted]]:
     """The verdict now, and which check found it."""
-    now = status.now
-    if now is None:
+    if status.check is None:
         if status.checking:
             yield ("now", Painted("not known", "warn"))
         return
-    escapes = len(now.check.found.escapes)
+    escapes = len(status.check.found.escapes)
     count = f" ({counted(escapes, 'finding')})" if escapes else ""
-    yield ("now", Painted(f"{now.verdict}{count}", _TONES.get(now.verdict, "warn")))
-    by = "the check installed here" if not now.named else f"{status.file}{', as it is installed' * now.is_installed}"
-    yield ("checked by", Painted(f"{by}: {check_name(now.check.config.route_overlap)}", ""))
+    yield ("now", Painted(f"{status.verdict}{count}", _TONES.get(status.verdict, "warn")))
+    by = f"{status.file}{', as it is installed' * status.is_installed_check}"
+    by = by if status.by_config else "the check installed here"
+    yield ("checked by", Painted(f"{by}: {check_name(status.check.config.route_overlap)}", ""))
 
 
-def _last_check(last: LastCheck | None) -> Painted:
+def _last_check(last: dict[str, str] | None) -> Painted:
     if last is None:
         return Painted("none since this host booted", "soft")
-    return Painted(", ".join(filter(None, (last.verdict, last.at))), _TONES.get(last.verdict, "warn"))
+    return Painted(", ".join(filter(None, last.values())), _TONES.get(last["verdict"], "warn"))
 
 
 def _state(state: UnitState, *, before_a_run: str) -> Painted:
@@ -538,22 +451,22 @@ def _document(status: HostStatus) -> dict[str, Any]:
             for unit in status.gate.gated
         ],
         "manager": status.manager,
-        "now": None if status.now is None else _now_document(status.now),
-        "lastCheck": None if status.last is None else attrs.asdict(status.last),
+        "now": None if status.check is None else _now_document(status, status.check),
+        "lastCheck": status.last,
         "standings": status.standings.documents(),
         "findings": [finding.to_mapping() for finding in status.findings],
     }
 
 
-def _now_document(now: Now) -> dict[str, Any]:
+def _now_document(status: HostStatus, check: Check) -> dict[str, Any]:
     """The document of the check, and which configuration it used."""
-    settings, check = now.check.config.route_overlap, now.check.document()
-    del check["schema"]
+    found = check.document()
+    del found["schema"]
     return {
-        "by": "config" if now.named else "installed",
-        "inForce": now.in_force,
-        "expectedCidrs": [str(cidr) for cidr in settings.expected_cidrs],
-        **check,
+        "by": "config" if status.by_config else "installed",
+        "inForce": status.in_force,
+        "expectedCidrs": [str(cidr) for cidr in check.config.route_overlap.expected_cidrs],
+        **found,
     }
 
 

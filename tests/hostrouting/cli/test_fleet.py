@@ -16,7 +16,7 @@ from hostrouting.cli.fleet import fleet_lines
 from hostrouting.cli.output import plain
 from hostrouting.errors import FileError, InputError
 from hostrouting.fleet import NodeResult, group_nodes
-from hostrouting.fleet.dispatch import GivenExecutor
+from hostrouting.fleet.dispatch import Workers
 from hostrouting.host.files import LocalFiles
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import Route
@@ -35,7 +35,7 @@ def in_this_process(request: pytest.FixtureRequest) -> Iterator[None]:
     if "processes" in request.keywords:
         yield
         return
-    with mock.patch("hostrouting.fleet.dispatch.OwnProcesses", return_value=GivenExecutor(Inline())):
+    with mock.patch("hostrouting.fleet.dispatch.OwnProcesses", return_value=Workers(Inline())):
         yield
 
 

@@ -13,7 +13,7 @@ import pytest
 from hostrouting.cli.commands import every_command
 from hostrouting.errors import BackendError
 from hostrouting.finding import Finding
-from hostrouting.fleet.dispatch import GivenExecutor
+from hostrouting.fleet.dispatch import Workers
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.marking import Hook, IpsecPolicy, Marking, MarkSetter
 from hostrouting.model.prefix import Prefix
@@ -173,7 +173,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     marks = (("check", "--config", forwarding), ("explain", "172.16.5.9", "--iif", "veth1", "--from", "10.244.0.9"))
 
     save(tmp_path / "nodes", {"gpu": h200().snapshot(), "broken": "{"})
-    with mock.patch("hostrouting.fleet.dispatch.OwnProcesses", return_value=GivenExecutor(Inline())):
+    with mock.patch("hostrouting.fleet.dispatch.OwnProcesses", return_value=Workers(Inline())):
         asked = ("check", "--snapshots", str(tmp_path / "nodes"), "--json")
         pinned = written({"destination": "172.16.0.0/17", "gateway": "10.9.9.9", "dev": "ib0"})
         nodes = [json.loads(line) for words in ((CIDR,), ("--config", pinned)) for line in say(*asked, *words).lines]
