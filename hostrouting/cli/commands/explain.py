@@ -20,13 +20,13 @@ from hostrouting.cli.command import FINE, Command, Reply, config_option, devs_op
 from hostrouting.cli.output import SHOWN, Line, Painted, Tone, capped, line, table
 from hostrouting.cli.source import address_of, config_of, installed_config, known_devices, open_kernel, saved_snapshot
 from hostrouting.cli.standings import Standings
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import BackendError, ConfigError, Fault
 from hostrouting.fib.arrival import RP_FILTER_REASONS, Drop, arrives_on, drop_reason, find_drop, reverse_flow
 from hostrouting.fib.decision import Variant, goes_out, is_own
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.packet import PLAIN, Flow
-from hostrouting.fib.trace import Passed, Trace, Tried, trace_route
+from hostrouting.fib.trace import Trace, Tried, trace_route
 from hostrouting.model.prefix import IP, IPV4, Prefix
 from hostrouting.model.route import TABLE_LOCAL, Route, protocol_name, table_name
 from hostrouting.routes.connected import is_unexplained, networks_of
@@ -39,28 +39,32 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Address, Link, Snapshot
 
 
-@attrs.frozen
 class Explanation:
-    """The route of one packet, and the facts that it depends on.
+    """The route of one packet, and the facts that it depends on."""
 
-    `links` are the existing devices that it may leave by. `source` is the address of this host for which the kernel
-    added the route. `outbound` are the expected devices: those of the default route unless others were `named`.
-    `drop` is why the packet is dropped as it arrives. `replies` are the devices that drop packets from this address to
-    this host, each with the reason. `variants` are the packets that are treated differently.
-    """
+    def __init__(
+        self, snapshot: Snapshot, destination: IP, flow: Flow, *, check: RouteOverlapConfig, note: str = ""
+    ) -> None:
+        """Explain it; `flow` is what is known about the packet, and `note` what happened to it before routing.
 
-    trace: Trace
-    links: tuple[Link, ...]
-    source: Address | None
-    outbound: tuple[str, ...]
-    named: bool
-    drop: Drop | None
-    replies: tuple[Drop, ...]
-    variants: tuple[Variant, ...]
-    unexplained: bool
-    """Whether the route has proto kernel although no address of its device explains it."""
-    own_block: bool
-    """Whether it is refused because its destination is in one of this host's own pod blocks."""
+        `check` has the expected and the allowed devices.
+        """
+        fib, family, self.flow, self.note = Fib(snapshot), destination.version, flow, note
+        self.trace = trace = trace_route(snapshot, destination, flow)
+        self.links = tuple(link for dev in trace.devs if (link := snapshot.link(dev)) is not None)
+        self.source = _source(snapshot, trace)  # the address of this host for which the kernel added the route
+        self.named = bool(check.expected_devs)
+        self.outbound = check.expected_devs or outbound_devs(fib, family=family)  # the expected devices
+        self.drop = find_drop(fib, destination, flow)  # why the packet is dropped as it arrives
+        # The devices that drop packets from this address to this host, each with the reason.
+        self.replies = tuple(_find_replies(fib, destination)) if self.goes_out else ()
+        self.variants = fib.lookup(destination, flow).variants  # the packets that are treated differently
+        route = trace.route
+        # Whether the route has proto kernel although no address of its device explains it.
+        self.unexplained = route is not None and is_unexplained(route, networks_of(snapshot.addresses))
+        # Whether it is refused because its destination is in one of this host's own pod blocks.
+        blocks = PodBlocks(fib, (Prefix(family, 0, 0),), check.allowed_devs)
+        self.own_block = route is not None and blocks.holds(route)
 
     @property
     def goes_out(self) -> bool:
@@ -75,31 +79,6 @@ class Explanation:
         if not self.outbound:
             return None
         return self.goes_out and bool(self.trace.devs) and set(self.trace.devs) <= set(self.outbound)
-
-
-def explain(
-    snapshot: Snapshot, destination: IP, flow: Flow, *, expected: tuple[str, ...] = (), allowed: tuple[str, ...] = ()
-) -> Explanation:
-    """Explain the route of a packet; `flow` is what is known about it.
-
-    `expected` are the expected devices, `allowed` the patterns of the allowed devices.
-    """
-    fib = Fib(snapshot)
-    trace = trace_route(snapshot, destination, flow)
-    family = destination.version
-    variants = fib.lookup(destination, flow).variants
-    return Explanation(
-        trace,
-        links=tuple(link for dev in trace.devs if (link := snapshot.link(dev)) is not None),
-        source=_source(snapshot, trace),
-        outbound=expected or outbound_devs(fib, family=family),
-        named=bool(expected),
-        drop=find_drop(fib, destination, flow),
-        replies=tuple(_find_replies(fib, destination)) if goes_out(trace.kind, trace.route) else (),
-        variants=variants,
-        unexplained=trace.route is not None and is_unexplained(trace.route, networks_of(snapshot.addresses)),
-        own_block=trace.route is not None and PodBlocks(fib, (Prefix(family, 0, 0),), allowed).holds(trace.route),
-    )
 
 
 def _source(snapshot: Snapshot, trace: Trace) -> Address | None:
@@ -130,22 +109,33 @@ def _find_replies(fib: Fib, destination: IP) -> Iterator[Drop]:
                 yield Drop(link.name, reason, destination, back)
 
 
-def explain_document(explanation: Explanation) -> dict[str, Any]:
-    """The explanation as the JSON value `hostrouting/explain/1`, without the kernel's own answer."""
+def _document(explanation: Explanation) -> dict[str, Any]:
+    """The explanation as a JSON value, without the kernel's own answer and the marks."""
     trace = explanation.trace
     return {
-        "schema": "hostrouting/explain/1",
+        "schema": COMMAND.schema,
         "address": str(trace.address),
         "kind": trace.kind,
         "devs": list(trace.devs),
         "expected": explanation.as_expected,
         "expectedDevs": list(explanation.outbound),
-        "rules": [_tried(tried) for tried in trace.tried],
+        "rules": [
+            {
+                "priority": tried.rule.priority,
+                "rule": str(tried.rule),
+                "result": tried.result,
+                "route": None if tried.route is None else str(tried.route),
+            }
+            for tried in trace.tried
+        ],
         "rule": None if trace.rule is None else trace.rule.priority,
         "table": None if trace.route is None else table_name(trace.route.table),
         "route": None if trace.route is None else str(trace.route),
         "protocol": None if trace.route is None else protocol_name(trace.route.protocol),
-        "legs": _legs(trace),
+        "legs": [
+            {"dev": leg.dev, "gateway": None if leg.gateway is None else str(leg.gateway), "weight": leg.weight}
+            for leg in trace.legs
+        ],
         "links": [
             {
                 "dev": link.name,
@@ -156,7 +146,10 @@ def explain_document(explanation: Explanation) -> dict[str, Any]:
             }
             for link in explanation.links
         ],
-        "passed": [_passed(passed) for passed in trace.passed],
+        "passed": [
+            {"route": str(passed.route), "devs": list(passed.route.devs), "reason": passed.reason}
+            for passed in trace.passed
+        ],
         "dropped": None
         if explanation.drop is None
         else {"reason": explanation.drop.reason, "text": str(explanation.drop)},
@@ -169,27 +162,8 @@ def explain_document(explanation: Explanation) -> dict[str, Any]:
             }
             for variant in explanation.variants
         ],
+        "source": explanation.note,
     }
-
-
-def _tried(tried: Tried) -> dict[str, Any]:
-    return {
-        "priority": tried.rule.priority,
-        "rule": str(tried.rule),
-        "result": tried.result,
-        "route": None if tried.route is None else str(tried.route),
-    }
-
-
-def _passed(passed: Passed) -> dict[str, Any]:
-    return {"route": str(passed.route), "devs": list(passed.route.devs), "reason": passed.reason}
-
-
-def _legs(trace: Trace) -> list[dict[str, Any]]:
-    return [
-        {"dev": leg.dev, "gateway": None if leg.gateway is None else str(leg.gateway), "weight": leg.weight}
-        for leg in trace.legs
-    ]
 
 
 _KNOWN = ("source", "iif", "oif", "mark", "tos", "uid", "ipproto", "sport", "dport")
@@ -265,25 +239,24 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     known = {name: getattr(arguments, name) for name in _KNOWN}
     flow = Flow(**{**known, "source": source})
     config = config_of(arguments)
-    check = config.route_overlap
-    source_note, flow = _seen_by_rules(arguments, host, address, flow)
+    note, seen = _seen_by_rules(arguments, host, address, flow)
 
-    def explained(snapshot: Snapshot) -> tuple[Explanation, Flow, str]:
+    def explained(snapshot: Snapshot) -> Explanation:
         known_devices(arguments, snapshot)
-        port, top = flow.iif, arrives_on({link.name: link for link in snapshot.links}, flow.iif or "")
-        seen, note = flow, source_note
-        if top is not None and top != port:
-            seen = attrs.evolve(flow, iif=top)
-            sentence = f"the device {port} is a port of {top}, so its packets arrive on {top}"
-            note = f"{note}; {sentence}" if note else sentence
-        return explain(snapshot, address, seen, expected=check.expected_devs, allowed=check.allowed_devs), seen, note
+        port, top = seen.iif, arrives_on({link.name: link for link in snapshot.links}, seen.iif or "")
+        if top is None or top == port:
+            return Explanation(snapshot, address, seen, check=config.route_overlap, note=note)
+        sentence = f"the device {port} is a port of {top}, so its packets arrive on {top}"
+        notes = f"{note}; {sentence}" if note else sentence
+        return Explanation(snapshot, address, attrs.evolve(seen, iif=top), check=config.route_overlap, note=notes)
 
+    surprise = ""
     if (saved := saved_snapshot(arguments)) is not None:
-        (found, flow, source_note), surprise = explained(saved), ""
+        found = explained(saved)
     else:
         with open_kernel(host) as kernel:
-            found, flow, source_note = explained(kernel.snapshot(family=address.version))
-            surprise = _surprise(found, kernel, flow)
+            found = explained(kernel.snapshot(family=address.version))
+            surprise = _surprise(found, kernel)
     marks = look_for_marks(
         None if arguments.snapshot else host,
         [
@@ -295,8 +268,8 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     )
     return Reply(
         FINE,
-        lambda: {**explain_document(found), "source": source_note, "surprise": surprise, **marks.document()},
-        lambda: _page(found, marks, source=source_note, surprise=surprise),
+        lambda: {**_document(found), "surprise": surprise, **marks.document()},
+        lambda: _page(found, marks, surprise),
     )
 
 
@@ -317,36 +290,29 @@ def _seen_by_rules(
     here = arguments.config is None and arguments.snapshot is None
     config = (installed_config(host()) or HostRoutingConfig()) if here else config_of(arguments)
     settings = config.probe_rewrite
+    asked = settings.interfaces if flow.iif is None else (flow.iif,)
+    ways = [dev for dev in asked if is_rewritten(settings, source=source, destination=address, iif=dev)]
+    becomes = settings.global_address
     if flow.iif is None:
-        ways = [
-            dev for dev in settings.interfaces if is_rewritten(settings, source=source, destination=address, iif=dev)
-        ]
         sentence = (
-            f"a packet that arrives on {' or '.join(ways)} from {source} gets the source {settings.global_address}"
-            " before routing"
+            f"a packet that arrives on {' or '.join(ways)} from {source} gets the source {becomes} before routing"
         )
         return (f"{sentence}: add --iif {ways[0]} to trace it" if ways else ""), flow
-    if not is_rewritten(settings, source=source, destination=address, iif=flow.iif):
-        if address.is_link_local or address.is_multicast:
-            return "", flow
+    if not ways:
         sentence = f"Linux does not forward packets from {source}: a link-local address is valid on its own link only"
-        return (
-            f"{sentence}; the section probeRewrite of a configuration rewrites the source of load-balancer probes",
-            flow,
-        )
-    sentence = (
-        f"the source {source} becomes {settings.global_address} before routing (nftables table ip6 {settings.table})"
-    )
+        more = "; the section probeRewrite of a configuration rewrites the source of load-balancer probes"
+        return "" if address.is_link_local or address.is_multicast else f"{sentence}{more}", flow
+    sentence = f"the source {source} becomes {becomes} before routing (nftables table ip6 {settings.table})"
     if not arguments.snapshot:
         standings = Standings.on(host(), config)
         faults = [*map(str, (*standings.troubles, *standings.faults))]
         sentence += f"; but this is not in force: {'; '.join(faults)}" if faults else ""
-    return sentence, attrs.evolve(flow, source=settings.global_address)
+    return sentence, attrs.evolve(flow, source=becomes)
 
 
-def _surprise(found: Explanation, backend: RouteBackend, flow: Flow) -> str:
+def _surprise(found: Explanation, backend: RouteBackend) -> str:
     """A clause with the kernel's own answer if that differs from its tables; empty if not."""
-    trace = found.trace
+    trace, flow = found.trace, found.flow
     comes_in = flow.iif not in {None, "lo"}
     # Linux refuses a lookup for an arriving packet without a source, before any route is looked up.
     unasked = comes_in and flow.source is None
@@ -367,15 +333,15 @@ def _surprise(found: Explanation, backend: RouteBackend, flow: Flow) -> str:
     return f"the kernel itself answers {answer.route or answer.kind}, which is not what its tables say"
 
 
-def _page(found: Explanation, marks: Marks, *, source: str, surprise: str) -> Iterator[Line]:
+def _page(found: Explanation, marks: Marks, surprise: str) -> Iterator[Line]:
 
     yield _answer_line(found)
     if found.drop is not None:
         unless = f" if it leaves by {found.drop.out}" if found.drop.out else ""
         sentence = f"But this host drops it when it arrives on {found.drop.dev}{unless}: {found.drop}."
         yield line(Painted(sentence, "bad"))
-    if source:
-        yield line(Painted(f"{source[0].upper()}{source[1:]}.", "warn"))
+    if found.note:
+        yield line(Painted(f"{found.note[0].upper()}{found.note[1:]}.", "warn"))
     if surprise:
         yield line(Painted(f"But {surprise}.", "warn"))
     yield line()

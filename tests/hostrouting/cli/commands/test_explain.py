@@ -5,7 +5,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from hostrouting.cli.commands.explain import explain
+from hostrouting.cli.commands.explain import Explanation
+from hostrouting.config.settings import RouteOverlapConfig
 from hostrouting.fib.decision import Kind
 from hostrouting.fib.packet import ANY
 from hostrouting.kernel.base import Answer, RouteRequest
@@ -117,9 +118,8 @@ def test_replies_that_are_dropped() -> None:
     links = tuple(attrs.evolve(link, rp_filter=strict.get(link.name, 0)) for link in snapshot.links)
     sick = attrs.evolve(snapshot, links=links)
     for address, devs in (("172.16.5.9", ["eth0"]), ("8.8.8.8", ["ib0"]), ("172.16.1.10", [])):
-        assert [(reply.dev, reply.reason) for reply in explain(sick, as_ip(address), ANY).replies] == [
-            (dev, "strict") for dev in devs
-        ]
+        found = Explanation(sick, as_ip(address), ANY, check=RouteOverlapConfig())
+        assert [(reply.dev, reply.reason) for reply in found.replies] == [(dev, "strict") for dev in devs]
     said = say("explain", "172.16.5.9", "--snapshot", "-", stdin=sick.to_json().encode())
     assert (
         "packets from 172.16.5.9 that arrive on eth0 are dropped: its rp_filter is 1, and the route back to 172.16.5.9"
