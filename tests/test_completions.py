@@ -10,7 +10,6 @@ import pytest
 from hostrouting.cli.command import Command
 from hostrouting.cli.commands import COMMANDS, every_command
 from hostrouting.cli.commands.completion import completion_script
-from hostrouting.cli.words import KINDS, main_words, words_of
 from tests.support.cli import say
 from tests.support.namespace import private_namespace
 from tests.support.needs import require
@@ -147,10 +146,3 @@ def test_printed() -> None:
     assert (said.code, said.out) == (0, completion_script())
     assert say("completion", "--json").json["script"] == said.out
     assert said.out.isascii()
-
-
-def test_every_placeholder_is_known() -> None:
-    """Each placeholder of the help has a kind, and each kind of placeholder is in the help."""
-    words = [*main_words(), *(word for it in every_command() for word in words_of(it))]
-    assert {word.takes for word in words if word.takes} == set(KINDS)
-    assert all(bool(word.choices) is (word.kind == "choice") for word in words)

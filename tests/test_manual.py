@@ -11,12 +11,11 @@ import hostrouting
 from hostrouting.cli.command import Command
 from hostrouting.cli.commands import every_command
 from hostrouting.cli.entry_point import exit_codes
-from hostrouting.cli.words import words_of
-from hostrouting.release import WRITTEN
-from tests.support.manual import manual_page
+from tests.support.manual import WRITTEN, manual_page
 from tests.support.needs import require
 from tests.support.pages import ROOT, page, tables
 from tests.support.programs import completed
+from tests.support.words import words_of
 
 SOURCE = manual_page(every_command())
 

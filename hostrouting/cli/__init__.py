@@ -11,7 +11,6 @@ failure      the exit code of an error, and its document
 check        the result of a check, and its lines
 remedy       the lines for its repair
 fleet        the check of many snapshots
-words        what can be typed, for completion, manual page and documentation
 changes      what a command changes, and a run of our tasks
 standings    the state of what is installed: tasks and gate
 """

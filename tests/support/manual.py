@@ -9,11 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hostrouting.cli.entry_point import exit_codes
-from hostrouting.cli.words import Word, main_words, summary, words_of
-from hostrouting.release import WRITTEN, __version__
+from hostrouting.release import __version__
+from tests.support.words import Word, main_words, summary, words_of
 
 if TYPE_CHECKING:
     from hostrouting.cli.command import Command
+
+WRITTEN = "2026-11-22"
+"""The date on the page: that of the release, once it is in CHANGELOG.md."""
 
 STOPPED = "stopped by Ctrl-C or SIGTERM"
 """The meaning of the exit codes 130 and 143."""

@@ -15,9 +15,9 @@ import attrs
 from hostrouting import HostLayout, HostRoutingConfig
 from hostrouting.cli.commands import every_command
 from hostrouting.cli.entry_point import exit_codes
-from hostrouting.cli.words import words_of
 from tests.support.config_keys import COMPLETE, keys_of
 from tests.support.pages import ROOT
+from tests.support.words import words_of
 from tests.tables.documents import KEYS
 
 LISTED = ROOT / "tests" / "public_api.txt"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from hostrouting.cli.commands import every_command
 from hostrouting.cli.entry_point import exit_codes
-from hostrouting.cli.words import words_of
 from tests.support.pages import ROOT
+from tests.support.words import words_of
 from tests.tables.documents import ERROR, KEYS
 
 PAGE = "docs/commands.md"

@@ -6,23 +6,24 @@ where the tables go.
 
 from __future__ import annotations
 
+import argparse
 import os
 from typing import TYPE_CHECKING
 
 from hostrouting.cli.command import FINE, Command, Reply
 from hostrouting.cli.commands import every_command
+from hostrouting.cli.entry_point import add_options, make_parser
 from hostrouting.cli.output import line
-from hostrouting.cli.words import main_words, words_of
+from hostrouting.release import __version__
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Any, TypeAlias
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
-    from hostrouting.cli.words import Word
     from hostrouting.host.host import Host
 
-    Commands: TypeAlias = "Mapping[Command, Sequence[Word]]"
+_KINDS = {"FILE": "file", "PATH": "file", "DIR": "directory", "DEV": "device"}
+"""What a shell can offer for a placeholder of the help; nothing is known about the others."""
 
 
 def completion_script() -> str:
@@ -31,27 +32,35 @@ def completion_script() -> str:
     folder = os.path.join(os.path.dirname(os.path.dirname(__file__)), "assets")
     text: bytes = loader.get_data(os.path.join(folder, "completion.bash"))
     before, _, after = text.decode().partition("@TABLES@\n")
-    tables = _tables(main_words(), {command: words_of(command) for command in every_command()})
-    return before + "".join(f"{row}\n" for row in tables) + after
+    return before + "".join(f"{row}\n" for row in _tables()) + after
 
 
-def _tables(main: Sequence[Word], commands: Commands) -> Iterator[str]:
+def _tables() -> Iterator[str]:
     yield "    # The words that can follow each command, and its options, each with what it takes."
     yield "    local -A words=("
-    yield f"        [hostrouting]={_quoted(' '.join(command.name for command in commands))}"
-    for command, words in commands.items():
-        if choices := [choice for word in words if not word.names for choice in word.choices]:
-            yield f"        [{command.name}]={_quoted(' '.join(choices))}"
+    yield f"        [hostrouting]={_quoted(' '.join(command.name for command in every_command()))}"
+    actions = {command.name: _actions(command) for command in every_command()}
+    for name, its in actions.items():
+        if choices := [choice for action in its if not action.option_strings for choice in action.choices or ()]:
+            yield f"        [{name}]={_quoted(' '.join(choices))}"
     yield "    )"
     yield "    local -A options=("
-    for name, words in [("hostrouting", main), *((command.name, words) for command, words in commands.items())]:
-        yield f"        [{name}]={_quoted(' '.join(_option(word) for word in words if word.names))}"
+    main = make_parser(__version__)._actions
+    for name, its in {"hostrouting": main, **actions}.items():
+        yield f"        [{name}]={_quoted(' '.join(_option(action) for action in its if action.option_strings))}"
     yield "    )"
 
 
-def _option(word: Word) -> str:
-    kind = ",".join(word.choices) if word.kind == "choice" else word.kind
-    return f"{word.long}={kind}" if word.takes else word.long
+def _actions(command: Command) -> list[argparse.Action]:
+    parser = argparse.ArgumentParser()
+    add_options(parser, command)
+    return parser._actions
+
+
+def _option(action: argparse.Action) -> str:
+    long = next(name for name in action.option_strings if name.startswith("--"))
+    kind = ",".join(action.choices or ()) or _KINDS.get(str(action.metavar), "other")
+    return long if action.nargs == 0 else f"{long}={kind}"
 
 
 def _quoted(text: str) -> str:

@@ -1,7 +1,6 @@
-"""The options and arguments of each command as plain values, and what each of them accepts.
+"""The options and arguments of each command as plain values, read from argparse.
 
-Here: reading argparse, which is done nowhere else. Not here: what is written from it: the completion script
-(`commands.completion`), the manual page of a package and the page of commands in the documentation.
+Not here: what is written from them: the manual page of a package, and the page of commands in the documentation.
 """
 
 from __future__ import annotations
@@ -18,23 +17,6 @@ from hostrouting.release import __version__
 if TYPE_CHECKING:
     from hostrouting.cli.command import Command
 
-KINDS = {
-    "FILE": "file",
-    "DIR": "directory",
-    "DEV": "device",
-    "CNI": "choice",
-    "PATH": "file",
-    "ADDRESS": "other",
-    "CIDR": "other",
-    "MODE": "choice",
-    "N": "other",
-    "SECONDS": "other",
-    "TEXT": "other",
-    "TIME": "other",
-    "UNIT": "other",
-}
-"""What a shell can offer for a placeholder of the help. A test fails for a placeholder that is not here."""
-
 
 @attrs.frozen
 class Word:
@@ -45,16 +27,10 @@ class Word:
     meaning: str
     takes: str
     """The placeholder of what it takes, as in the help: FILE. Empty for an option that takes nothing."""
-    choices: tuple[str, ...]
     required: bool
     repeats: bool
     excludes: tuple[str, ...]
     """The options that cannot be given together with this one."""
-
-    @property
-    def kind(self) -> str:
-        """The kind of values that a shell can offer for an argument."""
-        return KINDS[self.takes] if self.takes else "nothing"
 
     @property
     def long(self) -> str:
@@ -98,7 +74,6 @@ def _words(parser: argparse.ArgumentParser) -> Iterator[Word]:
             names=tuple(action.option_strings),
             meaning=" ".join((sentence or "").split()),
             takes="" if action.nargs == 0 else str(action.metavar or action.dest.upper()),
-            choices=tuple(map(str, action.choices or ())),
             required=action.required and action.nargs != "*",  # which versions of Python call required or not
             repeats=action.nargs in ("*", "+") or isinstance(action, argparse._AppendAction),
             excludes=tuple(sorted(others)),
