@@ -28,6 +28,7 @@ from hostrouting.model.route import OURS
 
 if TYPE_CHECKING:
     from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
+    from hostrouting.host.files import Files
     from hostrouting.host.host import Host
 
 T = TypeVar("T")
@@ -63,9 +64,9 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
     if not host.may_have_ours:
         return None
     routes, check, probe = _scripts(host)
-    program = _script(host, host.layout.guard_unit_path, parse_guard_unit)
+    program = parsed(host.files, host.layout.guard_unit_path, parse_guard_unit)
     extensions = dict(_installed_extensions(host))
-    cleanup = _script(host, host.layout.cleanup_path, _parse_cleanup)
+    cleanup = parsed(host.files, host.layout.cleanup_path, _parse_cleanup)
     found = routes or check or probe
     keeps_rules = host.files.is_there(host.layout.rules_script_path)
     is_told = WRITTEN in (host.files.read(host.layout.networkd_path) or "")
@@ -99,7 +100,7 @@ def _installed_extensions(host: Host) -> Iterator[tuple[str, Any]]:
     """The settings of other projects' tasks that are kept on this host, by name."""
     for file in host.files.names(host.layout.at(host.layout.extensions)):
         name = file.removesuffix(".json")
-        settings = _script(host, host.layout.extension_file(name), parse_extension)
+        settings = parsed(host.files, host.layout.extension_file(name), parse_extension)
         if settings is not None:
             yield name, settings
 
@@ -112,14 +113,15 @@ def installed_wait(host: Host) -> float:
 def _scripts(host: Host) -> tuple[RoutesScript | None, CheckScript | None, ProbeScript | None]:
     """What the boot scripts on this host say; None for one that is absent or not ours."""
     return (
-        _script(host, host.layout.routes_script_path, parse_static_routes_script),
-        _script(host, host.layout.check_script_path, parse_check_script),
-        _script(host, host.layout.probe_script_path, parse_probe_script),
+        parsed(host.files, host.layout.routes_script_path, parse_static_routes_script),
+        parsed(host.files, host.layout.check_script_path, parse_check_script),
+        parsed(host.files, host.layout.probe_script_path, parse_probe_script),
     )
 
 
-def _script(host: Host, path: str, parse: Callable[[str], T]) -> T | None:
-    text = host.files.read(path)
+def parsed(files: Files, path: str, parse: Callable[[str], T]) -> T | None:
+    """What an installed file says; None if it is absent or not ours."""
+    text = files.read(path)
     with suppress(ValueError, LookupError):
         return None if text is None else parse(text)
     return None

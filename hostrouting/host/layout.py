@@ -79,7 +79,7 @@ class HostLayout:
     probe_enabled_path = _Path("{0.unit_directory}/multi-user.target.wants/{0.probe_unit}")
     rules_enabled_path = _Path("{0.unit_directory}/multi-user.target.wants/{0.rules_unit}")
     guard_enabled_path = _Path("{0.unit_directory}/multi-user.target.wants/{0.guard_unit}")
-    routes_preset_path = _Path("/etc/systemd/system-preset/50-hostrouting.preset")
+    routes_preset_path = _Path("/etc/systemd/system-preset/50-hostrouting-static-routes.preset")
     probe_preset_path = _Path("/etc/systemd/system-preset/50-hostrouting-probe-rewrite.preset")
     rules_preset_path = _Path("/etc/systemd/system-preset/50-hostrouting-kernel-rules.preset")
     guard_preset_path = _Path("/etc/systemd/system-preset/50-hostrouting-guard.preset")

@@ -42,6 +42,7 @@ Not here: what each task does (a module for each), and how the gate is changed (
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
@@ -50,7 +51,7 @@ import attrs
 
 import phases
 from hostrouting.boot.gate import Changed, Gate, Part, paths_of
-from hostrouting.boot.scripts import DEFAULT_WAIT
+from hostrouting.boot.scripts import DEFAULT_WAIT, MOST_WAIT
 from hostrouting.boot.units import render_extension
 from hostrouting.config.settings import HostRoutingConfig, needs_config
 from hostrouting.errors import BackendError, CleanupError, FileError, HostRoutingError, ProgramError, UnitFailed
@@ -243,6 +244,11 @@ class HostTask(Generic[ResultT]):
     def settings(self) -> Any:
         """The task's own section in `extensions`, as plain JSON values; None if there is none."""
         return self.config.extensions.get(self.extension)
+
+    @property
+    def boot_wait(self) -> int:
+        """The seconds that the task's script waits at boot."""
+        return min(math.ceil(self.wait), MOST_WAIT)
 
     def kernel(self) -> RouteBackend:
         """The kernel's routing, for a `with` block. An image has none, and is not asked for a `change`."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +11,8 @@ import attrs
 from hostrouting.boot.gate import Part
 from hostrouting.boot.gate_files import GateStep
 from hostrouting.boot.gate_state import opening_findings
-from hostrouting.boot.scripts import MOST_WAIT, parse_check_script, render_check_script
+from hostrouting.boot.installed import parsed
+from hostrouting.boot.scripts import parse_check_script, render_check_script
 from hostrouting.boot.units import render_check_unit
 from hostrouting.check.examine import Examination, FamilyExamination, concern_of, examine, find_correction
 from hostrouting.check.report import check_document, check_findings, escapes_in, npd_line
@@ -63,7 +62,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
     @property
     def part(self) -> Part:
         """The script, which runs before a gated unit starts and must succeed in STRICT; a unit to start it by hand."""
-        layout, seconds = self.host.layout, min(math.ceil(self.wait), MOST_WAIT)
+        layout, seconds = self.host.layout, self.boot_wait
         text = render_check_unit(layout, wait=seconds)
         script = render_check_script(self.config, layout=layout, wait=seconds)
         files = FileSet(
@@ -112,10 +111,8 @@ class CheckRouteOverlap(HostTask[CheckResult]):
     @property
     def _installed(self) -> RouteOverlapConfig | None:
         """The settings of the installed check, if its script is ours."""
-        text = self.host.files.read(self.host.layout.check_script_path)
-        with suppress(ValueError, LookupError):
-            return None if text is None else parse_check_script(text).config
-        return None
+        script = parsed(self.host.files, self.host.layout.check_script_path, parse_check_script)
+        return None if script is None else script.config
 
     @property
     def _gets_strict(self) -> bool:
@@ -243,8 +240,8 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         wrong, remedies = _named(told, *_WRONG), _named(told, *_REMEDIES)
         failing = bool(wrong) and mode == "STRICT"
         # In STRICT the error names the escapes, and its receiver reports them; only the rest is logged here.
-        for findings in () if failing else (wrong, remedies):
-            _warn(ctx, first_lines(findings, _MORE))
+        for line in () if failing else (*first_lines(wrong, _MORE), *first_lines(remedies, _MORE)):
+            ctx.log.warning("%s", line)
         rest = [finding for finding in told if finding.name not in (*_WRONG, *_REMEDIES)]
         for severity in ("warning", "note"):
             alike = [*of_severity(rest, severity)]
@@ -315,11 +312,6 @@ def _verdict_on(cidr: str, found: FamilyExamination, escapes: Mapping[str, int])
     doubtful = any(note.is_open and str(note.cidr) == cidr for note in found.notes)
     doubtful = doubtful or bool(found.doubts)
     return "overlap" if escapes[cidr] else "undecided" if doubtful else "ok"
-
-
-def _warn(ctx: phases.Context, lines: Iterable[str]) -> None:
-    for line in lines:
-        ctx.log.warning("%s", line)
 
 
 def _text(lines: Iterable[str]) -> str:

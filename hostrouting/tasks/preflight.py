@@ -12,7 +12,7 @@ Configure would wait for is a warning, because it may come in time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import takewhile
@@ -61,21 +61,10 @@ TOOLS = {
     "sort": (("sort",), "coreutils"),
     "systemctl": (("systemctl",), "systemd"),
 }
-"""Each tool with the programs that can be used as it, and the Debian package that has one of them."""
+"""Each tool of ours with the programs that can be used as it, and the Debian package that has one of them."""
 
 _OLDEST_SYSTEMD = 247
 _SHOWN = 5  # errors in the message of a failure
-
-
-@attrs.frozen
-class UnitDropIn:
-    """A drop-in that systemd applies to units of ours."""
-
-    path: str
-    text: str
-    units: tuple[str, ...]
-    is_meant: bool
-    """Whether its folder is that of one unit, and not of many."""
 
 
 def unread(name: str, target: str, error: HostRoutingError, *, is_root: bool) -> Finding:
@@ -146,75 +135,6 @@ def _is_covered(escape: Escape, prefixes: Iterable[Prefix]) -> bool:
     return rest > escape.last
 
 
-def tool_findings(needed: Mapping[str, Sequence[str]], installed: Iterable[str]) -> Iterator[Finding]:
-    """The tools that are not installed; `needed` says for each what needs it."""
-    for tool in sorted({*needed} - {*installed}):
-        programs, package = TOOLS[tool]
-        sentence = f"{' or '.join(programs)} is not installed, and {' and '.join(needed[tool])} cannot run without it"
-        yield Finding("tool", "error", sentence, tool, f"install the package {package} (Debian's name for it)")
-
-
-def program_findings(path: str, version: str, needing: Sequence[str]) -> Iterator[Finding]:
-    """The `ip` of this host, if it is not that of iproute2: busybox's lacks most options."""
-    if "iproute2" not in version:
-        answer = version.partition("\n")[0] or "nothing"
-        sentence = (
-            f"{path} is not the ip of iproute2, which {' and '.join(needing)} need; to ip -V it answers: {answer}"
-        )
-        yield Finding("tool", "error", sentence, "ip", "install the package iproute2")
-
-
-def systemd_findings(version: str | None, *, file: str = "FILE") -> Iterator[Finding]:
-    """Whether systemd can do what the units need; the version is None where systemd does not run.
-
-    `file` is the name of the configuration's file, for the command to type.
-    """
-    if version is None:
-        sentence = "systemd is not running here, so gated units start unchecked until this host has booted with it"
-        image = f"to prepare an image: hostrouting render --config {file} --root DIR"
-        yield Finding("systemd", "warning", sentence, "systemd", image)
-        return
-    number = "".join(takewhile(str.isdigit, version))
-    if not number:
-        sentence = f"the version of systemd is {version!r}, which is not a number"
-        yield Finding("systemd", "warning", sentence, "systemd", "look at: systemctl --version")
-    elif int(number) < _OLDEST_SYSTEMD:
-        sentence = f"systemd {number} is too old for our units, which need {_OLDEST_SYSTEMD} or newer"
-        yield Finding("systemd", "error", sentence, "systemd", "upgrade the operating system")
-
-
-def networkd_findings(routes: Sequence[str], *, has_guard: bool) -> Iterator[Finding]:
-    """What a restart of systemd-networkd takes away: our routes to these destinations."""
-    if not routes:
-        return
-    lost = f"{counted(len(routes), 'static route')} of this configuration"
-    sentence = (
-        f"systemd-networkd deletes {lost} when it is restarted or, in some versions, when it configures a device again"
-    )
-    until = (
-        "the guard then adds them again" if has_guard else "they come back with the next start of a gated unit or apply"
-    )
-    remedy = 'to prevent this, add "manageForeign": "keep" to the configuration'
-    severity: Severity = "note" if has_guard else "warning"
-    yield Finding("networkd", severity, f"{sentence}, and {until}", NETWORKD, remedy)
-
-
-def unit_findings(shadows: Iterable[tuple[str, str]], drop_ins: Iterable[UnitDropIn]) -> Iterator[Finding]:
-    """The paths that systemd reads instead of ours; and drop-ins that change our units."""
-    for path, ours in shadows:
-        sentence = f"systemd reads {path} instead of {ours}, which hostrouting writes"
-        yield Finding("unit", "error", sentence, path, f"remove {path}")
-    for drop_in in drop_ins:
-        path, units = drop_in.path, " and ".join(drop_in.units)
-        if settings := dict(harmful_settings(drop_in.text)):
-            for setting, meaning in settings.items():
-                sentence = f"{path} has {setting} for {units}, which means that {meaning}"
-                yield Finding("unit", "warning", sentence, path, "remove that setting")
-        elif drop_in.is_meant:
-            sentence = f"{path} changes {units}, which hostrouting installs"
-            yield Finding("unit", "warning", sentence, path, "remove the drop-in, unless it is meant for that unit")
-
-
 def gated_findings(state: str, openings: Iterable[str], *, unit: str) -> Iterator[Finding]:
     """Faults of a unit that is to be gated: it cannot start, or starts unchecked in spite of the gate.
 
@@ -232,48 +152,6 @@ def gated_findings(state: str, openings: Iterable[str], *, unit: str) -> Iterato
         yield Finding("unit", "error", sentence, unit)
     for opening in openings:
         yield Finding("unit", "warning", f"with the gate installed, {opening}", unit)
-
-
-def replacement_findings(replaced: Iterable[str], removed: Iterable[str]) -> Iterator[Finding]:
-    """The files of another installer that ours replace."""
-    for path in replaced:
-        sentence = f"{path} was not written by this version of hostrouting, and will be replaced"
-        yield Finding("file", "note", sentence, path, "save a copy if you need it")
-    for path in removed:
-        sentence = f"{path} belongs to an earlier installation, and will be removed"
-        yield Finding("file", "note", sentence, path, "save a copy if you need it")
-
-
-def folder_findings(errors: Sequence[FileError], *, is_root: bool, spare: Collection[str] = ()) -> Iterator[Finding]:
-    """The folders that cannot be written to; one finding for each reason.
-
-    `spare` are folders into which only markers and locks are written: without room there, a bootstrap goes on. A denial
-    to another user does not show whether root can write; one to root has another reason, such as an immutable file.
-    """
-    alike: dict[str, list[FileError]] = {}
-    for error in errors:
-        alike.setdefault("" if is_denied(error) and not is_root else error.reason or str(error), []).append(error)
-    for reason, them in alike.items():
-        paths, first = ", ".join(error.path for error in them), them[0]
-        if not reason:
-            sentence = f"this user cannot see whether these directories are writable: {paths}"
-            yield Finding("file", "warning", sentence, first.path, "run preflight as root")
-        else:
-            sentence = f"cannot write into {paths}: {first.reason}" if first.reason else str(first)
-            severity: Severity = (
-                "warning" if {error.path for error in them} <= {*spare} and first.errno in NO_ROOM else "error"
-            )
-            yield Finding("file", severity, sentence, first.path)
-
-
-def lock_findings(holders: Sequence[str], *, path: str) -> Iterator[Finding]:
-    """The lock is held: a bootstrap would wait for it, for a minute at most."""
-    if holders:
-        sentence = (
-            f"{' and '.join(holders)} {'have' if len(holders) > 1 else 'has'} locked {path};"
-            " a bootstrap would wait for up to a minute, then fail"
-        )
-        yield Finding("lock", "warning", sentence, path, can_retry=True)
 
 
 @attrs.frozen
@@ -365,10 +243,7 @@ class Preflight:
         yield from self._findings_or_unknown("unit", "", lambda: self._of_units(up))
         state = partial(find_gate_state, self.host, self.config.gate.units)
         yield from self._findings_or_unknown("gate-open", "", lambda: state().findings)
-        lock = self.host.layout.lock_path
-        yield from self._findings_or_unknown(
-            "lock", lock, lambda: lock_findings(self.host.files.holders(lock), path=lock)
-        )
+        yield from self._findings_or_unknown("lock", self.host.layout.lock_path, self._of_lock)
 
     def _answer_or_unknown(
         self, name: str, target: str, question: Callable[[], T], otherwise: T
@@ -426,53 +301,106 @@ class Preflight:
         folders |= {path.rpartition("/")[0] for path in writes}
         spare = {state, runtime} - folders
         folders |= {state, runtime} if up else set()
-        yield from folder_findings(list(self._unwritable(sorted(folders))), is_root=is_root, spare=spare)
+        yield from self._of_folders(sorted(folders), spare)
 
     def _of_replaced(self, up: list[Part], writes: list[str]) -> Iterator[Finding]:
+        """The files of another installer that ours replace."""
         files = self.host.files
         texts = {path: files.read(path) for path in writes}
         # A link that enables a unit is as it should be once it is there; the unit behind it is among the paths.
         links = {path for part in up for path, _ in part.all_files.links}
         replaced = [path for path, text in texts.items() if text and OURS not in text and path not in links]
-        removed = tuple(path for part in up for path in part.all_files.differences(files).removes)
-        return replacement_findings(replaced, removed)
+        removed = [path for part in up for path in part.all_files.differences(files).removes]
+        sentences = dict.fromkeys(replaced, "was not written by this version of hostrouting, and will be replaced")
+        sentences |= dict.fromkeys(removed, "belongs to an earlier installation, and will be removed")
+        for path, sentence in sentences.items():
+            yield Finding("file", "note", f"{path} {sentence}", path, "save a copy if you need it")
 
-    def _unwritable(self, folders: Iterable[str]) -> Iterator[FileError]:
+    def _of_folders(self, folders: Iterable[str], spare: Collection[str]) -> Iterator[Finding]:
+        """The folders that cannot be written to; one finding for each reason.
+
+        `spare` are folders into which only markers and locks are written: without room there, a bootstrap goes on. A
+        denial to another user does not show whether root can write; one to root has another reason, such as an
+        immutable file.
+        """
+        alike: dict[str, list[FileError]] = {}
         for folder in folders:
             try:
                 self.host.files.require_writable(folder)
             except FileError as error:
-                yield error
+                is_hidden = is_denied(error) and not self.host.rights().is_root
+                alike.setdefault("" if is_hidden else error.reason or str(error), []).append(error)
+        for reason, errors in alike.items():
+            paths, first = ", ".join(error.path for error in errors), errors[0]
+            if not reason:
+                sentence = f"this user cannot see whether these directories are writable: {paths}"
+                yield Finding("file", "warning", sentence, first.path, "run preflight as root")
+            else:
+                sentence = f"cannot write into {paths}: {first.reason}" if first.reason else str(first)
+                is_spare = {error.path for error in errors} <= {*spare} and first.errno in NO_ROOM
+                yield Finding("file", "warning" if is_spare else "error", sentence, first.path)
+
+    def _of_lock(self) -> Iterator[Finding]:
+        files, path = self.host.files, self.host.layout.lock_path
+        if files.holders(path):
+            sentence = f"{files.holder(path)}; a bootstrap would wait for up to a minute, then fail"
+            yield Finding("lock", "warning", sentence, path, can_retry=True)
 
     def _of_tools(self, up: list[Part]) -> Iterator[Finding]:
+        """The tools that are not installed, and an `ip` that is not that of iproute2: busybox's lacks most options."""
         if not up or (self.host.manager is None and self.host.backend is not None):
             return  # a sandbox never boots
         needed: dict[str, list[str]] = {tool: ["the gate"] for tool in Gate.tools}
         for part in up:
             for tool in part.tools:
                 needed.setdefault(tool, []).append(f"{part.name}.sh")
-        find, ask = self.host.find_program, self.host.version_of
-        yield from tool_findings(needed, [tool for tool in needed if any(map(find, TOOLS[tool][0]))])
-        path = find("ip") if "ip" in needed else None
-        if path is not None and ask is not None:
-            yield from program_findings(path, ask(path), needed["ip"])
+        for tool, users in sorted(needed.items()):
+            (programs, package), who = TOOLS.get(tool, ((tool,), tool)), " and ".join(users)
+            path = next(filter(None, map(self.host.find_program, programs)), None)
+            version = self.host.version_of(path) if path and tool == "ip" and self.host.version_of else None
+            if path is None:
+                sentence = f"{' or '.join(programs)} is not installed, and {who} cannot run without it"
+                remedy = f"install the package {package} (Debian's name for it)"
+                yield Finding("tool", "error", sentence, tool, remedy)
+            elif version is not None and "iproute2" not in version:
+                answer = version.partition("\n")[0] or "nothing"
+                sentence = f"{path} is not the ip of iproute2, which {who} need; to ip -V it answers: {answer}"
+                yield Finding("tool", "error", sentence, "ip", "install the package iproute2")
 
     def _of_systemd(self, up: list[Part]) -> Iterator[Finding]:
+        """Whether systemd can do what the units need."""
         manager = self.host.manager
         if manager is None or not any(part.step or part.unit for part in up):
-            return iter(())
-        version = manager.show(("Version",))[0]["Version"] if manager.is_running() else None
-        return systemd_findings(version, file=self.file)
+            return
+        if not manager.is_running():
+            sentence = "systemd is not running here, so gated units start unchecked until this host has booted with it"
+            image = f"to prepare an image: hostrouting render --config {self.file} --root DIR"
+            yield Finding("systemd", "warning", sentence, "systemd", image)
+            return
+        version = manager.show(("Version",))[0]["Version"]
+        number = "".join(takewhile(str.isdigit, version))
+        if not number:
+            sentence = f"the version of systemd is {version!r}, which is not a number"
+            yield Finding("systemd", "warning", sentence, "systemd", "look at: systemctl --version")
+        elif int(number) < _OLDEST_SYSTEMD:
+            sentence = f"systemd {number} is too old for our units, which need {_OLDEST_SYSTEMD} or newer"
+            yield Finding("systemd", "error", sentence, "systemd", "upgrade the operating system")
 
     def _of_networkd(self) -> Iterator[Finding]:
         """What a restart of systemd-networkd would take away, if it runs and is not told to keep it."""
-        manager = self.host.manager
+        manager, routes = self.host.manager, self.config.static_routes.routes
         runs = manager is not None and manager.is_running() and manager.state(NETWORKD).active == "active"
-        if runs and self.config.manage_foreign is not Upkeep.KEEP:
-            destinations = [str(route.destination) for route in self.config.static_routes.routes]
-            yield from networkd_findings(destinations, has_guard=self.config.guard.enabled)
+        if not (runs and routes) or self.config.manage_foreign is Upkeep.KEEP:
+            return
+        lost, has_guard = f"{counted(len(routes), 'static route')} of this configuration", self.config.guard.enabled
+        sentence = f"systemd-networkd deletes {lost} when it is restarted or, in some versions, when it configures a"
+        back = "they come back with the next start of a gated unit or apply"
+        sentence += f" device again, and {'the guard then adds them again' if has_guard else back}"
+        remedy = 'to prevent this, add "manageForeign": "keep" to the configuration'
+        yield Finding("networkd", "note" if has_guard else "warning", sentence, NETWORKD, remedy)
 
     def _of_units(self, up: list[Part]) -> Iterator[Finding]:
+        """What systemd reads instead of our units or in addition to them, and what is wrong with the gated ones."""
         files, layout, gate = self.host.files, self.host.layout, Gate(self.host)
         if not up:
             return
@@ -481,9 +409,11 @@ class Preflight:
         gated = self.config.gate.units
         paths = (*(f"{folder}/{unit}" for unit in ours), *map(layout.gate_drop_in, gated))
         earlier = UNIT_FOLDERS[: UNIT_FOLDERS.index(folder)] if folder in UNIT_FOLDERS else ()
-        shadows = [(other + path.removeprefix(folder), path) for other in earlier for path in paths]
-        there = [(path, our) for path, our in shadows if files.is_there(layout.at(path))]
-        yield from unit_findings(there, self._drop_ins(ours))
+        for other, path in [(other + path.removeprefix(folder), path) for other in earlier for path in paths]:
+            if files.is_there(layout.at(other)):
+                sentence = f"systemd reads {other} instead of {path}, which hostrouting writes"
+                yield Finding("unit", "error", sentence, other, f"remove {other}")
+        yield from self._of_drop_ins(ours)
         if gate.manager is None:
             return
         for fault in Gate(self.host, self.config).ungateable(up):
@@ -492,8 +422,8 @@ class Preflight:
             [found] = gate.manager.show(("LoadState",), unseen(unit))
             yield from gated_findings(found["LoadState"], find_coming_openings(self.host, unit), unit=unit)
 
-    def _drop_ins(self, units: Sequence[str]) -> Iterator[UnitDropIn]:
-        """The drop-ins of these units, each once; systemd reads the first of those with one name."""
+    def _of_drop_ins(self, units: Sequence[str]) -> Iterator[Finding]:
+        """The drop-ins that change these units, each once; systemd reads the first of those with one name."""
         files, at = self.host.files, self.host.layout.at
         found: dict[str, list[str]] = {}
         for unit in units:
@@ -503,10 +433,17 @@ class Preflight:
                     first.setdefault(name, f"{folder}/{name}")
             for path in first.values():
                 found.setdefault(path, []).append(unit)
-        for path, its in found.items():
-            if path.endswith(".conf"):
-                is_meant = path.rpartition("/")[0].rpartition("/")[2] == f"{its[0]}.d"
-                yield UnitDropIn(path, files.read(at(path)) or "", tuple(its), is_meant)
+        for path, changed in found.items():
+            if not path.endswith(".conf"):
+                continue
+            names = " and ".join(changed)
+            settings = dict(harmful_settings(files.read(at(path)) or ""))
+            for setting, meaning in settings.items():
+                sentence = f"{path} has {setting} for {names}, which means that {meaning}"
+                yield Finding("unit", "warning", sentence, path, "remove that setting")
+            if not settings and path.rpartition("/")[0].rpartition("/")[2] == f"{changed[0]}.d":  # not of many units
+                sentence = f"{path} changes {names}, which hostrouting installs"
+                yield Finding("unit", "warning", sentence, path, "remove the drop-in, unless it is meant for that unit")
 
 
 def _of_standing(task: HostTask[Any]) -> tuple[Finding, ...]:

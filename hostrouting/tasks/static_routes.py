@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
 from hostrouting.boot.gate import Gate, Part
-from hostrouting.boot.gate_files import GateStep, digest_of
-from hostrouting.boot.scripts import MOST_WAIT, parse_static_routes_script, render_static_routes_script
+from hostrouting.boot.gate_files import digest_of
+from hostrouting.boot.installed import parsed
+from hostrouting.boot.scripts import parse_static_routes_script, render_static_routes_script
 from hostrouting.boot.units import (
     add_protocol_numbers,
     parse_protocol_numbers,
-    render_preset,
     render_protocol_name,
     render_routes_unit,
 )
 from hostrouting.check.examine import await_plan, read
-from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ApplyError, BackendError, ConfigError, NotReady
-from hostrouting.host.fileset import File, FileSet, unit_file
+from hostrouting.host.fileset import File, FileSet
 from hostrouting.kernel.concern import Concern
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import DEFAULT_METRIC, Route, RouteKey
@@ -80,28 +78,25 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     @property
     def part(self) -> Part:
         """The script, which has to succeed before a gated unit starts, and the unit that runs it at every boot."""
-        layout, seconds = self.host.layout, min(math.ceil(self.wait), MOST_WAIT)
-        text = render_routes_unit(layout, wait=seconds)
-        files = FileSet(
-            (
-                unit_file(layout.routes_unit_path, text, layout=layout),
-                File(layout.routes_preset_path, render_preset(layout.routes_unit)),
-            ),
-            links=((layout.routes_enabled_path, f"{layout.unit_directory}/{layout.routes_unit}"),),
-            obsolete=layout.obsolete_paths(layout.routes_unit),
-        )
-        script = File(layout.routes_script_path, render_static_routes_script(self.config, wait=seconds), mode=0o755)
-        # It names our route protocol and the script that has succeeded: so it says which routes are ours.
-        name = render_protocol_name(self.config.protocol, digest=digest_of(script.text))
-        return Part(
-            GateStep(50, "requires", "static-routes"),
-            files,
-            layout.routes_unit,
-            FileSet((script,), aliases=((layout.routes_alias_path, layout.routes_script),)),
+        layout, seconds = self.host.layout, self.boot_wait
+        script = render_static_routes_script(self.config, wait=seconds)
+        part = Part.of(
+            layout,
+            "static-routes",
+            script,
+            rank=50,
             tools=("ip", "awk"),
+            unit_text=render_routes_unit(layout, wait=seconds),
+            obsolete=layout.obsolete_paths(layout.routes_unit),
+            is_undone_first=True,
+        )
+        # It names our route protocol and the script that has succeeded: so it says which routes are ours.
+        name = render_protocol_name(self.config.protocol, digest=digest_of(script))
+        return attrs.evolve(
+            part,
+            program=part.program + FileSet(aliases=((layout.routes_alias_path, layout.routes_script),)),
             record=FileSet((File(layout.protocol_name_path, name),)),
             before=self._number_that_goes,
-            is_run_now=True,
         )
 
     def _number_that_goes(self, files: Files) -> FileSet:
@@ -143,14 +138,13 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         last, open_backend = self._fallback, self.host.backend
         if last is None or open_backend is None:
             return None
-        former = self._former
-        ours = {self.config.protocol, *former}
+        ours = {self.config.protocol, *self._former}
         with open_backend() as backend:
             before, _ = read(backend)
             # No rule has been added yet; to wait here for what these rules bring would be in vain.
             plan = self._plan_routes(self._wanted, with_kept_rules(before, self.config))
             if plan.pending:
-                plan, before = self._await_plan(ctx, backend, self._wanted, former)
+                plan, before = self._await_plan(ctx, backend)
         plan.require_possible()
 
         def is_unchanged() -> bool:
@@ -174,20 +168,18 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         plan, before = change.routes, change.before
         if plan is None or before is None:
             return RoutesResult()
-        former, protocol = self._former, self.config.protocol
         with self.kernel() as backend:
             if plan.pending:
                 try:
-                    plan, before = self._await_plan(ctx, backend, self._wanted, former)
+                    plan, before = self._await_plan(ctx, backend)
                 except NotReady as error:
                     script = self.host.layout.routes_script_path
                     shut = f"{script} and the gate are installed, so no gated unit starts before it has succeeded"
                     raise NotReady(f"{error}; {shut}", findings=error.findings) from error
-            apply = partial(apply_plan, backend=backend, protocol=protocol, former=former, check=ctx.check)
             # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and it is rolled back.
             with ctx.shielded():
                 try:
-                    applied = apply(plan, before=before)
+                    applied = self._apply(plan, backend, before, ctx.check)
                 except ApplyError as error:
                     if error.__cause__ or not error.refused:
                         raise
@@ -196,7 +188,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
                     plan = self._plan_routes(self._wanted if up else (), before)
                     if plan.pending:
                         raise
-                    applied = apply(plan, before=before)
+                    applied = self._apply(plan, backend, before, ctx.check)
         told = [*applied.plan.foreseen, *applied.beside] if up else []
         if not up:
             told = [*map(stays, self._stays(self._read() if applied.changes else before))]
@@ -212,7 +204,12 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         with self.host.backend() as backend:
             first, _ = read(backend, reached=True, about=self._concern)
             before, plan = first, self._plan_routes(wanted, first)
-            asked, told = self._ask(ctx, plan.only_asking(), before, backend, alive=alive)
+            told: tuple[str, ...] = ()
+            try:
+                with ctx.shielded():  # what asks Linux to delete next hops of ours comes first
+                    asked = self._apply(plan.only_asking(), backend, before, alive)
+            except ApplyError as error:
+                asked, told = Applied(plan), (str(error),)
             if asked.changes:
                 before, _ = read(backend, reached=True, about=self._concern)
                 plan = self._plan_routes(wanted, before)
@@ -252,17 +249,6 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         names = {wish.dev for wish in wanted if wish.dev}
         return Concern.of(snapshot, networks, names=names, protocols={self.config.protocol, *self._former})
 
-    def _ask(
-        self, ctx: phases.Context, plan: RoutePlan, before: Snapshot, backend: RouteBackend, *, alive: Alive
-    ) -> tuple[Applied, Sequence[str]]:
-        """Carry out the steps that ask Linux to delete next hops of ours; return the effects, and the errors."""
-        try:
-            with ctx.shielded():
-                protocol = self.config.protocol
-                return apply_plan(plan, backend, before=before, protocol=protocol, former=self._former, check=alive), ()
-        except ApplyError as error:
-            return Applied(plan), (str(error),)
-
     def _apply_rest(
         self,
         ctx: phases.Context,
@@ -279,15 +265,13 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         """
         lost: list[RouteKey] = []
         refused: list[str] = []
-        former = self._former
         for _ in range(_ATTEMPTS):
             if not keys:
                 break
             ctx.check()
             try:
                 with ctx.shielded():
-                    part, protocol = plan.only(set(keys)), self.config.protocol
-                    apply_plan(part, backend, before=before, protocol=protocol, former=former, check=alive)
+                    self._apply(plan.only(set(keys)), backend, before, alive)
             except ApplyError as error:
                 if not error.refused:
                     return (), lost, [*refused, str(error)]
@@ -306,8 +290,8 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     @property
     def _installed(self) -> tuple[DesiredRoute, ...]:
         """The routes of the boot script on the host."""
-        installed = installed_routes(self.host.files, self.host.layout)
-        return () if installed is None else wanted_routes_of(installed)
+        installed = parsed(self.host.files, self.host.layout.routes_script_path, parse_static_routes_script)
+        return () if installed is None else wanted_routes_of(installed.config)
 
     @property
     def _former(self) -> frozenset[int]:
@@ -327,16 +311,19 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             return read(kernel)[0]
 
     def _plan_routes(self, wanted: tuple[DesiredRoute, ...], before: Snapshot) -> RoutePlan:
-        number, spared, installed = self.config.protocol, self._spared, () if wanted else self._installed
-        return plan_routes(wanted, before, protocol=number, former=self._former, spared=spared, installed=installed)
+        return plan_routes(wanted, before, installed=() if wanted else self._installed, **self._ownership)
 
-    def _await_plan(
-        self, ctx: phases.Context, backend: RouteBackend, wanted: tuple[DesiredRoute, ...], former: frozenset[int]
-    ) -> tuple[RoutePlan, Snapshot]:
-        number, spared, installed = self.config.protocol, self._spared, () if wanted else self._installed
-        return await_plan(
-            ctx, backend, wanted, protocol=number, former=former, spared=spared, installed=installed, wait=self.wait
-        )
+    def _await_plan(self, ctx: phases.Context, backend: RouteBackend) -> tuple[RoutePlan, Snapshot]:
+        return await_plan(ctx, backend, self._wanted, wait=self.wait, **self._ownership)
+
+    @property
+    def _ownership(self) -> dict[str, Any]:
+        """Which routes of the kernel are this task's to change, as arguments of a plan."""
+        return {"protocol": self.config.protocol, "former": self._former, "spared": self._spared}
+
+    def _apply(self, plan: RoutePlan, backend: RouteBackend, before: Snapshot, check: Alive) -> Applied:
+        protocol, former = self.config.protocol, self._former
+        return apply_plan(plan, backend, before=before, protocol=protocol, former=former, check=check)
 
     def _stays(self, before: Snapshot) -> tuple[Route, ...]:
         """Routes of other owners that are as the configuration, or the installed one, wants them."""
@@ -370,14 +357,6 @@ def _in_short(texts: Sequence[str]) -> str:
     return "; ".join(texts[:_SHOWN]) + more
 
 
-def installed_routes(files: Files, layout: HostLayout) -> StaticRoutesConfig | None:
-    """The static routes that the boot script on the host installs; None if there is no script or it is not ours."""
-    script = files.read(layout.routes_script_path)
-    with suppress(ValueError):
-        return None if script is None else parse_static_routes_script(script).config
-    return None
-
-
 def has_script_succeeded(files: Files, layout: HostLayout) -> bool:
     """Whether the installed static-routes.sh is the last one that succeeded."""
     script, noted = files.read(layout.routes_script_path), files.read(layout.protocol_name_path)
@@ -391,9 +370,8 @@ def former_protocols(files: Files, layout: HostLayout, *, now: int) -> frozenset
     is a number that cannot be configured: it would make other programs' routes ours.
     """
     found = {*_numbers_in(files.read(layout.protocol_name_path))}
-    if (script := files.read(layout.routes_script_path)) is not None:
-        with suppress(ValueError):
-            found.add(parse_static_routes_script(script).protocol)
+    if script := parsed(files, layout.routes_script_path, parse_static_routes_script):
+        found.add(script.protocol)
     return frozenset(number for number in found if number != now and _can_be_ours(number))
 
 

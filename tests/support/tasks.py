@@ -1,10 +1,16 @@
 """Helpers for tests of tasks on fake hosts."""
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
 import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS
-from hostrouting.testing import FakeHost, FakeManager
+from hostrouting.tasks.configure import Configure
+from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
 from phases.testing import FakeClock
 
 LAYOUT = HostLayout()
@@ -25,6 +31,23 @@ def config(
 def run(task: phases.Task[object]) -> object:
     """Execute the task on a fake clock."""
     return phases.execute(task, phases.Context(clock=FakeClock(), observers=[]))
+
+
+def configured(settings: HostRoutingConfig, *, kernel: MemoryBackend | None = None) -> FakeHost:
+    """A host with this kernel, or that of an H200 node, on which this configuration is applied."""
+    host = FakeHost(kernel=kernel or h200())
+    run(Configure(settings, host=host))
+    return host
+
+
+def failure_of(
+    call: Callable[..., object], *given: Any, of: type[Exception] = Exception, match: str | None = None, **named: Any
+) -> Any:
+    """Call this, such as `run`, whose task fails because of an error of this class; return that error."""
+    with pytest.raises(phases.TaskFailed, match=match) as caught:
+        call(*given, **named)
+    assert isinstance(caught.value.error, of)
+    return caught.value.error
 
 
 def manager_of(host: FakeHost) -> FakeManager:

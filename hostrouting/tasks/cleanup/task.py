@@ -20,7 +20,7 @@ from hostrouting.boot.gate_files import digest_of
 from hostrouting.config.azure_vnet import EbtablesChoice
 from hostrouting.errors import BackendError, CleanupError, FileError, InputError, ProgramError
 from hostrouting.finding import of_severity
-from hostrouting.host.effects import Effects, Operation, tell_effects
+from hostrouting.host.effects import Effects, Operation, having_changed, tell_effects
 from hostrouting.host.host import Host, needs_host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.ebtables import PROGRAMS, Backend, Ebtables
@@ -440,7 +440,7 @@ class UndoCleanup:
         edges = _Edges.of(self.host, self.ebtables.value)
         if edges is None:
             return phases.Skip(_NO_KERNEL)
-        log = self._read()
+        log = self.plan(ctx)
         with self.host.locked(ctx):
             ctx.check()
             with ctx.shielded() as safe:
@@ -448,9 +448,6 @@ class UndoCleanup:
 
     def plan(self, _ctx: phases.Context) -> UndoLog:
         """What the file says; changes nothing."""
-        return self._read()
-
-    def _read(self) -> UndoLog:
         text = self.host.files.read(self.path)
         if text is None:
             raise InputError("undo-file", path=self.path, problem="there is no such file")
@@ -461,17 +458,14 @@ class UndoCleanup:
 
     def _restore(self, ctx: phases.Context, edges: _Edges, log: UndoLog) -> Effects:
         restoring = _Restoring(self.host, edges, _users(edges.look(self.host), log))
-        try:
+        with having_changed(operations=restoring.done):
             restoring.files(ctx, log.files)
             restoring.rules(log.rules)
             restoring.neighbours(log.neighbours)
             restoring.routes(log.routes)
             if restoring.left:
                 sentence = f"{len(restoring.done)} entries of {self.path} were restored; not restored"
-                raise CleanupError(sentence, restoring.left, kind="incomplete")  # noqa: TRY301  with what was done
-        except BaseException as error:
-            tell_effects(error, operations=restoring.done)
-            raise
+                raise CleanupError(sentence, restoring.left, kind="incomplete")
         return Effects(operations=tuple(restoring.done))
 
 

@@ -5,7 +5,6 @@ Here: reading the host, and the order of the steps. Not here: what is wanted and
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import IPv6Network
@@ -15,7 +14,6 @@ import attrs
 
 from hostrouting.boot.gate import Part
 from hostrouting.boot.probe import ProbeScript, render_probe_script, render_probe_unit
-from hostrouting.boot.scripts import MOST_WAIT
 from hostrouting.check.examine import await_found
 from hostrouting.config.probe_rewrite import OnUnknown, ProbeCondition, ProbeRewriteConfig
 from hostrouting.errors import ApplyError, HostRoutingError, MetadataError, NotReady, ProgramError
@@ -74,7 +72,7 @@ class RewriteProbeSource(HostTask[Effects]):
     @property
     def part(self) -> Part:
         """The script, which runs before a gated unit starts, and the unit that runs it at every boot."""
-        layout, seconds = self.host.layout, min(math.ceil(self.wait), MOST_WAIT)
+        layout, seconds = self.host.layout, self.boot_wait
         told = ProbeScript(self._settings, self.config.protocol, seconds)
         part = Part.of(
             layout,
@@ -108,19 +106,16 @@ class RewriteProbeSource(HostTask[Effects]):
 
     def change(self, *, up: bool) -> Change:
         """The changes of the table and the route; for a removal, then that of the record."""
-        open_nft, open_backend = self.host.nftables, self.host.backend
         if not up:
             told = () if self.answer is None else self._why_not()
-            plan: RewritePlan | None = None
-            if open_nft is not None and open_backend is not None and self._is_left:
-                with open_backend() as backend, self._where_nft_is():
-                    plan = self._plan(open_nft(), self._read(backend), up=False)
+            operations: tuple[Operation, ...] = ()
+            if self._is_left:
+                with self._opened() as (nft, backend), self._where_nft_is():
+                    operations = self._plan(nft, self._read(backend), up=False).operations
             left = Changes(removes=self._applied.present(self.host.files))
-            return Change(files=left, operations=plan.operations if plan else (), others=told)
-        if open_nft is None or open_backend is None:
-            return Change()
-        with open_backend() as backend:
-            plan = self._plan(open_nft(), self._read(backend), up=True)
+            return Change(files=left, operations=operations, others=told)
+        with self._opened() as (nft, backend):
+            plan = self._plan(nft, self._read(backend), up=True)
         unanswered = self._unanswered
         told = () if unanswered is None else (Finding("probe-rewrite", "error", str(unanswered)),)
         return Change(operations=() if plan.conflicts else plan.operations, others=(*told, *plan.findings))
@@ -133,20 +128,18 @@ class RewriteProbeSource(HostTask[Effects]):
 
     def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> Effects:
         """Load the rules and add the route now, and run the boot script once; or undo that."""
-        open_nft, open_backend = self.host.nftables, self.host.backend
         if not up:
             return self._remove(ctx)
-        if open_nft is None or open_backend is None:
+        if self.host.backend is None:
             return Effects()
-        nft = open_nft()
-        with open_backend() as backend:
+        with self._opened() as (nft, backend):
             operations = self._carry_out(ctx, nft, backend, wait=self.wait)
         with having_changed(operations=operations):
             is_new = self.host.layout.probe_script_path in change.files.writes
             started = run_once(ctx, self.host, self.part.unit, wait=self.wait, is_new=is_new)
             if started:
                 # A run of the old script may have ended between the plan and this run, and changed something.
-                with open_backend() as backend:
+                with self._opened() as (nft, backend):
                     operations += self._carry_out(ctx, nft, backend, wait=0)
             standing = self.standing()
             if standing is not None:
@@ -165,11 +158,9 @@ class RewriteProbeSource(HostTask[Effects]):
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:
         """Load the table and add the route again if they are not as they were installed."""
-        open_nft, open_backend = self.host.nftables, self.host.backend
-        if open_nft is None or open_backend is None or not self._is_met:
+        if self.host.backend is None or not self._is_met:
             return Look()
-        nft = open_nft()
-        with open_backend() as backend:
+        with self._opened() as (nft, backend):
             snapshot = self._read(backend)
             plan = self._plan(nft, snapshot, up=True)
             tables, routes = plan.apart
@@ -195,11 +186,10 @@ class RewriteProbeSource(HostTask[Effects]):
 
     def _remove(self, ctx: phases.Context) -> Effects:
         """Delete table and route, whatever the configuration says; last the file that records them."""
-        open_nft, open_backend = self.host.nftables, self.host.backend
         operations: tuple[Operation, ...] = ()
-        if open_nft is not None and open_backend is not None and self._is_left:
-            with open_backend() as backend, self._where_nft_is():
-                nft, snapshot = open_nft(), self._read(backend)
+        if self.host.backend is not None and self._is_left:
+            with self._opened() as (nft, backend), self._where_nft_is():
+                snapshot = self._read(backend)
                 plan = self._plan(nft, snapshot, up=False)
                 self._carry(ctx, nft, backend, snapshot, plan)
                 operations = plan.operations
@@ -208,13 +198,11 @@ class RewriteProbeSource(HostTask[Effects]):
 
     def standing(self) -> Standing | None:
         """Whether the rules and the route are in force, and what prevents their effect."""
-        open_nft, open_backend = self.host.nftables, self.host.backend
-        if open_nft is None or open_backend is None or not (self._settings.enabled or self.paths()):
+        if self.host.backend is None or not (self._settings.enabled or self.paths()):
             return None
         settings, up = self._settings, self._is_met
         subject = f"probes from {settings.link_local} by {' and '.join(settings.interfaces) or 'no device'}"
-        nft = open_nft()
-        with open_backend() as backend:
+        with self._opened() as (nft, backend):
             snapshot = self._read(backend)
             plan = self._plan(nft, snapshot, up=up)
             faults = (f"{operation.object}: {operation.reason}" for operation in plan.operations)
@@ -247,6 +235,14 @@ class RewriteProbeSource(HostTask[Effects]):
     def _is_left(self) -> bool:
         """Whether the kernel may have a table or route of the rewrite."""
         return self._is_installed or self.host.files.is_there(self.host.layout.probe_applied_path)
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[Nftables, RouteBackend]]:
+        """The edges to nftables and to the routing; an image has neither."""
+        with self.kernel() as backend:
+            if self.host.nftables is None:
+                raise ProgramError("this host has no nftables", program="nft", kind="missing")
+            yield self.host.nftables(), backend
 
     @contextmanager
     def _where_nft_is(self) -> Iterator[None]:

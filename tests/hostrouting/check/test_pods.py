@@ -26,7 +26,7 @@ from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm
 from tests.support.cli import say
-from tests.support.tasks import run
+from tests.support.tasks import failure_of, run
 
 CIDR, PODS = Prefix.parse("172.16.0.0/16"), Prefix.parse("10.244.3.0/24")
 UPPER = Prefix.parse("10.244.3.128/25")
@@ -400,9 +400,7 @@ class TestTold:
     def test_task(self) -> None:
         """In STRICT a bootstrap fails if what pods send escapes; report and marker say it."""
         host = FakeHost(kernel=node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,)))
-        with pytest.raises(phases.TaskFailed) as caught:
-            run(CheckRouteOverlap(config(), host=host))
-        assert isinstance(caught.value.error, RouteOverlapError)
+        failure_of(run, CheckRouteOverlap(config(), host=host), of=RouteOverlapError)
         assert "for packets of pods from 10.244.3.128/25" in host.files.texts[host.layout.detected_path]
         report = json.loads(host.files.texts[host.layout.report_path])
         assert report["findings"][0]["facts"]["packets"] == packets_of(UPPER)

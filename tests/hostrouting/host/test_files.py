@@ -431,6 +431,11 @@ class TestLocalFiles:
             said = LocalFiles().holder(str(path))
         assert re.fullmatch(rf"process \d+ \('\\x1b\[31m'\) has locked {path}", said)
 
+    def test_two_that_hold_a_lock(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Both are named."""
+        monkeypatch.setattr("hostrouting.host.files.holders_of", lambda _path: ("process 1 (a)", "process 2 (b)"))
+        assert LocalFiles().holder("/run/x") == "process 1 (a) and process 2 (b) have locked /run/x"
+
     def test_a_lock_that_is_a_link(self, tmp_path: Path) -> None:
         """A link in the place of the lock is not followed."""
         (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")

@@ -20,6 +20,7 @@ from hostrouting.host.image import ImageFiles
 from hostrouting.tasks.configure import Configure
 from tests.support.children import as_nobody, running
 from tests.support.programs import completed
+from tests.support.tasks import failure_of
 
 NAMES = st.sampled_from(["a", "b", "c", ".", ".."])
 PATHS = st.lists(NAMES, min_size=1, max_size=5).map("/".join)
@@ -232,6 +233,9 @@ class TestImage:
     def test_no_image_there(self, tmp_path: Path) -> None:
         """A missing folder is not an image: nothing is created for a mistyped name."""
         config = HostRoutingConfig({}, {"expectedCidrs": ["172.16.0.0/16"]})
-        with pytest.raises(phases.TaskFailed, match="/nowhere: No such file or directory; mount the image there first"):
-            phases.execute(Configure(config, host=Host.offline(f"{tmp_path}/nowhere")))
+        failure_of(
+            phases.execute,
+            Configure(config, host=Host.offline(f"{tmp_path}/nowhere")),
+            match="/nowhere: No such file or directory; mount the image there first",
+        )
         assert not list(tmp_path.iterdir())

@@ -19,7 +19,7 @@ def test_where_everything_is() -> None:
         "check_unit_path": "/etc/systemd/system/check-route-overlap.service",
         "probe_unit_path": "/etc/systemd/system/probe-rewrite.service",
         "routes_enabled_path": "/etc/systemd/system/multi-user.target.wants/static-routes.service",
-        "routes_preset_path": "/etc/systemd/system-preset/50-hostrouting.preset",
+        "routes_preset_path": "/etc/systemd/system-preset/50-hostrouting-static-routes.preset",
         "probe_enabled_path": "/etc/systemd/system/multi-user.target.wants/probe-rewrite.service",
         "probe_preset_path": "/etc/systemd/system-preset/50-hostrouting-probe-rewrite.preset",
         "gate_unit_path": "/etc/systemd/system/host-routing-gate.service",

@@ -20,7 +20,7 @@ from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200
 from phases.testing import FakeClock, RecordingObserver
 from tests.support.kinds import kind_of
 from tests.support.mishaps import mishap_host
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, manager_of, ours, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, manager_of, ours, run
 
 
 class TestNothing:
@@ -113,11 +113,9 @@ class TestRemove:
 
     def test_past_failures(self) -> None:
         """If one part cannot be removed, the others are still removed."""
-        host = FakeHost(kernel=h200())
-        run(Configure(config(*REPAIR, cidrs=("172.16.0.0/16",)), host=host))
+        host = configured(config(*REPAIR, cidrs=("172.16.0.0/16",)))
         host.kernel.faults.fail("change", 22)
-        with pytest.raises(phases.TaskFailed, match="the routes could not be applied"):
-            run(Remove(HostRoutingConfig(), host=host))
+        failure_of(run, Remove(HostRoutingConfig(), host=host), match="the routes could not be applied")
         assert set(host.files.texts) == {LAYOUT.routes_script_path, LAYOUT.protocol_name_path}, (
             "these say which are ours"
         )
@@ -125,8 +123,7 @@ class TestRemove:
 
     def test_plan(self) -> None:
         """The plan has the routes and every file, and changes nothing; when all is gone it is empty."""
-        host = FakeHost(kernel=h200())
-        run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host))
+        host = configured(config(*REPAIR, cidrs=(CIDR,)))
         task = Remove(HostRoutingConfig(), host=host)
         there = {*host.files.texts, *host.files.links}
         preview = task.plan(phases.Context())
@@ -151,9 +148,7 @@ class TestConfigure:
         task = Configure(config(*routes, cidrs=("10.9.0.0/16",)), host=FakeHost(kernel=kernel), wait=0)
         tried = phases.retry(task, attempts=2)
         late = phases.Context(clock=(clock := FakeClock()), observers=[])
-        with pytest.raises(phases.TaskFailed) as caught:
-            phases.execute(tried, late)
-        assert caught.value.error.can_retry is True  # type: ignore[attr-defined]  # any error of ours has it
+        assert failure_of(phases.execute, tried, late).can_retry is True
         assert clock.now() > 0, "it has waited for a second attempt"
 
         def comes(_event: object) -> None:
@@ -215,8 +210,7 @@ def lasting(host: FakeHost) -> set[str]:
 )
 def test_what_is_taken_away_is_reported(left: HostRoutingConfig, gone: str) -> None:
     """The task that has nothing to do any more is not said to be skipped when it took its files away."""
-    host = FakeHost(kernel=h200())
-    run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host))
+    host = configured(config(*REPAIR, cidrs=(CIDR,)))
     there = lasting(host)
     report = phases.run(Configure(left, host=host), observers=[])
     [node] = [node for node in report.walk() if node.name == gone]
@@ -243,22 +237,17 @@ BARE_ROOT = Rights(changes_network=False)
 def test_rights(make: type[Configure], kernel: Callable[[], MemoryBackend]) -> None:
     """A process that may not change routes writes nothing, with or without a default route."""
     host = FakeHost(kernel=kernel(), rights=lambda: BARE_ROOT)
-    with pytest.raises(phases.TaskFailed) as caught:
-        run(make(config(*REPAIR), host=host))
-    assert kind_of(caught.value.error) == "not-permitted"
+    assert kind_of(failure_of(run, make(config(*REPAIR), host=host))) == "not-permitted"
     assert not [path for path in host.files.writes if path != LAYOUT.lock_path]
 
 
 def test_rights_that_are_not_needed() -> None:
     """If no route has to change, the right to change routes is not needed, not even to change files."""
-    host = FakeHost(kernel=h200())
-    run(Configure(config(*REPAIR), host=host))
+    host = configured(config(*REPAIR))
     later = attrs.evolve(host, rights=lambda: BARE_ROOT)
     run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=later))
     assert later.files.is_there(LAYOUT.check_script_path)
-    with pytest.raises(phases.TaskFailed) as caught:
-        run(Configure(config(), host=later))
-    assert kind_of(caught.value.error) == "not-permitted"
+    assert kind_of(failure_of(run, Configure(config(), host=later))) == "not-permitted"
     assert later.files.is_there(LAYOUT.routes_script_path), "removing routes needs the right, too"
 
 

@@ -20,7 +20,7 @@ from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.mishaps import Killed, Mishaps, busy, killed, mishap_host
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, manager_of, ours, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, manager_of, ours, run
 
 GATE = {LAYOUT.gate_drop_in(), LAYOUT.gate_unit_path, LAYOUT.gate_script_path, LAYOUT.gate_steps_path}
 ROUTES = {LAYOUT.routes_unit_path, LAYOUT.routes_script_path, LAYOUT.routes_preset_path}
@@ -49,8 +49,7 @@ class TestShut:
     def test_routes_that_cannot_be_had(self, routes: tuple[str, ...]) -> None:
         """Routes that are refused, or never ready: the gate requires both scripts, systemd knows it, no route is ours."""
         host = FakeHost(kernel=h200() if routes == (CIDR,) else MemoryBackend())
-        with pytest.raises(phases.TaskFailed):
-            run(Configure(config(*routes, cidrs=(CIDR,)), host=host))
+        failure_of(run, Configure(config(*routes, cidrs=(CIDR,)), host=host))
         assert ours(host) == []
         assert set(host.files.texts) == {*GATE, *ROUTES, *CHECK}
         assert steps(host) == {"static-routes": "requires", "check-route-overlap": "requires"}
@@ -60,8 +59,7 @@ class TestShut:
     @pytest.mark.parametrize(("mode", "kind"), [("WARN", "wants"), ("STRICT", "requires")])
     def test_what_a_mode_makes_of_the_check(self, mode: str, kind: str) -> None:
         """The machine requires the routes in every mode, and the check only in STRICT."""
-        host = FakeHost(kernel=h200())
-        run(Configure(config(*REPAIR, cidrs=(CIDR,), mode=mode), host=host))
+        host = configured(config(*REPAIR, cidrs=(CIDR,), mode=mode))
         assert steps(host) == {"static-routes": "requires", "check-route-overlap": kind}
 
     def test_the_routes_alone(self) -> None:
@@ -89,8 +87,7 @@ class TestShut:
         host = FakeHost(kernel=h200())
         run(ConfigureStaticRoutes(config(*REPAIR), host=host))
         for number in (214, 215):
-            with pytest.raises(phases.TaskFailed):
-                run(ConfigureStaticRoutes(config(CIDR, protocol=number), host=host))
+            failure_of(run, ConfigureStaticRoutes(config(CIDR, protocol=number), host=host))
         assert len(ours(host)) == 2
         run(Remove(config(protocol=215), host=host))
         assert ours(host) == []
@@ -100,8 +97,7 @@ class TestShut:
         """If any file of the gate cannot be written, its drop-in is in place and loaded, and no step is open."""
         host = FakeHost(kernel=h200())
         host.files.broken[path] = "No space left on device"
-        with pytest.raises(phases.TaskFailed, match="No space left"):
-            run(Configure(WANTED, host=host))
+        failure_of(run, Configure(WANTED, host=host), match="No space left")
         assert (LAYOUT.gate_drop_in() in host.files.texts) == (path != LAYOUT.gate_drop_in())
         assert is_read(host)
         assert ours(host) == []
@@ -113,8 +109,7 @@ class TestShut:
         """If a unit of ours is masked, machines that require it do not start: the configuration cannot be carried out."""
         host = FakeHost(kernel=h200())
         host.files.texts[path], host.files.links[path] = "", "/dev/null"
-        with pytest.raises(phases.TaskFailed, match="is masked"):
-            run(Configure(WANTED, host=host))
+        failure_of(run, Configure(WANTED, host=host), match="is masked")
         assert LAYOUT.gate_drop_in() in host.files.texts
         assert set(steps(host).values()) == {"changing"}
         assert is_read(host)
@@ -145,9 +140,7 @@ class TestShut:
 
 def good() -> FakeHost:
     """A host on which routes and a check in WARN are installed."""
-    host = FakeHost(kernel=h200())
-    run(Configure(config(*REPAIR, cidrs=(CIDR,), mode="WARN"), host=host))
-    return host
+    return configured(config(*REPAIR, cidrs=(CIDR,), mode="WARN"))
 
 
 class TestLastGood:
@@ -186,8 +179,7 @@ class TestLastGood:
         host = good()
         host.files.texts[LAYOUT.routes_script_path] += "# edited\n"
         assert Gate(host).edited == (LAYOUT.routes_script_path,)
-        with pytest.raises(phases.TaskFailed):
-            run(Configure(config(CIDR, cidrs=(CIDR,), mode="WARN"), host=host))
+        failure_of(run, Configure(config(CIDR, cidrs=(CIDR,), mode="WARN"), host=host))
         assert "# edited" not in host.files.texts[LAYOUT.routes_script_path]
         assert Gate(host).edited == ()
 
@@ -198,22 +190,23 @@ class TestLastGood:
 
         The mutant that it kills changes every part of the gate before the first task.
         """
-        host = FakeHost(kernel=h200())
-        run(Configure(config(*REPAIR, cidrs=(CIDR,), mode="STRICT"), host=host))
+        host = configured(config(*REPAIR, cidrs=(CIDR,), mode="STRICT"))
         script, steps = host.files.texts[LAYOUT.check_script_path], Gate(host).steps
         if failure == "refused":
             host.kernel.faults.fail("change", 105)
         routes = (CIDR,) if failure == "conflict" else (*REPAIR, "172.20.0.0/16")
-        with pytest.raises(phases.TaskFailed):
-            run(Configure(config(*routes, cidrs=(CIDR,) if mode else (), mode=mode or "WARN"), host=host))
+        failure_of(run, Configure(config(*routes, cidrs=(CIDR,) if mode else (), mode=mode or "WARN"), host=host))
         assert (host.files.texts.get(LAYOUT.check_script_path), Gate(host).steps) == (script, steps)
 
     def test_a_stricter_check_is_installed_all_the_same(self) -> None:
         """The check of the new configuration is required; the routes' script is the one that has succeeded."""
         host = good()
         script = host.files.texts[LAYOUT.routes_script_path]
-        with pytest.raises(phases.TaskFailed, match="another route has the same destination"):
-            run(Configure(config(CIDR, cidrs=(CIDR, "10.9.0.0/16")), host=host))
+        failure_of(
+            run,
+            Configure(config(CIDR, cidrs=(CIDR, "10.9.0.0/16")), host=host),
+            match="another route has the same destination",
+        )
         assert steps(host) == {"static-routes": "requires", "check-route-overlap": "requires"}
         assert host.files.texts[LAYOUT.routes_script_path] == script
         assert "cidr 10.9.0.0/16" in host.files.texts[LAYOUT.check_script_path]
@@ -235,8 +228,7 @@ class TestLastGood:
         mishaps.watch = lambda _event: None
         mishaps.disarm()
         manager_of(host).failing.clear()
-        with pytest.raises(phases.TaskFailed):
-            run(Configure(config(CIDR, cidrs=(CIDR,), mode="WARN"), host=host))
+        failure_of(run, Configure(config(CIDR, cidrs=(CIDR,), mode="WARN"), host=host))
         assert ("route 172.16.128.0/17" in host.files.texts[LAYOUT.routes_script_path]) is (end == "put back")
         run(Configure(second, host=host))
         assert is_done(host, second)
@@ -251,27 +243,27 @@ class TestLastGood:
         host.files.texts[LAYOUT.gate_steps_path] = render_gate_steps(parse_gate_steps(listed), digests)
         assert Gate(host).edited == ()
         script = host.files.texts[LAYOUT.routes_script_path]
-        with pytest.raises(phases.TaskFailed, match="another route has the same destination"):
-            run(Configure(config(CIDR, cidrs=(CIDR,), mode="WARN"), host=host))
+        failure_of(
+            run,
+            Configure(config(CIDR, cidrs=(CIDR,), mode="WARN"), host=host),
+            match="another route has the same destination",
+        )
         assert host.files.texts[LAYOUT.routes_script_path] == script
 
     def test_without_one_the_gate_is_shut(self) -> None:
         """A script that has never succeeded is not kept: the one of the new configuration takes its place."""
         host = FakeHost(kernel=h200())
         for wanted in (CIDR, f"{CIDR}", "172.16.0.0/16"):
-            with pytest.raises(phases.TaskFailed):
-                run(ConfigureStaticRoutes(config(wanted), host=host))
+            failure_of(run, ConfigureStaticRoutes(config(wanted), host=host))
         other = config(CIDR, *REPAIR)
-        with pytest.raises(phases.TaskFailed):
-            run(ConfigureStaticRoutes(other, host=host))
+        failure_of(run, ConfigureStaticRoutes(other, host=host))
         assert "route 172.16.128.0/17" in host.files.texts[LAYOUT.routes_script_path]
 
     def test_what_changed_a_route_is_not_taken_back(self) -> None:
         """If the boot script fails after the routes were changed, the new script stays: the old one has other routes."""
         host = good()
         manager_of(host).failing[LAYOUT.routes_unit] = ()
-        with pytest.raises(phases.TaskFailed):
-            run(Configure(config(*REPAIR, "172.20.0.0/16", cidrs=(CIDR,), mode="WARN"), host=host))
+        failure_of(run, Configure(config(*REPAIR, "172.20.0.0/16", cidrs=(CIDR,), mode="WARN"), host=host))
         assert "route 172.20.0.0/16" in host.files.texts[LAYOUT.routes_script_path]
 
     @pytest.mark.parametrize("error", [killed, busy], ids=["killed", "refused"])
@@ -292,8 +284,7 @@ class TestLastGood:
                 assert host.files.texts[LAYOUT.routes_script_path] == script
             mishaps.disarm()
             if host.kernel.faults.waiting:
-                with pytest.raises(phases.TaskFailed):
-                    run(Configure(better, host=host))
+                failure_of(run, Configure(better, host=host))
             run(Configure(better, host=host))
             assert is_done(host, better), nth
             if has_ended:
@@ -429,8 +420,7 @@ class TestMadeUpFor:
 
     def test_by_an_empty_configuration(self) -> None:
         """The rest of a gate that an interrupted run left is removed, although nothing is configured."""
-        whole = FakeHost(kernel=h200())
-        run(Configure(WANTED, host=whole))
+        whole = configured(WANTED)
         whole.files.texts[LAYOUT.gate_steps_path] = render_gate_steps(())
         makers: tuple[Callable[..., phases.Task[object]], ...] = (Configure, ConfigureStaticRoutes, CheckRouteOverlap)
         for path, make in product(sorted(GATE - {LAYOUT.gate_drop_in()}), makers):
@@ -500,8 +490,7 @@ class TestAtOnce:
     @pytest.mark.parametrize("make", [Configure, Remove])
     def test_one_lock(self, make: type[Configure]) -> None:
         """The lock is taken once, before anything, and held to the end."""
-        host = FakeHost(kernel=h200())
-        run(Configure(WANTED, host=host))
+        host = configured(WANTED)
         host.files.writes.clear()
         run(make(WANTED, host=host))
         assert host.files.writes[0] == LAYOUT.lock_path
@@ -514,24 +503,20 @@ class TestReadOnly:
 
     def test_remove(self) -> None:
         """With files that cannot be removed, the routes stay with them."""
-        host = FakeHost(kernel=h200())
-        run(Configure(WANTED, host=host))
+        host = configured(WANTED)
         there = dict(host.files.texts)
         for path in there:
             host.files.broken[path] = "Read-only file system"
-        with pytest.raises(phases.TaskFailed, match="not everything could be removed"):
-            run(Remove(WANTED, host=host))
+        failure_of(run, Remove(WANTED, host=host), match="not everything could be removed")
         assert len(ours(host)) == 2
         assert {LAYOUT.routes_script_path, *GATE} <= set(host.files.texts)
 
     def test_one_that_stays(self) -> None:
         """A file that cannot be removed is named, and everything else is removed."""
         for path in (LAYOUT.routes_script_path, LAYOUT.check_script_path, LAYOUT.gate_unit_path):
-            host = FakeHost(kernel=h200())
-            run(Configure(WANTED, host=host))
+            host = configured(WANTED)
             host.files.broken[path] = "Read-only file system"
-            with pytest.raises(phases.TaskFailed, match=f"cannot remove {path}"):
-                run(Remove(WANTED, host=host))
+            failure_of(run, Remove(WANTED, host=host), match=f"cannot remove {path}")
             assert set(host.files.texts) - {LAYOUT.protocol_name_path} == {path}
             assert ours(host) == []
             assert is_read(host)
@@ -664,9 +649,7 @@ class TestManager:
         """Then no script and no route is changed: a run that judges by the old ones may still be going on."""
         host, mishaps = mishap_host()
         mishaps.arm(2, busy)
-        with pytest.raises(phases.TaskFailed, match=f"{STOP} did not answer") as caught:
-            run(Configure(WANTED, host=host))
-        assert isinstance(caught.value.error, ManagerError)
+        failure_of(run, Configure(WANTED, host=host), of=ManagerError, match=f"{STOP} did not answer")
         assert (set(host.files.texts), ours(host)) == ({LAYOUT.gate_steps_path}, [])
         assert {step.kind for step in Gate(host).steps} == {"changing"}
 
@@ -680,8 +663,7 @@ class TestManager:
                 raise busy(event)
 
         mishaps.watch = refuse
-        with pytest.raises(phases.TaskFailed, match="No space left on device"):
-            run(Configure(WANTED, host=host))
+        failure_of(run, Configure(WANTED, host=host), match="No space left on device")
         assert set(steps(host).values()) == {"changing"}
 
     def test_without_systemd(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -719,12 +701,10 @@ def test_a_running_machine_is_never_touched() -> None:
 
 def test_no_room_for_what_is_taken_away_last() -> None:
     """The check goes after the routes, but nothing is changed if systemd would then not read that it is gone."""
-    host = FakeHost(kernel=h200())
-    run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host))
+    host = configured(config(*REPAIR, cidrs=(CIDR,)))
     manager_of(host).room = 0
     before = dict(host.files.texts)
-    with pytest.raises(phases.TaskFailed, match="systemd reads no new units"):
-        run(Configure(config(REPAIR[0]), host=host))
+    failure_of(run, Configure(config(REPAIR[0]), host=host), match="systemd reads no new units")
     assert host.files.texts == before
 
 
@@ -732,8 +712,7 @@ def test_an_installation_that_failed_at_the_list_is_taken_back() -> None:
     """If the first installation cannot write its list of steps, the empty configuration removes the drop-ins again."""
     host = FakeHost(kernel=h200())
     host.files.broken[LAYOUT.gate_steps_path] = "Input/output error"
-    with pytest.raises(phases.TaskFailed, match="Input/output error"):
-        run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host))
+    failure_of(run, Configure(config(*REPAIR, cidrs=(CIDR,)), host=host), match="Input/output error")
     assert host.files.is_there(LAYOUT.gate_drop_in())
     host.files.broken.clear()
     run(Configure(HostRoutingConfig(), host=host))

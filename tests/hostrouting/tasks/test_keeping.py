@@ -17,7 +17,7 @@ from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from tests.support.awks import put_before
 from tests.support.namespace import Namespace, private_namespace
-from tests.support.tasks import LAYOUT, REPAIR, config, manager_of, ours, run
+from tests.support.tasks import LAYOUT, REPAIR, config, failure_of, manager_of, ours, run
 
 KEEPING = HostRoutingConfig(kernel_rules="keep")
 TOLD = HostRoutingConfig(manage_foreign="keep")
@@ -131,8 +131,7 @@ def test_what_is_installed(host: FakeHost, settings: HostRoutingConfig) -> None:
 def test_a_drop_in_of_somebody_else_stays(host: FakeHost) -> None:
     """A file that we did not write is neither replaced nor removed."""
     host.files.texts[LAYOUT.networkd_path] = "[Network]\nSpeedMeter=yes\n"
-    with pytest.raises(phases.TaskFailed, match="was not written by hostrouting"):
-        run(Configure(TOLD, host=host))
+    failure_of(run, Configure(TOLD, host=host), match="was not written by hostrouting")
     run(Remove(TOLD, host=host))
     assert host.files.texts[LAYOUT.networkd_path] == "[Network]\nSpeedMeter=yes\n"
 

@@ -18,6 +18,7 @@ from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.commands import ports
 from tests.support.machine import H200
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.tasks import failure_of
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -60,9 +61,7 @@ def test_a_route_that_does_not_last(before: str, caplog: pytest.LogCaptureFixtur
         assert taken() == ("eth0",)
         namespace.batch(UPLINK_AGAIN)
         assert taken() == ("ib0",)
-        with pytest.raises(phases.TaskFailed) as caught:
-            again()
-        assert isinstance(caught.value.error, RouteConflict)
+        failure_of(again, of=RouteConflict)
 
 
 def test_the_halves_last() -> None:

@@ -16,7 +16,7 @@ from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.mishaps import mishap_host
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, run
 
 
 class TestCheckRouteOverlap:
@@ -25,12 +25,11 @@ class TestCheckRouteOverlap:
     def test_a_configuration_with_the_routes(self) -> None:
         """If the configuration already has the routes of the repair, the message does not ask to add them."""
         wanted = config("172.16.0.0/17", "172.16.128.0/17", cidrs=("172.16.0.0/16",))
-        with pytest.raises(phases.TaskFailed) as caught:
-            run(CheckRouteOverlap(wanted, host=FakeHost(kernel=h200())))
+        error = failure_of(run, CheckRouteOverlap(wanted, host=FakeHost(kernel=h200())))
         told = (
             "ACTION: the configuration has the routes that repair it, but this host does not; apply the configuration"
         )
-        assert f"; {told}; REPAIR-COST: " in str(caught.value.error)
+        assert f"; {told}; REPAIR-COST: " in str(error)
 
     @pytest.mark.parametrize(
         ("old", "new", "told"),
@@ -86,10 +85,7 @@ class TestCheckRouteOverlap:
     def test_strict(self, caplog: pytest.LogCaptureFixture) -> None:
         """In STRICT an overlap raises, with range, route, repair and cost, which no log repeats; gate and markers are there."""
         host = FakeHost(kernel=h200())
-        with pytest.raises(phases.TaskFailed) as caught:
-            run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",)), host=host))
-        error = caught.value.error
-        assert isinstance(error, RouteOverlapError)
+        error = failure_of(run, CheckRouteOverlap(config(cidrs=("172.16.0.0/16",)), host=host), of=RouteOverlapError)
         assert str(error).startswith(
             "OVERLAP: expected CIDR 172.16.0.0/16 (172.16.0.0–172.16.255.255) routes via ib0 "  # noqa: RUF001
             "[172.16.0.0/16 proto kernel], expected eth0; ACTION: add to staticRoutes.routes: [{"
@@ -118,10 +114,7 @@ class TestCheckRouteOverlap:
     def test_the_repair_as_routes(self) -> None:
         """The error has the routes that repair it as values; a configuration with them passes."""
         host = FakeHost(kernel=h200())
-        with pytest.raises(phases.TaskFailed) as caught:
-            run(CheckRouteOverlap(config(cidrs=(CIDR,)), host=host))
-        error = caught.value.error
-        assert isinstance(error, RouteOverlapError)
+        error = failure_of(run, CheckRouteOverlap(config(cidrs=(CIDR,)), host=host), of=RouteOverlapError)
         assert isinstance(error.report, Examination)
         assert list(error.repair) == repair_document(error.report.routes)
         assert [it["destination"] for it in error.repair] == list(REPAIR)
@@ -158,11 +151,9 @@ class TestCheckRouteOverlap:
         host = FakeHost(kernel=MemoryBackend())
         task = CheckRouteOverlap(config(cidrs=("172.16.0.0/16",), mode=mode), host=host)
         if mode == "STRICT":
-            with pytest.raises(
-                phases.TaskFailed,
-                match=r"NO-DEFAULT-ROUTE: .*and none appeared within 30 s; last seen: no default route",
-            ):
-                run(task)
+            failure_of(
+                run, task, match=r"NO-DEFAULT-ROUTE: .*and none appeared within 30 s; last seen: no default route"
+            )
         else:
             run(task)
         assert host.files.texts[LAYOUT.detected_path] == "no-default-route\n"
@@ -191,8 +182,7 @@ class TestCheckRouteOverlap:
         for nth in (1, 2, 3, 4, 5, 6):
             kernel.faults.fail("snapshot", BackendError("changing", last=snapshot, kind="unsettled"), nth=nth)
         host = FakeHost(kernel=kernel)
-        with pytest.raises(phases.TaskFailed, match="OVERLAP"):
-            run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",)), host=host))
+        failure_of(run, CheckRouteOverlap(config(cidrs=("172.16.0.0/16",)), host=host), match="OVERLAP")
         assert "the route tables kept changing" in host.files.texts[LAYOUT.report_path]
         run(CheckRouteOverlap(config(cidrs=("192.168.0.0/16",)), host=host))
         assert json.loads(host.files.texts[LAYOUT.report_path])["verdict"] == "undecided"
@@ -265,9 +255,7 @@ class TestCheckRouteOverlap:
         host.files.broken[path] = "No space left on device"
         task = CheckRouteOverlap(config(cidrs=(CIDR,), mode=mode), host=host)
         if mode == "STRICT":
-            with pytest.raises(phases.TaskFailed) as caught:
-                run(task)
-            assert isinstance(caught.value.error, RouteOverlapError)
+            failure_of(run, task, of=RouteOverlapError)
         else:
             run(task)
             assert f"OVERLAP: expected CIDR {CIDR}" in caplog.text
@@ -311,8 +299,7 @@ class TestCheckRouteOverlap:
         run(task)
         assert LAYOUT.ok_path in host.files.texts
         host.kernel.faults.fail("snapshot", 5)
-        with pytest.raises(phases.TaskFailed):
-            run(task)
+        failure_of(run, task)
         assert not {LAYOUT.ok_path, LAYOUT.report_path} & set(host.files.texts)
 
     @pytest.mark.parametrize(
@@ -330,12 +317,10 @@ class TestCheckRouteOverlap:
         A check that protects less is not installed then. Kills: a run that checks nothing forgets the verdict; the marker of
         one check stands for another; the verdict is forgotten for a check that is not installed.
         """
-        host = FakeHost(kernel=h200())
-        run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host))
+        host = configured(config(*REPAIR, cidrs=(CIDR,)))
         found = {LAYOUT.ok_path, LAYOUT.report_path, LAYOUT.npd_path}
         assert found <= set(host.files.texts)
-        with pytest.raises(phases.TaskFailed):
-            run(Configure(config(CIDR, cidrs=(cidr,), mode=mode), host=host))
+        failure_of(run, Configure(config(CIDR, cidrs=(cidr,), mode=mode), host=host))
         assert found & set(host.files.texts) == (found if stays else set())
 
     def test_what_a_machine_found_meanwhile(self) -> None:
@@ -344,7 +329,6 @@ class TestCheckRouteOverlap:
         found = {LAYOUT.ok_path: "ok\n", LAYOUT.report_path: "{}"}
         mishaps.watch = lambda event: host.files.texts.update(found) if event == "reload" else None
         host.kernel.faults.fail("snapshot", 5)
-        with pytest.raises(phases.TaskFailed):
-            run(CheckRouteOverlap(config(cidrs=(CIDR,)), host=host))
+        failure_of(run, CheckRouteOverlap(config(cidrs=(CIDR,)), host=host))
         assert "reload" in mishaps.events
         assert not {LAYOUT.ok_path, LAYOUT.report_path} & set(host.files.texts)

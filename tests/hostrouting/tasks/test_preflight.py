@@ -3,20 +3,20 @@
 import errno
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
 import attrs
 import pytest
 
 import phases
-from hostrouting.boot.gate import Gate
+from hostrouting.boot.gate import Gate, Part
 from hostrouting.config.settings import GuardConfig, HostRoutingConfig
 from hostrouting.config.values import Upkeep
-from hostrouting.errors import BackendError, FileError, ManagerError, PreflightFailed, ProgramError
+from hostrouting.errors import BackendError, BackendKind, FileError, ManagerError, PreflightFailed, ProgramError
 from hostrouting.finding import Finding
+from hostrouting.host.effects import Effects
 from hostrouting.host.host import Host
 from hostrouting.host.metadata import Reply
 from hostrouting.host.systemd import UnitState
@@ -24,14 +24,15 @@ from hostrouting.kernel.ebtables import missing
 from hostrouting.kernel.programs import Rights
 from hostrouting.model.route import Route
 from hostrouting.model.rule import default_rules
+from hostrouting.tasks.base import HostTask
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
 from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.preflight import TOOLS, Preflight, gated_findings, lock_findings
+from hostrouting.tasks.preflight import TOOLS, Preflight, gated_findings
 from hostrouting.tasks.results import PreflightResult
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.azure_leftovers import MANAGED, azure_host
 from tests.support.kinds import kind_of
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, manager_of, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, manager_of, run
 from tests.tables.gate_openings import OPENINGS, Opening
 
 WHOLE = config(*REPAIR, cidrs=(CIDR,))
@@ -97,165 +98,84 @@ def test_nothing_is_changed(*, is_configured: bool) -> None:
     assert host.kernel.reopen().snapshot() == before
 
 
-CASES: dict[str, tuple[Callable[[], Host], HostRoutingConfig, tuple[str, str, str]]] = {
-    "a key is held": (lambda: FakeHost(kernel=foreign()), WHOLE, ("route-conflict", "error", REPAIR[0])),
-    "no default route": (lambda: FakeHost(kernel=MemoryBackend()), WHOLE, ("route-waits", "warning", REPAIR[0])),
-    "an unknown device": (
-        lambda: FakeHost(kernel=h200()),
-        config(REPAIR[0], dev="eth9"),
-        ("route-waits", "warning", REPAIR[0]),
+def case(*expected: str, wanted: HostRoutingConfig = WHOLE, **host: Any) -> tuple[object, ...]:
+    """The name, severity and target of a finding on an H200 node with these differences."""
+    return expected, wanted, host
+
+
+def lacking(tool: str) -> dict[str, Any]:
+    """A host without this program."""
+    return {"find_program": lambda name: None if tool in name else name}
+
+
+def with_files(texts: dict[str, str]) -> dict[str, Any]:
+    """A host with these files."""
+    return {"files": FakeFiles(texts)}
+
+
+def without_kernel(kind: BackendKind) -> dict[str, Any]:
+    """A host on which netlink cannot be opened."""
+    return {"backend": mock.Mock(side_effect=BackendError("none", kind=kind))}
+
+
+NO_DEFAULT = MemoryBackend()
+HALF = "172.16.128.0\u2013172.16.255.255"
+FIRST = f"/run/systemd/system.control/{LAYOUT.gate_unit}"
+OURS, MACHINES = f"{UNITS}/{LAYOUT.routes_unit}.d/x.conf", f"{UNITS}/{LAYOUT.machine_unit}"
+FORWARDING = "net.ipv6.conf.all.forwarding"
+PATHS = {"unit": LAYOUT.routes_unit_path, "script": LAYOUT.routes_script_path, "link": LAYOUT.routes_enabled_path}
+CASES: dict[str, tuple[object, ...]] = {
+    "a key is held": case("route-conflict", "error", REPAIR[0], kernel=foreign()),
+    "no default route": case("route-waits", "warning", REPAIR[0], kernel=NO_DEFAULT),
+    "an unknown device": case("route-waits", "warning", REPAIR[0], wanted=config(REPAIR[0], dev="eth9")),
+    "a route that does not last": case(
+        *("route-conflict", "error", "10.0.0.0/24"),
+        wanted=config("10.0.0.0/24", gateway="10.0.0.1", dev="eth0"),
+        kernel=plain_vm(),
     ),
-    "a route that does not last": (
-        lambda: FakeHost(kernel=plain_vm()),
-        config("10.0.0.0/24", gateway="10.0.0.1", dev="eth0"),
-        ("route-conflict", "error", "10.0.0.0/24"),
+    "an overlap in STRICT": case("overlap", "error", HALF, wanted=config(REPAIR[0], cidrs=(CIDR,))),
+    "an overlap in WARN": case("overlap", "warning", HALF, wanted=config(REPAIR[0], cidrs=(CIDR,), mode="WARN")),
+    "no device is expected": case(
+        "no-default-route", "warning", "IPv4 default route", wanted=config(cidrs=(CIDR,)), kernel=NO_DEFAULT
     ),
-    "an overlap in STRICT": (
-        lambda: FakeHost(kernel=h200()),
-        config(REPAIR[0], cidrs=(CIDR,)),
-        ("overlap", "error", "172.16.128.0\u2013172.16.255.255"),
+    "no netlink": case("kernel", "error", "", **without_kernel("unavailable")),
+    "not permitted": case("kernel", "warning", "", **without_kernel("not-permitted"), rights=lambda: ANYONE),
+    "not permitted, as root": case("kernel", "error", "", **without_kernel("not-permitted")),
+    "root without CAP_NET_ADMIN": case("kernel", "error", "CAP_NET_ADMIN", rights=lambda: BARE_ROOT),
+    "another user": case("kernel", "warning", "CAP_NET_ADMIN", rights=lambda: ANYONE),
+    "the ip of busybox": case("tool", "error", "ip", version_of=lambda _path: "BusyBox v1.35.0 () multi-call binary."),
+    "no sort": case("tool", "error", "sort", **lacking("sort")),
+    "no nft": case("tool", "error", "nft", wanted=PROBES, **lacking("nft")),
+    "no awk": case("tool", "error", "awk", **lacking("awk")),
+    "probes cannot be forwarded": case(
+        *("probe-rewrite", "note", FORWARDING),
+        wanted=PROBES,
+        kernel=plain_vm(),
+        **with_files({f"/proc/sys/{FORWARDING.replace('.', '/')}": "0\n"}),
     ),
-    "an overlap in WARN": (
-        lambda: FakeHost(kernel=h200()),
-        config(REPAIR[0], cidrs=(CIDR,), mode="WARN"),
-        ("overlap", "warning", "172.16.128.0\u2013172.16.255.255"),
+    "no systemd": case("systemd", "warning", "systemd", manager=FakeManager(running=False)),
+    "no room for a daemon-reload": case("systemd", "error", "systemd", manager=FakeManager(room=(16 << 20) - 1)),
+    "an old systemd": case("systemd", "error", "systemd", manager=FakeManager(version="246.9-1")),
+    "a systemd without a number": case("systemd", "warning", "systemd", manager=FakeManager(version="unknown")),
+    "a masked unit": case("file", "error", LAYOUT.gate_unit_path, **with_files({LAYOUT.gate_unit_path: ""})),
+    "a foreign unit": case("file", "error", PATHS["unit"], **with_files({PATHS["unit"]: "[Service]\nExecStart=/x\n"})),
+    "a fifo": case("file", "error", PATHS["script"], files=FakeFiles(strange={PATHS["script"]: "a fifo"})),
+    "a fifo in the place of a link": case(
+        "file", "error", PATHS["link"], files=FakeFiles(strange={PATHS["link"]: "a fifo"})
     ),
-    "no device is expected": (
-        lambda: FakeHost(kernel=MemoryBackend()),
-        config(cidrs=(CIDR,)),
-        ("no-default-route", "warning", "IPv4 default route"),
+    "a unit that comes before ours": case("unit", "error", FIRST, **with_files({FIRST: "[Service]\n"})),
+    "a drop-in of our unit": case("unit", "warning", OURS, **with_files({OURS: "[Service]\n"})),
+    "a drop-in that resets the commands of machines": case(
+        "unit", "warning", LAYOUT.machine_unit, **with_files({f"{MACHINES}.d/9.conf": "[Service]\nExecStartPre=\n"})
     ),
-    "no netlink": (
-        lambda: FakeHost(backend=mock.Mock(side_effect=BackendError("none", kind="unavailable"))),
-        WHOLE,
-        ("kernel", "error", ""),
+    "machines are masked": case("unit", "error", LAYOUT.machine_unit, **with_files({MACHINES: ""})),
+    "the original's script": case(
+        "file", "note", PATHS["script"], **with_files({PATHS["script"]: "#!/bin/sh\nip route add x\n"})
     ),
-    "not permitted": (
-        lambda: FakeHost(
-            backend=mock.Mock(side_effect=BackendError("root", kind="not-permitted")), rights=lambda: ANYONE
-        ),
-        WHOLE,
-        ("kernel", "warning", ""),
+    "a file in the place of a folder": case(
+        "file", "error", LAYOUT.state_directory, **with_files({LAYOUT.state_directory: ""})
     ),
-    "not permitted, as root": (
-        lambda: FakeHost(backend=mock.Mock(side_effect=BackendError("root", kind="not-permitted"))),
-        WHOLE,
-        ("kernel", "error", ""),
-    ),
-    "root without CAP_NET_ADMIN": (
-        lambda: FakeHost(kernel=h200(), rights=lambda: BARE_ROOT),
-        WHOLE,
-        ("kernel", "error", "CAP_NET_ADMIN"),
-    ),
-    "another user": (
-        lambda: FakeHost(kernel=h200(), rights=lambda: ANYONE),
-        WHOLE,
-        ("kernel", "warning", "CAP_NET_ADMIN"),
-    ),
-    "the ip of busybox": (
-        lambda: FakeHost(kernel=h200(), version_of=lambda _path: "BusyBox v1.35.0 () multi-call binary."),
-        WHOLE,
-        ("tool", "error", "ip"),
-    ),
-    "no sort": (
-        lambda: FakeHost(kernel=h200(), find_program=lambda name: None if name == "sort" else name),
-        WHOLE,
-        ("tool", "error", "sort"),
-    ),
-    "no nft": (
-        lambda: FakeHost(find_program=lambda name: None if name == "nft" else name),
-        PROBES,
-        ("tool", "error", "nft"),
-    ),
-    "no awk": (
-        lambda: FakeHost(kernel=h200(), find_program=lambda name: None if "awk" in name else name),
-        WHOLE,
-        ("tool", "error", "awk"),
-    ),
-    "probes cannot be forwarded": (
-        lambda: FakeHost(files=FakeFiles({"/proc/sys/net/ipv6/conf/all/forwarding": "0\n"})),
-        PROBES,
-        ("probe-rewrite", "note", "net.ipv6.conf.all.forwarding"),
-    ),
-    "no systemd": (
-        lambda: FakeHost(kernel=h200(), manager=FakeManager(running=False)),
-        WHOLE,
-        ("systemd", "warning", "systemd"),
-    ),
-    "no room for a daemon-reload": (
-        lambda: FakeHost(kernel=h200(), manager=FakeManager(room=(16 << 20) - 1)),
-        WHOLE,
-        ("systemd", "error", "systemd"),
-    ),
-    "an old systemd": (
-        lambda: FakeHost(kernel=h200(), manager=FakeManager(version="246.9-1")),
-        WHOLE,
-        ("systemd", "error", "systemd"),
-    ),
-    "a systemd without a number": (
-        lambda: FakeHost(kernel=h200(), manager=FakeManager(version="unknown")),
-        WHOLE,
-        ("systemd", "warning", "systemd"),
-    ),
-    "a masked unit": (
-        lambda: FakeHost(kernel=h200(), files=FakeFiles({LAYOUT.gate_unit_path: ""})),
-        WHOLE,
-        ("file", "error", LAYOUT.gate_unit_path),
-    ),
-    "a foreign unit": (
-        lambda: FakeHost(kernel=h200(), files=FakeFiles({LAYOUT.routes_unit_path: "[Service]\nExecStart=/x\n"})),
-        WHOLE,
-        ("file", "error", LAYOUT.routes_unit_path),
-    ),
-    "a fifo": (
-        lambda: FakeHost(kernel=h200(), files=FakeFiles(strange={LAYOUT.routes_script_path: "a fifo"})),
-        WHOLE,
-        ("file", "error", LAYOUT.routes_script_path),
-    ),
-    "a fifo in the place of a link": (
-        lambda: FakeHost(kernel=h200(), files=FakeFiles(strange={LAYOUT.routes_enabled_path: "a fifo"})),
-        WHOLE,
-        ("file", "error", LAYOUT.routes_enabled_path),
-    ),
-    "a unit that comes before ours": (
-        lambda: FakeHost(
-            kernel=h200(), files=FakeFiles({f"/run/systemd/system.control/{LAYOUT.gate_unit}": "[Service]\n"})
-        ),
-        WHOLE,
-        ("unit", "error", f"/run/systemd/system.control/{LAYOUT.gate_unit}"),
-    ),
-    "a drop-in of our unit": (
-        lambda: FakeHost(kernel=h200(), files=FakeFiles({f"{UNITS}/{LAYOUT.routes_unit}.d/x.conf": "[Service]\n"})),
-        WHOLE,
-        ("unit", "warning", f"{UNITS}/{LAYOUT.routes_unit}.d/x.conf"),
-    ),
-    "a drop-in that resets the commands of machines": (
-        lambda: FakeHost(
-            kernel=h200(), files=FakeFiles({f"{UNITS}/{LAYOUT.machine_unit}.d/9.conf": "[Service]\nExecStartPre=\n"})
-        ),
-        WHOLE,
-        ("unit", "warning", LAYOUT.machine_unit),
-    ),
-    "machines are masked": (
-        lambda: FakeHost(kernel=h200(), files=FakeFiles({f"{UNITS}/{LAYOUT.machine_unit}": ""})),
-        WHOLE,
-        ("unit", "error", LAYOUT.machine_unit),
-    ),
-    "the original's script": (
-        lambda: FakeHost(kernel=h200(), files=FakeFiles({LAYOUT.routes_script_path: "#!/bin/sh\nip route add x\n"})),
-        WHOLE,
-        ("file", "note", LAYOUT.routes_script_path),
-    ),
-    "a file in the place of a folder": (
-        lambda: FakeHost(kernel=h200(), files=FakeFiles({LAYOUT.state_directory: ""})),
-        WHOLE,
-        ("file", "error", LAYOUT.state_directory),
-    ),
-    "another run": (
-        lambda: FakeHost(kernel=h200(), files=FakeFiles(locked={LAYOUT.lock_path})),
-        WHOLE,
-        ("lock", "warning", LAYOUT.lock_path),
-    ),
+    "another run": case("lock", "warning", LAYOUT.lock_path, files=FakeFiles(locked={LAYOUT.lock_path})),
 }
 
 
@@ -265,11 +185,10 @@ def test_a_systemd_that_will_do(version: str) -> None:
     assert not told(FakeHost(kernel=h200(), manager=FakeManager(version=version)))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_what_is_found(name: str) -> None:
+@pytest.mark.parametrize(("expected", "wanted", "host"), CASES.values(), ids=CASES)
+def test_what_is_found(expected: object, wanted: HostRoutingConfig, host: dict[str, Any]) -> None:
     """Each thing that can be in the way is found, with its severity and its target."""
-    make, wanted, expected = CASES[name]
-    assert expected in told(make(), wanted)
+    assert expected in told(FakeHost(**{"kernel": h200(), **host}), wanted)
 
 
 def test_the_next_machine() -> None:
@@ -302,8 +221,11 @@ def test_what_configure_waits_for() -> None:
     host = FakeHost(kernel=MemoryBackend())
     assert {finding.severity for finding in look(host).findings} == {"warning"}
     run(Preflight(WHOLE, host=host))
-    with pytest.raises(phases.TaskFailed, match=r"172.16.0.0/17, need an IPv4 default route; apply would fail at once"):
-        run(Preflight(WHOLE, host=host, wait=0))
+    failure_of(
+        run,
+        Preflight(WHOLE, host=host, wait=0),
+        match=r"172.16.0.0/17, need an IPv4 default route; apply would fail at once",
+    )
 
 
 def test_an_overlap_that_a_route_may_close_later() -> None:
@@ -391,8 +313,7 @@ def test_denied() -> None:
 @pytest.mark.parametrize("rights", [BARE_ROOT, ANYONE])
 def test_rights_that_are_not_needed(rights: Rights) -> None:
     """If nothing in the kernel has to change, the right to change it is not needed."""
-    host = FakeHost(kernel=h200())
-    run(Configure(WHOLE, host=host))
+    host = configured(WHOLE)
     assert not told(attrs.evolve(host, rights=lambda: rights))
     assert not told(FakeHost(rights=lambda: rights), config(cidrs=(CIDR,)))
 
@@ -429,8 +350,7 @@ def test_no_systemd_where_nothing_is_to_hold(wanted: str) -> None:
 
 def test_an_installed_gate() -> None:
     """A finding is an error if it keeps machines from starting with the present gate, a warning if it opens it."""
-    host = FakeHost(kernel=h200())
-    run(Configure(WHOLE, host=host))
+    host = configured(WHOLE)
     del host.files.texts[LAYOUT.gate_script_path]
     host.files.texts[f"{UNITS}/{LAYOUT.machine_unit}.d/90.conf"] = "[Service]\nExecStartPre=\n"
     manager_of(host).boot()
@@ -492,9 +412,7 @@ class TestCleanup:
         """Root without CAP_NET_ADMIN cannot delete, and writes no undo file."""
         host = attrs.evolve(azure_host(), rights=lambda: BARE_ROOT)
         assert ("kernel", "error", "CAP_NET_ADMIN") in told(host, self.config(dryRun=False, repeat=True))
-        with pytest.raises(phases.TaskFailed) as caught:
-            run(CleanStaleAzureVnet(self.config(dryRun=False), host=host))
-        assert kind_of(caught.value.error) == "not-permitted"
+        assert kind_of(failure_of(run, CleanStaleAzureVnet(self.config(dryRun=False), host=host))) == "not-permitted"
         assert not [path for path in host.files.writes if path.endswith(".undo")]
 
     def test_not_permitted(self) -> None:
@@ -519,10 +437,7 @@ class TestTask:
     def test_the_failure_has_the_repair(self, caplog: pytest.LogCaptureFixture) -> None:
         """In STRICT, the error has the routes that repair the escape, in words and as values; the log does not repeat them."""
         caplog.set_level("INFO")
-        with pytest.raises(phases.TaskFailed) as caught:
-            run(Preflight(config(cidrs=(CIDR,)), host=FakeHost(kernel=h200())))
-        error = caught.value.error
-        assert isinstance(error, PreflightFailed)
+        error = failure_of(run, Preflight(config(cidrs=(CIDR,)), host=FakeHost(kernel=h200())), of=PreflightFailed)
         assert [it["destination"] for it in error.repair] == list(REPAIR)
         assert 'add to staticRoutes.routes: [{"destination": "172.16.0.0/17"' in str(error)
         assert str(error).endswith(UNGATED)
@@ -540,28 +455,21 @@ class TestTask:
     def test_what_may_come_later(self, wait: int, *, again: bool) -> None:
         """What only has to come, such as a default route, can be retried, as with the task that would miss it."""
         kernel = MemoryBackend() if again else foreign()
-        with pytest.raises(phases.TaskFailed) as caught:
-            run(Preflight(WHOLE, host=FakeHost(kernel=kernel), wait=wait))
-        assert isinstance(caught.value.error, PreflightFailed)
-        assert caught.value.error.can_retry is again
+        error = failure_of(run, Preflight(WHOLE, host=FakeHost(kernel=kernel), wait=wait), of=PreflightFailed)
+        assert error.can_retry is again
 
     def test_a_gate_that_is_installed(self) -> None:
         """If machines are checked already, the failure does not say that they start unchecked."""
-        host = FakeHost(kernel=h200())
-        run(Configure(WHOLE, host=host))
+        host = configured(WHOLE)
         host.kernel.ip_route("add", Route.to("172.16.0.0/18", dev="ib0", protocol=186))
-        with pytest.raises(phases.TaskFailed) as caught:
-            run(Preflight(WHOLE, host=host))
-        assert "no gate is installed" not in str(caught.value.error)
+        error = failure_of(run, Preflight(WHOLE, host=host))
+        assert "no gate is installed" not in str(error)
 
     def test_errors_end_the_run(self) -> None:
         """PreflightFailed has the errors in its message, and all findings; the next step is not reached."""
         host = FakeHost(kernel=foreign())
         pipeline = phases.serial(Preflight(WHOLE, host=host), Configure(WHOLE, host=host))
-        with pytest.raises(phases.TaskFailed) as caught:
-            run(pipeline)
-        error = caught.value.error
-        assert isinstance(error, PreflightFailed)
+        error = failure_of(run, pipeline, of=PreflightFailed)
         assert str(error).startswith("172.16.0.0/17 cannot be installed: another route has the same destination ")
         assert error.findings == look(host).findings
         assert not host.files.writes
@@ -572,9 +480,8 @@ class TestTask:
         host = FakeHost(kernel=foreign(), files=files, find_program=lambda _name: None)
         errors = [str(finding) for finding in look(host).findings if finding.severity == "error"]
         repair = [str(finding) for finding in look(host).findings if finding.name == "action"]
-        with pytest.raises(phases.TaskFailed) as caught:
-            run(Preflight(WHOLE, host=host))
-        assert str(caught.value.error) == "; ".join((*errors[:5], f"and {len(errors) - 5} more", *repair, UNGATED))
+        error = failure_of(run, Preflight(WHOLE, host=host))
+        assert str(error) == "; ".join((*errors[:5], f"and {len(errors) - 5} more", *repair, UNGATED))
         assert len(errors) > 6
 
     def test_warnings_are_logged(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -624,18 +531,36 @@ def test_every_tool_is_known() -> None:
     assert {*Gate.tools, *(tool for part in parts for tool in part.tools)} == set(TOOLS)
 
 
+@attrs.frozen
+class Mine(HostTask[Effects]):
+    """A task of another project, whose script runs a tool that none of ours does."""
+
+    name: ClassVar[str] = "mine"
+    extension: ClassVar[str] = "mine"
+    is_wanted: ClassVar[bool] = True
+
+    @property
+    def part(self) -> Part:
+        """A step of the gate."""
+        return Part.of(self.host.layout, self.name, "exit 0\n", rank=80, does="Mine", tools=("jq",))
+
+
+def test_a_tool_of_another_project() -> None:
+    """A tool that only another project's script runs is looked for by its own name."""
+    wanted, host = (
+        HostRoutingConfig(extensions={"mine": {}}),
+        FakeHost(find_program=lambda name: name if name != "jq" else None),
+    )
+    [found] = Preflight(wanted, host=host, tasks=(Mine,)).plan(phases.Context(observers=[])).findings
+    assert str(found).startswith("jq is not installed, and mine.sh cannot run without it; install the package jq")
+
+
 @pytest.mark.parametrize(
     ("state", "severities"), [("loaded", []), ("masked", ["error"]), ("not-found", ["warning"]), ("error", ["error"])]
 )
 def test_state_of_machines(state: str, severities: list[str]) -> None:
     """Machines that are masked, or whose unit is missing, do not start."""
     assert [finding.severity for finding in gated_findings(state, (), unit=LAYOUT.machine_unit)] == severities
-
-
-def test_two_that_hold_the_lock() -> None:
-    """Both holders of a lock are named."""
-    [found] = lock_findings(("process 1 (a)", "process 2 (b)"), path="/run/lock")
-    assert str(found).startswith("process 1 (a) and process 2 (b) have locked /run/lock; ")
 
 
 def test_an_image(tmp_path: Path) -> None:
@@ -652,8 +577,7 @@ def test_an_image(tmp_path: Path) -> None:
 
 def test_a_conflict_changes_no_route() -> None:
     """Beside a last good script, another program's route prevents all changes: the routes are judged as they are."""
-    host = FakeHost(kernel=h200())
-    run(Configure(WHOLE, host=host))
+    host = configured(WHOLE)
     assert [name for name, _, _ in told(host, config(CIDR, cidrs=(CIDR,)))] == ["route-conflict"]
 
 

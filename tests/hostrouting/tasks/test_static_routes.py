@@ -17,7 +17,7 @@ from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, ecmp_node, h200
-from tests.support.tasks import LAYOUT, REPAIR, config, manager_of, ours, run
+from tests.support.tasks import LAYOUT, REPAIR, config, failure_of, manager_of, ours, run
 
 # All but the name of our protocol: machines wait for the script, which fails for as long as the task does.
 SHUT = {
@@ -81,10 +81,7 @@ class TestConfigureStaticRoutes:
         manager = FakeManager(failing={LAYOUT.routes_unit: ("eth0 is not there",)})
         host = FakeHost(kernel=h200(), manager=manager)
         task = ConfigureStaticRoutes(config(*REPAIR), host=host)
-        with pytest.raises(
-            phases.TaskFailed, match=r"static-routes.service failed .exit-code, exit status 1.: eth0 is"
-        ):
-            run(task)
+        failure_of(run, task, match=r"static-routes.service failed .exit-code, exit status 1.: eth0 is")
         manager.failing.clear()
         run(task)
         stop, start = (f"{verb} static-routes.service" for verb in ("stop", "start"))
@@ -134,18 +131,18 @@ class TestConfigureStaticRoutes:
             run(task)
             assert ours(host) == [f"{it} via 10.0.0.1 dev eth0 proto hostrouting" for it in REPAIR]
         else:
-            with pytest.raises(phases.TaskFailed, match="another program changes these routes at the same time"):
-                run(task)
+            failure_of(run, task, match="another program changes these routes at the same time")
             assert ours(host) == []
 
     def test_conflict(self) -> None:
         """A key that InfiniBand holds is a conflict with the way out; no route was changed, and the gate is shut."""
         host = FakeHost(kernel=h200())
-        with pytest.raises(
-            phases.TaskFailed, match=r"configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence"
-        ) as caught:
-            run(ConfigureStaticRoutes(config("172.16.0.0/16"), host=host))
-        assert isinstance(caught.value.error, RouteConflict)
+        failure_of(
+            run,
+            ConfigureStaticRoutes(config("172.16.0.0/16"), host=host),
+            of=RouteConflict,
+            match=r"configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence",
+        )
         assert ours(host) == []
         assert set(host.files.texts) == SHUT
         assert host.files.locked == set()
@@ -168,13 +165,11 @@ class TestConfigureStaticRoutes:
         """After the deadline the failure says what was waited for, what to do, and that the gate is shut."""
         host = FakeHost(kernel=MemoryBackend())
         told = r"gave up after 30 s: .*waiting for an IPv4 default route.*; /\S+/static-routes.sh and the gate are installed"
-        with pytest.raises(phases.TaskFailed, match=told) as caught:
-            run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
-        assert isinstance(caught.value.error, NotReady)
-        [found] = caught.value.error.findings
+        error = failure_of(run, ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), of=NotReady, match=told)
+        [found] = error.findings
         assert (found.name, found.severity, found.target) == ("route-waits", "error", "10.9.0.0/16")
         assert found.remedy
-        assert caught.value.error.can_retry
+        assert error.can_retry
         assert set(host.files.texts) == SHUT
 
     def test_ecmp(self) -> None:
@@ -287,8 +282,7 @@ class TestAnotherProtocolNumber:
         before = host.kernel.reopen().snapshot()
         wanted = config("172.16.0.0/17", "10.88.0.0/16", gateway="10.0.0.9", protocol=214)
         host.kernel.faults.fail("change", 22, nth=nth)
-        with pytest.raises(phases.TaskFailed, match="the route table is as it was before"):
-            run(ConfigureStaticRoutes(wanted, host=host))
+        failure_of(run, ConfigureStaticRoutes(wanted, host=host), match="the route table is as it was before")
         assert host.kernel.reopen().snapshot() == before
 
     def test_the_guard_looks_after_changes_of_both(self) -> None:

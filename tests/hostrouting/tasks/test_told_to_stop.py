@@ -15,7 +15,7 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
 from tests.support.notes import notes_of
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, ours, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, ours, run
 
 WANTED = config(*REPAIR, cidrs=(CIDR,))
 
@@ -57,8 +57,7 @@ TASKS: dict[str, Callable[[FakeHost, phases.Context], object]] = {
 @pytest.mark.parametrize("what", TASKS)
 def test_another_is_at_work(what: str) -> None:
     """While another run has the lock nothing is changed, neither by do nor by undo."""
-    host = FakeHost(kernel=h200())
-    run(Configure(WANTED, host=host))
+    host = configured(WANTED)
     there, routes = dict(host.files.texts), ours(host)
     host.files.locked.add(LAYOUT.lock_path)
     ctx = phases.Context(clock=FakeClock(), deadline=5, observers=[])

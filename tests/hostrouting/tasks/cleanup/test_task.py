@@ -40,7 +40,7 @@ from tests.support.azure_leftovers import (
 )
 from tests.support.examples import scaled
 from tests.support.kinds import kind_of
-from tests.support.tasks import LAYOUT, run
+from tests.support.tasks import LAYOUT, failure_of, run
 
 STALE = R2.format("10.240.0.5", DEAD)
 STATE = "/var/run/azure-vnet.json"
@@ -72,14 +72,13 @@ def look(host: FakeHost, **changed: Any) -> CleanupPlan:
     return CleanStaleAzureVnet(azure_config(**changed), host=host).plan(phases.Context(observers=[]))
 
 
-def failure(host: FakeHost, **changed: Any) -> BaseException:
+def failure(host: FakeHost, **changed: Any) -> Any:
     """Run the task; the error that ends it, after which nothing is changed."""
     before = state_of(host)
-    with pytest.raises(phases.TaskFailed) as caught:
-        clean(host, **changed)
+    error = failure_of(clean, host, **changed)
     assert state_of(host) == before
     assert not host.files.texts.keys() & {UNDO}
-    return caught.value.error
+    return error
 
 
 def restore(host: FakeHost, path: str = UNDO) -> Effects:
@@ -326,10 +325,9 @@ class TestMeanwhile:
         shown = look(azure_host(files=named("node-7")))
         host = azure_host(files=files)
         before = state_of(host)
-        with pytest.raises(phases.TaskFailed) as caught:
-            clean(host, shown, dry_run=dry_run)
-        assert kind_of(caught.value.error) == "approved-plan"
-        assert f"the approved plan: {why}" in str(caught.value.error)
+        error = failure_of(clean, host, shown, dry_run=dry_run)
+        assert kind_of(error) == "approved-plan"
+        assert f"the approved plan: {why}" in str(error)
         assert state_of(host) == before
 
     def test_what_will_be_deleted_is_logged_first(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -372,10 +370,7 @@ class TestMeanwhile:
         ebtables.meanwhile(lambda: clock.advance(9.9), nth=9)  # with the first deletion by itself
         ebtables.meanwhile(lambda: clock.advance(0.1), nth=10)
         task = CleanStaleAzureVnet(azure_config(), host=host)
-        with pytest.raises(phases.TaskFailed) as caught:
-            phases.execute(task, phases.Context(clock=clock, observers=[]))
-        error = caught.value.error
-        assert isinstance(error, CleanupError)
+        error = failure_of(phases.execute, task, phases.Context(clock=clock, observers=[]), of=CleanupError)
         assert error.kind == "incomplete"
         assert str(error).startswith(f"5 of 9 entries were deleted, and are saved in {UNDO}; not deleted: rule ")
         assert [reason.endswith("change the rules; try again") for reason in error.reasons] == [True] * 4
@@ -385,9 +380,7 @@ class TestMeanwhile:
         """Nothing is deleted, neither in a batch nor one by one, and no undo file is left."""
         host = azure_host()
         ebtables_of(host).fail(refusal.too_old("ebtables-legacy-restore", ""), nth=3)
-        with pytest.raises(phases.TaskFailed) as caught:
-            clean(host)
-        assert kind_of(caught.value.error) == "too-old"
+        assert kind_of(failure_of(clean, host)) == "too-old"
         assert ebtables_of(host).writes == []
         assert UNDO not in host.files.texts
 
@@ -401,12 +394,11 @@ class TestMeanwhile:
             host.files.texts.update(CONFLIST)
 
         ebtables.meanwhile(come_back, nth=3)
-        with pytest.raises(phases.TaskFailed) as caught:
-            clean(host)
-        assert kind_of(caught.value.error) == "refused"
+        error = failure_of(clean, host)
+        assert kind_of(error) == "refused"
         assert ebtables.writes == []
         assert UNDO not in host.files.texts
-        assert effects_of(caught.value.error).files == ()
+        assert effects_of(error).files == ()
 
     def test_another_neighbour_takes_its_place(self) -> None:
         """An entry whose MAC address has changed since the look stays, and is named."""
@@ -422,10 +414,7 @@ class TestMeanwhile:
             ]
 
         links.meanwhile(change, nth=3)  # after two looks
-        with pytest.raises(phases.TaskFailed) as caught:
-            clean(host)
-        error = caught.value.error
-        assert isinstance(error, CleanupError)
+        error = failure_of(clean, host, of=CleanupError)
         assert error.kind == "incomplete"
         assert error.reasons == (
             f"10.240.0.5 dev azure0 lladdr {DEAD} PERMANENT has changed since it was read, so it is kept",
@@ -445,10 +434,7 @@ class TestMeanwhile:
         """What the kernel refuses is named, with what was done."""
         host = azure_host()
         host.kernel.faults.fail("change", errno.ENOBUFS)
-        with pytest.raises(phases.TaskFailed) as caught:
-            clean(host)
-        error = caught.value.error
-        assert isinstance(error, CleanupError)
+        error = failure_of(clean, host, of=CleanupError)
         assert error.kind == "incomplete"
         assert len(effects_of(error).operations) == 11
         assert effects_of(error).files == (UNDO,)
@@ -458,20 +444,16 @@ class TestMeanwhile:
         host = azure_host()
         ebtables = ebtables_of(host)
         ebtables.meanwhile(lambda: ebtables.rules.append(STALE), nth=4)  # at the last look
-        with pytest.raises(phases.TaskFailed) as caught:
-            clean(host)
-        assert isinstance(caught.value.error, CleanupError)
-        assert caught.value.error.kind == "incomplete"
-        assert caught.value.error.reasons == (f"rule {STALE} was added again: azure-vnet or another program is active",)
+        error = failure_of(clean, host, of=CleanupError)
+        assert error.kind == "incomplete"
+        assert error.reasons == (f"rule {STALE} was added again: azure-vnet or another program is active",)
 
     def test_an_error_on_the_way(self) -> None:
         """After a timeout it is unknown what was deleted, so the undo file has everything; undo adds what is missing."""
         host = azure_host()
         before = sorted(ebtables_of(host).rules)
         ebtables_of(host).fail(refusal.timed_out("delete 9 rules", 10), nth=3, done=True)
-        with pytest.raises(phases.TaskFailed) as caught:
-            clean(host)
-        assert kind_of(caught.value.error) == "timeout"
+        assert kind_of(failure_of(clean, host)) == "timeout"
         assert len(UndoLog.parse(host.files.texts[UNDO]).rules) == 9
         restore(host)
         assert sorted(ebtables_of(host).rules) == before
@@ -525,8 +507,7 @@ class TestListedPods:
         host = self.host()
         clean(host, state_file="prune")
         host.files.texts[STATE] += " "
-        with pytest.raises(phases.TaskFailed, match=f"{STATE}: it has changed since; as it was before: {self.COPY}"):
-            restore(host)
+        failure_of(restore, host, match=f"{STATE}: it has changed since; as it was before: {self.COPY}")
         assert host.files.texts[STATE] != self.TEXT
         del host.files.texts[STATE]  # as after a reboot
         assert restore(host).operations == ()
@@ -537,8 +518,7 @@ class TestListedPods:
         clean(host, state_file="prune")
         host.neighbours.links.append(EthernetLink(name="cni0", index=30, kind="bridge"))
         host.neighbours.neighbours.append(Neighbour("10.240.0.5", "02:00:00:00:00:77", "cni0", "reachable"))
-        with pytest.raises(phases.TaskFailed, match=f"{STATE}: 10.240.0.5 is in use again: there is a neighbour"):
-            restore(host)
+        failure_of(restore, host, match=f"{STATE}: 10.240.0.5 is in use again: there is a neighbour")
         assert '"dead"' not in host.files.texts[STATE]
         assert not any("10.240.0.5" in rule for rule in ebtables_of(host).rules)
 
@@ -546,8 +526,7 @@ class TestListedPods:
         """The list stays as it is if the rules cannot be deleted."""
         host = self.host()
         ebtables_of(host).fail(refusal.too_old("ebtables-legacy-restore", ""), nth=3)
-        with pytest.raises(phases.TaskFailed):
-            clean(host, state_file="prune")
+        failure_of(clean, host, state_file="prune")
         assert host.files.texts[STATE] == self.TEXT
 
     @pytest.mark.parametrize(("is_old", "told"), [(True, f"{STATE}.lock exists"), (False, "has locked /var/run/azure")])
@@ -559,26 +538,27 @@ class TestListedPods:
         else:
             host.files.locked.add(LOCK)
         task = CleanStaleAzureVnet(azure_config(state_file="prune"), host=host)
-        with pytest.raises(phases.TaskFailed, match=rf"listed pod dead .*{told}") as caught:
-            phases.execute(task, phases.Context(clock=FakeClock(), observers=[]))
-        assert len(effects_of(caught.value.error).operations) == 12
+        error = failure_of(
+            phases.execute, task, phases.Context(clock=FakeClock(), observers=[]), match=rf"listed pod dead .*{told}"
+        )
+        assert len(effects_of(error).operations) == 12
         assert host.files.texts[STATE] == self.TEXT
 
     def test_its_older_lock_is_taken_meanwhile(self) -> None:
         """The list stays as it is, too, if the older lock cannot be taken although its file was not there."""
         host = self.host()
         host.files.locked.add(f"{STATE}.lock")
-        with pytest.raises(phases.TaskFailed, match=rf"listed pod dead .*has locked {STATE}.lock"):
-            clean(host, state_file="prune")
+        failure_of(clean, host, state_file="prune", match=rf"listed pod dead .*has locked {STATE}.lock")
         assert host.files.texts[STATE] == self.TEXT
 
     @pytest.mark.parametrize("path", [STATE, COPY, LOCK, f"{STATE}.lock"])
     def test_it_cannot_be_written(self, path: str) -> None:
         """If the list, its copy or its lock cannot be written, the list stays, and all the rest is deleted."""
         host = azure_host(files=FakeFiles({STATE: self.TEXT}, broken={path: "it is read-only"}))
-        with pytest.raises(phases.TaskFailed, match=rf"listed pod dead .*cannot .* {path}: it is read-only") as caught:
-            clean(host, state_file="prune")
-        assert len(effects_of(caught.value.error).operations) == 12
+        error = failure_of(
+            clean, host, state_file="prune", match=rf"listed pod dead .*cannot .* {path}: it is read-only"
+        )
+        assert len(effects_of(error).operations) == 12
         assert host.files.texts[STATE] == self.TEXT
         restore(host)
 
@@ -586,8 +566,12 @@ class TestListedPods:
         """If nothing at all could be deleted, no undo file is left."""
         host = FakeHost(files=FakeFiles({STATE: self.TEXT, f"{STATE}.lock": "7"}))
         task = CleanStaleAzureVnet(azure_config(state_file="prune"), host=host)
-        with pytest.raises(phases.TaskFailed, match="0 of 2 entries were deleted; not deleted"):
-            phases.execute(task, phases.Context(clock=FakeClock(), observers=[]))
+        failure_of(
+            phases.execute,
+            task,
+            phases.Context(clock=FakeClock(), observers=[]),
+            match="0 of 2 entries were deleted; not deleted",
+        )
         assert UNDO not in host.files.texts
 
 
@@ -600,10 +584,7 @@ class TestUndo:
         clean(host)
         host.kernel.add_link(Link(name="lxc1", index=0, kind="veth"))
         host.kernel.ip_route("add", Route.to("10.240.0.5/32", dev="lxc1"))
-        with pytest.raises(phases.TaskFailed) as caught:
-            restore(host)
-        error = caught.value.error
-        assert isinstance(error, CleanupError)
+        error = failure_of(restore, host, of=CleanupError)
         assert len(error.reasons) == 6  # of four rules, the neighbour and the route
         assert {
             reason.partition("10.240.0.5 is in use again: there is a route to it: ")[2][:21] for reason in error.reasons
@@ -648,10 +629,7 @@ class TestUndo:
         clean(host)
         host.neighbours.neighbours.append(Neighbour("10.240.0.5", LIVE, "azure0"))
         host.kernel.delete_link("azv2")
-        with pytest.raises(phases.TaskFailed) as caught:
-            restore(host)
-        error = caught.value.error
-        assert isinstance(error, CleanupError)
+        error = failure_of(restore, host, of=CleanupError)
         assert error.kind == "incomplete"
         assert str(error).startswith(f"5 entries of {UNDO} were restored; not restored: ")
         assert ["10.240.0.5 is in use again" in reason for reason in error.reasons] == [True] * 6 + [False]
@@ -663,11 +641,9 @@ class TestUndo:
         host = azure_host()
         clean(host)
         host.neighbours.fail(BackendError("no such device"), nth=3)  # after two looks
-        with pytest.raises(phases.TaskFailed) as caught:
-            restore(host)
-        assert isinstance(caught.value.error, CleanupError)
-        assert caught.value.error.kind == "incomplete"
-        assert caught.value.error.reasons[0].endswith("no such device")
+        error = failure_of(restore, host, of=CleanupError)
+        assert error.kind == "incomplete"
+        assert error.reasons[0].endswith("no such device")
 
     @pytest.mark.parametrize(
         ("text", "why"),
@@ -677,10 +653,9 @@ class TestUndo:
         """A file that is not an undo file is refused before anything is changed."""
         host = azure_host(files=FakeFiles({} if text is None else {UNDO: text}))
         before = state_of(host)
-        with pytest.raises(phases.TaskFailed) as caught:
-            restore(host)
-        assert kind_of(caught.value.error) == "undo-file"
-        assert why in str(caught.value.error)
+        error = failure_of(restore, host)
+        assert kind_of(error) == "undo-file"
+        assert why in str(error)
         assert state_of(host) == before
 
     def test_an_image(self, tmp_path: Any) -> None:

@@ -16,7 +16,7 @@ from hostrouting.tasks.guard.loop import Guard
 from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, manager_of, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, failure_of, manager_of, run
 
 GUARDED = attrs.evolve(config(*REPAIR, cidrs=(CIDR,)), guard=GuardConfig(enabled=True))
 UNIT = LAYOUT.guard_unit
@@ -136,8 +136,7 @@ def test_another_task_fails(host: FakeHost, *, first: bool) -> None:
     )
     if not first:
         run(Configure(GUARDED, host=host))
-    with pytest.raises(phases.TaskFailed, match="OVERLAP"):
-        run(Configure(escaping, host=host))
+    failure_of(run, Configure(escaping, host=host), match="OVERLAP")
     assert manager_of(host).state(UNIT).active == "active"
     assert manager_of(host).calls[-1] == f"start {UNIT}"
 
@@ -145,8 +144,7 @@ def test_another_task_fails(host: FakeHost, *, first: bool) -> None:
 def test_not_started_twice(host: FakeHost) -> None:
     """A guard that cannot be started, or was left out, is not tried once more."""
     manager_of(host).failing[UNIT] = ("no module named hostrouting",)
-    with pytest.raises(phases.TaskFailed):
-        run(Configure(GUARDED, host=host))
+    failure_of(run, Configure(GUARDED, host=host))
     assert started(host) == 1
 
 
@@ -170,8 +168,7 @@ def test_cancelled() -> None:
 def test_it_cannot_be_started(host: FakeHost) -> None:
     """The run fails with what the service has logged; routes and gate are installed."""
     manager_of(host).failing[UNIT] = ("no module named hostrouting",)
-    with pytest.raises(phases.TaskFailed, match="no module named hostrouting"):
-        run(Configure(GUARDED, host=host))
+    failure_of(run, Configure(GUARDED, host=host), match="no module named hostrouting")
     assert len([route for route in host.kernel.snapshot().routes if route.protocol == GUARDED.protocol]) == 2
     assert LAYOUT.gate_drop_in() in host.files.texts
 
@@ -190,16 +187,16 @@ def test_it_cannot_be_started(host: FakeHost) -> None:
 def test_no_program_to_run(program: str, rule: str) -> None:
     """The task says so before it changes anything."""
     host = attrs.evolve(FakeHost(kernel=h200()), own_program=lambda: program or None, find_program=lambda _: None)
-    with pytest.raises(phases.TaskFailed, match=f": guard.program: {rule}"):
-        run(Configure(GUARDED, host=host))
+    failure_of(run, Configure(GUARDED, host=host), match=f": guard.program: {rule}")
     assert not [path for path in host.files.writes if path != LAYOUT.lock_path]
 
 
 def test_a_named_program_for_which_the_service_has_another_folder() -> None:
     """A path that the operator wrote is shown as it is written."""
     wanted = attrs.evolve(GUARDED, guard=GuardConfig(enabled=True, program="/tmp/a/bin/hostrouting"))  # noqa: S108
-    with pytest.raises(phases.TaskFailed, match=r'guard\.program: "/tmp/a/bin/hostrouting" is in'):
-        run(Configure(wanted, host=FakeHost(kernel=h200())))
+    failure_of(
+        run, Configure(wanted, host=FakeHost(kernel=h200())), match=r'guard\.program: "/tmp/a/bin/hostrouting" is in'
+    )
 
 
 def test_in_an_image(tmp_path: object) -> None:
@@ -208,8 +205,7 @@ def test_in_an_image(tmp_path: object) -> None:
     run(Configure(GUARDED, host=image))
     unit = image.files.read(HostLayout(root=str(tmp_path)).guard_unit_path) or ""
     assert parse_guard_unit(unit) == "/usr/sbin/hostrouting"
-    with pytest.raises(phases.TaskFailed, match="the program hostrouting was not found"):
-        run(Configure(GUARDED, host=Host.offline(str(tmp_path))))
+    failure_of(run, Configure(GUARDED, host=Host.offline(str(tmp_path))), match="the program hostrouting was not found")
 
 
 def test_status(host: FakeHost) -> None:
@@ -294,5 +290,6 @@ def test_status_without_systemd() -> None:
 def test_two_guards(host: FakeHost) -> None:
     """A second guard on the same host is refused, and the message names the first."""
     host.files.locked.add(LAYOUT.guard_lock_path)
-    with pytest.raises(phases.TaskFailed, match=r"a guard already runs on this host: process 4711 .* stop it first"):
-        run(Guard(GUARDED, host=host))
+    failure_of(
+        run, Guard(GUARDED, host=host), match=r"a guard already runs on this host: process 4711 .* stop it first"
+    )

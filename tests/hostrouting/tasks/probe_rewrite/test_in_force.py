@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import phases
 from tests.support.balancer import GLOBAL, NODE, POD, PROBE, Lab, laboratory, nft, ping
 from tests.support.rewriting import Rewriting
+from tests.support.tasks import failure_of
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
 
@@ -92,7 +92,6 @@ def test_a_foreign_table_stays(lab: Lab, tmp_path: Path, theirs: str) -> None:
     with pytest.raises(AssertionError, match="is not ours"):
         rewriting.boot(tmp_path)
     assert "is not ours" in str(rewriting.standing().findings[0])
-    with pytest.raises(phases.TaskFailed, match="is not ours"):
-        rewriting.apply()
+    failure_of(rewriting.apply, match="is not ours")
     rewriting.remove()
     assert listed(lab) == before

@@ -25,7 +25,7 @@ from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200, plain_
 from hostrouting.testing.kernel.filters import MemoryNftables
 from phases.testing import FakeClock
 from tests.support.kinds import kind_of
-from tests.support.tasks import LAYOUT, manager_of, run
+from tests.support.tasks import LAYOUT, failure_of, manager_of, run
 
 KNOWN = "2603:1062:0:1:fe80:1234:5678:9abc"
 TABLE = "hostrouting_slb"
@@ -49,13 +49,6 @@ def apply(host: FakeHost, **settings: Any) -> Effects:
     result = run(RewriteProbeSource(config(**settings), host=host))
     assert isinstance(result, Effects)
     return result
-
-
-def failure(host: FakeHost, **settings: Any) -> BaseException:
-    """Run the task; the error that ends it."""
-    with pytest.raises(phases.TaskFailed) as caught:
-        apply(host, **settings)
-    return caught.value.error
 
 
 def table_of(host: FakeHost, name: str = TABLE) -> object:
@@ -178,7 +171,7 @@ class TestRefusals:
         """The global address must not be one of the host."""
         kernel = plain_vm()
         kernel.add_address("eth0", f"{KNOWN}/128")
-        error = failure(a_host(kernel=kernel))
+        error = failure_of(apply, a_host(kernel=kernel))
         assert isinstance(error, ConfigError)
         assert "is an address of this host, on eth0" in str(error)
 
@@ -186,7 +179,7 @@ class TestRefusals:
         """Neither apply nor remove touches a table with our name that lacks our comment."""
         theirs = f"table ip6 {TABLE} {{\n  chain prerouting {{\n  }}\n}}\n"
         host = a_host(tables=MemoryNftables(theirs))
-        error = failure(host)
+        error = failure_of(apply, host)
         assert kind_of(error) == "owned"
         assert "set probeRewrite.table to another name" in str(error)
         run(Remove(HostRoutingConfig(), host=host))
@@ -196,7 +189,7 @@ class TestRefusals:
         """What may have been loaded is recorded before: a later configuration deletes it."""
         host = a_host()
         host.tables.fail(refusal.missing(), nth=3, done=True)
-        failure(host, table="first_name")
+        failure_of(apply, host, table="first_name")
         assert table_of(host, "first_name") is not None
         apply(host)
         assert table_of(host, "first_name") is None
@@ -205,21 +198,21 @@ class TestRefusals:
         """A route of another owner with that key: neither table nor route is changed."""
         host = a_host()
         host.kernel.ip_route("add", Route.to(f"{KNOWN}/128", dev="lo", metric=1024, protocol=4))
-        assert isinstance(failure(host), RouteConflict)
+        assert isinstance(failure_of(apply, host), RouteConflict)
         assert table_of(host) is None
 
     def test_without_nft(self) -> None:
         """The error names the package; the gate is up, so no machine starts without the rules."""
         host = a_host()
         host.tables.fault = refusal.missing()
-        assert kind_of(failure(host)) == "missing"
+        assert kind_of(failure_of(apply, host)) == "missing"
         assert [step.name for step in Gate(host).steps] == ["probe-rewrite"]
 
     def test_removed_without_nft(self) -> None:
         """Without nft, the remains of an interrupted task are still removed, and the plan says so."""
         host = a_host()
         host.tables.fault = refusal.missing()
-        failure(host)
+        failure_of(apply, host)
         host.tables.fault = denied = refusal.not_permitted()
         with pytest.raises(ProgramError) as caught:  # then there may be a table
             RewriteProbeSource(HostRoutingConfig(), host=host).plan(CONTEXT)
@@ -237,7 +230,7 @@ class TestRefusals:
         host = a_host()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(host.tables, "load", lambda _: None)
-            error = failure(host)
+            error = failure_of(apply, host)
         assert isinstance(error, ProgramError)
         assert error.kind == "not-in-force"
         assert str(error).startswith(
@@ -284,7 +277,7 @@ class TestConditions:
     def test_unknown_fails(self) -> None:
         """Unless it says otherwise, no answer is a failure, and the host stays as it was."""
         host = a_host()
-        error = failure(host, condition="imds", imds={"retries": 0})
+        error = failure_of(apply, host, condition="imds", imds={"retries": 0})
         assert isinstance(error, MetadataError)
         assert "onUnknown" in str(error)
         assert host.files.texts == FORWARDING
@@ -296,10 +289,7 @@ class TestConditions:
         assert table_of(host) is not None
         assert "waiting for the device eth0" in caplog.text
         assert "the guard or the next start of a gated unit then adds the route" in caplog.text
-        with pytest.raises(phases.TaskFailed) as caught:
-            run(RewriteProbeSource(config(required=True), host=host, wait=1))
-        error = caught.value.error
-        assert isinstance(error, NotReady)
+        error = failure_of(run, RewriteProbeSource(config(required=True), host=host, wait=1), of=NotReady)
         assert "gave up after 1 s: waiting for the device eth0" in str(error)
         assert [(found.name, found.target) for found in error.findings] == [("probe-rewrite", "eth0")]
         assert error.can_retry
