@@ -1,20 +1,17 @@
-"""`check` and `repair` on a host that has boot our files: what is installed is asked, and none of it is lost."""
+"""`check` and `repair` on a host that has our boot files: what is installed is asked, and none of it is lost."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
 
-import attrs
 import pytest
 
-from hostrouting import Configure, GuardConfig, HostRoutingConfig
-from hostrouting.boot.installed import kept_config
-from hostrouting.errors import ConfigError
+from hostrouting import HostRoutingConfig
 from hostrouting.model.route import Route
 from hostrouting.testing import FakeHost, h200
 from tests.hostrouting.cli.conftest import HALVES
 from tests.support.cli import Said, say
-from tests.support.tasks import LAYOUT, REPAIR, config, lose_routes, run
+from tests.support.tasks import lose_routes
 
 CIDR, OTHER = "172.16.0.0/16", "10.99.0.0/16"
 APART = {"destination": "10.98.0.0/16"}
@@ -185,29 +182,3 @@ def test_status_leads_to_it(written: Callable[..., str]) -> None:
         ways = [part.partition("hostrouting ")[2].split() for part in told.split(";")]
         assert ways == [["repair", *named], ["check", *named]]
         assert [say(*words, host=host).code for words in ways] == [0, 1]
-
-
-def test_what_a_guard_keeps() -> None:
-    """The guard keeps what is installed, itself included; on a host with nothing installed, that is empty."""
-    host = FakeHost(kernel=h200())
-    assert kept_config(host) == HostRoutingConfig()
-    wanted = attrs.evolve(config(*REPAIR, cidrs=(CIDR,)), guard=GuardConfig(enabled=True))
-    run(Configure(wanted, host=host))
-    program = GuardConfig(enabled=True, program="/usr/bin/hostrouting")
-    assert kept_config(host) == attrs.evolve(wanted, guard=program)
-    host.files.remove(LAYOUT.routes_script_path)  # a guard that follows this would delete the routes
-    with pytest.raises(ConfigError, match="is missing, so the installed configuration is not known"):
-        kept_config(host)
-
-
-@pytest.mark.parametrize("path", [LAYOUT.routes_script_path, LAYOUT.check_script_path])
-def test_a_script_that_was_edited_is_not_nothing(path: str) -> None:
-    """A guard must not take it for an empty configuration, and leave off keeping the routes."""
-    host = FakeHost(kernel=h200())
-    run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host))
-    host.files.texts[path] = "#!/bin/bash\nexit 0\n"
-    with pytest.raises(
-        ConfigError,
-        match=f"{path}: is not as hostrouting wrote it; write it again with: hostrouting apply --config FILE",
-    ):
-        kept_config(host)

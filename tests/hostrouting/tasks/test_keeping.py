@@ -8,7 +8,6 @@ import pytest
 import phases
 from hostrouting import Configure, HostRoutingConfig, Remove
 from hostrouting.boot.gate_files import parse_gate_steps
-from hostrouting.boot.installed import installed_config
 from hostrouting.boot.scripts import render_rules_script
 from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend
@@ -117,15 +116,6 @@ def test_the_drop_in(host: FakeHost) -> None:
     assert [gone.target for gone in KeepForeign(HostRoutingConfig(), host=host).removals()] == ["manageForeign"]
     run(Configure(HostRoutingConfig(), host=host))
     assert LAYOUT.networkd_path not in host.files.texts
-
-
-@pytest.mark.parametrize("settings", [KEEPING, TOLD], ids=["kernelRules", "manageForeign"])
-def test_what_is_installed(host: FakeHost, settings: HostRoutingConfig) -> None:
-    """The configuration is found again on the host, where the guard and `status` look for it."""
-    run(Configure(settings, host=host))
-    assert installed_config(host) == settings
-    run(Remove(settings, host=host))
-    assert installed_config(host) is None
 
 
 def test_a_drop_in_of_somebody_else_stays(host: FakeHost) -> None:

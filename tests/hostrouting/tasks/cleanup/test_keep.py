@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import phases
-from hostrouting import Configure, Guard, HostRoutingConfig, Remove
+from hostrouting import Configure, Guard, HostRoutingConfig
 from hostrouting.boot.installed import installed_config
 from hostrouting.errors import ConfigError
 from hostrouting.tasks.cleanup.keep import KeepAzureVnetClean
@@ -174,15 +174,6 @@ class TestRepeated:
             task.keep(phases.Context(observers=[]), lambda _repair: True)
         numbers = [int(path.rpartition("-")[2][:-5]) for path in host.files.texts if path.endswith(".undo")]
         assert sorted(numbers) == [*range(4, 104)]
-
-
-@pytest.mark.parametrize("config", [ONCE, REPEATED], ids=["once", "repeated"])
-def test_what_is_installed(host: FakeHost, config: HostRoutingConfig) -> None:
-    """The section is kept on the host, where the guard and `status` read it, and is removed by Remove."""
-    run(Configure(config, host=host))
-    assert installed_config(host) == config
-    run(Remove(config, host=host))
-    assert installed_config(host) is None
 
 
 def test_a_file_of_another_version(host: FakeHost) -> None:
