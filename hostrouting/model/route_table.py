@@ -342,15 +342,13 @@ _SHOWN = 100  # a longer table only prints its length
 class RouteEdits:
     """A series of changes to a table; the cost of a change does not depend on the size of the table.
 
-    Only the start and the end go through the whole table, once each. Each route has a position; routes put before all
-    others have negative positions.
+    Only the start and the end go through the whole table, once each. Each route has a position.
     """
 
     def __init__(self, base: RouteTable, *, about: Iterable[Route]) -> None:
         """Start from this table. Only the keys of the routes in `about` are indexed; other routes are not found."""
         self._base = base
         self._changed: dict[int, Route | None] = {}
-        self._before: list[Route] = []
         self._after: list[Route] = []
         # The positions of the routes with each key, in order.
         self._holding: dict[RouteKey, list[int]] = {route.key: [] for route in about}
@@ -363,16 +361,10 @@ class RouteEdits:
         """The present routes with the same key, in order."""
         return self._left(self._holding.get(route.key, ()))
 
-    def put(self, route: Route, *, first: bool = False) -> None:
-        """Add a route after all others, or before them."""
-        if first:
-            self._before.append(route)
-            place = -len(self._before)
-        else:
-            self._after.append(route)
-            place = len(self._base) + len(self._after) - 1
-        places = self._holding.get(route.key, [])
-        places.insert(0 if first else len(places), place)
+    def put(self, route: Route) -> None:
+        """Add a route after all others."""
+        self._holding.get(route.key, []).append(len(self._base) + len(self._after))
+        self._after.append(route)
 
     def change(self, old: Route, new: Route | None, *, last: bool = False) -> None:
         """Replace the first (or last) route equal to `old`, or delete it for None; ValueError if there is none."""
@@ -388,8 +380,6 @@ class RouteEdits:
     def _at(self, place: int) -> Route | None:
         if place in self._changed:
             return self._changed[place]
-        if place < 0:
-            return self._before[-place - 1]
         size = len(self._base)
         return self._base[place] if place < size else self._after[place - size]
 
@@ -398,7 +388,7 @@ class RouteEdits:
         base, size = self._base, len(self._base)
         shapes = base.shapes.copy()
         columns = [list(base.networks), list(base.lengths), list(base.shape_numbers)]
-        changed = {place: route for place, route in self._changed.items() if 0 <= place < size}
+        changed = {place: route for place, route in self._changed.items() if place < size}
         for place, route in changed.items():
             if route is not None:
                 for column, value in zip(columns, _row(route, shapes), strict=True):
@@ -409,13 +399,10 @@ class RouteEdits:
         for route in self._left(range(size, size + len(self._after))):
             for column, value in zip(columns, _row(route, shapes), strict=True):
                 column.append(value)
-        before = [_row(route, shapes) for route in self._left(range(-len(self._before), 0))]
-        if before:
-            columns = [[*new, *column] for new, column in zip(zip(*before, strict=True), columns, strict=True)]
         networks, lengths, numbers = columns
         outlines = [*base.outlines, *map(Outline.of, shapes[len(base.shapes) :])]
         found = RouteTable(networks, lengths, numbers, shapes, outlines=outlines)
-        if not (gone or before):  # otherwise they have other positions
+        if not gone:  # otherwise they have other positions
             found._made = {place: route for place, route in base._made.items() if place not in changed}
         return found
 

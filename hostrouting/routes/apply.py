@@ -26,11 +26,11 @@ import attrs
 
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import tell_effects
-from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
+from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest
 from hostrouting.model.prefix import IPV4, IPV6
 from hostrouting.model.route import OURS, Route, RouteKey
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.routes.plan import Place, RoutePlan, beside_finding, can_join, hop_of, is_shared, next_hop_stays
+from hostrouting.routes.plan import RoutePlan, beside_finding, can_join, hop_of, is_shared, next_hop_stays
 from hostrouting.routes.uplink import bare_leg
 from phases.errors import add_note
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 _ELSE = "another program changes these routes at the same time"
 _AT_ONCE = 5_000  # changes between two calls of `check`
 _TRIES = 3  # attempts to roll back, before the remaining differences are reported
-_VERBS: dict[Place, Verb] = {"only": "add", "first": "prepend", "last": "append"}
 
 
 @attrs.frozen
@@ -120,35 +119,26 @@ def _changes(plan: RoutePlan, ours: Collection[int]) -> tuple[list[RouteRequest]
     """
     made: list[RouteRequest] = []
     broken: list[RouteRequest] = []
-    # The kernel has no identical routes with one key: an identical route behind is deleted before, or added after.
+    # The kernel has no identical routes with one key: one that is identical to a new route is deleted before.
     before: list[RouteRequest] = []
-    after: list[RouteRequest] = []
-    replaced = [step for step in plan.changes if step.action == "replace"]
-    coming = {_bare(step.route) for step in replaced}
-    going = {_bare(step.held) for step in replaced if step.held is not None}
+    coming = {_bare(step.route) for step in plan.changes if step.action == "replace"}
     for step in plan.asking:
         if step.action == "keep" and step.asked is not None:
             broken += _deletions(step.asked, ours)
     for step in plan.changes:
         if step.action == "delete":
             (before if _bare(step.route) in coming else broken).extend(_deletions(step.route, ours))
-        elif step.action == "add" and step.held is not None:
-            new, _ = _replacement(step.held, step.route, ours)
-            made += new
-            broken += [] if step.asked is None else _deletions(step.asked, ours)
-        elif step.action == "add":
-            (after if _bare(step.route) in going else made).append(RouteRequest(_VERBS[step.place], step.route))
         elif step.held is None:
-            made.append(RouteRequest("replace", step.route))
+            made.append(RouteRequest("add", step.route))
         elif step.route.prefix.family == IPV6:
             new, old = _replacement(step.held, step.route, ours)
             made += new
             broken += old
         else:
-            made.append(RouteRequest("append" if step.place == "only" else "prepend", step.route))
-            first = step.place != "only" and _could_be(step.held, step.route)
-            (before if first else broken).append(RouteRequest("delete", step.held))
-    return [*before, *made], [*broken, *after]
+            made.append(RouteRequest("prepend" if step.is_first else "append", step.route))
+            is_alike = step.is_first and _could_be(step.held, step.route)
+            (before if is_alike else broken).append(RouteRequest("delete", step.held))
+    return [*before, *made], broken
 
 
 def _replacement(held: Route, wanted: Route, ours: Collection[int]) -> tuple[list[RouteRequest], list[RouteRequest]]:

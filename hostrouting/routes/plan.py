@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
 Action: TypeAlias = Literal["keep", "add", "replace", "delete", "conflict"]
-Place: TypeAlias = Literal["only", "first", "last"]
 
 # Conflicts first, because they prevent the rest; then additions before deletions (make before break).
 _ORDER: dict[Action, int] = {"conflict": 0, "keep": 1, "add": 2, "replace": 3, "delete": 4}
@@ -63,22 +62,18 @@ _SIGNS: dict[Action, str] = {"keep": " ", "add": "+", "replace": "~", "delete": 
 
 @attrs.frozen
 class Step:
-    """One step. For `replace` and `conflict`, `held` is the present route with the key of `route`.
-
-    `place` is the position of an added or replaced route, or of a deleted one, among the routes with its key that
-    stay: the only one, before all others, or after one of them. (The kernel uses the first; it cannot insert a route
-    between two others.)
-    """
+    """One step. For `replace` and `conflict`, `held` is the present route with the key of `route`."""
 
     action: Action
     route: Route
     reason: str
     held: Route | None = None
-    place: Place = "only"
     remedy: str = ""
     """How to resolve a conflict."""
     asked: Route | None = None
     """The next hops of an IPv6 route that are deleted if they are ours: Linux does not list their protocols."""
+    is_first: bool = False
+    """Whether the route that replaces another has to come before another program's route with its key."""
 
     @property
     def why(self) -> str:
@@ -259,10 +254,10 @@ class RoutePlan:
                 edits.change(step.route, None, last=True)
             elif step.held is not None:
                 edits.change(step.held, _merged(step.held, step.route))
-            elif step.place == "only" and edits.holders(step.route):
+            elif edits.holders(step.route):
                 raise ValueError(f"another route has the same destination and metric as {step.route}")
             else:
-                edits.put(step.route, first=step.place == "first")
+                edits.put(step.route)
         return attrs.evolve(snapshot, routes=edits.table())
 
     def __str__(self) -> str:
@@ -470,9 +465,8 @@ def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
         yield from _deletions(holders, stale, _TWIN)
     elif stale and not stale[0] and (not standing or wanted.prefix.family == IPV4):
         # In IPv6 the new route is added after the others, so another program's route would come before it.
-        alone = all(route.protocol in ours for route in holders)
-        place: Place = "only" if alone else "first"
-        yield Step("replace", wanted, "ours, but different", holders[0], place)
+        is_first = any(route.protocol not in ours for route in holders)
+        yield Step("replace", wanted, "ours, but different", holders[0], is_first=is_first)
         # Also delete one that is as wanted but behind another program's route: the kernel has no duplicates.
         behind = [at for at, route in enumerate(holders) if at and route.protocol in ours]
         yield from _deletions(holders, behind, _BEHIND)
@@ -500,12 +494,8 @@ def _shadow(wanted: Route, near: Iterable[Route], fib: Fib, ours: Collection[int
 def _deletions(holders: list[Route], gone: list[int], reason: str) -> Iterator[Step]:
     """The steps that delete routes of one key, in an order that can be undone."""
     staying = next(at for at in range(len(holders) + 1) if at not in gone)
-    for at in gone:
-        if at < staying:
-            yield Step("delete", holders[at], reason, place="first")
-    for at in reversed(gone):
-        if at > staying:
-            yield Step("delete", holders[at], reason, place="last")
+    before, behind = ([at for at in gone if (at < staying) is is_before] for is_before in (True, False))
+    yield from (Step("delete", holders[at], reason) for at in (*before, *reversed(behind)))
 
 
 def _says(route: Route, wanted: Route, ours: Collection[int]) -> bool:
