@@ -242,6 +242,8 @@ class FakeManager:
     """The version of systemd that `show` reports."""
     room: int = 1 << 30
     """The free space in /run/systemd, in bytes."""
+    on_call: Callable[[str, str], object] = attrs.field(default=lambda _verb, _unit: None, kw_only=True, repr=False)
+    """Called just before a reload, a start or a stop, with the unit; it may raise."""
     read: dict[str, str] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -262,12 +264,14 @@ class FakeManager:
 
     def reload(self) -> None:
         """See Manager."""
+        self.on_call("reload", "")
         self.require_room()
         self.calls.append("reload")
         self.read = self._units()
 
     def start(self, unit: str, *, timeout: float) -> None:  # noqa: ARG002  nothing takes time here
         """See Manager."""
+        self.on_call("start", unit)
         self.calls.append(f"start {unit}")
         if unit in self.failing:
             self.states[unit] = UnitState("loaded", "failed", "exit-code", 1)
@@ -277,6 +281,7 @@ class FakeManager:
 
     def stop(self, unit: str) -> None:
         """See Manager."""
+        self.on_call("stop", unit)
         self.calls.append(f"stop {unit}")
         if (known := self.states.get(unit)) is not None and known.active == "active":
             self.states[unit] = attrs.evolve(known, active="inactive")

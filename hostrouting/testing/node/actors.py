@@ -23,6 +23,7 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import PROTOCOL_KERNEL, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Address, Link
+from hostrouting.testing.node.laws import ours
 
 if TYPE_CHECKING:
     from random import Random
@@ -66,46 +67,46 @@ def _all(verb: Verb, things: Iterable[Thing]) -> Changes:
     return [(verb, thing) for thing in things]
 
 
+def _delete(find: Callable[[Node], Iterable[Thing]]) -> Does:
+    """Delete what is found."""
+    return lambda node, _: _all("delete", find(node))
+
+
 # The uplink: a lease and an advertised route, and what network managers do to the routes of others.
 
 
-def _leased(node: Node, dev: str) -> list[Route]:
-    return [route for route in node.kernel.snapshot().routes if route.protocol in {_DHCP, _RA} and route.devs == (dev,)]
-
-
 def _foreign(node: Node, dev: str, table: int | None = TABLE_MAIN) -> list[Route]:
-    known = {PROTOCOL_KERNEL, _DHCP, _RA}
-    return [
-        route for route in node.kernel.snapshot(table=table).routes if route.protocol not in known and dev in route.devs
-    ]
+    known, routes = {PROTOCOL_KERNEL, _DHCP, _RA}, node.kernel.snapshot(table=table).routes
+    return [route for route in routes if route.protocol not in known and dev in route.devs]
 
 
 def _uplink(who: str, dev: str, gateways: Sequence[str]) -> tuple[Act, ...]:
     link = Link(name=dev, index=0)
 
+    def leased(node: Node, *, born: bool = False) -> list[Route]:
+        routes = (node.born if born else node.kernel.snapshot()).routes
+        return [route for route in routes if route.protocol in {_DHCP, _RA} and route.devs == (dev,)]
+
     def renew(node: Node, chance: Random) -> Iterable[Change]:
         gateway = ip_address(chance.choice(gateways))
-        for route in _leased(node, dev):
+        for route in leased(node):
             if route.protocol == _DHCP:
                 yield "delete", route
                 yield "add", attrs.evolve(route, legs=(attrs.evolve(route.legs[0], gateway=gateway),))
 
     def expire(node: Node, _: Random) -> Changes:
-        routes = _leased(node, dev)
-        return _all("delete", routes) + _all("add", [attrs.evolve(route, expires=5) for route in routes])
+        return _all("delete", leased(node)) + _all("add", [attrs.evolve(route, expires=5) for route in leased(node)])
 
     def rest(node: Node, _: Random) -> Changes:
-        born = [route for route in node.born.routes if route.protocol in {_DHCP, _RA} and route.devs == (dev,)]
-        wrong = [route for route in _leased(node, dev) if route not in born]
+        born = leased(node, born=True)
+        wrong = [route for route in leased(node) if route not in born]
         return [*_all("delete", wrong), ("up", link), *_all("add", born)]
 
     return (
         Act(who, "renews the lease", renew, 2),
-        Act(who, "loses the lease", lambda node, _: _all("delete", _leased(node, dev)), 2, passes=True),
+        Act(who, "loses the lease", _delete(leased), 2, passes=True),
         Act(who, "hears nothing of the router", expire, 2, passes=True),
-        Act(
-            who, "has no carrier", lambda node, _: [*_all("delete", _leased(node, dev)), ("down", link)], 2, passes=True
-        ),
+        Act(who, "has no carrier", lambda node, _: [*_all("delete", leased(node)), ("down", link)], 2, passes=True),
         Act(who, "brings the uplink back", rest, at="rest"),
     )
 
@@ -145,19 +146,19 @@ def network_manager(version: int = 42, *, dev: str = "eth0", gateways: Sequence[
     A restart changes nothing, and foreign rules stay. As the real one in 1.30, 1.42 and 1.52:
     tests/system/test_network_manager.py.
     """
+    who, uplink = "NetworkManager", _uplink("NetworkManager", dev, gateways)
 
-    def again(node: Node, _: Random) -> Changes:
-        return _all("delete", [route for route in _foreign(node, dev) if version < 42 or route.protocol <= _STATIC])
+    def again(node: Node) -> list[Route]:
+        return [route for route in _foreign(node, dev) if version < 42 or route.protocol <= _STATIC]
 
-    def activate(node: Node, _: Random) -> Changes:
+    def activate(node: Node, chance: Random) -> Iterable[Change] | None:
         for route in _foreign(node, dev, table=None):
             node.put("delete", route)
-        return _all("delete", _leased(node, dev))
+        return uplink[1].do(node, chance)
 
-    who = "NetworkManager"
     return (
-        *_uplink(who, dev, gateways),
-        Act(who, f"applies {dev} again", again, 2),
+        *uplink,
+        Act(who, f"applies {dev} again", _delete(again), 2),
         Act(who, f"activates {dev}", activate, 2, passes=True),
     )
 
@@ -207,9 +208,9 @@ def program(name: str, things: Sequence[Thing]) -> tuple[Act, ...]:
 
 
 def _take_key(node: Node, chance: Random) -> Changes:
-    if not (ours := node.ours()):
+    if not (routes := ours(node)):
         return []
-    node.put("delete", route := chance.choice(ours))
+    node.put("delete", route := chance.choice(routes))
     links = [leg.dev for leg in route.legs] + [link.name for link in node.kernel.snapshot().links]
     its = chance.choice(([route], [Route.to(route.prefix, dev=chance.choice(links), metric=route.metric)]))
     return [("add", attrs.evolve(route, protocol=_STATIC)) for route in its]
@@ -223,28 +224,38 @@ def _add_route(node: Node, chance: Random) -> Changes:
     return [("add", Route.to(part, dev=link.name, metric=chance.choice((0, 50)), protocol=_STATIC))]
 
 
-def _move_local(node: Node, _: Random) -> Changes:
-    rules = [rule for rule in node.kernel.snapshot().rules if rule.priority == 0]
-    return _all("add", [attrs.evolve(rule, priority=100) for rule in rules]) + _all("delete", rules)
+def _rules(node: Node, priority: int) -> list[Rule]:
+    return [rule for rule in node.kernel.snapshot().rules if rule.priority == priority]
 
+
+def _move_local(node: Node, _: Random) -> Changes:
+    moved = [attrs.evolve(rule, priority=100) for rule in _rules(node, 0)]
+    return _all("add", moved) + _all("delete", _rules(node, 0))
+
+
+_ADMIN = "an administrator"
 
 ADMINISTRATOR = (
-    Act("an administrator", "deletes our routes", lambda node, _: _all("delete", node.ours()), then="the agent"),
-    Act("an administrator", "takes a route of ours", _take_key, passes=True),
-    Act("an administrator", "adds a route", _add_route, passes=True),
+    Act(_ADMIN, "deletes our routes", _delete(ours), then="the agent"),
+    Act(_ADMIN, "takes a route of ours", _take_key, passes=True),
+    Act(_ADMIN, "adds a route", _add_route, passes=True),
     Act(
-        "an administrator",
+        _ADMIN,
         "deletes the rules for table main",
-        lambda node, _: _all("delete", [rule for rule in node.kernel.snapshot().rules if rule.priority == _MAIN]),
+        _delete(lambda node: _rules(node, _MAIN)),
         passes=True,
         then="the agent",
     ),
-    Act("an administrator", "moves the rules for table local, as Cilium does", _move_local, passes=True),
+    Act(_ADMIN, "moves the rules for table local, as Cilium does", _move_local, passes=True),
 )
 """Somebody with `ip`."""
 
 
 # The node's agent. Under a real systemd: tests/system/life_cycle.py.
+
+
+def _start(node: Node, _: Random) -> None:
+    node.start()
 
 
 def _repave(node: Node, chance: Random) -> None:
@@ -277,20 +288,18 @@ def _come_up(node: Node, chance: Random) -> None:
     node.arm(lambda _: node.next_step(), nth=chance.randint(1, 20))
 
 
-def _agent(what: str, do: Does, weight: int, at: Literal["step", "boot", "rest"] = "step") -> Act:
-    return Act("the agent", what, do, weight, at=at, disturbs=False)
-
+_agent = partial(Act, "the agent", disturbs=False)
 
 AGENT = (
-    _agent("starts", lambda node, _: node.start(), 10),
+    _agent("starts", _start, 10),
     _agent("applies", lambda node, _: node.apply(node.wanted), 5),
     _agent("applies another", _another, 10),
     _agent("removes hostrouting", lambda node, _: node.apply(None), 2),
     _agent("repaves: writes the machine's drop-in and starts it", _repave, 3),
     _agent("resets: removes its folder, applies and repaves", _reset, 2),
     _agent("reboots", lambda node, _: node.kill(is_reboot=True), 2),
-    _agent("starts the unit, and applies meanwhile", _come_up, 0, "boot"),
-    _agent("applies what has failed", _again, 0, "rest"),
+    _agent("starts the unit, and applies meanwhile", _come_up, at="boot"),
+    _agent("applies what has failed", _again, at="rest"),
 )
 """The node's agent."""
 
@@ -303,14 +312,15 @@ def _mishap(what: str, weight: int, strike: Callable[[Node, Any], object], *kind
         nth = chance.choice((chance.randint(1, 6), chance.randint(1, 25), chance.randint(1, 80)))
         node.arm(partial(strike, node), nth=nth, kinds=(chance.choice(kinds),) if kinds else ())
 
-    return Act("a mishap", what, do, weight, disturbs=False, then="the agent")
+    return Act("a mishap", f"soon: {what}", do, weight, disturbs=False, then="the agent")
 
 
-def _fill_memory(node: Node, _: Random) -> None:
-    node.manager.room = 0
+def _fill(node: Node, _: object, *, disk: bool = False) -> None:
+    """Until the next rest; the disk for an hour at most."""
+    node.full_until, node.manager.room = (node.now + 3600.0, node.manager.room) if disk else (node.full_until, 0)
 
 
-def _fail(error: Exception) -> Callable[[Node, Kind], object]:
+def _raise(error: Exception) -> Callable[[Node, Kind], object]:
     def strike(_: Node, __: Kind) -> None:
         raise error
 
@@ -320,16 +330,16 @@ def _fail(error: Exception) -> Callable[[Node, Kind], object]:
 _KERNEL: tuple[Kind, ...] = ("snapshot", "lookup", "change")
 
 MISHAPS = (
-    _mishap("soon: the next step comes in between", 9, lambda node, _: node.next_step()),
-    _mishap("soon: a slow answer", 4, lambda node, _: node.pass_time(20.0)),
-    _mishap("soon: a kill", 3, lambda node, _: node.kill()),
-    _mishap("soon: a kill while systemd takes long", 2, lambda node, _: node.kill(), "manager"),
-    _mishap("soon: ENOBUFS", 3, lambda node, kind: node.kernel.faults.fail(kind, errno.ENOBUFS), *_KERNEL),
-    _mishap("soon: a timeout", 2, lambda node, kind: node.kernel.faults.hang(kind), *_KERNEL),
-    _mishap("soon: done, but a timeout", 2, lambda node, kind: node.kernel.faults.hang(kind, done=True), *_KERNEL),
-    _mishap("soon: a disk error", 3, _fail(FileError("cannot write: Input/output error", path="/", errno=5)), "file"),
-    _mishap("soon: a silent systemd", 3, _fail(ManagerError("systemctl did not answer in time")), "manager"),
-    _mishap("soon: a full disk", 3, lambda node, _: node.fill_disk(), "file"),
-    Act("a mishap", "no room for systemd", _fill_memory, 2, disturbs=False, then="the agent"),
+    _mishap("the next step comes in between", 9, lambda node, _: node.next_step()),
+    _mishap("a slow answer", 4, lambda node, _: node.pass_time(20.0)),
+    _mishap("a kill", 3, lambda node, _: node.kill()),
+    _mishap("a kill while systemd takes long", 2, lambda node, _: node.kill(), "manager"),
+    _mishap("ENOBUFS", 3, lambda node, kind: node.kernel.faults.fail(kind, errno.ENOBUFS), *_KERNEL),
+    _mishap("a timeout", 2, lambda node, kind: node.kernel.faults.hang(kind), *_KERNEL),
+    _mishap("done, but a timeout", 2, lambda node, kind: node.kernel.faults.hang(kind, done=True), *_KERNEL),
+    _mishap("a disk error", 3, _raise(FileError("cannot write: Input/output error", path="/", errno=5)), "file"),
+    _mishap("a silent systemd", 3, _raise(ManagerError("systemctl did not answer in time")), "manager"),
+    _mishap("a full disk", 3, partial(_fill, disk=True), "file"),
+    Act("a mishap", "no room for systemd", _fill, 2, disturbs=False, then="the agent"),
 )
 """Faults, and steps of others in the middle of what hostrouting does."""

@@ -60,6 +60,11 @@ MISTAKES: dict[str, tuple[object, str, object]] = {
     "34ac9ee0: what is not known to be done is not rolled back": (_Transaction, "undo", undo_what_is_known),
     "ff54dc8b: a run that fails replaces the last good script": (ConfigureStaticRoutes, "prepare", always(None)),
     "9ca14897: a change does not stop the gate": (_Change, "_stop_gate", always(None)),
+    "64937820: new routes wait for a rule that apply adds": (
+        static_routes,
+        "with_kept_rules",
+        lambda before, _: before,
+    ),
     "395ad7bb: the guard does not read its configuration again": (_Watching, "_take_configuration", always(None)),
 }
 
