@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.check.examine import Correction, Examination, find_correction
+from hostrouting.check.examine import Correction, find_correction
 from hostrouting.check.report import contested_clause, deletion_lines, entries_name, repair_document, unsafe_findings
-from hostrouting.cli.output import SHOWN, Line, Painted, finding_lines, line
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoutesConfig
+from hostrouting.cli.output import SHOWN, Line, Painted, below, line, named_lines
+from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.routes.plan import plan_static_routes, reply_destinations, wanted_routes
 from hostrouting.routes.uplink import DesiredRoute, Uplink
@@ -31,82 +31,45 @@ class _Remedy:
 
     def __init__(self, check: Check, mode: str | None = None) -> None:
         """Use this check; `mode` is that of a complete configuration, if it was given."""
-        self.mode = mode
-        self.check, self.found, self.fib = check, check.found, check.fib
-        self.config, self.installed, self.start = check.config, check.installed, check.start
+        self.check, self.mode = check, mode
+        self.config, self.installed = check.config, check.installed
+        self.correction = find_correction(check.found, check.config, gateway=check.gateway)
 
-    @cached_property
-    def correction(self) -> Correction:
-        """What to change in the configuration."""
-        return find_correction(self.found, self.config, gateway=self.check.gateway)
+    def routes(self, named: HostRoutingConfig | None = None) -> tuple[DesiredRoute, ...]:
+        """All static routes of a complete configuration: those that are kept, and those that close the escapes.
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether the static routes of the configuration can be applied as they are, and would change something."""
-        plan = plan_static_routes(self.config, self.fib.snapshot)
-        return bool(plan.changes) and not plan.conflicts and not plan.pending
-
-    @property
-    def contested(self) -> tuple[DesiredRoute, ...]:
-        """The static routes of the configuration that cannot be added: routes that are not ours hold their keys."""
-        return self.correction.contested
-
-    @property
-    def lacking(self) -> tuple[DesiredRoute, ...]:
-        """The routes to add to the configuration: the repair of the host as this configuration would leave it."""
-        return self.correction.add
-
-    @property
-    def all_routes(self) -> tuple[DesiredRoute, ...]:
-        """All static routes of a complete configuration: our present routes, and those that close the escapes.
-
-        Our present routes are the installed ones that can be added, as they were configured; if the installed
-        configuration is not known, those in the route table.
+        Kept are those of the `named` configuration or of the installed one that can be added, as they were configured;
+        if neither is known, ours in the route table.
         """
-        closing = self.found.routes if self.installed is None else self.lacking
-        ours = self.kept if self.installed is None else wanted_routes(self.installed)
-        taken = {wish.key for wish in (*closing, *self.contested)}
+        base = named or self.installed
+        closing = self.check.found.routes if base is None else self.correction.add
+        ours = self.kept if base is None else wanted_routes(base)
+        taken = {wish.key for wish in (*closing, *self.correction.contested)}
         return (*(wish for wish in ours if wish.key not in taken), *closing)
 
-    def configuration(self, named: HostRoutingConfig | None) -> HostRoutingConfig:
-        """A complete configuration with all routes; or the `named` one with the missing routes added."""
-        if named is None:
-            routes, overlap, base = self.all_routes, self.lasting, self.installed or HostRoutingConfig()
-        else:
-            base, asked = named, self.config.route_overlap
-            taken = {wish.key for wish in (*self.lacking, *self.contested)}
-            routes = (*(wish for wish in wanted_routes(named) if wish.key not in taken), *self.lacking)
-            cidrs = (*named.route_overlap.expected_cidrs, *asked.expected_cidrs)
-            overlap = attrs.evolve(asked, expected_cidrs=cidrs)
-        if self.mode is not None:
-            overlap = attrs.evolve(overlap, mode=self.mode)
+    def configuration(self, named: HostRoutingConfig | None = None) -> HostRoutingConfig:
+        """The `named` or the installed configuration, or a new one, with all routes and the CIDRs of this check."""
+        base, asked = named or self.installed or HostRoutingConfig(), self.config.route_overlap
+        its, routes = base.route_overlap, self.routes(named)
+        overlap = attrs.evolve(
+            its,
+            expected_cidrs=(*its.expected_cidrs, *asked.expected_cidrs),
+            expected_devs=asked.expected_devs or its.expected_devs,
+            mode=self.mode or (its if its.expected_cidrs else asked).mode,
+        )
         static = StaticRoutesConfig(enabled=bool(routes), routes=repair_document(routes))
         return attrs.evolve(base, static_routes=static, route_overlap=overlap, protocol=self.config.protocol)
 
-    @property
-    def lasting(self) -> RouteOverlapConfig:
-        """The check of a complete configuration: the installed one, with the CIDRs of this check added."""
-        asked = self.config.route_overlap
-        if self.installed is None or not self.installed.route_overlap.expected_cidrs:
-            return asked
-        check = self.installed.route_overlap
-        devs = asked.expected_devs or check.expected_devs
-        return attrs.evolve(check, expected_cidrs=(*check.expected_cidrs, *asked.expected_cidrs), expected_devs=devs)
-
-    @property
-    def kept(self) -> tuple[DesiredRoute, ...]:
-        """Our present routes that stay when the repair is applied."""
-        uplink = Uplink(self.fib, protocol=self.config.protocol)
-        return tuple(uplink.leave_open(_as_wish(route)) for route in self._staying)
-
     @cached_property
-    def _staying(self) -> tuple[Route, ...]:
-        taken, replies = {wish.key for wish in self.found.routes}, reply_destinations(self.config)
-        found: dict[tuple[object, ...], Route] = {}
-        for route in self.fib.snapshot.routes.only(protocol=self.config.protocol):
+    def kept(self) -> tuple[DesiredRoute, ...]:
+        """Our present routes that stay when the repair is applied, and that a configuration can express."""
+        fib, protocol = self.check.fib, self.config.protocol
+        taken, replies = {wish.key for wish in self.check.found.routes}, reply_destinations(self.config)
+        found: dict[object, Route] = {}
+        for route in fib.snapshot.routes.only(protocol=protocol):
             if _is_static(route) and route.key not in taken and route.prefix not in replies:
                 found.setdefault(route.key, route)
-        return tuple(found.values())
+        return tuple(Uplink(fib, protocol=protocol).leave_open(_as_wish(route)) for route in found.values())
 
 
 def _is_static(route: Route) -> bool:
@@ -138,7 +101,7 @@ def remedy_lines(
     line. With `again`, a long repair is not printed; the line names that command instead.
     """
     found = check.found
-    yield from _price(found)
+    yield from below(named_lines([*found.costs, *unsafe_findings(found.unsafe, "error")]))
     lost = next(
         (family for family in found.families if any(unsafe.reason == "no-way" for unsafe in family.repair.unsafe)), None
     )
@@ -155,19 +118,21 @@ def remedy_lines(
 
 
 def _way_out(remedy: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence[str], again: str) -> Iterator[Line]:
-    routes = remedy.lacking if config else remedy.all_routes
-    if remedy.installed is not None and not remedy.lacking and not remedy.contested:
-        start = f"; add them, as root, with: {remedy.start}"
+    correction, apply = remedy.correction, f"hostrouting apply --config {config}"
+    routes = correction.add if config else remedy.routes()
+    if remedy.installed is not None and not correction.add and not correction.contested:
+        start = f"; add them, as root, with: {remedy.check.start}"
         yield line(Painted("The installed configuration has the routes that repair it", "strong"), start)
         return
-    if config and not routes and remedy.contested:
-        [told] = deletion_lines((), remedy.contested, config)
-        told = f", {told[0].lower()}{told[1:]} The others repair it; run, as root: hostrouting apply --config {config}"
+    if config and not routes and correction.contested:
+        [told] = deletion_lines((), correction.contested, config)
+        told = f", {told[0].lower()}{told[1:]} The others repair it; run, as root: {apply}"
         yield line(Painted("Permanently", "strong"), told)
         return
     if config and not routes:
-        install, see = f"hostrouting apply --config {config}", f"hostrouting plan --config {config}"
-        told = f"install them, as root, with: {install}" if remedy.is_ready else f"see: {see}"
+        plan = plan_static_routes(remedy.config, remedy.check.fib.snapshot)
+        is_ready = plan.changes and not plan.conflicts and not plan.pending
+        told = f"install them, as root, with: {apply}" if is_ready else f"see: hostrouting plan --config {config}"
         yield line(Painted(f"{config} has the routes that repair it", "strong"), f"; {told}")
         return
     if again and len(routes) > SHOWN:
@@ -185,7 +150,7 @@ def _added_to(remedy: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence
         Painted("Permanently", "strong"),
         f", add this to staticRoutes.routes of {config} and run, as root: hostrouting apply --config {config}",
     )
-    yield from route_lines(repair_document(remedy.lacking))
+    yield from route_lines(repair_document(remedy.correction.add))
     yield from correction_lines(remedy.correction, remedy.config, config)
     if cidrs:
         yield line(f"Also add to routeOverlap.expectedCidrs, unless they are there: {', '.join(cidrs)}")
@@ -229,7 +194,7 @@ def repaired_configuration(check: Check, named: HostRoutingConfig | None, *, mod
 
 def warning_lines(check: Check) -> Iterator[str]:
     """What to know before the configuration is applied, one sentence each."""
-    contested = _Remedy(check).contested
+    contested = _Remedy(check).correction.contested
     yield from map(str, check.found.costs)
     yield from (f"no static route can repair it: {lost}" for lost in unsafe_findings(check.found.unsafe))
     if contested:
@@ -245,12 +210,12 @@ def _as_configuration(remedy: _Remedy, routes: Sequence[DesiredRoute]) -> Iterat
     yield line('  {"staticRoutes": {"enabled": true, "routes": [')
     yield from route_lines(repair_document(routes))
     yield line("  ]},")
-    rest = _beside_routes(remedy.configuration(None)).items()
+    rest = _beside_routes(remedy.configuration()).items()
     yield line(f"  {', '.join(f'{json.dumps(key)}: {json.dumps(value)}' for key, value in rest)}}}")
     if remedy.installed is not None:
         yield line(f"It includes what is installed here: {_said(remedy.installed)}.")
-        if remedy.contested:
-            sentence = f"It leaves out the {entries_name(remedy.contested)}: {contested_clause(remedy.contested)}."
+        if contested := remedy.correction.contested:
+            sentence = f"It leaves out the {entries_name(contested)}: {contested_clause(contested)}."
             yield line(Painted(sentence, "warn"))
         return
     if remedy.kept:
@@ -273,17 +238,6 @@ def route_lines(routes: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
     """The routes as lines to paste into the list in a configuration."""
     for at, route in enumerate(routes, start=1):
         yield line(f"    {json.dumps(route)}{',' if at < len(routes) else ''}")
-
-
-def _price(found: Examination) -> Iterator[Line]:
-    for head, findings in (
-        ("What the repair costs", found.costs),
-        ("What no static route can repair", [*unsafe_findings(found.unsafe, "error")]),
-    ):
-        if findings:
-            yield line()
-            yield line(Painted(head, "strong"), ":")
-            yield from finding_lines(findings)
 
 
 def ip_commands(check: Check) -> tuple[str, ...]:

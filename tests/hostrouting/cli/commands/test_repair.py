@@ -20,9 +20,8 @@ def test_the_whole_page() -> None:
     assert said.lines == [
         "REPAIR: 2 static routes repair every escape; this was proved on the present tables",
         "",
-        "What the repair costs:",
         (
-            "  the repair diverts addresses of 172.16.0.0/16 from ib0, ib1, ib2, ib3, ib4, ib5, ib6, ib7: neighbours "
+            "REPAIR-COST: the repair diverts addresses of 172.16.0.0/16 from ib0, ib1, ib2, ib3, ib4, ib5, ib6, ib7: neighbours "
             "there, in the repaired range, become unreachable over IP"
         ),
         "",
@@ -122,7 +121,7 @@ def test_what_no_route_can_close() -> None:
     said = say("repair", CIDR, kernel=kernel)
     assert said.code == 1
     assert said.lines[0] == "NO REPAIR: no static route can repair the escapes"
-    assert "What no static route can repair:" in said.lines
+    assert said.lines[2].startswith("UNSAFE: 172.16.0.0")
 
 
 def test_what_no_route_can_close_is_told_by_cause() -> None:
@@ -143,8 +142,7 @@ def test_what_no_route_can_close_is_told_by_cause() -> None:
         kernel.add_rule(Rule(family=4, priority=100, table=100))
         assert all(it.ok for it in kernel.change(RouteRequest("add", route) for route in routes))
         said = say("repair", CIDR, kernel=kernel)
-        at = said.lines.index("What no static route can repair:")
-        assert said.lines[at + 1 : at + 3] in ([f"  {line}", ""], [f"  {line}"])
+        assert [text for text in said.lines if text.startswith("UNSAFE: ")] == [f"UNSAFE: {line}"]
         found = say("repair", CIDR, "--json", kernel=kernel).json["findings"]
         assert len(found[0]["facts"]["ranges"]) == len(routes)
 
@@ -156,7 +154,8 @@ def test_a_part_of_it() -> None:
     said = say("repair", CIDR, "10.99.0.0/16", kernel=kernel)
     assert said.code == 1
     assert said.lines[0] == "PARTLY: 2 static routes repair what can be repaired; the rest is listed first"
-    assert said.lines.index("What no static route can repair:") < said.lines.index("Until the next boot, as root:")
+    [lost] = [text for text in said.lines if text.startswith("UNSAFE: ")]
+    assert said.lines.index(lost) < said.lines.index("Until the next boot, as root:")
 
 
 def test_ecmp() -> None:
@@ -178,7 +177,7 @@ def test_a_price_of_many_lines() -> None:
     said = say("repair", "10.0.0.0/8", kernel=kernel)
     [told] = [text for text in said.lines if "diverts" in text]
     networks = "10.100.0.0/16, 10.101.0.0/16, 10.102.0.0/16, 10.103.0.0/16 and 2 more"
-    assert told.startswith(f"  the repair diverts addresses of {networks} from ib3: ")
+    assert told.startswith(f"REPAIR-COST: the repair diverts addresses of {networks} from ib3: ")
 
 
 def test_one_route() -> None:
