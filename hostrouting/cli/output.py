@@ -73,12 +73,6 @@ def capped(lines: Iterable[Line], total: int, *, where: str = "--json shows all"
 _FINDING_TONES: dict[str, Tone] = {"error": "bad", "warning": "warn", "note": "soft"}
 
 
-def finding_lines(findings: Sequence[Finding]) -> Iterator[Line]:
-    """A title, and the first findings below it, one on each line."""
-    shown = (line("  ", Painted(str(one), _FINDING_TONES[one.severity])) for one in findings[:SHOWN])
-    yield from capped(shown, len(findings))
-
-
 def named_lines(findings: Sequence[Finding]) -> Iterator[Line]:
     """The first findings of any kind, each after its name, which the page Findings explains."""
     shown = (line(Painted(f"{one.name.upper()}:", _FINDING_TONES[one.severity]), f" {one}") for one in findings[:SHOWN])

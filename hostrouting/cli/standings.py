@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED
-from hostrouting.cli.output import Line, Painted, below, finding_lines, line, named_lines
+from hostrouting.cli.output import Line, Painted, below, line, named_lines
 from hostrouting.errors import FileError, HostRoutingError, ManagerError
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.systemd import find_ungated
@@ -83,17 +83,19 @@ class Standings:
         """A line for each task that says whether it works, with the reasons below; at the end, what is not known."""
         for standing in self.found:
             yield line()
-            if not standing.is_in_force:
-                yield line(Painted("NOT IN FORCE:", "bad"), f" {standing.subject}")
-            elif not standing.is_right:
-                yield line(Painted("NOT WORKING:", "bad"), f" {standing.subject}, because:")
-            elif standing.is_on:
-                yield line(Painted("IN FORCE:", "good"), f" {standing.subject}")
-            else:
-                yield line(Painted("OFF:", "soft"), f" {standing.subject}")
-            yield from finding_lines(standing.findings)
+            yield line(word_of(standing), f" {standing.subject}")
+            yield from named_lines(standing.findings)
             yield from (line("  ", Painted(text, "soft")) for text in standing.facts)
         yield from below(named_lines(self.troubles))
+
+
+def word_of(standing: Standing) -> Painted:
+    """Whether the work of a task is in force and works, in capitals."""
+    if not standing.is_in_force:
+        return Painted("NOT IN FORCE:", "bad")
+    if not standing.is_right:
+        return Painted("NOT WORKING:", "bad")
+    return Painted("IN FORCE:", "good") if standing.is_on else Painted("OFF:", "soft")
 
 
 def looked_at_gate(host: Host, coming: Collection[str] = ()) -> GateState:

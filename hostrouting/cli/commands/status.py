@@ -21,7 +21,7 @@ from hostrouting.cli.check import Check, check_name
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option
 from hostrouting.cli.output import SHOWN, Line, Painted, Tone, capped, line, named_lines, table
 from hostrouting.cli.source import config_of, installed_config, quiet_context, start_command
-from hostrouting.cli.standings import Standings
+from hostrouting.cli.standings import Standings, word_of
 from hostrouting.config.probe_rewrite import ProbeCondition, ProbeRewriteConfig
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.config.values import Mode
@@ -376,8 +376,7 @@ def _astray(status: HostStatus) -> Iterator[Line]:
     """Other tasks that are not in force or do not work; the reasons are below."""
     for standing in status.standings.found:
         if not standing.is_right:
-            word = "NOT WORKING:" if standing.is_in_force else "NOT IN FORCE:"
-            yield line(Painted(word, "bad"), f" {standing.subject}, for the reasons below")
+            yield line(word_of(standing), f" {standing.subject}, for the reasons below")
 
 
 def _well(status: HostStatus) -> Line:
