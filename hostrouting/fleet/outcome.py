@@ -21,7 +21,7 @@ iproute2, and the check is made here, as `hostrouting check --snapshot` makes it
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
 
 Document: TypeAlias = "Mapping[str, Any]"
-_Pair: TypeAlias = "tuple[str, str]"  # a line before and a line after; an empty one is absent
 
 _NAMED = 3  # the number of findings in a message; the document has all of them
 
@@ -131,50 +130,33 @@ _UNPLANNED = {"azure-vnet", "file", "kernel", "lock", "removal", "systemd", "too
 
 def _dry_run(plan: Document, preflight: Sequence[Document]) -> Outcome:
     """What `apply` would do, and what `preflight` has found."""
-    found = _checked(plan.get("check"))
-    files = _lasting(plan["files"]["write"], plan["files"]["remove"])
+    found, counts, verdict = _seen(plan, plan["files"]["rewrite"])
     # A gate that is shut now is no reason for apply to fail.
     errors = [finding for finding in plan["findings"] if finding["severity"] == "error"]
     conflicts = [_text(finding) for finding in errors if finding["name"] != "gate-shut"]
-    is_strict = (plan.get("check") or {}).get("mode") == "STRICT"
+    is_strict = (plan["check"] or {}).get("mode") == "STRICT"
     missing = [finding["sentence"] for finding in plan["findings"] if finding["name"] == "route-waits"]
-    strict, lacks = found.verdict == "overlap" and is_strict, bool(missing)
-    lacks = lacks or (plan["answer"] == "not-ready" and is_strict)
-    before, after = _texts(_lines(plan["steps"], plan["operations"], files, plan["files"].get("rewrite", ())))
-    changed = plan["changes"] and before != after
+    strict, waits = found.verdict == "overlap" and is_strict, plan["answer"] == "not-ready"
+    lacks = bool(missing) or (waits and is_strict)
+    changed = plan["changes"] and found.before != found.after
     if conflicts:
         told = f"CONFLICT: apply would fail: {'; '.join(conflicts)}"
-    elif plan["answer"] == "not-ready":
+    elif waits:
         missing = missing or ["a default route, which the check needs"]
         told = f"NOT READY: apply would wait for what is missing{', then fail' * lacks}: {'; '.join(missing)}"
-    elif changed:
-        told = f"TO DO: {_counts(plan['steps'], plan['operations'], files)}"
     else:
-        told = _SETTLED
-    warnings = [*found.warnings, *_warnings(plan)]
-    if plan["answer"] == "not-ready":
-        warnings.insert(0, told)
-    if verdict := found.message:
-        told += f"; the verdict afterwards would be {verdict}"
-    if strict:
-        told += "; apply would fail, because the mode is STRICT"
+        told = f"TO DO: {counts}" if changed else _SETTLED
+    warnings = [*([told] if waits else []), *found.warnings, *_warnings(plan)]
+    told += f"; the verdict afterwards would be {verdict}" if verdict else ""
+    told += "; apply would fail, because the mode is STRICT" if strict else ""
     fails = bool(conflicts) or strict or lacks
     unplanned = [finding for finding in preflight if finding["name"] in _UNPLANNED]
-    errors = [_text(finding) for finding in (unplanned if fails else preflight) if finding["severity"] == "error"]
-    doubts = [_text(finding) for finding in unplanned if finding["severity"] == "warning"]
-    if errors:
-        told += f"; apply would fail, or gated units would not start: {'; '.join(errors)}"
-    return attrs.evolve(
-        found,
-        message=told,
-        changed=changed,
-        failed=fails or bool(errors),
-        verdict=plan["verdict"],
-        steps=tuple(plan["steps"]),
-        warnings=(*warnings, *doubts),
-        before=before,
-        after=after,
-    )
+    faults = [_text(finding) for finding in (unplanned if fails else preflight) if finding["severity"] == "error"]
+    warnings += [_text(finding) for finding in unplanned if finding["severity"] == "warning"]
+    if faults:
+        told += f"; apply would fail, or gated units would not start: {'; '.join(faults)}"
+    failed = fails or bool(faults)
+    return attrs.evolve(found, message=told, changed=changed, failed=failed, warnings=tuple(warnings))
 
 
 _SETTLED = "NOTHING TO DO: the host already matches the configuration"
@@ -182,63 +164,84 @@ _SETTLED = "NOTHING TO DO: the host already matches the configuration"
 
 def _run(apply: Document, plan: Document | None) -> Outcome:
     """What `apply` did."""
-    found = _checked(apply["check"])
-    files = _lasting(apply["files"]["write"], apply["files"]["remove"])
-    counts = _counts(apply["steps"], apply["operations"], files)
+    found, counts, verdict = _seen(apply, () if plan is None else plan["files"]["rewrite"])
     if not apply["ok"]:
         sentence = "\n".join(failure["message"] for failure in apply["failures"]) or "the run was stopped"
         sentence += f"\nwhat it has changed before it failed: {counts}" if apply["changed"] else ""
     else:
         sentence = f"DONE: {counts}" if apply["changed"] else _SETTLED
-        sentence += f"; the verdict is {verdict}" if (verdict := found.message) else ""
-    before, after = "", ""
-    if plan is not None:
-        rewritten = plan["files"].get("rewrite", ())
-        before, after = _texts(_lines(apply["steps"], apply["operations"], files, rewritten))
-    return attrs.evolve(
-        found,
-        message=sentence,
-        changed=apply["changed"],
-        failed=not apply["ok"],
-        steps=tuple(apply["steps"]),
-        warnings=(*found.warnings, *_warnings(apply)) if apply["ok"] else (),
-        before=before,
-        after=after,
-    )
+        sentence += f"; the verdict is {verdict}" if verdict else ""
+    if plan is None:
+        found = attrs.evolve(found, before="", after="")
+    warnings = (*found.warnings, *_warnings(apply)) if apply["ok"] else ()
+    return attrs.evolve(found, message=sentence, changed=apply["changed"], failed=not apply["ok"], warnings=warnings)
 
 
 def _removal(remove: Document) -> Outcome:
     """What `remove` did, or would do."""
-    steps, files = tuple(remove["steps"]), _lasting((), remove["files"]["remove"])
-    counts = _counts(steps, remove["operations"], files)
+    found, counts, _ = _seen(remove)
     if remove["failures"]:
         sentence = "\n".join(failure["message"] for failure in remove["failures"])
         return Outcome(f"{sentence}\nto see what is left on the node: hostrouting status", failed=True)
-    changed = bool(remove["dryRun"] or steps or remove["operations"] or files["remove"])
+    changed = bool(remove["dryRun"] or found.before != found.after)
     is_left = any(finding["name"] == "task" for finding in remove["findings"])
-    if not changed:
-        what = "nothing else" if is_left else "nothing"
-        sentence = f"NOTHING TO DO: hostrouting has {what} installed on this host"
-    else:
+    if changed:
         sentence = f"TO DO: {counts}" if remove["dryRun"] else f"DONE: {counts}"
-    stays = tuple(_text(finding) for finding in remove["findings"])
-    before, after = _texts(_lines(steps, remove["operations"], files, ()))
-    failed = is_left and not remove["dryRun"]
-    return Outcome(sentence, changed=changed, failed=failed, steps=steps, warnings=stays, before=before, after=after)
+    else:
+        sentence = f"NOTHING TO DO: hostrouting has nothing {'else ' * is_left}installed on this host"
+    stays, failed = tuple(map(_text, remove["findings"])), is_left and not remove["dryRun"]
+    return attrs.evolve(found, message=sentence, changed=changed, failed=failed, warnings=stays)
 
 
-def _checked(check: Document | None) -> Outcome:
-    """The part of an outcome that comes from a check; its message is the verdict."""
-    if check is None:
-        return Outcome("")
-    told, verdict = verdict_sentence(check), check["verdict"]
-    return Outcome(
-        told,
-        verdict=verdict,
-        findings=tuple(check["findings"]),
-        repair=tuple(check["repair"]),
-        warnings=() if verdict == "ok" else (told,),
+def _seen(document: Document, rewritten: Sequence[str] = ()) -> tuple[Outcome, str, str]:
+    """What each document has: an outcome without a message, the number of routes and files, and the verdict in words.
+
+    Files in /run are not counted: every run writes them.
+    """
+    check, steps, operations = document.get("check"), document["steps"], document["operations"]
+    written, removed = (
+        sorted(path for path in document["files"][verb] if not path.startswith("/run/")) for verb in ("write", "remove")
     )
+    named = {
+        "routes": [step["action"] for step in steps],
+        "others": [operation["verb"] for operation in operations],
+        "files": ["write"] * len(written) + ["remove"] * len(removed),
+    }
+    told = {name: {verb: verbs.count(verb) for verb in verbs} for name, verbs in named.items() if verbs}
+    counted = (f"{name}: {', '.join(f'{verb} {n}' for verb, n in each.items())}" for name, each in told.items())
+    lines = [
+        *map(_step_lines, steps),
+        *map(_operation_lines, operations),
+        *((f"file {path} (different)" if path in rewritten else "", f"file {path}") for path in written),
+        *((f"file {path}", "") for path in removed),
+    ]
+    before, after = ("".join(f"{pair[side]}\n" for pair in lines if pair[side]) for side in (0, 1))
+    found = Outcome("", steps=tuple(steps), before=before, after=after)
+    verdict = ""
+    if check is not None:
+        verdict = verdict_sentence(check)
+        findings, repair = tuple(check["findings"]), tuple(check["repair"])
+        warnings = () if check["verdict"] == "ok" else (verdict,)
+        found = attrs.evolve(found, verdict=check["verdict"], findings=findings, repair=repair, warnings=warnings)
+    return found, "; ".join(counted) or "nothing", verdict
+
+
+def _step_lines(step: Document) -> tuple[str, str]:
+    """A route before and after the run; an empty line is absent."""
+    route, action = f"route {step['route']}", step["action"]
+    if action == "replace":
+        return f"route {step['existing']}", route
+    if action == "conflict":
+        return "", ""
+    return "" if action == "add" else route, "" if action == "delete" else route
+
+
+def _operation_lines(operation: Document) -> tuple[str, str]:
+    """The object of an operation, as `_step_lines`."""
+    there, known = operation["object"], {"replace": " (different)", "start": " (not started)"}
+    if operation["verb"] == "delete":
+        return there, ""
+    return f"{there}{known[operation['verb']]}" if operation["verb"] in known else "", there
 
 
 def verdict_sentence(check: Document) -> str:
@@ -273,54 +276,6 @@ def _warnings(document: Document) -> Iterator[str]:
         is_warning = finding["severity"] == "warning" and finding["name"] != "route-waits"
         if is_warning or finding["name"] in {"gate-shut", "not-gated"}:
             yield _text(finding)
-
-
-def _lasting(written: Iterable[str], removed: Iterable[str]) -> Document:
-    """The files that the next boot keeps. Those in /run are not counted: every run writes them."""
-    named = {"write": written, "remove": removed}
-    return {verb: tuple(path for path in paths if not path.startswith("/run/")) for verb, paths in named.items()}
-
-
-def _counts(steps: Iterable[Document], operations: Iterable[Document], files: Document) -> str:
-    """How many routes and files there are of each kind: `routes: add 2, keep 1; files: write 11`."""
-    named = {
-        "routes": [step["action"] for step in steps],
-        "others": [operation["verb"] for operation in operations],
-        "files": [verb for verb in ("write", "remove") for _ in files[verb]],
-    }
-    told = {name: {verb: verbs.count(verb) for verb in verbs} for name, verbs in named.items() if verbs}
-    counted = (f"{name}: {', '.join(f'{verb} {n}' for verb, n in each.items())}" for name, each in told.items())
-    return "; ".join(counted) or "nothing"
-
-
-def _lines(
-    steps: Iterable[Document], operations: Iterable[Document], files: Document, rewritten: Iterable[str]
-) -> Iterator[_Pair]:
-    """The state before and after the run, as lines: each route, operation and file."""
-    for step in steps:
-        route, action = f"route {step['route']}", step["action"]
-        if action == "replace":
-            yield (f"route {step['existing']}" if step.get("existing") else "", route)
-        elif action != "conflict":
-            yield ("" if action == "add" else route, "" if action == "delete" else route)
-    for operation in operations:
-        there = operation["object"]
-        yield {
-            "delete": (there, ""),
-            "replace": (f"{there} (different)", there),
-            "start": (f"{there} (not started)", there),
-        }.get(operation["verb"], ("", there))
-    different = set(rewritten)
-    for path in sorted(files["write"]):
-        yield (f"file {path} (different)" if path in different else "", f"file {path}")
-    yield from ((f"file {path}", "") for path in sorted(files["remove"]))
-
-
-def _texts(lines: Iterable[_Pair]) -> tuple[str, str]:
-    """The two texts."""
-    pairs = list(lines)
-    before, after = ("".join(f"{pair[side]}\n" for pair in pairs if pair[side]) for side in (0, 1))
-    return before, after
 
 
 # The facts about a node.

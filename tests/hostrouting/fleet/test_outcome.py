@@ -392,18 +392,6 @@ def test_a_long_traceback() -> None:
     assert "\n79\n" not in Ran(1, "", "\n".join(map(str, range(100)))).ending
 
 
-def test_an_older_program() -> None:
-    """A program without the newest keys is understood: keys may be added to a document without a new version."""
-    host = configured({"staticRoutes": {"enabled": True, "routes": [{**HALVES[0], "gateway": "10.0.0.9"}]}})
-    plan = json.loads(ran("plan", host, WARN).output)
-    del plan["check"], plan["files"]["rewrite"]
-    for step in plan["steps"]:
-        del step["existing"]
-    it = outcome_of({"plan": Ran(1, json.dumps(plan))})
-    assert (it.changed, it.failed, it.verdict) == (True, False, "ok")
-    assert "route 172.16.0.0/17 via 10.0.0.1" in it.after
-
-
 def checked(kernel: MemoryBackend, *words: str) -> str:
     """The sentence about a check."""
     return verdict_sentence(say("check", *words, "--json", kernel=kernel).json)
