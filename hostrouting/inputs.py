@@ -99,21 +99,25 @@ def is_piped(path: str) -> bool:
     return False
 
 
-def read_bytes(path: str, *, what: str, limit: int) -> bytes:
+def read_bytes(path: str, *, what: str, limit: int, piped: bool = True) -> bytes:
     """The contents of a regular file or a pipe. Raises Unreadable for anything else, such as a directory or a device.
 
-    `what` names the expected contents, as in "a snapshot"; more than `limit` bytes are Unreadable.
+    `what` names the expected contents, as in "a snapshot"; more than `limit` bytes are Unreadable. Unless `piped`, so
+    is a pipe, and `-` is the name of a file.
     """
-    if path == STANDARD_INPUT and sys.stdin is None:
+    is_input = piped and path == STANDARD_INPUT
+    if is_input and sys.stdin is None:
         raise Unreadable("is closed", f"pipe {what} into it, or name a file")
     try:
-        data = sys.stdin.buffer.read(limit + 1) if path == STANDARD_INPUT else _bytes_of(path, limit)
+        data = sys.stdin.buffer.read(limit + 1) if is_input else _bytes_of(path, limit, piped=piped)
     except NotAFile as error:
         if error.kind == "a directory":
             raise Unreadable("is a directory", "name the file in it") from error
         raise Unreadable(f"is {error.kind}, not a regular file") from error
     except OSError as error:
-        raise Unreadable(f"cannot be read: {error.strerror}", "check the path") from error
+        is_denied = isinstance(error, PermissionError)
+        remedy = "run as root, or give this user read permission" if is_denied else "check the path"
+        raise Unreadable(f"cannot be read: {error.strerror}", remedy) from error
     except ValueError as error:
         raise Unreadable("is not a path", "check it for stray characters") from error
     if len(data) > limit:
@@ -122,8 +126,8 @@ def read_bytes(path: str, *, what: str, limit: int) -> bytes:
     return data
 
 
-def _bytes_of(path: str, limit: int) -> bytes:
-    descriptor = open_file(path, fifo=True)
+def _bytes_of(path: str, limit: int, *, piped: bool) -> bytes:
+    descriptor = open_file(path, fifo=piped)
     with os.fdopen(descriptor, "rb") as stream:
         first = _first_of(descriptor)
         # The writer of a pipe may take any time; Ctrl-C and SIGTERM end the wait.

@@ -352,13 +352,8 @@ class Gate:
             found += Changes(removes=part.present(files))
         return found
 
-    def require_installable(self, up: Sequence[Part]) -> None:
-        """Raise the FileError that `change` would raise, as far as it can be predicted."""
-        for file_set in self._sets(up):
-            file_set.require_installable(self.files)
-
     def obstacles(self, up: Sequence[Part]) -> tuple[FileError, ...]:
-        """Each FileError that `change` would raise, and one for each file that cannot be read."""
+        """Each FileError that `change` would raise, as far as it can be predicted."""
         return tuple(error for file_set in self._sets(up) for error in file_set.obstacles(self.files))
 
     def is_unread(self, parts: Iterable[Part] = ()) -> bool:

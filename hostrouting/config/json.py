@@ -11,12 +11,11 @@ the reader of the enclosing object or list continues with the rest, so that one 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.inputs import NotAFile, open_file
+from hostrouting.inputs import Unreadable, read_bytes
 from hostrouting.text import SHOWN, nearest, show
 
 if TYPE_CHECKING:
@@ -92,37 +91,19 @@ def parse(text: str | bytes, *, source: str | None = None) -> object:
 
 
 def read(path: str) -> bytes:
-    """The bytes of a configuration file. Any failure to read it raises a ConfigError that names the file."""
-    name = printable(path)
+    """The bytes of a configuration file. Any failure to read it raises a ConfigError that names the file.
+
+    A pipe is refused: reading one without a writer would block the boot.
+    """
     try:
-        content = _content(path)
-    except NotAFile as error:
-        if error.kind == "a directory":
-            _fail(name, "is a directory", "name the file in it", cause=error)
-        # Reading a pipe without a writer would block the boot for ever.
-        rule = f"is {error.kind}, not a regular file"
-        _fail(name, rule, "name the file with the configuration", cause=error)
-    except FileNotFoundError as error:
-        _fail(name, "does not exist", "check the path", cause=error)
-    except PermissionError as error:
-        _fail(name, "cannot be read: permission denied", "run as root, or give this user read permission", cause=error)
-    except OSError as error:
-        _fail(name, f"cannot be read: {error.strerror}", "check the path", cause=error)
-    except ValueError as error:
-        _fail(name, "is not a path", "check it for stray characters", cause=error)
-    if len(content) > SIZE_LIMIT:
-        _fail(name, f"is larger than {SIZE_LIMIT // 1024 // 1024} MiB", "check that this is the configuration")
-    return content
+        return read_bytes(path, what="a configuration", limit=SIZE_LIMIT, piped=False)
+    except Unreadable as error:
+        _fail(printable(path), error.rule, error.remedy, cause=error.__cause__)
 
 
 def printable(path: str) -> str:
     """The path for a message: unchanged, or quoted and escaped if it contains terminal control characters."""
     return path if path and path.isprintable() else show(path)
-
-
-def _content(path: str) -> bytes:
-    with os.fdopen(open_file(path), "rb") as stream:
-        return stream.read(SIZE_LIMIT + 1)
 
 
 def _decoded(data: bytes, source: str | None) -> str:

@@ -88,15 +88,9 @@ class Effects:
 
 
 def effects_of(outcome: object) -> Effects:
-    """The effects in a result (its `files` and `operations`) or on an error; empty if it has none."""
+    """The effects that a result is, or that an error carries; empty if there are none."""
     found = outcome if isinstance(outcome, Effects) else getattr(outcome, "effects", None)
-    files = getattr(outcome, "files", ())
-    operations = getattr(outcome, "operations", ())
-    if isinstance(found, Effects):
-        return found
-    # The result of a third-party task may use `files` and `operations` for something else.
-    known = isinstance(operations, tuple) and all(isinstance(operation, Operation) for operation in operations)
-    return Effects(files=files if isinstance(files, tuple) else (), operations=operations if known else ())
+    return found if isinstance(found, Effects) else Effects()
 
 
 def tell_effects(

@@ -260,11 +260,16 @@ class LocalFiles:
 
     def holder(self, path: str) -> str:
         """See Files."""
-        return holder_of(path)
+        if holders := self.holders(path):
+            return f"{' and '.join(holders)} {'have' if len(holders) > 1 else 'has'} locked {path}"
+        return f"to see who has locked {path}: fuser {path}"
 
     def holders(self, path: str) -> tuple[str, ...]:
         """See Files."""
-        return holders_of(path)
+        try:
+            return tuple(f"process {pid} ({name})" for pid, name in _holders(os.stat(path)))
+        except OSError:
+            return ()
 
     def require_writable(self, folder: str) -> None:
         """See Files."""
@@ -312,21 +317,6 @@ def lock_file(path: str, *, passing: bool = False) -> Lock | None:
         raise
     os.close(descriptor)
     return None
-
-
-def holder_of(path: str) -> str:
-    """Who holds the lock of the file, as a clause; see `Files.holder`."""
-    if holders := holders_of(path):
-        return f"{' and '.join(holders)} {'have' if len(holders) > 1 else 'has'} locked {path}"
-    return f"to see who has locked {path}: fuser {path}"
-
-
-def holders_of(path: str) -> tuple[str, ...]:
-    """The processes that hold the lock of the file, as `Files.holders` says it."""
-    try:
-        return tuple(f"process {pid} ({name})" for pid, name in _holders(os.stat(path)))
-    except OSError:
-        return ()
 
 
 def _holders(found: os.stat_result) -> Iterator[tuple[int, str]]:

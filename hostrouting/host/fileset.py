@@ -128,12 +128,6 @@ class FileSet:
         missing = [path for path, target in self.links_on(files) if not files.leads(path, target)]
         return Changes((*stale, *missing), [path for path in self.obsolete if files.is_there(path)])
 
-    def require_installable(self, files: Files) -> None:
-        """Raise the FileError that `install` would raise, as far as it can be predicted."""
-        self.require_room(files)
-        for file in self.files:
-            file.require_unmasked(files)
-
     def obstacles(self, files: Files) -> tuple[FileError, ...]:
         """A FileError for each path at which `install` would fail, as far as this can be predicted."""
         found: list[FileError] = []

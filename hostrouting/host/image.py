@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from hostrouting.errors import FileError
-from hostrouting.host.files import LocalFiles, Lock, holder_of, holders_of, lock_file
+from hostrouting.host.files import LocalFiles, Lock, lock_file
 
 _LINKS = 40  # Linux follows at most as many in one path
 
@@ -84,11 +84,11 @@ class ImageFiles:
 
     def holder(self, path: str) -> str:
         """See Files."""
-        return holder_of(self._lock_path(path))
+        return self._files.holder(self._lock_path(path))
 
     def holders(self, path: str) -> tuple[str, ...]:
         """See Files."""
-        return holders_of(self._lock_path(path))
+        return self._files.holders(self._lock_path(path))
 
     def require_writable(self, folder: str) -> None:
         """See Files."""

@@ -5,7 +5,7 @@ A task is a class with five hooks. Four of them only read; what they return is d
 part        its files on a host: the script and the step before each start of a gated unit, and its unit
 is_wanted   whether the configuration asks for it
 change      what would be done now to the kernel, as a Change: its operations or route plan, and what prevents them
-carry_out   does what a Change says; what it returns has the paths that it wrote in `files`
+carry_out   does what a Change says, and returns its Effects
 findings    what is missing or wrong on the host now
 
 How the data goes through it, in a run:
@@ -45,7 +45,7 @@ import errno
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import attrs
 
@@ -56,7 +56,7 @@ from hostrouting.boot.units import render_extension
 from hostrouting.config.settings import HostRoutingConfig, needs_config
 from hostrouting.errors import BackendError, CleanupError, FileError, HostRoutingError, ProgramError, UnitFailed
 from hostrouting.finding import Finding, of_severity
-from hostrouting.host.effects import effects_of, having_changed, tell_effects
+from hostrouting.host.effects import Effects, effects_of, having_changed, tell_effects
 from hostrouting.host.fileset import Changes, File
 from hostrouting.host.host import Host, needs_host
 from hostrouting.tasks.results import Change, Look, Repair, Standing, removal
@@ -78,7 +78,7 @@ Alive: TypeAlias = "Callable[[], object]"
 _A_DAY = 86_400
 _GRACE = 90.0  # seconds that a unit may take in addition to its own timeout
 
-ResultT = TypeVar("ResultT")
+ResultT = TypeVar("ResultT", bound=Effects)
 
 
 def valid_wait(instance: object, _attribute: object, value: Any) -> None:
@@ -376,34 +376,24 @@ def _work(ctx: phases.Context, task: HostTask[ResultT], written: Sequence[str]) 
     part, host = task.full_part, task.host
     is_new = bool(written) or bool(part.record.differences(host.files))
     result = task.carry_out(ctx, attrs.evolve(task.planned(up=True), files=Changes(written)), up=True)
-    done = effects_of(result)
-    with having_changed(done.changes, done.files, done.operations):
+    with having_changed(result.changes, result.files, result.operations):
         started = part.is_run_now and run_once(ctx, host, part.unit, wait=task.wait, is_new=is_new)
         if started:
             # A run of the old script may have ended between the plan and this run, and changed something.
             task.carry_out(ctx, task.planned(up=True), up=True)
         # Last: until then, no run of the script is known to have succeeded.
-        more = {"started": True} if started and hasattr(result, "started") else {}
-        # The record may have been written once before.
-        files = tuple(dict.fromkeys((*written, *done.files, *part.record.install(host.files))))
-        return _with(result, files=files, **more)
+        files = (*written, *result.files, *part.record.install(host.files))
+        return attrs.evolve(result, files=files, started=result.started or started)
 
 
 def _undo(ctx: phases.Context, task: HostTask[ResultT], written: Sequence[str]) -> ResultT:
     """Undo the work, then remove the files that record what to undo."""
     part, files = task.full_part, task.host.files
     result = task.carry_out(ctx, attrs.evolve(task.planned(up=False), files=Changes(removes=written)), up=False)
-    done = effects_of(result)
-    with having_changed(done.changes, done.files, done.operations):
+    with having_changed(result.changes, result.files, result.operations):
         gone = part.program.remove(files)
         with having_changed(files=gone):
-            return _with(result, files=(*written, *done.files, *gone, *part.record.remove(files)))
-
-
-def _with(result: ResultT, **more: object) -> ResultT:
-    """The result with the effects of the base; it may be any attrs class that has `files`."""
-    found: ResultT = attrs.evolve(cast("Any", result), **more)
-    return found
+            return attrs.evolve(result, files=(*written, *result.files, *gone, *part.record.remove(files)))
 
 
 def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> Change:
@@ -419,7 +409,8 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> C
     falling = tuple(task.full_part for task in tasks if not (up and task.is_wanted))
     rising, falling = (tuple(part for part in parts if part not in weakened) for parts in (rising, falling))
     if rising:
-        gate.require_installable(rising)
+        for obstacle in gate.obstacles(rising):
+            raise obstacle
     found = Change(None, gate.changes(rising, falling) if rising or falling else Changes())
     for task, look in looks:
         found += look

@@ -23,7 +23,7 @@ from hostrouting.boot.scripts import DEFAULT_WAIT
 from hostrouting.config.settings import HostRoutingConfig, needs_config
 from hostrouting.errors import ConfigError, Fault, HostRoutingError, TaskError
 from hostrouting.finding import Finding
-from hostrouting.host.effects import effects_of, tell_effects
+from hostrouting.host.effects import Effects, effects_of, tell_effects
 from hostrouting.host.fileset import Changes
 from hostrouting.host.host import Host, needs_host
 from hostrouting.tasks.base import Fallback, HostTask, locked, preview, removals_of, valid_wait, work
@@ -113,9 +113,9 @@ def make_tasks(
     return tuple(found)
 
 
-_RETURNED = {"part": Part, "change": Change, "settled": HostTask, "keep": Look}
+_RETURNED = {"part": Part, "change": Change, "carry_out": Effects, "settled": HostTask, "keep": Look}
 """What hooks have to return, by their names."""
-_ASKED = ("is_wanted", "carry_out", "findings", "prepare", "removals", "standing")
+_ASKED = ("is_wanted", "findings", "prepare", "removals", "standing")
 """The other hooks of a task."""
 
 
@@ -135,9 +135,7 @@ def _with_checked_hooks(task: type[HostTask[Any]]) -> type[HostTask[Any]]:
                 mistake = tell_effects(_mistake(task, name, told), done.changes, done.files, done.operations)
                 raise mistake from error
             if not isinstance(found, _RETURNED.get(name, object)):
-                raise _mistake(task, name, f"returned {found!r}, which is not a {_RETURNED[name].__name__}")
-            if name == "carry_out" and not hasattr(found, "files"):
-                raise _mistake(task, name, f"returned {found!r}, which has no files; return Effects()")
+                raise _mistake(task, name, f"returned {found!r}, and not an object of {_RETURNED[name].__name__}")
             return found
 
         is_method = callable(getattr(task, name))

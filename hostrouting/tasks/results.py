@@ -233,8 +233,8 @@ class Standing:
         }
 
 
-@attrs.frozen
-class CleanupResult:
+@attrs.frozen(kw_only=True)
+class CleanupResult(Effects):
     """What a clean-up found and did."""
 
     plan: CleanupPlan
@@ -242,8 +242,6 @@ class CleanupResult:
     deleted: tuple[CleanupEntry, ...] = ()
     after: CleanupPlan | None = None
     """What is stale after the deletion; None if nothing was to be deleted."""
-    files: tuple[str, ...] = ()
-    operations: tuple[Operation, ...] = ()
     undo_file: str = ""
     """The file from which the deleted entries can be restored; empty if nothing was deleted."""
     is_dry_run: bool = False

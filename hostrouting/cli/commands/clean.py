@@ -109,7 +109,7 @@ def _applied(config: HostRoutingConfig, host: Host, approved: CleanupPlan | None
     shown = approved or task.plan(quiet_context())
     run = run_task(attrs.evolve(task, approved=shown), host)
     results = (node.result for node in run.report.walk())
-    result = next((found for found in results if isinstance(found, CleanupResult)), CleanupResult(shown))
+    result = next((found for found in results if isinstance(found, CleanupResult)), CleanupResult(plan=shown))
     return Reply(
         run.code,
         lambda: _document("apply", result.plan, run, result.unapproved),

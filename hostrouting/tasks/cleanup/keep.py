@@ -75,7 +75,7 @@ class KeepAzureVnetClean(HostTask[CleanupResult]):
         from hostrouting.tasks.cleanup.plan import CleanupPlan  # noqa: PLC0415  few hosts want a clean-up
 
         others = change.others
-        result = CleanupResult(CleanupPlan())
+        result = CleanupResult(plan=CleanupPlan())
         if change.operations:
             plans: list[CleanupPlan] = [operation.thing for operation in change.operations]
             approved = attrs.evolve(plans[0], entries=tuple(entry for plan in plans for entry in plan.entries))

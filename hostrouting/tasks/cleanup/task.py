@@ -157,9 +157,9 @@ class Cleanup:
         if self.is_dry_run:
             for text in (*shown.hindrances, *(f"would delete {entry}" for entry in shown.deletions)):
                 ctx.log.info("%s", text)
-            return CleanupResult(shown, is_dry_run=True, unapproved=unapproved)
+            return CleanupResult(plan=shown, is_dry_run=True, unapproved=unapproved)
         if not shown.deletions and not shown.hindrances:
-            return CleanupResult(shown, unapproved=unapproved)
+            return CleanupResult(plan=shown, unapproved=unapproved)
         self.host.rights().require_network()  # before the undo file is written
         with self.host.locked(ctx) as host:
             ctx.check()
@@ -255,7 +255,7 @@ class _Deleting:
         for entry in (*self._others, *kept):
             why = "was not in the plan" if entry.fate == "delete" else "is not stale any more"
             ctx.log.warning("kept, because it %s: %s", why, entry)
-        result = CleanupResult(plan, unapproved=self._others, kept=kept)
+        result = CleanupResult(plan=plan, unapproved=self._others, kept=kept)
         if not plan.deletions:
             return result
         for entry in plan.deletions:

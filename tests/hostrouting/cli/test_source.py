@@ -27,7 +27,7 @@ from tests.support.waiting import wait_for
 from tests.tables.refused_values import REFUSED, RIGHT
 
 BAD_FILES: dict[str, tuple[Any, str, str]] = {
-    "missing": (None, "does not exist", "this cannot be read: No such file or directory"),
+    "missing": (None, "cannot be read: No such file or directory", "this cannot be read: No such file or directory"),
     "a directory": (..., "is a directory", "is a directory"),
     "empty": (b"", "", "this is empty"),
     "not JSON": (b"{", "JSON", "this is not JSON"),

@@ -149,9 +149,9 @@ def test_load_names_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("absent.json", "does not exist; check the path"),
+        ("absent.json", "cannot be read: No such file or directory; check the path"),
         ("", "is a directory; name the file in it"),
-        ("pipe", "is a fifo, not a regular file; name the file with"),
+        ("pipe", "is a fifo, not a regular file"),
         ("file/config.json", "cannot be read: Not a directory; check the path"),
         ("file", "is not JSON: "),
         ("huge.json", "is larger than 64 MiB"),
@@ -178,7 +178,7 @@ def test_load_without_permission(monkeypatch: pytest.MonkeyPatch) -> None:
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr(os, "stat", denied)
-    with pytest.raises(ConfigError, match="cannot be read: permission denied; run as root, or give"):
+    with pytest.raises(ConfigError, match="cannot be read: Permission denied; run as root, or give"):
         HostRoutingConfig.load("config.json")
 
 

@@ -433,7 +433,7 @@ class TestLocalFiles:
 
     def test_two_that_hold_a_lock(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Both are named."""
-        monkeypatch.setattr("hostrouting.host.files.holders_of", lambda _path: ("process 1 (a)", "process 2 (b)"))
+        monkeypatch.setattr(LocalFiles, "holders", lambda *_: ("process 1 (a)", "process 2 (b)"))
         assert LocalFiles().holder("/run/x") == "process 1 (a) and process 2 (b) have locked /run/x"
 
     def test_a_lock_that_is_a_link(self, tmp_path: Path) -> None:

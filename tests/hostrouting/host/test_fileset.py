@@ -81,7 +81,7 @@ def test_a_unit_of_others_that_is_not_utf_8(tmp_path: Path) -> None:
     unit.write_bytes("[Unit]\nDescription=Ré\n".encode("latin-1"))
     part = ConfigureStaticRoutes(WANTED, host=FakeHost(layout=layout)).part
     with pytest.raises(FileError, match="was not written by hostrouting, which needs this path"):
-        part.files.require_installable(LocalFiles())
+        part.files.require_room(LocalFiles())
     assert part.files.present(LocalFiles()) == ()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [unit]
 
@@ -106,10 +106,10 @@ def test_of_others(files_of: FileSet, path: str) -> None:
     files = FakeFiles()
     files.texts[path] = OWN
     files.links |= dict(files_of.links)
-    for require in (files_of.require_room, files_of.require_installable):
-        with pytest.raises(FileError, match=f"{path} was not written by hostrouting") as caught:
-            require(files)
-        assert caught.value.path == path
+    with pytest.raises(FileError, match=f"{path} was not written by hostrouting") as caught:
+        files_of.require_room(files)
+    assert caught.value.path == path
+    assert [str(obstacle) for obstacle in files_of.obstacles(files)] == [str(caught.value)]
     assert files_of.foreign(files) == (path,)
     assert files_of.present(files) == files_of.remove(files) == ()
     assert files.texts == {path: OWN}
@@ -122,9 +122,9 @@ def test_masked(files_of: FileSet, path: str) -> None:
     files.texts[path] = ""
     files_of.require_room(files)
     remedy = f"systemctl unmask {path.rpartition('/')[2]}" if path.endswith(".service") else "remove it"
-    for attempt in (files_of.require_installable, files_of.install):
-        with pytest.raises(FileError, match=f"{path} is masked: empty, or a link to /dev/null; {remedy}"):
-            attempt(files)
+    with pytest.raises(FileError, match=f"{path} is masked: empty, or a link to /dev/null; {remedy}") as caught:
+        files_of.install(files)
+    assert [str(obstacle) for obstacle in files_of.obstacles(files)] == [str(caught.value)]
     assert path not in files_of.present(files)
     assert files.texts[path] == ""
 
