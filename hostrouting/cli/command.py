@@ -80,8 +80,8 @@ class Reply:
     """The reply of a command: an exit code, a document and lines; the latter two are made only when they are needed.
 
     A document that is a string is JSON already; without `lines` it is always printed. Of several documents, each is a
-    string of one line, and is printed before the next one is made; then the exit code may be a function, which is
-    called when all are printed. If a run `failed`, the reasons are printed before the lines.
+    string of one line, and is printed before the next one is made. An exit code that is a function is called when all
+    is printed. If a run `failed`, the reasons are printed before the lines.
     """
 
     _code: int | Callable[[], int]

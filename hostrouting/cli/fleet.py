@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timezone
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
@@ -61,49 +61,35 @@ def check_fleet(arguments: argparse.Namespace) -> Reply:
         config, gateway_of(arguments, config), tuple(arguments.devs), is_whole=arguments.config is not None
     )
     page = None if arguments.html is None else _page_file(arguments.html)
-    run = _Run(sources, question, page)
-    if arguments.json:
-        return Reply(lambda: run.code, lambda: map(_line_of, run.results()))
-    for _ in run.results():
-        pass
-    name = arguments.config or ""
-    groups = run.grouping.groups()
-    return Reply(
-        run.code,
-        lambda: map(_line_of, ()),
-        lambda: fleet_lines(groups, config, name=name, question=shlex.join(question_words(arguments))),
-    )
+    grouping, codes = Grouping(), {FINE}
 
-
-class _Run:
-    """The results one by one, with the exit code and the groups at the end."""
-
-    def __init__(self, sources: tuple[Source, ...], question: Question, page: str | None) -> None:
-        self._sources, self._question, self._page = sources, question, page
-        self.grouping = Grouping()
-        self._codes = {FINE}
-
-    @property
-    def code(self) -> int:
-        """The exit code: that of the worst node."""
-        return min(self._codes - {FINE}, default=FINE)
-
-    def results(self) -> Iterator[NodeResult]:
+    def results() -> Iterator[NodeResult]:
         """Judge all snapshots; at the end, write the page."""
-        for result in judge_snapshots(self._sources, self._question):
-            self.grouping.add(result)
-            self._codes.add(_code_of(result))
+        for result in judge_snapshots(sources, question):
+            grouping.add(result)
+            codes.add(_code_of(result))
             yield result
-        if self._page is not None:
-            self._write_page(self._page)
-
-    def _write_page(self, path: str) -> None:
-        text = read_page(self.grouping.groups(), self._question, moment=datetime.now(timezone.utc))
+        if page is None:
+            return
+        text = read_page(grouping.groups(), question, moment=datetime.now(timezone.utc))
         try:
-            LocalFiles().write(path, text)
+            LocalFiles().write(page, text)
         except FileError as error:  # the answer is not lost with the page
             _LOG.error("%s", error)
-            self._codes.add(FAILED)
+            codes.add(FAILED)
+
+    def lines() -> Iterator[Line]:
+        for _ in results():
+            pass
+        name, words = arguments.config or "", shlex.join(question_words(arguments))
+        return fleet_lines(grouping.groups(), config, name=name, question=words)
+
+    return Reply(lambda: worst_code(codes), lambda: map(_line_of, results()), lines)
+
+
+def worst_code(codes: Collection[int]) -> int:
+    """The exit code of the worst node."""
+    return min({*codes} - {FINE}, default=FINE)
 
 
 def _code_of(result: NodeResult) -> int:

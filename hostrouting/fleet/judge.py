@@ -103,17 +103,14 @@ class NodeResult:
     @property
     def findings(self) -> list[dict[str, Any]]:
         """The findings of that document: the escapes, and what limits or explains the verdict."""
-        found: list[dict[str, Any]] = self._said("findings")
+        found: list[dict[str, Any]] = json.loads(self.answer or "{}").get("findings", [])
         return found
 
     @property
     def repair(self) -> list[dict[str, Any]]:
         """The routes that repair the node as it is, as values for `staticRoutes.routes`."""
-        found: list[dict[str, Any]] = self._said("repair")
+        found: list[dict[str, Any]] = json.loads(self.answer or "{}").get("repair", [])
         return found
-
-    def _said(self, key: str) -> Any:
-        return json.loads(self.answer)[key] if self.answer else []
 
     def __str__(self) -> str:
         return f"{self.name}: {self.verdict or self.error}"
@@ -125,11 +122,10 @@ class NodeResult:
 def _correction_document(correction: Correction | None) -> dict[str, Any] | None:
     if correction is None:
         return None
-    deleted = [("replaced", wish) for wish in correction.replaced] + [
-        ("contested", wish) for wish in correction.contested
-    ]
     entries = [
-        {"destination": str(wish.destination), "metric": wish.metric, "reason": reason} for reason, wish in deleted
+        {"destination": str(wish.destination), "metric": wish.metric, "reason": reason}
+        for reason, wishes in (("replaced", correction.replaced), ("contested", correction.contested))
+        for wish in wishes
     ]
     return {"delete": entries, "add": repair_document(correction.add)}
 
@@ -179,6 +175,7 @@ def judge(data: bytes, question: Question) -> NodeResult:
     snapshot = snapshot_in(data)
     found = examine_snapshot(snapshot, config, gateway=question.gateway)
     require_devices((("--dev", dev) for dev in question.devs), snapshot, host=HOST_OF_A_SNAPSHOT)
+    check = check_document(found, mode=config.route_overlap.mode)
     return NodeResult(
         verdict=found.verdict,
         escapes=tuple(_escapes(found)),
@@ -189,7 +186,7 @@ def judge(data: bytes, question: Question) -> NodeResult:
         open_repair=found.routes,
         correction=_correction(found, question),
         is_repairable=bool(found.escapes) and not found.unsafe,
-        answer=_answer(found, config),
+        answer=json.dumps({**check, **marks_of(found, None).document(), "standings": []}),
     )
 
 
@@ -200,12 +197,6 @@ def _correction(found: Examination, question: Question) -> Correction | None:
     if not question.is_whole:
         return Correction(found.routes)
     return find_correction(found, question.config, gateway=question.gateway)
-
-
-def _answer(found: Examination, config: HostRoutingConfig) -> str:
-    """The document of the check; a snapshot shows nothing about the other tasks."""
-    document = check_document(found, mode=config.route_overlap.mode)
-    return json.dumps({**document, **marks_of(found, None).document(), "standings": []})
 
 
 def _escapes(found: Examination) -> Iterator[NodeEscape]:
@@ -250,8 +241,10 @@ def find_snapshots(paths: Iterable[str | os.PathLike[str]]) -> tuple[Source, ...
     for path in named:
         try:
             found |= {os.path.abspath(file): file for file in _files_at(path) if os.path.abspath(file) not in found}
-        except _Unusable as error:
-            faults.append(Fault("snapshots", repr(path), error.rule, error.remedy))
+        except ConfigError as error:
+            faults += error.faults
+        except OSError as error:
+            faults += _unusable(path, f"cannot be read: {error.strerror}", "check the path and the permissions").faults
     if not named:
         faults.append(Fault("snapshots", "", "no path is given", "name a directory, a pattern or files"))
     if faults:
@@ -259,30 +252,28 @@ def find_snapshots(paths: Iterable[str | os.PathLike[str]]) -> tuple[Source, ...
     return tuple(map(Source, _names(tuple(found)), found.values()))
 
 
-class _Unusable(Exception):  # noqa: N818  reads as what is wrong
-    """No snapshot is at the path: `rule` says why, and `remedy` what to do."""
-
-    def __init__(self, rule: str, remedy: str) -> None:
-        self.rule, self.remedy = rule, remedy
-        super().__init__(rule)
+def _unusable(path: str, rule: str, remedy: str) -> ConfigError:
+    return ConfigError([Fault("snapshots", repr(path), rule, remedy)])
 
 
 def _files_at(path: str) -> list[str]:
     """The files that a path names."""
     if path == STANDARD_INPUT:
-        raise _Unusable("is standard input, which is one snapshot", "check it with --snapshot -")
+        raise _unusable(path, "is standard input, which is one snapshot", "check it with --snapshot -")
     if os.path.isdir(path):
         if found := _files_in(path):
             return found
-        raise _Unusable(f"has no {_SUFFIX} file", "save the snapshot of each node there: hostrouting snapshot > FILE")
+        raise _unusable(
+            path, f"has no {_SUFFIX} file", "save the snapshot of each node there: hostrouting snapshot > FILE"
+        )
     if os.path.lexists(path):
         return [path]
     if not glob.has_magic(path):
-        raise _Unusable("does not exist", "check the path")
+        raise _unusable(path, "does not exist", "check the path")
     matches = sorted(glob.glob(path, recursive=True))
     if found := [file for match in matches for file in _matched(match)]:
         return found
-    raise _Unusable("matches no file", "check the pattern, and quote it for the shell")
+    raise _unusable(path, "matches no file", "check the pattern, and quote it for the shell")
 
 
 def _matched(path: str) -> list[str]:
@@ -293,13 +284,9 @@ def _matched(path: str) -> list[str]:
 
 def _files_in(folder: str) -> list[str]:
     """The paths in the folder that are named like snapshots. Whether each is a file, its result says."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(
-                entry.path for entry in entries if entry.name.endswith(_SUFFIX) and not entry.name.startswith(".")
-            )
-    except OSError as error:
-        raise _Unusable(f"cannot be read: {error.strerror}", "check the path and the permissions") from error
+    with os.scandir(folder) as entries:
+        named = (entry for entry in entries if entry.name.endswith(_SUFFIX) and not entry.name.startswith("."))
+        return sorted(entry.path for entry in named)
 
 
 def _names(paths: Sequence[str]) -> Iterator[str]:

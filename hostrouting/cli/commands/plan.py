@@ -154,7 +154,7 @@ def _afterwards(routes: RoutePlan, before: Snapshot, config: HostRoutingConfig) 
 
 def _of_many(arguments: argparse.Namespace, config: HostRoutingConfig) -> Reply:
     """The reply for the snapshots of many nodes: each is read and planned while the reply is printed or grouped."""
-    from hostrouting.cli.fleet import sources_of
+    from hostrouting.cli.fleet import sources_of, worst_code
 
     sources, codes = sources_of(arguments), {FINE}
 
@@ -173,10 +173,7 @@ def _of_many(arguments: argparse.Namespace, config: HostRoutingConfig) -> Reply:
             document = _document(found) if isinstance(found, Prospect) else document_of(found)
             yield json.dumps({"node": source.name, "snapshot": source.path, **document})
 
-    if arguments.json:
-        return Reply(lambda: min(codes - {FINE}, default=FINE), documents)
-    shown = [*_lines_of_many(planned(), arguments.config)]
-    return Reply(min(codes - {FINE}, default=FINE), documents, lambda: shown)
+    return Reply(lambda: worst_code(codes), documents, lambda: _lines_of_many(planned(), arguments.config))
 
 
 def _lines_of_many(planned: Iterator[tuple[Source, Prospect | HostRoutingError]], config: str) -> Iterator[Line]:
