@@ -8,10 +8,7 @@ who sets the marks. Not here: how it is found out who sets a mark (`check.marks`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
-
-import attrs
 
 from hostrouting.check.examine import (
     Examination,
@@ -105,23 +102,23 @@ class Check:
 
     def answer_lines(self) -> Iterator[Line]:
         """The verdict on each family, in one sentence."""
-        return (view.answer_line() for view in self._views)
+        return map(_answer_line, self.found.families)
 
     @property
     def open_verdicts(self) -> list[tuple[Verdict, Line]]:
         """The verdicts that are still open with the repair in place, each with a sentence."""
         found: list[tuple[Verdict, Line]] = []
-        for view in self._views:
-            later = view.found.after_repair
+        for family in self.found.families:
+            later = family.after_repair
             if later.verdict in _OPEN:
-                when = "" if later.verdict == view.found.verdict else "Afterwards: "
-                found.append((later.verdict, line(when, *attrs.evolve(view, found=later).answer_line())))
+                when = "" if later.verdict == family.verdict else "Afterwards: "
+                found.append((later.verdict, line(when, *_answer_line(later))))
         return found
 
     def evidence_lines(self) -> Iterator[Line]:
         """The findings as tables."""
-        for view in self._views:
-            yield from view.evidence_lines()
+        for family in self.found.families:
+            yield from _evidence_lines(family)
 
     def flaw_lines(self) -> Iterator[Line]:
         """What is wrong with the rules and default routes of this host."""
@@ -133,8 +130,8 @@ class Check:
         With `again`, the packets for which it does not hold are not listed; the line names that command instead.
         """
         yield line()
-        for view in self._views:
-            yield from view.limit_lines(advice=advice)
+        for family in self.found.families:
+            yield from _holds_for(family, advice)
         verdicts = {family.verdict for family in self.found.families}
         if "no-default-route" in verdicts and len(verdicts) > 1:
             yield line("A named device is expected in both families, so also name the device of the other family.")
@@ -157,10 +154,6 @@ class Check:
     def marks(self, host: Callable[[], Host] | None) -> Marks:
         """Who sets the marks that the answer depends on; a snapshot has no host to look at."""
         return marks_of(self.found, host)
-
-    @cached_property
-    def _views(self) -> tuple[FamilyView, ...]:
-        return tuple(FamilyView(family) for family in self.found.families)
 
 
 def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check:
@@ -209,88 +202,69 @@ _BLOCKS = 3  # a range of at most this many blocks is shown as blocks; others as
 _VERDICT_TONES: dict[str, Tone] = {"ok": "good", "overlap": "bad"}
 
 
-@attrs.frozen
-class FamilyView:
-    """The examination of one family."""
-
-    found: FamilyExamination
-
-    @property
-    def allowed_devs(self) -> tuple[str, ...]:
-        """The allowed devices that carry a part of the expected CIDRs."""
-        report = self.found.report
-        names = (
-            segment.label
-            for cidr in report.cidrs
-            for segment in segments_of(
-                self.found.fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs
-            )
-            if segment.judgement == "allowed"
+def _answer_line(found: FamilyExamination) -> Line:
+    """The verdict in one sentence."""
+    report, verdict = found.report, found.verdict
+    cidrs, devs = spoken([str(cidr) for cidr in report.cidrs]), spoken(report.expected_devs, last="or")
+    word = Painted(f"{verdict.upper()}:", _VERDICT_TONES.get(verdict, "warn"))
+    if verdict == "no-default-route":
+        instead = f"; there is {found.instead}" if found.instead.startswith("a ") else ""
+        instead += "".join(f"; {finding}" for finding in found.flaws if finding.name == "missing-rule")
+        return line(
+            word, f" there is no IPv{report.family} default route, so no device is expected for {cidrs}{instead}"
         )
-        return tuple(dict.fromkeys(names))
+    if verdict == "overlap":
+        return line(word, " ", _who_goes_where(found), f", not by {devs}")
+    if verdict == "undecided":
+        return line(word, f" a plain packet to {cidrs} leaves by {devs}; ", _others(found))
+    segments = (
+        segment
+        for cidr in report.cidrs
+        for segment in segments_of(
+            found.fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs
+        )
+    )
+    allowed = spoken([*dict.fromkeys(segment.label for segment in segments if segment.judgement == "allowed")])
+    beside = f" or by {allowed} (allowed)" if allowed else ""
+    return line(word, f" every address of {cidrs} leaves by {devs}{beside}, or belongs to this host")
 
-    def answer_line(self) -> Line:
-        """The verdict in one sentence."""
-        report, verdict = self.found.report, self.found.verdict
-        cidrs, devs = spoken([str(cidr) for cidr in report.cidrs]), spoken(report.expected_devs, last="or")
-        word = Painted(f"{verdict.upper()}:", _VERDICT_TONES.get(verdict, "warn"))
-        if verdict == "no-default-route":
-            instead = f"; there is {self.found.instead}" if self.found.instead.startswith("a ") else ""
-            instead += "".join(f"; {finding}" for finding in self.found.flaws if finding.name == "missing-rule")
-            return line(
-                word, f" there is no IPv{report.family} default route, so no device is expected for {cidrs}{instead}"
-            )
-        if verdict == "overlap":
-            return line(word, " ", _who_goes_where(self), f", not by {devs}")
-        if verdict == "undecided":
-            return line(word, f" a plain packet to {cidrs} leaves by {devs}; ", _others(self))
-        lenient = spoken(self.allowed_devs)
-        beside = f" or by {lenient} (allowed)" if lenient else ""
-        return line(word, f" every address of {cidrs} leaves by {devs}{beside}, or belongs to this host")
 
-    def evidence_lines(self) -> Iterator[Line]:
-        """The findings as a table."""
-        if self.found.report.escapes:
+def _evidence_lines(found: FamilyExamination) -> Iterator[Line]:
+    """The findings as tables."""
+    tables = [("", found.report.escapes)]
+    tables += [(f"For {senders_phrase(pod.packets)}:", pod.escapes_beyond(found.report)) for pod in found.pods]
+    for head, escapes in tables:
+        if escapes:
             yield line()
-            yield from self._findings_table(self.found.report.escapes)
-        for pod in self.found.pods:
-            if findings := pod.escapes_beyond(self.found.report):
-                yield line()
-                yield line(f"For {senders_phrase(pod.packets)}:")
-                yield from self._findings_table(findings)
-        if intended := intended_clause(self.found.escapes):
-            yield line()
-            yield line(_sentence(intended))
+            yield from [line(head)] if head else []
+            yield from _findings_table(escapes, has_cidrs=len(found.report.cidrs) > 1)
+    if intended := intended_clause(found.escapes):
+        yield line()
+        yield line(_sentence(intended))
 
-    def _findings_table(self, findings: Sequence[Escape]) -> Iterator[Line]:
-        heads = ["escapes", "leaves by", "route", "table", "owner", "rule"]
-        rows = [list(_row(finding)) for finding in findings[:SHOWN]]
-        if len(self.found.report.cidrs) > 1:
-            heads = ["cidr", *heads]
-            rows = [[str(finding.cidr), *row] for finding, row in zip(findings, rows, strict=False)]
-        yield from capped(table(heads, rows), len(findings))
 
-    def limit_lines(self, *, advice: str) -> Iterator[Line]:
-        """The lines that say which packets the verdict holds for; without a default route only `advice`."""
-        if self.found.verdict == "no-default-route":
-            yield line(_sentence(candidates_clause(self.found)))
-            yield line(advice)
-            return
-        if not self.found.notes:
-            yield line(Painted(self._uniformity(), "soft"))
-        for pods in self.found.pods:
-            their = senders_phrase(pods.packets).removeprefix("packets")
-            if pods.verdict == "ok":
-                yield line(Painted(f"Packets{their} leave as expected.", "soft"))
-            elif pods.verdict == "overlap" and not pods.escapes_beyond(self.found.report):
-                yield line(Painted(f"Packets{their} escape in the same way.", "warn"))
+def _findings_table(escapes: Sequence[Escape], *, has_cidrs: bool) -> Iterator[Line]:
+    heads = ["escapes", "leaves by", "route", "table", "owner", "rule"]
+    rows = [[*([str(escape.cidr)] if has_cidrs else []), *_row(escape)] for escape in escapes[:SHOWN]]
+    yield from capped(table(["cidr", *heads] if has_cidrs else heads, rows), len(escapes))
 
-    def _uniformity(self) -> str:
-        """A sentence for a check without exceptions: which packets the verdict holds for."""
-        family = self.found.report.family
-        if any(pods.escapes_beyond(self.found.report) for pods in self.found.pods):
-            return f"Holds for all IPv{family} packets that this host itself sends."
-        return f"Holds for all IPv{family} packets."
+
+def _holds_for(found: FamilyExamination, advice: str) -> Iterator[Line]:
+    """The lines that say which packets the verdict holds for; without a default route, what to do."""
+    if found.verdict == "no-default-route":
+        yield line(_sentence(candidates_clause(found)))
+        yield line(advice)
+        return
+    if not found.notes:
+        only = any(pods.escapes_beyond(found.report) for pods in found.pods)
+        own = " that this host itself sends" if only else ""
+        yield line(Painted(f"Holds for all IPv{found.report.family} packets{own}.", "soft"))
+    for pods in found.pods:
+        their = senders_phrase(pods.packets).removeprefix("packets")
+        if pods.verdict == "ok":
+            yield line(Painted(f"Packets{their} leave as expected.", "soft"))
+        elif pods.verdict == "overlap" and not pods.escapes_beyond(found.report):
+            yield line(Painted(f"Packets{their} escape in the same way.", "warn"))
 
 
 _OF_THE_HOST = ("local-rule", "missing-rule", "default-routes", "empty-table", "unused-default-route", "unmatched-rule")
@@ -304,11 +278,11 @@ def _sentence(text: str) -> str:
     return f"{first}{text[1:]}{stop}"
 
 
-def _others(view: FamilyView) -> str:
+def _others(found: FamilyExamination) -> str:
     """A clause about the packets that are treated differently: the first kind, and how many more there are."""
-    notes = [note for note in view.found.notes if note.is_open]
-    if not notes and view.found.doubts:
-        return f"but {spoken(view.found.doubts)}"
+    notes = [note for note in found.notes if note.is_open]
+    if not notes and found.doubts:
+        return f"but {spoken(found.doubts)}"
     if not notes:
         return "but the route tables kept changing while they were read"
     note, decision = notes[0], notes[0].decision
@@ -319,8 +293,8 @@ def _others(view: FamilyView) -> str:
     return f"{packets_line(note.cases)} {fate}{more}"
 
 
-def _who_goes_where(view: FamilyView) -> str:
-    findings = view.found.report.escapes or view.found.escapes
+def _who_goes_where(found: FamilyExamination) -> str:
+    findings = found.report.escapes or found.escapes
     ways = list(dict.fromkeys(f"by {_devs(finding)}" for finding in findings if finding.kind == "overlap"))
     nowhere = list(dict.fromkeys(finding.kind.replace("-", " ") for finding in findings if finding.kind != "overlap"))
     ways += [f"by no device ({spoken(nowhere)})"] if nowhere else []
@@ -328,7 +302,7 @@ def _who_goes_where(view: FamilyView) -> str:
     whole = all(finding.first == finding.cidr.first and finding.last == finding.cidr.last for finding in findings)
     part = "" if whole else "a part of " if len(findings) == 1 else f"{len(findings):,} ranges of "
     verb = "leave" if len(cidrs) > 1 or len(findings) > 1 else "leaves"
-    whose = "" if view.found.report.escapes else "what pods send to "
+    whose = "" if found.report.escapes else "what pods send to "
     return f"{whose}{part}{spoken([str(cidr) for cidr in cidrs])} {verb if not whose else 'leaves'} {spoken(ways)}"
 
 
@@ -378,9 +352,8 @@ def mark_lines(marks: Marks) -> Iterator[Line]:
             who = "Nothing that was looked at" if marks.unseen else "No rule of a packet filter"
             sentence = f"{who} sets mark {sought.name} ({rules}). A program may set it on its own sockets."
             yield line(Painted(sentence, "soft"))
-    yield from capped(
-        (line(Painted(_policy(policy), "warn")) for policy in marks.policies[:SHOWN]), len(marks.policies)
-    )
+    policies = (line(Painted(_policy(policy), "warn")) for policy in marks.policies[:SHOWN])
+    yield from capped(policies, len(marks.policies))
     if marks.unseen:
         yield line(Painted(f"Not looked at: {'; '.join(marks.unseen)}.", "soft"))
 
