@@ -36,7 +36,7 @@ import attrs
 from hostrouting.errors import InputError
 from hostrouting.inputs import Unreadable, name_of, read_bytes
 from hostrouting.kernel.netlink import numbers as n
-from hostrouting.kernel.netlink.channel import HEADER, ROOM_BEHIND, Listing, Run, add_run
+from hostrouting.kernel.netlink.channel import HEADER, ROOM_BEHIND, Listing, add_run
 from hostrouting.kernel.netlink.numbers import AF_OF
 from hostrouting.kernel.netlink.read import (
     RouteReader,
@@ -202,7 +202,7 @@ def _reading(key: str) -> Iterator[None]:
 
 def _saved(document: Mapping[str, Any], name: str, family: int) -> Listing:
     """The kernel's messages of one list and family, without IPv4 messages in an IPv6 list (a kernel without IPv6)."""
-    data, runs = bytes.fromhex(document[f"{name}{family}"]), list[Run]()
+    data, runs = bytes.fromhex(document[f"{name}{family}"]), list[range]()
     if not data:
         return Listing(data, runs)  # the kernel does not have it
     first, kind, least = _SAVED[name]

@@ -31,7 +31,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache, cached_property, lru_cache, partial
 from importlib import import_module
 from ipaddress import IPv4Address, IPv6Address
-from itertools import chain, repeat
+from itertools import repeat
 from sys import byteorder
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,7 +46,6 @@ from hostrouting.kernel.netlink.channel import (
     Interrupted,
     KernelError,
     Listing,
-    Run,
     add_run,
     attribute_of,
     attributes_of,
@@ -221,12 +220,12 @@ def _routes(channel: Channel, family: int, table: int, protocol: int) -> Listing
     listing = _list(channel, "route", family, table=table, protocol=protocol)
     data, af = listing.data, AF_OF[family]
     # A kernel that does not support filters, or IPv6, lists everything.
-    if listing.runs and not (channel.strict and data[listing.runs[0].begin + _FAMILY_AT] == af):
-        found: list[Run] = []
+    if listing.runs and not (channel.strict and data[listing.runs[0].start + _FAMILY_AT] == af):
+        found: list[range] = []
         for run in listing.runs:
-            for offset in run.offsets:
+            for offset in run:
                 if data[offset + _FAMILY_AT] == af:
-                    add_run(found, offset, run.size)
+                    add_run(found, offset, run.step)
         return Listing(data, found)
     return listing
 
@@ -573,20 +572,6 @@ _WIDTHS = {AF_OF[IPV4]: 4, AF_OF[IPV6]: 16}
 _MOST = 1024  # messages that are read together, so that reading a large table takes little memory beside it
 
 
-class _Layout(NamedTuple):
-    """The places of the fields in messages of one size and family."""
-
-    said: struct.Struct
-    network: struct.Struct
-
-
-@cache
-def _layout(size: int, width: int) -> _Layout:
-    rest = size - _DST - width
-    words = "I" if width == 4 else "QQ"
-    return _Layout(struct.Struct(f"={_SAID}x{_DST - _SAID}s{width}x{rest}s"), struct.Struct(f">{_DST}x{words}{rest}x"))
-
-
 class RouteReader:
     """Reads routes; decodes only one in full of those whose messages differ only in the destination."""
 
@@ -618,10 +603,9 @@ class RouteReader:
 
     def take(self, listing: Listing) -> None:
         """Take the messages of a list, all of one family."""
-        for begin, size, total in listing.runs:
-            end = begin + size * total
-            for at in range(begin, end, size * _MOST):
-                self._take(listing.data[at : min(at + size * _MOST, end)], size)
+        for run in listing.runs:
+            for at in run[::_MOST]:
+                self._take(listing.data[at : min(at + run.step * _MOST, run.stop)], run.step)
 
     def _take(self, piece: bytes, size: int) -> None:
         """Take adjacent messages of this size."""
@@ -630,11 +614,10 @@ class RouteReader:
             are_alike, every = False, [(piece[at : at + size], b"") for at in range(0, len(piece), size)]
             self._networks += [0] * count
         else:
-            said, network = _layout(size, width)
-            are_alike = _is_usual(piece) and _differ_in_destination_only(piece, size, count, width)
-            every = list(said.iter_unpack(piece[:size] if are_alike else piece))
-            found = network.iter_unpack(piece)
-            self._networks += chain.from_iterable(found) if width == 4 else [high << 64 | low for high, low in found]
+            said = f"={_SAID}x{_DST - _SAID}s{width}x{size - _DST - width}s"
+            are_alike = _table_of(piece) is not None and _differ_in_destination_only(piece, size, count, width)
+            every = list(struct.iter_unpack(said, piece[:size] if are_alike else piece))
+            self._networks += _networks_of(piece, size, width)
         odd = []
         numbers = list(map(known.get, every, repeat(-1)))
         if -1 in numbers:
@@ -652,12 +635,11 @@ class RouteReader:
 
     def _learn(self, said: tuple[bytes, bytes], message: bytes) -> int:
         """Store a new shape, and return its number; it is known from now on if the message has the usual layout."""
-        number = len(self._shapes)
-        if _is_usual(message):
+        number, table = len(self._shapes), _table_of(message)
+        if table is not None:
             self._known[said] = number
             named = _NEXTHOP in said[1]  # or a value that looks like one, which does no harm
             self._shapes.add(self._read_now(message) if named else partial(self._read, message))
-            _, _, table, _, _ = _HEADS.unpack_from(message, _HEADS_AT)
             self._outlines.append(Outline(FAMILY_OF[message[_FAMILY]], table, message[_SAID] != 0))
         else:
             route = self._read_now(message)
@@ -666,13 +648,23 @@ class RouteReader:
         return number
 
 
-def _is_usual(data: bytes) -> bool:
-    """Whether the message at the beginning has its table first, and then its destination."""
+def _table_of(data: bytes) -> int | None:
+    """The table of the message at the beginning; None if it does not have its table first, and then its destination."""
     width = _WIDTHS[data[_FAMILY]]
     if len(data) < _DST + width:
-        return False
-    head, number, _, size, kind = _HEADS.unpack_from(data, _HEADS_AT)
-    return (head, number, size, kind) == (8, n.RTA_TABLE, 4 + width, n.RTA_DST)
+        return None
+    head, number, table, size, kind = _HEADS.unpack_from(data, _HEADS_AT)
+    return table if (head, number, size, kind) == (8, n.RTA_TABLE, 4 + width, n.RTA_DST) else None
+
+
+def _networks_of(piece: bytes, size: int, width: int) -> Iterable[int]:
+    """The destinations of adjacent messages of this size, without their lengths."""
+    if width == 16:
+        return [high << 64 | low for high, low in struct.iter_unpack(f">{_DST}xQQ{size - _DST - 16}x", piece)]
+    found = array("I", memoryview(piece).cast("I")[_DST // 4 :: size // 4].tobytes())
+    if byteorder == "little":
+        found.byteswap()
+    return found
 
 
 def _differ_in_destination_only(piece: bytes, size: int, count: int, width: int) -> bool:

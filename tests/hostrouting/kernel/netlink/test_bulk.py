@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import numbers as n
-from hostrouting.kernel.netlink.channel import Channel, Listing, Run, add_run, open_socket
+from hostrouting.kernel.netlink.channel import Channel, Listing, add_run, open_socket
 from hostrouting.kernel.netlink.read import RouteReader, list_addresses, list_routes, list_rules
 from hostrouting.kernel.netlink.route_message import encode_change, read_route
 from hostrouting.model.prefix import Prefix, as_ip
@@ -31,7 +31,7 @@ LINKS = tuple(Link(name=name, index=0) for name in DEVICES)
 def tables_of(message: bytes, names: dict[int, str]) -> RouteTable:
     """The routes read from a listing of one message."""
     reader = RouteReader(partial(read_route, names=names, nexthops={}))
-    reader.take(Listing(message + bytes(64), [Run(0, len(message), 1)]))
+    reader.take(Listing(message + bytes(64), [range(0, len(message), len(message))]))
     return reader.table()
 
 
@@ -91,7 +91,7 @@ class TestUnknown:
         def listing(_: Channel, request: Callable[[int], bytes]) -> Listing:
             asked = request(1)
             (kind,) = struct.unpack_from("=H", asked, 4)
-            data, runs = b"", list[Run]()
+            data, runs = b"", list[range]()
             for one in lists[kind]:
                 if asked[16] in {10, one[16]}:
                     add_run(runs, len(data), len(one) + 3 & ~3)

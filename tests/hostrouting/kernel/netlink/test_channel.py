@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hostrouting.kernel.netlink import numbers as n
-from hostrouting.kernel.netlink.channel import Interrupted, KernelError, Run, place_messages
+from hostrouting.kernel.netlink.channel import Interrupted, KernelError, place_messages
 
 MULTI, CLONED = 2, n.RTM_F_CLONED
 
@@ -57,14 +57,14 @@ def test_each_message_is_filed(many: int, usual: bytes, odd: list[tuple[int, byt
     messages = [usual] * many
     for place, other in odd:
         messages.insert(place, other)
-    data, runs = b"".join(messages), list[Run]()
+    data, runs = b"".join(messages), list[range]()
     expected = plainly(messages, base)
     if expected is None:
         with pytest.raises(Interrupted):
             place_messages(data, base, runs)
     else:
         done = place_messages(data, base, runs)
-        assert ([offset for run in runs for offset in run.offsets], done) == expected
+        assert ([offset for run in runs for offset in run], done) == expected
 
 
 def test_an_error_among_many() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostrouting.kernel.netlink import read as route_list
-from hostrouting.kernel.netlink.channel import Listing, Run, add_run
+from hostrouting.kernel.netlink.channel import Listing, add_run
 from hostrouting.kernel.netlink.read import RouteReader
 from hostrouting.kernel.netlink.route_message import read_route
 from hostrouting.model.prefix import IPV6, Prefix, width_of
@@ -79,7 +79,7 @@ def table_of(pieces: Sequence[Sequence[Route]]) -> tuple[RouteTable, list[bytes]
 
     reader = RouteReader(reading)
     for piece in pieces:
-        data, runs = b"", list[Run]()
+        data, runs = b"", list[range]()
         for message in map(message_of, piece):
             add_run(runs, len(data), len(message))
             data += message
