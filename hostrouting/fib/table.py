@@ -14,8 +14,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from itertools import islice
-from operator import le
 from typing import NamedTuple, TypeAlias
 
 from hostrouting.fib.packet import Ask, Sought
@@ -50,8 +48,7 @@ class Ordered:
     @cached_property
     def networks(self) -> list[int]:
         """The networks in order."""
-        networks = self.column.networks
-        return self.column.once("ordered", lambda: [networks[place] for place in self._order])
+        return self.column.once("ordered", partial(sorted, self.column.networks))
 
     @cached_property
     def _order(self) -> Sequence[int]:
@@ -64,9 +61,7 @@ class Ordered:
     def _find_order(self) -> Sequence[int]:
         networks = self.column.networks
         places = range(len(networks))
-        if all(map(le, networks, islice(networks, 1, None))):
-            return places
-        return sorted(places, key=networks.__getitem__)
+        return places if self.networks == networks else sorted(places, key=networks.__getitem__)
 
     def between(self, low: int, high: int) -> tuple[int, int]:
         """The index of the first network from `low` on, and that of the first network after `high`."""

@@ -272,7 +272,7 @@ def part_of(
 ) -> Snapshot:
     """The requested part of a snapshot, as `RouteBackend.snapshot` promises it."""
     if reached and (tables := reached_tables(snapshot.rules)) is not None:
-        near = snapshot.routes.places(lambda shape: shape.table in tables)
+        near = snapshot.routes.places(lambda outline: outline.table in tables)
         snapshot = attrs.evolve(snapshot, routes=snapshot.routes.part(near))
     if family is None and table is None and protocol is None and prefixes is None:
         return snapshot

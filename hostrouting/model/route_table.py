@@ -92,13 +92,14 @@ class Outline(NamedTuple):
 
     family: int
     table: int
+    protocol: int
     has_source: bool
     """Whether its routes are only for packets from one prefix of sources."""
 
     @classmethod
     def of(cls, shape: Route) -> "Outline":
         """The outline of a shape that is there."""
-        return cls(shape.prefix.family, shape.table, shape.source is not None)
+        return cls(shape.prefix.family, shape.table, shape.protocol, shape.source is not None)
 
 
 def _places_of(column: "Column", near: Collection[tuple[int, int]]) -> list[int]:
@@ -200,13 +201,16 @@ class RouteTable(Sequence[Route]):
         table._runs = runs
         return table
 
-    def places(self, is_wanted: Callable[[Route], bool]) -> Sequence[int]:
-        """The positions of the routes whose shape satisfies the predicate, in order; called once for each shape."""
-        wanted = {number for number, shape in enumerate(self.shapes) if is_wanted(shape)}
+    def places(self, is_wanted: Callable[[Outline], bool]) -> Sequence[int]:
+        """The positions of the routes whose outline satisfies the predicate, in order; called once for each shape."""
+        wanted = {number for number, outline in enumerate(self.outlines) if is_wanted(outline)}
         if len(wanted) == len(self.shapes):
             return range(len(self))
-        runs = (positions for numbers, positions in self._runs if not wanted.isdisjoint(numbers))
-        return [at for run in runs for at in run if self.shape_numbers[at] in wanted]
+        found: list[int] = []
+        for numbers, run in self._runs:
+            if not wanted.isdisjoint(numbers):
+                found += compress(run, map(wanted.__contains__, self.shape_numbers[run.start : run.stop]))
+        return found
 
     def leading_to(self, prefixes: Iterable[Prefix]) -> Sequence[int]:
         """The positions of the routes to exactly these prefixes, in order."""
@@ -230,12 +234,10 @@ class RouteTable(Sequence[Route]):
         """The routes with this family, table and protocol, and to these prefixes; None means any."""
         asked = (family, table, protocol)
 
-        def is_wanted(shape: Route) -> bool:
-            its = (shape.prefix.family, shape.table, shape.protocol)
-            return all(one in {None, found} for one, found in zip(asked, its, strict=True))
+        def is_wanted(outline: Outline) -> bool:
+            return all(one in {None, its} for one, its in zip(asked, outline[:3], strict=True))
 
-        # Without a condition on the shape, no shape is created.
-        found = self.part(self.places(is_wanted)) if any(one is not None for one in asked) else self
+        found = self if asked == (None, None, None) else self.part(self.places(is_wanted))
         return found if prefixes is None else found.part(found.leading_to(prefixes))
 
     def part(self, places: Sequence[int]) -> "RouteTable":

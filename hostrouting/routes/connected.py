@@ -134,10 +134,10 @@ def foresee(
 
     `refused` are the keys of routes that cannot be added at all.
     """
-    brought = connected_routes(fib.snapshot)
-    networks = {route.prefix.network for route in brought.values()}
+    networks = {address.network.network for address in fib.snapshot.addresses}
     # Few wanted routes begin where a network does; hashing each one would take longer.
     near = {wish.key: wish for wish in desired if wish.destination.network in networks}
+    brought = connected_routes(fib.snapshot) if near else {}
     keys = {route.key for route in brought.values() if route.key in near and route.key not in refused}
 
     def is_taken(prefix: Prefix, metric: int) -> bool:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import compress
+from itertools import compress, filterfalse
 from operator import eq
 from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 
@@ -330,7 +330,8 @@ def plan_routes(
     # An existing route for a pending wish stays until the wish can be resolved.
     settled = {route.desired.key if isinstance(route, Pending) else route.key for route in resolved}
     steps = [step for route in resolved if isinstance(route, Route) for step in _steps(route, fib, ours)]
-    ours_there = (routes[place] for place in routes.places(lambda shape: shape.protocol in ours) if place not in kept)
+    there = routes.places(lambda outline: outline.protocol in ours)
+    ours_there = map(routes.__getitem__, filterfalse(kept.__contains__, there))
     before = {wish.key for wish in installed}
     joined = (
         route
@@ -379,7 +380,7 @@ def _removals(unwanted: Iterable[Route], fib: Fib, ours: Collection[int]) -> Ite
 
 
 def _as_wanted(
-    desired: Iterable[DesiredRoute], routes: RouteTable, uplink: Uplink
+    desired: Collection[DesiredRoute], routes: RouteTable, uplink: Uplink
 ) -> tuple[dict[int, DesiredRoute], list[DesiredRoute]]:
     """The wishes that our present routes meet, by the position of the route; and the other wishes.
 
@@ -388,12 +389,13 @@ def _as_wanted(
     """
     alone: dict[int, dict[int, int]] = {IPV4: {}, IPV6: {}}
     alone |= {column.family: _alone(column) for column in routes.columns if column.table == TABLE_MAIN}
-    numbers = {shape_of(shape): number for number, shape in enumerate(routes.shapes)}
+    ours = (number for number, outline in enumerate(routes.outlines) if outline[1:3] == (TABLE_MAIN, uplink.protocol))
+    numbers = {shape_of(routes.shapes[number]): number for number in ours}
     there = routes.shape_numbers
     meant: dict[tuple[object, ...], int] = {}
     kept: dict[int, DesiredRoute] = {}
     rest: list[DesiredRoute] = []
-    number, before, family, dev, metric = -1, object(), 0, None, 0
+    number, place_of, before, family, dev, metric = -1, alone[IPV4].get, object(), 0, None, 0
     for wish in desired:
         destination, gateway = wish.destination, wish.gateway
         # Addresses are slow to hash, and neighbours often have the same one.
@@ -404,12 +406,14 @@ def _as_wanted(
             if way not in meant:
                 wanted = uplink.resolve(wish)
                 meant[way] = numbers.get(shape_of(wanted), -1) if isinstance(wanted, Route) else -1
-            number = meant[way]
-        place = alone[family].get(destination.network << BITS | destination.length)
+            number, place_of = meant[way], alone[family].get
+        place = place_of(destination.network << BITS | destination.length)
         if place is None or there[place] != number:
             rest.append(wish)
-        elif (other := kept.setdefault(place, wish)) is not wish:
-            _distinct((other, wish))
+        else:
+            kept[place] = wish
+    if len(kept) + len(rest) < len(desired):
+        _distinct(desired)
     if kept:
         for wish in rest:
             destination = wish.destination

@@ -191,7 +191,7 @@ class Uplink:
 
     def __init__(self, fib: Fib, *, protocol: int = OURS, former: Collection[int] = ()) -> None:
         """Use this host; routes with `protocol`, or one of the `former` protocols, are ours and are ignored."""
-        self._fib, self._protocol, self._ours = fib, protocol, frozenset({protocol, *former})
+        self._fib, self.protocol, self._ours = fib, protocol, frozenset({protocol, *former})
         self._links = {link.name: link for link in fib.snapshot.links}
         # Many routes share a few combinations of device and gateway.
         self._known: dict[tuple[int, IP | None, str | None], _Way | str] = {}
@@ -207,7 +207,7 @@ class Uplink:
             return Pending(desired, known)
         legs, scope = known
         metric = desired.metric or DEFAULT_METRIC[family]
-        return Route(desired.destination, legs, metric=metric, scope=scope, protocol=self._protocol)
+        return Route(desired.destination, legs, metric=metric, scope=scope, protocol=self.protocol)
 
     def leave_open(self, desired: DesiredRoute, *, names_dev: bool = False) -> DesiredRoute:
         """The route with as few fields as possible: those that the default route fills in equally stay open.

@@ -219,7 +219,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             done, lost, left = self._apply_rest(ctx, plan, before, backend, allowed, alive=alive)
             seconds, refused = ctx.clock.now() - begun, (*told, *left)
         coming = {step.route.key for step in plan.changes if step.action != "delete"}
-        ours = set(before.routes.places(lambda shape: shape.protocol == self.config.protocol))
+        ours = set(before.routes.places(lambda outline: outline.protocol == self.config.protocol))
         ours.difference_update(before.routes.leading_to(self._spared))
         verbs = [step.action for step in plan.only(set(done)).changes]
         return Look(
@@ -348,7 +348,7 @@ def _repair_key(key: RouteKey) -> str:
 
 def _as_told(snapshot: Snapshot, protocols: Collection[int]) -> list[str]:
     """The routes with these protocols, without their next hops' state."""
-    ours = (snapshot.routes[place] for place in snapshot.routes.places(lambda shape: shape.protocol in protocols))
+    ours = (snapshot.routes[place] for place in snapshot.routes.places(lambda outline: outline.protocol in protocols))
     return sorted(str(attrs.evolve(route, legs=tuple(map(bare_leg, route.legs)))) for route in ours)
 
 

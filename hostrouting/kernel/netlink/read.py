@@ -561,9 +561,9 @@ def _others(raw: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:
 
 # Routes, many at a time
 
-# The offsets of the family, of the destination's length, and of the other fields before the destination; the first of
-# these is the length of the sources.
-_FAMILY, _LENGTH, _SAID = HEADER.size, HEADER.size + 1, HEADER.size + 2
+# The offsets of the family, of the destination's length, and of the other fields before the destination: the first of
+# these is the length of the sources, and one the protocol.
+_FAMILY, _LENGTH, _SAID, _PROTO = HEADER.size, HEADER.size + 1, HEADER.size + 2, HEADER.size + 5
 _HEADS = struct.Struct("=HHIHH")  # the table, and the header of the destination
 _HEADS_AT = HEADER.size + RTMSG.size
 _DST = _HEADS_AT + _HEADS.size
@@ -640,7 +640,7 @@ class RouteReader:
             self._known[said] = number
             named = _NEXTHOP in said[1]  # or a value that looks like one, which does no harm
             self._shapes.add(self._read_now(message) if named else partial(self._read, message))
-            self._outlines.append(Outline(FAMILY_OF[message[_FAMILY]], table, message[_SAID] != 0))
+            self._outlines.append(Outline(FAMILY_OF[message[_FAMILY]], table, message[_PROTO], message[_SAID] != 0))
         else:
             route = self._read_now(message)
             self._shapes.add(route)

@@ -110,7 +110,7 @@ class TestColumns:
             ]
             for asked in (sought.prefix, *(route.prefix for route in plainly[:2])):
                 assert [*table.leading_to([asked])] == [at for at, it in enumerate(plainly) if it.prefix == asked]
-            assert [*table.places(lambda shape: shape.protocol == 213)] == [
+            assert [*table.places(lambda outline: outline.protocol == 213)] == [
                 at for at, route in enumerate(plainly) if route.protocol == 213
             ]
 
@@ -143,7 +143,7 @@ class TestColumns:
         found = table.only(family=family, table=number, protocol=protocol, prefixes=here)
         assert list(found) == [it for it in plainly if it.prefix in here]
         assert list(table.leading_to(here)) == [at for at, it in enumerate(routes) if it.prefix in here]
-        ours = table.places(lambda shape: shape.protocol == 213)
+        ours = table.places(lambda outline: outline.protocol == 213)
         assert list(ours) == [at for at, it in enumerate(routes) if it.protocol == 213]
         assert list(table.part(ours)) == [route for route in routes if route.protocol == 213]
 
