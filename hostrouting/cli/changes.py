@@ -25,8 +25,11 @@ from hostrouting.text import counted
 from phases.errors import BaseExceptionGroup
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from hostrouting.host.host import Host
     from hostrouting.model.route import Route
+    from hostrouting.tasks.results import Change
 
 _TONES: dict[str, Tone] = {"conflict": "bad", "add": "good", "replace": "warn", "delete": "warn", "keep": "soft"}
 _DONE = {"add": "added", "replace": "replaced", "delete": "deleted", "keep": "kept", "create": "created"}
@@ -42,6 +45,11 @@ class Work:
     writes: Sequence[str] = ()
     removes: Sequence[str] = ()
     is_done: bool = attrs.field(default=False, kw_only=True)
+
+    @classmethod
+    def of(cls, change: Change, steps: Sequence[Step], *, is_done: bool = False) -> Self:
+        """What a task would do, with these steps for routes."""
+        return cls(steps, change.operations, change.files.writes, change.files.removes, is_done=is_done)
 
     def __bool__(self) -> bool:
         """Whether anything is changed."""

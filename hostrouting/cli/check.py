@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hostrouting.check.overlap import Escape, Verdict
-    from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
     from hostrouting.kernel.marking import Effect, IpsecPolicy, MarkSetter
@@ -188,12 +188,6 @@ def lasting_line(where: str = "the host") -> Line:
     """The line that points to `status`, for what a check of the routes cannot tell."""
     sentence = f"To see what is installed on {where}, and whether it survives a reboot: hostrouting status"
     return line(Painted(sentence, "soft"))
-
-
-def check_name(check: RouteOverlapConfig) -> str:
-    """A phrase that names a check: its CIDRs, devices and mode."""
-    devs = f" by {spoken(check.expected_devs, last='or')}" if check.expected_devs else ""
-    return f"{spoken(tuple(map(str, check.expected_cidrs)))}{devs} in {check.mode}"
 
 
 # One family: the verdict in a sentence, the evidence, and what the verdict holds for.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from hostrouting.cli.check import Check, check_name, lasting_line, make_check, mark_lines
+from hostrouting.cli.check import Check, lasting_line, make_check, mark_lines
 from hostrouting.cli.command import (
     VERDICT_CODES,
     Command,
@@ -21,7 +21,7 @@ from hostrouting.cli.command import (
 from hostrouting.cli.output import Line, Painted, below, line, named_lines
 from hostrouting.cli.source import config_of, installed_config
 from hostrouting.cli.standings import Standings, gate_findings
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -117,7 +117,6 @@ def _page(
         lost = next(found for found in check.found.families if found.verdict == "no-default-route")
         yield line(f"To see its present route: hostrouting explain {lost.report.cidrs[0].ip}{where}")
     yield from _why_expected(check)
-    yield from _installed_check_lines(check, arguments)
     yield from standings.lines()
     yield from below(named_lines(gate))
 
@@ -131,23 +130,6 @@ def _why_expected(check: Check) -> Iterator[Line]:
         verb = "are" if len(devs) > 1 else "is"
         reason = f"{verb} expected because of the IPv{report.family} default route"
         yield line(Painted(f"{spoken(devs)} {reason}; if that is wrong, name the right one: --dev DEV.", "soft"))
-
-
-def _installed_check_lines(check: Check, arguments: argparse.Namespace) -> Iterator[Line]:
-    """Whether this check was the one that is installed on the host."""
-    if check.installed is None or not (installed := check.installed.route_overlap).expected_cidrs:
-        return
-    named = arguments.cidrs or arguments.devs
-    if named and not _has(check.config.route_overlap, installed):
-        yield line("This was not the check that is installed on this host; to run that: hostrouting check")
-    elif not named:
-        yield line(f"This was the check that is installed on this host: {check_name(installed)}.")
-
-
-def _has(asked: RouteOverlapConfig, check: RouteOverlapConfig) -> bool:
-    """Whether one check includes everything in the other."""
-    same = (asked.expected_devs, asked.allowed_devs) == (check.expected_devs, check.allowed_devs)
-    return same and set(check.expected_cidrs) <= set(asked.expected_cidrs)
 
 
 def advice_line(arguments: argparse.Namespace) -> str:

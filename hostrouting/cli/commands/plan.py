@@ -64,8 +64,7 @@ class Prospect:
     @property
     def work(self) -> Work:
         """What would be done. With conflicts, these are the only steps, because nothing would be carried out."""
-        steps, files = self.routes.conflicts or self.routes.steps, self.change.files
-        return Work(steps, self.change.operations, files.writes, files.removes)
+        return Work.of(self.change, self.routes.conflicts or self.routes.steps)
 
     @property
     def refused(self) -> tuple[Finding, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -37,49 +37,45 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         before = attrs.evolve(task, host=attrs.evolve(task.host, backend=None)).plan(quiet_context())
     stays = FAILED if _unknown(before) and not arguments.dry_run else FINE
     if before.is_empty or arguments.dry_run:
-        again = f"hostrouting remove --config {arguments.config}" if arguments.config else "hostrouting remove"
-        return Reply(stays, lambda: _document(before, None), lambda: _prospect(before, again))
+        config = f" --config {arguments.config}" if arguments.config else ""
+        return Reply(stays, lambda: _document(before, None), lambda: _prospect(before, config))
     run = run_task(task, task.host)
-    locks = (task.host.layout.lock_path, task.host.layout.guard_lock_path)
-    left = tuple(path for path in locks if task.host.files.is_there(path))
-    code = max(run.code, stays)
+    code, files, layout = max(run.code, stays), task.host.files, task.host.layout
+    left = [path for path in (layout.lock_path, layout.guard_lock_path) if files.is_there(path)]
     return Reply(code, lambda: _document(before, run), lambda: _page(before, run, left), failed=run.failed)
 
 
-def _prospect(before: Change, again: str) -> Iterator[Line]:
+def _prospect(before: Change, config: str) -> Iterator[Line]:
     """What would be removed."""
     if before.is_empty:
         what = "nothing else" if _unknown(before) else "nothing"
         yield line(Painted("NOTHING TO DO:", "good"), f" hostrouting has {what} installed on this host")
         yield from _stays(before)
-        return
-    yield from _work_lines("TO DO:", _work(before))
-    yield from _stays(before)
-    yield line()
-    yield line(f"To remove it, as root: {again}")
+    else:
+        yield from _removed(Painted("TO DO:", "warn"), _work(before))
+        yield from _stays(before)
+        yield line()
+        yield line(f"To remove it, as root: hostrouting remove{config}")
 
 
-def _page(before: Change, run: Run, left: tuple[str, ...]) -> Iterator[Line]:
+def _page(before: Change, run: Run, left: Sequence[str]) -> Iterator[Line]:
     if not run.ok:
         yield line("To see what is left: hostrouting status")
         return
     but = f", except {spoken(left)}, which the next boot removes" if left else ""
     what = "nothing else" if _unknown(before) else "nothing that hostrouting installed"
-    yield from _work_lines("DONE:", _work(before, is_done=True), f"; {what} is left{but}")
+    yield from _removed(Painted("DONE:", "good"), _work(before, is_done=True), f"; {what} is left{but}")
     yield from _stays(before)
 
 
-def _work(before: Change, *, is_done: bool = False) -> Work:
-    steps = () if before.routes is None else before.routes.changes
-    return Work(steps, before.operations, before.files.writes, before.files.removes, is_done=is_done)
-
-
-def _work_lines(head: str, work: Work, more: str = "") -> Iterator[Line]:
-    """The number of changes, then one line for each."""
-    sentence = f"{work}" or "the units of hostrouting, which are still loaded"
-    yield line(Painted(head, "good" if work.is_done else "warn"), f" {sentence}{more}")
+def _removed(head: Painted, work: Work, more: str = "") -> Iterator[Line]:
+    yield line(head, f" {f'{work}' or 'the units of hostrouting, which are still loaded'}{more}")
     yield line()
     yield from work.lines()
+
+
+def _work(before: Change, *, is_done: bool = False) -> Work:
+    return Work.of(before, () if before.routes is None else before.routes.changes, is_done=is_done)
 
 
 def _unknown(before: Change) -> list[Finding]:

@@ -17,13 +17,13 @@ from hostrouting.boot.gate_state import GateState, find_gate_state
 from hostrouting.check.examine import examine
 from hostrouting.check.report import marked_verdict
 from hostrouting.check.rules import is_of_main
-from hostrouting.cli.check import Check, check_name
+from hostrouting.cli.check import Check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option
 from hostrouting.cli.output import SHOWN, Line, Painted, Tone, capped, line, named_lines, table
 from hostrouting.cli.source import config_of, installed_config, quiet_context, start_command
 from hostrouting.cli.standings import Standings, word_of
 from hostrouting.config.probe_rewrite import ProbeCondition, ProbeRewriteConfig
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.config.values import Mode
 from hostrouting.errors import BackendError, ConfigError, FileError, ManagerError
 from hostrouting.fib.engine import Fib
@@ -412,7 +412,13 @@ def _judged(status: HostStatus) -> Iterator[tuple[str, Painted]]:
     yield ("now", Painted(f"{status.verdict}{count}", _TONES.get(status.verdict, "warn")))
     by = f"{status.file}{', as it is installed' * status.is_installed_check}"
     by = by if status.by_config else "the check installed here"
-    yield ("checked by", Painted(f"{by}: {check_name(status.check.config.route_overlap)}", ""))
+    yield ("checked by", Painted(f"{by}: {_check_name(status.check.config.route_overlap)}", ""))
+
+
+def _check_name(check: RouteOverlapConfig) -> str:
+    """A phrase that names a check: its CIDRs, devices and mode."""
+    devs = f" by {spoken(check.expected_devs, last='or')}" if check.expected_devs else ""
+    return f"{spoken(tuple(map(str, check.expected_cidrs)))}{devs} in {check.mode}"
 
 
 def _last_check(last: dict[str, str] | None) -> Painted:
