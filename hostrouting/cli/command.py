@@ -52,8 +52,6 @@ class Command:
     """Whether a file that cannot be read or written is a failure; if not, the answer is only unknown."""
     version: int = 1
     """The number of its JSON document."""
-    no_json: Mapping[str, str] = attrs.field(factory=dict)
-    """The options that cannot be used with --json, each with the reason."""
 
     @needs_files.default
     def _changes_files(self) -> bool:

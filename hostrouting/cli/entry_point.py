@@ -83,10 +83,6 @@ class _Parser(argparse.ArgumentParser):
             options = [name[2:] for action in self._actions for name in action.option_strings if name.startswith("--")]
             typed = next((word[2:].partition("=")[0] for word in unknown if word.startswith("--")), "")
             self.error(f"unrecognized arguments: {' '.join(unknown)}{_meant(typed, options, '--')}")
-        if getattr(found, "json", False) and hasattr(found, "command"):
-            for name, reason in found.command.no_json.items():
-                if getattr(found, name):
-                    self.error(f"argument --{name}: not allowed with argument --json: {reason}")
         return found, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model.snapshot import Snapshot
-
-T = TypeVar("T")
 
 NOTHING_TO_CHECK = "no expected CIDR is given, so there is nothing to check"
 _PLACEHOLDER = "FILE"

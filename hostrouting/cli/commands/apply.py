@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.check.examine import Examination
-from hostrouting.cli.changes import Run, Work, run_task
+from hostrouting.cli.changes import Run, run_task
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import Command, Reply, config_option, removal_option, wait_option
 from hostrouting.cli.output import Line, Painted, below, line, named_lines
@@ -25,51 +25,26 @@ if TYPE_CHECKING:
 
     from hostrouting.boot.gate_state import GateState
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.finding import Finding
     from hostrouting.host.host import Host
 
 
-@attrs.frozen
 class Done:
-    """What apply did, the check that followed, and the state of the gate after the run."""
+    """What apply did, the check that followed, and the state of the gate and of the other tasks after the run."""
 
-    run: Run
-    work: Work
-    foreseen: tuple[Finding, ...]
-    """The routes that will not last."""
-    check: Check | None
-    gate: GateState
-    standings: Standings
-    """The present state of the other tasks."""
-
-    @classmethod
-    def of(cls, run: Run, config: HostRoutingConfig, host: Host) -> Done:
-        """Collect what was done from the results and errors of the tasks, and the state of gate and tasks."""
-        gate = looked_at_gate(host)
+    def __init__(self, run: Run, config: HostRoutingConfig, host: Host) -> None:
+        """Collect it from the results and errors of the tasks, and from the host."""
+        self.run, self.gate = run, looked_at_gate(host)
         results = [node.result for node in run.report.walk()]
-        errors = [failure.error for failure in run.report.failures]
         plan = next((result.plan for result in results if isinstance(result, RoutesResult) and result.plan), None)
-        checks = [result.examination for result in results if isinstance(result, CheckResult)]
-        checks += [
-            error.report
-            for error in errors
-            if isinstance(error, RouteOverlapError) and isinstance(error.report, Examination)
-        ]
-        check = next((Check(examined, config) for examined in checks if examined is not None), None)
-        standings = attrs.evolve(Standings.on(host, config), troubles=())  # a failure of the run says more
-        if plan is None:
-            return cls(run, run.work(), (), check, gate, standings)
-        return cls(run, run.work(plan.steps), plan.foreseen, check, gate, standings)
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The routes that will not last, and the findings about the gate."""
-        return (*self.foreseen, *self.gate.findings)
-
-    @property
-    def escapes(self) -> bool:
-        """Whether the verdict of the check was not ok."""
-        return self.check is not None and self.check.found.verdict != "ok"
+        self.work = run.work(None if plan is None else plan.steps)
+        self.foreseen = () if plan is None else plan.foreseen  # the routes that will not last
+        found = [result.examination for result in results if isinstance(result, CheckResult)]
+        errors = [failure.error for failure in run.report.failures]
+        reports = [error.report for error in errors if isinstance(error, RouteOverlapError)]
+        found += [report for report in reports if isinstance(report, Examination)]
+        self.check = next((Check(examined, config) for examined in found if examined is not None), None)
+        self.escapes = self.check is not None and self.check.found.verdict != "ok"
+        self.standings = attrs.evolve(Standings.on(host, config), troubles=())  # a failure of the run says more
 
 
 def after_a_failure(gate: GateState) -> Line:
@@ -96,7 +71,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     wait, allow = wait_of(arguments, here), arguments.allow_removal
     configure = Configure(config, host=here, wait=wait, allow_removal=allow, tasks=installed_tasks())
     run = run_task(configure, here)
-    done = Done.of(run, config, here)
+    done = Done(run, config, here)
     failed = None if done.escapes else run.failed  # the page explains escapes in detail
     return Reply(run.code, lambda: _document(done), lambda: _page(done, arguments), failed=failed)
 
@@ -135,7 +110,7 @@ def _document(done: Done) -> dict[str, Any]:
         "ok": done.run.ok,
         "changed": bool(done.work),
         **done.work.document(),
-        "findings": [finding.to_mapping() for finding in done.findings],
+        "findings": [finding.to_mapping() for finding in (*done.foreseen, *done.gate.findings)],
         "standings": done.standings.documents(),
         "check": None if done.check is None else done.check.document(),
         "failures": done.run.failures,

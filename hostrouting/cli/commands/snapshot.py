@@ -10,6 +10,7 @@ from hostrouting.boot.scripts import render_snapshot_script
 from hostrouting.cli.command import FINE, Command, Reply
 from hostrouting.cli.output import SHOWN
 from hostrouting.cli.source import cidrs_of, open_kernel, saved_snapshot
+from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.redaction import Redaction
 from hostrouting.text import spoken
 
@@ -32,6 +33,8 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
+    if arguments.script and arguments.json:
+        raise ConfigError([Fault("--script", "", "prints a shell script, and no JSON", "leave out --json")])
     if arguments.script:
         return Reply(FINE, lambda: render_snapshot_script().removesuffix("\n"))
     taken = saved_snapshot(arguments)
@@ -75,5 +78,4 @@ hostrouting snapshot --script | ssh node sh > node.json
 hostrouting snapshot --redact 172.16.0.0/16 > redacted.json
 """,
     takes_snapshot=True,
-    no_json={"script": "it prints a shell script"},
 )

@@ -154,8 +154,6 @@ def test_settings_beyond_the_defaults_are_kept(tmp_path: Path) -> None:
     assert "allowedDevs" not in say("check", CIDR, kernel=h200()).out
 
 
-
-
 def test_a_configuration_is_asked_alone(written: Callable[..., str]) -> None:
     """With a configuration, what is installed plays no part."""
     host = installed(written())
