@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
@@ -28,7 +28,7 @@ from hostrouting.cli.output import SHOWN, Line, Painted, below, line, named_line
 from hostrouting.cli.source import config_of, wait_of
 from hostrouting.cli.standings import looked_at_gate
 from hostrouting.errors import HostRoutingError
-from hostrouting.finding import Finding, of_severity, worst_first
+from hostrouting.finding import of_severity, worst_first
 from hostrouting.host.saved import read_snapshot
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure, installed_tasks
@@ -44,49 +44,33 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
 
-@attrs.frozen
 class Prospect:
-    """What `apply` would do, and the state afterwards. For a saved snapshot, files are not known."""
+    """What `apply` would do, and the state afterwards. For a saved snapshot, files and the gate are not known."""
 
-    change: Change
-    after: Check | None
-    saved: bool
-    gate: GateState
-    """The present state of the gate."""
-    rewrites: tuple[str, ...] = ()
-    """The files to write that already exist with another content."""
-
-    @property
-    def routes(self) -> RoutePlan:
-        """The plan for the routes."""
-        return self.change.routes or RoutePlan()
-
-    @property
-    def work(self) -> Work:
-        """What would be done. With conflicts, these are the only steps, because nothing would be carried out."""
-        return Work.of(self.change, self.routes.conflicts or self.routes.steps)
-
-    @property
-    def refused(self) -> tuple[Finding, ...]:
-        """What `apply` refuses to take away."""
-        return tuple(of_severity(self.change.removals, "error"))
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether apply could not change any route."""
-        return bool(self.routes.conflicts or self.routes.pending)
-
-    @property
-    def changes(self) -> bool:
-        """Whether apply would change anything."""
-        return bool(attrs.evolve(self.work, steps=()) if self.is_stuck else self.work)
-
-    @property
-    def ends_in_overlap(self) -> bool:
-        """Whether apply would do all of this and then fail because of an overlap."""
-        if self.after is None or self.after.config.route_overlap.mode != "STRICT":
-            return False
-        return self.after.found.verdict == "overlap"
+    def __init__(
+        self,
+        change: Change,
+        before: Snapshot | None,
+        config: HostRoutingConfig,
+        *,
+        gate: GateState | None = None,
+        rewrites: Sequence[str] = (),
+    ) -> None:
+        """Judge the change of a host; `rewrites` are the files to write that exist with another content."""
+        self.change, self.rewrites, self.saved, self.gate = change, rewrites, gate is None, gate or GateState()
+        self.routes = routes = change.routes or RoutePlan()
+        # With conflicts, these are the only steps, because nothing would be carried out.
+        self.work = Work.of(change, routes.conflicts or routes.steps)
+        self.refused = tuple(of_severity(change.removals, "error"))  # what apply refuses to take away
+        self.is_stuck = bool(routes.conflicts or routes.pending)  # no route could be changed
+        self.changes = bool(attrs.evolve(self.work, steps=()) if self.is_stuck else self.work)
+        check = config.route_overlap
+        self.after: Check | None = None  # nothing to check, or the plan cannot be carried out
+        if before is not None and check.expected_cidrs and not self.is_stuck:
+            self.after = Check.of(routes.apply_to(before), config)
+        # Whether apply would do all of this and then fail.
+        overlaps = self.after is not None and self.after.found.verdict == "overlap"
+        self.ends_in_overlap = overlaps and check.mode == "STRICT"
 
     @property
     def answer(self) -> Literal["refused", "conflict", "not-ready", "to-do", "overlap", "nothing-to-do"]:
@@ -133,22 +117,12 @@ def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) 
     if arguments.allow_removal:
         going = (attrs.evolve(gone, severity="warning", remedy="") for gone in look.removals)
         look = attrs.evolve(look, removals=tuple(going))
-    after = None if look.before is None else _afterwards(look.routes or RoutePlan(), look.before, config)
     rewrites = tuple(path for path in look.files.writes if host.files.is_there(path))
-    return Prospect(look, after, saved=False, gate=looked_at_gate(host, config.gate.units), rewrites=rewrites)
+    return Prospect(look, look.before, config, gate=looked_at_gate(host, config.gate.units), rewrites=rewrites)
 
 
 def _elsewhere(before: Snapshot, config: HostRoutingConfig) -> Prospect:
-
-    routes = plan_static_routes(config, before)
-    return Prospect(Change(routes), _afterwards(routes, before, config), saved=True, gate=GateState())
-
-
-def _afterwards(routes: RoutePlan, before: Snapshot, config: HostRoutingConfig) -> Check | None:
-    """The check of the host after the plan; None if there is nothing to check, or the plan cannot be carried out."""
-    if not config.route_overlap.expected_cidrs or routes.conflicts or routes.pending:
-        return None
-    return Check.of(routes.apply_to(before), config)
+    return Prospect(Change(plan_static_routes(config, before)), before, config)
 
 
 def _of_many(arguments: argparse.Namespace, config: HostRoutingConfig) -> Reply:
