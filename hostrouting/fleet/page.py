@@ -169,17 +169,15 @@ def _notes(group: NodeGroup) -> Iterator[Markup]:
 
 
 def _map(cidr_map: CidrMap, node: str) -> Markup:
-    ends = (element("span", str(ip_at(cidr_map.cidr.family, end))) for end in (cidr_map.cidr.first, cidr_map.cidr.last))
+    cidr = cidr_map.cidr
+    ends = (element("span", str(ip_at(cidr.family, end))) for end in (cidr.first, cidr.last))
     axis = element("div", *ends, class_="axis", aria_hidden="true")
-    rows = [
-        element(
-            "tr",
-            element("th", row.name, scope="row"),
-            element("td", *([] if place else [axis]), _bar(row.strip), _ranges(cidr_map.cidr, row.segments)),
-        )
-        for place, row in enumerate(cidr_map.rows)
-    ]
-    return element("table", element("caption", f"{cidr_map.cidr} on {node}"), element("tbody", *rows), class_="map")
+    rows: list[Markup] = []
+    for name, segments in cidr_map.hosts.items():
+        bar = _bar(strip_of(cidr, segments, _COLUMNS))
+        cell = element("td", *([] if rows else [axis]), bar, _ranges(cidr, segments))
+        rows.append(element("tr", element("th", name, scope="row"), cell))
+    return element("table", element("caption", f"{cidr} on {node}"), element("tbody", *rows), class_="map")
 
 
 def _bar(strip: Sequence[tuple[Segment, int]]) -> Markup:
@@ -197,8 +195,9 @@ def _bar(strip: Sequence[tuple[Segment, int]]) -> Markup:
 
 
 def _ranges(cidr: Prefix, segments: Sequence[Segment]) -> Markup:
-    more = len(segments) - _RANGES
-    told = [element("li", *_range(cidr, segment)) for segment in segments[:_RANGES]]
+    listed = listed_segments(segments)
+    more = len(listed) - _RANGES
+    told = [element("li", *_range(cidr, segment)) for segment in listed[:_RANGES]]
     told += [element("li", f"and {counted(more, 'more range')}")] if more > 0 else []
     return element("ul", *told, class_="ranges")
 
@@ -231,20 +230,11 @@ _MAPS = 8  # CIDRs of one node that have a map
 
 
 @attrs.frozen
-class MapRow:
-    """An expected CIDR on one host: as segments to scale, and as a list."""
-
-    name: str
-    strip: tuple[tuple[Segment, int], ...]
-    segments: tuple[Segment, ...]
-
-
-@attrs.frozen
 class CidrMap:
-    """An expected CIDR: a row for the host now, and one for the host after the repair if there is one."""
+    """An expected CIDR as segments: on the host now, and after the repair if there is one."""
 
     cidr: Prefix
-    rows: tuple[MapRow, ...]
+    hosts: Mapping[str, Sequence[Segment]]
 
 
 def read_maps(result: NodeResult, question: Question) -> tuple[CidrMap, ...]:
@@ -267,11 +257,11 @@ def maps_of(data: bytes, question: Question) -> Iterator[CidrMap]:
     for family in found.families:
         report = family.report
         for cidr in list(dict.fromkeys(finding.cidr for finding in report.escapes))[:_MAPS]:
-            rows = []
-            for name, fib in hosts:
-                segments = segments_of(fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs)
-                rows.append(MapRow(name, strip_of(cidr, segments, _COLUMNS), listed_segments(segments)))
-            yield CidrMap(cidr, tuple(rows))
+            segments = {
+                name: segments_of(fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs)
+                for name, fib in hosts
+            }
+            yield CidrMap(cidr, segments)
 
 
 # Elements of HTML.
