@@ -21,7 +21,7 @@ import attrs
 
 from hostrouting.boot.scripts import filled
 from hostrouting.boot.units import FLUSHERS, HEADER, render_oneshot, shell
-from hostrouting.host.layout import HostLayout
+from hostrouting.host.layout import PLACES, HostLayout
 
 StepKind: TypeAlias = Literal["requires", "wants", "changing"]
 _KINDS: dict[str, StepKind] = {"requires": "requires", "wants": "wants", "changing": "changing"}
@@ -68,9 +68,8 @@ class GateStep:
         return cls(int(rank), _KINDS[kind], name)
 
 
-def render_gate_drop_in(layout: HostLayout | None = None) -> str:
+def render_gate_drop_in(layout: HostLayout = PLACES) -> str:
     """The drop-in that makes a unit start the gate's unit and wait for its result; the same for each unit."""
-    where = layout or HostLayout()
     # After the gate's unit: a run for another unit ends before this one starts its own. Otherwise a run could let this
     # one start, and a unit that only this one's start has pulled in could then undo the run's work.
     # With `+` the command may start the gate's unit whatever user and sandbox the gated unit has; %n is its name.
@@ -78,10 +77,10 @@ def render_gate_drop_in(layout: HostLayout | None = None) -> str:
         f"{HEADER}"
         "[Unit]\n"
         "Wants=network-online.target\n"
-        f"After=network-online.target {where.routes_unit} {where.gate_unit}\n"
+        f"After=network-online.target {layout.routes_unit} {layout.gate_unit}\n"
         "\n"
         "[Service]\n"
-        f"ExecStartPre=+{_run(where, '%n')} {where.gate_script} ask %n\n"
+        f"ExecStartPre=+{_run(layout, '%n')} {layout.gate_script} ask %n\n"
     )
 
 
@@ -95,17 +94,16 @@ def _run(layout: HostLayout, held: str) -> str:
     return shell(f"host-routing-gate: {held} cannot start: $$0 is missing or incomplete; {back}; or {away}")
 
 
-def render_gate_unit(layout: HostLayout | None = None) -> str:
+def render_gate_unit(layout: HostLayout = PLACES) -> str:
     """The oneshot that runs the steps. It is not enabled, because the gated units start it."""
-    where = layout or HostLayout()
     return render_oneshot(
         "Hold units back until the routing of this host is right",
         # The start of a gated unit may pull in units that flush nftables: they finish before the first step.
-        after=f"{where.routes_unit} {where.probe_unit} {FLUSHERS}",
-        command=where.gate_script,
-        run=_run(where, "what is gated"),
+        after=f"{layout.routes_unit} {layout.probe_unit} {FLUSHERS}",
+        command=layout.gate_script,
+        run=_run(layout, "what is gated"),
         timeout=_SECONDS,
-        folders=(where.state_directory, where.runtime_directory),
+        folders=(layout.state_directory, layout.runtime_directory),
         capabilities="CAP_NET_ADMIN",
         # SIGKILL: after a stop, the script and the processes that it has left end at once, and the result is not that
         # of a refusal. RestartPreventExitStatus: a refusal exits with 1, or is killed after the timeout. If an
@@ -114,18 +112,17 @@ def render_gate_unit(layout: HostLayout | None = None) -> str:
     )
 
 
-def render_gate_script(layout: HostLayout | None = None) -> str:
+def render_gate_script(layout: HostLayout = PLACES) -> str:
     """The script that the unit runs; called with `ask`, the script starts the unit and waits for the result."""
-    where = layout or HostLayout()
     # The script finds them by their places.
     return filled(
         "host-routing-gate.sh",
         [
-            f"unit {where.gate_unit}",
-            f"scripts {where.config_directory}",
-            f"steps {where.gate_steps}",
-            f"units {where.unit_directory}",
-            f"lock {where.lock}",
+            f"unit {layout.gate_unit}",
+            f"scripts {layout.config_directory}",
+            f"steps {layout.gate_steps}",
+            f"units {layout.unit_directory}",
+            f"lock {layout.lock}",
         ],
     )
 

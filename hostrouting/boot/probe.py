@@ -12,7 +12,7 @@ import attrs
 from hostrouting.boot.scripts import DEFAULT_WAIT, KnownSettings, filled, settings_in
 from hostrouting.boot.units import FLUSHERS, GRACE, render_oneshot
 from hostrouting.config.probe_rewrite import ProbeRewriteConfig
-from hostrouting.host.layout import HostLayout
+from hostrouting.host.layout import PLACES, HostLayout
 from hostrouting.model.prefix import IPV6, LINK_LOCAL, MULTICAST
 from hostrouting.model.route import DEFAULT_METRIC, OURS
 
@@ -69,7 +69,7 @@ def render_probe_table(config: ProbeRewriteConfig) -> str:
 """
 
 
-def render_probe_script(told: ProbeScript, *, layout: HostLayout | None = None) -> str:
+def render_probe_script(told: ProbeScript, *, layout: HostLayout = PLACES) -> str:
     """The script that loads the table, and adds the route for the replies."""
     config = told.config
     settings = [
@@ -84,7 +84,7 @@ def render_probe_script(told: ProbeScript, *, layout: HostLayout | None = None) 
         f"protocol {told.protocol}",
         f"metric {DEFAULT_METRIC[IPV6]}",
         f"wait {told.wait}",
-        f"state {(layout or HostLayout()).runtime_directory}",
+        f"state {layout.runtime_directory}",
         *(f"nft {line}" for line in render_probe_table(config).splitlines()),
     ]
     return filled("probe-rewrite.sh", settings)
@@ -108,15 +108,14 @@ def parse_probe_script(text: str) -> ProbeScript:
     return ProbeScript(config, int(known["protocol"]), int(known["wait"]))
 
 
-def render_probe_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_WAIT) -> str:
+def render_probe_unit(layout: HostLayout = PLACES, *, wait: int = DEFAULT_WAIT) -> str:
     """The oneshot that sets up the rewrite of probes at every boot, whether or not a gated unit starts."""
-    where = layout or HostLayout()
     return render_oneshot(
         "Let IPv6 probes of the load balancer reach the pods",
         after=FLUSHERS,
-        command=where.probe_script,
+        command=layout.probe_script,
         timeout=wait + GRACE,
-        folders=(where.runtime_directory,),
+        folders=(layout.runtime_directory,),
         capabilities="CAP_NET_ADMIN",
         wanted_by="multi-user.target",
     )

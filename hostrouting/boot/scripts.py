@@ -27,7 +27,7 @@ from hostrouting.config.settings import (
     StaticRoute,
     StaticRoutesConfig,
 )
-from hostrouting.host.layout import HostLayout
+from hostrouting.host.layout import PLACES, HostLayout
 from hostrouting.model.route import DEFAULT_METRIC, OURS, ROUTE_TYPES, protocol_name
 from hostrouting.model.rule import default_rules
 
@@ -92,18 +92,15 @@ def parse_static_routes_script(text: str) -> RoutesScript:
     return RoutesScript(StaticRoutesConfig(bool(routes), routes), int(known["protocol"]), int(known["wait"]), spared)
 
 
-def render_check_script(
-    config: HostRoutingConfig, *, layout: HostLayout | None = None, wait: int = DEFAULT_WAIT
-) -> str:
+def render_check_script(config: HostRoutingConfig, *, layout: HostLayout = PLACES, wait: int = DEFAULT_WAIT) -> str:
     """The script that checks the expected CIDRs of the configuration."""
     check = config.route_overlap
-    where = layout or HostLayout()
     families = sorted({str(cidr.version) for cidr in check.expected_cidrs})
     # The script finds the first four by their places.
     settings = [
         f"mode {check.mode}",
         f"wait {wait}",
-        f"state {where.state_directory}",
+        f"state {layout.state_directory}",
         f"families {' '.join(families)}",
     ]
     settings += [f"protocol {config.protocol}", *(f"cidr {cidr}" for cidr in check.expected_cidrs)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hostrouting.boot.scripts import DEFAULT_WAIT
 from hostrouting.config.azure_vnet import StateFile
-from hostrouting.host.layout import HostLayout
+from hostrouting.host.layout import PLACES, HostLayout
 from hostrouting.model.route import OURS, protocol_name
 from hostrouting.release import __version__
 
@@ -128,11 +128,11 @@ def runtime_folders(*folders: str) -> tuple[str, ...]:
     return (f"RuntimeDirectory={names}", "RuntimeDirectoryPreserve=yes") if names else ()
 
 
-def render_routes_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_WAIT) -> str:
+def render_routes_unit(layout: HostLayout = PLACES, *, wait: int = DEFAULT_WAIT) -> str:
     """The oneshot that installs the static routes at every boot, whether or not a gated unit starts."""
     return render_oneshot(
         "Static routes of this host",
-        command=(layout or HostLayout()).routes_script,
+        command=layout.routes_script,
         timeout=wait + GRACE,
         capabilities="CAP_NET_ADMIN",
         wanted_by="multi-user.target",
@@ -147,15 +147,14 @@ def render_networkd_drop_in() -> str:
     return f"{HEADER}[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\n"
 
 
-def render_check_unit(layout: HostLayout | None = None, *, wait: int = DEFAULT_WAIT) -> str:
+def render_check_unit(layout: HostLayout = PLACES, *, wait: int = DEFAULT_WAIT) -> str:
     """The oneshot that runs the check when an operator starts it. It is not enabled."""
-    where = layout or HostLayout()
     return render_oneshot(
         "Check that expected networks leave by the expected device",
-        after=where.routes_unit,
-        command=where.check_script,
+        after=layout.routes_unit,
+        command=layout.check_script,
         timeout=wait + _LONGEST_CHECK,
-        folders=(where.state_directory,),
+        folders=(layout.state_directory,),
     )
 
 
@@ -231,19 +230,16 @@ _EXTENDS = "ReadWritePaths=-/proc/sys/net\n"
 _PRUNES = "ReadOnlyPaths=\nReadOnlyPaths=/proc /sys\n"
 
 
-def render_guard_unit(
-    program: str, *, layout: HostLayout | None = None, config: HostRoutingConfig | None = None
-) -> str:
+def render_guard_unit(program: str, *, layout: HostLayout = PLACES, config: HostRoutingConfig | None = None) -> str:
     """The service that keeps the routing right, with the rights that the configuration needs.
 
     It names the version, so that a new one is started.
     """
-    where = layout or HostLayout()
     lines = [
         "[Unit]",
         "Description=Keep the routing of this host right",
         "Wants=network-online.target",
-        f"After=network-online.target {where.routes_unit} {where.probe_unit} {FLUSHERS}",
+        f"After=network-online.target {layout.routes_unit} {layout.probe_unit} {FLUSHERS}",
         "StartLimitIntervalSec=0",
         "",
         "[Service]",
@@ -258,16 +254,16 @@ def render_guard_unit(
         "TimeoutStartSec=90",
         "TimeoutStopSec=20",
         "SuccessExitStatus=143",
-        *runtime_folders(where.state_directory, where.runtime_directory),
+        *runtime_folders(layout.state_directory, layout.runtime_directory),
     ]
     sandbox = SANDBOX.format(capabilities="CAP_NET_ADMIN") + _MORE.format(
-        folders=f"{where.state_directory} {where.runtime_directory}"
+        folders=f"{layout.state_directory} {layout.runtime_directory}"
     )
     if config is not None and config.extensions:
         sandbox += _EXTENDS
     cleanup = None if config is None else config.azure_vnet_cleanup
     if cleanup is not None and cleanup.repeat:
-        sandbox += _CLEANS.format(lasting=where.lasting_directory.removeprefix("/var/lib/"))
+        sandbox += _CLEANS.format(lasting=layout.lasting_directory.removeprefix("/var/lib/"))
         sandbox += _PRUNES if cleanup.state_file is StateFile.PRUNE else ""
     return HEADER + "\n".join(lines) + "\n" + sandbox + "\n[Install]\nWantedBy=multi-user.target\n"
 

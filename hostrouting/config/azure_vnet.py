@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from hostrouting.config.json import Keys, Spot, items_read
+from hostrouting.config.json import Keys, Section, Spot, items_read
 from hostrouting.config.values import Network, Word, devs, network_in, one_of, switch
 
 _WIDEST = {4: 8, 6: 32}
@@ -37,7 +37,7 @@ class StateFile(Word):
 
 
 @attrs.frozen(init=False)
-class AzureVnetCleanupConfig:
+class AzureVnetCleanupConfig(Section):
     """Which state of azure-vnet is stale, and what the cleanup may change."""
 
     managed: tuple[Network, ...]
@@ -64,20 +64,7 @@ class AzureVnetCleanupConfig:
         dry_run: bool = True,
         repeat: bool = False,
     ) -> None:
-        given = AZURE_VNET_CLEANUP.check(
-            managed=managed,
-            protect=protect,
-            uplinks=uplinks,
-            ebtables=ebtables,
-            state_file=state_file,
-            dry_run=dry_run,
-            repeat=repeat,
-        )
-        self.__attrs_init__(**given)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The JSON object of this section."""
-        return AZURE_VNET_CLEANUP.write(self)
+        self._keys.fill(self, locals())
 
 
 def _managed(raw: object, at: Spot) -> tuple[Network, ...]:
@@ -107,7 +94,7 @@ def _repeated_only_if_meant(found: dict[str, Any], at: Spot) -> None:
         at.below("repeat").note_absence(rule, "set dryRun to false")
 
 
-AZURE_VNET_CLEANUP = Keys(
+AZURE_VNET_CLEANUP = AzureVnetCleanupConfig._keys = Keys(
     {
         "managed": _managed,
         "protect": _protected,

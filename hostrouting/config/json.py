@@ -12,7 +12,7 @@ the reader of the enclosing object or list continues with the rest, so that one 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.inputs import Unreadable, read_bytes
@@ -192,6 +192,17 @@ class Spot:
             raise ConfigError(self.faults, source)
 
 
+class Section:
+    """One object of the configuration: an attrs class whose constructor ends in `Keys.fill`."""
+
+    __slots__ = ()
+    _keys: ClassVar[Keys]
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The JSON object of this section."""
+        return self._keys.write(self)
+
+
 class Keys:
     """The keys of one kind of JSON object, and how each is read and written.
 
@@ -267,12 +278,20 @@ class Keys:
 
         return read
 
-    def check(self, **given: object) -> dict[str, Any]:
-        """Check the arguments of a constructor like JSON values; returns them by attribute, or raises ConfigError."""
+    def fill(self, settings: Any, given: Mapping[str, object], **more: object) -> None:
+        """Check the arguments of a constructor like JSON values, and set them. Raises ConfigError.
+
+        `given` may have more than the keys, and None for a section that is missing; `more` is set unchecked.
+        """
         at = Spot()
-        found = self.read({self.names[attribute]: value for attribute, value in given.items()}, at)
+        known = {
+            self.names[attribute]: given[attribute]
+            for attribute in self.readers
+            if given[attribute] is not None or not isinstance(self.absent.get(attribute, ""), Section | None)
+        }
+        found = self.read(known, at)
         at.raise_faults()
-        return found
+        settings.__attrs_init__(**found, **more)
 
     def write(self, settings: object) -> dict[str, Any]:
         """The JSON object that reads back as these settings; an optional section that is None is left out."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from hostrouting.config.json import InvalidValue, Keys, Spot, items, text_of
+from hostrouting.config.json import InvalidValue, Keys, Section, Spot, items, text_of
 from hostrouting.config.values import Word, address_in, device_name, integer, one_of, switch
 from hostrouting.model.prefix import LINK_LOCAL
 
@@ -51,7 +51,7 @@ class OnUnknown(Word):
 
 
 @attrs.frozen(init=False)
-class ImdsConfig:
+class ImdsConfig(Section):
     """How to query the instance metadata service; only used if the condition is imds."""
 
     url: str
@@ -69,15 +69,11 @@ class ImdsConfig:
         retries: int = 5,
         on_unknown: OnUnknown | str = OnUnknown.FAIL,
     ) -> None:
-        self.__attrs_init__(**_IMDS.check(url=url, timeout=timeout, retries=retries, on_unknown=on_unknown))
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The JSON object of this section."""
-        return _IMDS.write(self)
+        self._keys.fill(self, locals())
 
 
 @attrs.frozen(init=False)
-class ProbeRewriteConfig:
+class ProbeRewriteConfig(Section):
     """The rewrite of the load balancer's probes, and the switch that enables it."""
 
     enabled: bool
@@ -111,23 +107,7 @@ class ProbeRewriteConfig:
         imds: ImdsConfig | Mapping[str, object] | None = None,
         required: bool = False,
     ) -> None:
-        given = PROBE_REWRITE.check(
-            enabled=enabled,
-            interfaces=interfaces,
-            link_local=link_local,
-            global_address=global_address,
-            table=table,
-            priority=priority,
-            ensure_route=ensure_route,
-            condition=condition,
-            imds={} if imds is None else imds,
-            required=required,
-        )
-        self.__attrs_init__(**given)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The JSON object of this section."""
-        return PROBE_REWRITE.write(self)
+        self._keys.fill(self, locals())
 
 
 def _interfaces(raw: object, at: Spot) -> tuple[str | None, ...]:
@@ -245,10 +225,10 @@ def _rules_of_several(found: dict[str, Any], at: Spot) -> None:
         at.below("ensureRoute").note_absence(rule, remedy)
 
 
-_IMDS = Keys(
+ImdsConfig._keys = Keys(
     {"url": _url, "timeout": _timeout, "retries": _retries, "on_unknown": one_of(OnUnknown, "an allowed value")}
 )
-PROBE_REWRITE = Keys(
+PROBE_REWRITE = ProbeRewriteConfig._keys = Keys(
     {
         "enabled": switch,
         "interfaces": _interfaces,
@@ -258,10 +238,10 @@ PROBE_REWRITE = Keys(
         "priority": _priority,
         "ensure_route": switch,
         "condition": one_of(ProbeCondition, "a condition"),
-        "imds": _IMDS.reader(ImdsConfig),
+        "imds": ImdsConfig._keys.reader(ImdsConfig),
         "required": switch,
     },
-    absent={"enabled": False, "interfaces": (), "ensure_route": True},
+    absent={"enabled": False, "interfaces": (), "ensure_route": True, "imds": ImdsConfig()},
     together=_rules_of_several,
 )
 """The keys of the section."""

@@ -20,7 +20,19 @@ import attrs
 from hostrouting.config import values
 from hostrouting.config.azure_vnet import AZURE_VNET_CLEANUP, AzureVnetCleanupConfig
 from hostrouting.config.cni import DEFAULT_ALLOWED_DEVS
-from hostrouting.config.json import InvalidValue, Keys, Spot, items, items_read, parse, printable, read, text_of, unread
+from hostrouting.config.json import (
+    InvalidValue,
+    Keys,
+    Section,
+    Spot,
+    items,
+    items_read,
+    parse,
+    printable,
+    read,
+    text_of,
+    unread,
+)
 from hostrouting.config.probe_rewrite import PROBE_REWRITE, ProbeRewriteConfig
 from hostrouting.config.values import Address, Network  # noqa: TC001  attrs.resolve_types looks them up here
 from hostrouting.model.prefix import LINK_LOCAL
@@ -65,18 +77,14 @@ _EARLY = (
 
 
 @attrs.frozen(init=False)
-class GateConfig:
+class GateConfig(Section):
     """The units that wait for the gate."""
 
     units: tuple[str, ...]
     """Sorted. A template (`NAME@.service`) means each of its instances."""
 
     def __init__(self, units: Iterable[str] = (MACHINES,)) -> None:
-        self.__attrs_init__(**GATE.check(units=units))
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The JSON object of this section."""
-        return GATE.write(self)
+        self._keys.fill(self, locals())
 
 
 def _units(raw: object, at: Spot) -> tuple[str, ...]:
@@ -101,7 +109,7 @@ def _unit(raw: object, at: Spot) -> str:
     return text
 
 
-GATE = Keys({"units": _units})
+GATE = GateConfig._keys = Keys({"units": _units})
 """The keys of the section."""
 
 
@@ -114,7 +122,7 @@ _PUNCTUATION = "/-_.+@"  # what the path of a program may have besides letters a
 
 
 @attrs.frozen(init=False)
-class StaticRoute:
+class StaticRoute(Section):
     """One route that the host must have."""
 
     destination: Network
@@ -128,13 +136,8 @@ class StaticRoute:
     def __init__(
         self, destination: Network | str, gateway: Address | str | None = None, dev: str | None = None, metric: int = 0
     ) -> None:
-        given = _ROUTE.check(
-            destination=destination,
-            gateway="" if gateway is None else gateway,
-            dev="" if dev is None else dev,
-            metric=metric,
-        )
-        self.__attrs_init__(**given)
+        gateway, dev = "" if gateway is None else gateway, "" if dev is None else dev
+        self._keys.fill(self, locals())
 
     @classmethod
     def _of(cls, read: Mapping[str, Any]) -> Self:
@@ -143,13 +146,9 @@ class StaticRoute:
         made.__attrs_init__(**{"gateway": None, "dev": None, **read})
         return made
 
-    def to_mapping(self) -> dict[str, Any]:
-        """The JSON object of this route."""
-        return _ROUTE.write(self)
-
 
 @attrs.frozen(init=False)
-class StaticRoutesConfig:
+class StaticRoutesConfig(Section):
     """The static routes, and the switch that enables them."""
 
     enabled: bool
@@ -160,15 +159,11 @@ class StaticRoutesConfig:
         enabled: bool = False,  # noqa: FBT001, FBT002  the order is that of the JSON
         routes: Iterable[StaticRoute | Mapping[str, object]] = (),
     ) -> None:
-        self.__attrs_init__(**_STATIC_ROUTES.check(enabled=enabled, routes=routes))
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The JSON object of this section."""
-        return _STATIC_ROUTES.write(self)
+        self._keys.fill(self, locals())
 
 
 @attrs.frozen(init=False)
-class IntendedRule:
+class IntendedRule(Section):
     """A policy rule that sends some packets elsewhere on purpose, and why."""
 
     rule: str
@@ -176,15 +171,11 @@ class IntendedRule:
     reason: str
 
     def __init__(self, rule: str, reason: str) -> None:
-        self.__attrs_init__(**_INTENDED_RULE.check(rule=rule, reason=reason))
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The JSON object of this rule."""
-        return _INTENDED_RULE.write(self)
+        self._keys.fill(self, locals())
 
 
 @attrs.frozen(init=False)
-class RouteOverlapConfig:
+class RouteOverlapConfig(Section):
     """The CIDRs that must leave by the expected devices, and what to do if one does not."""
 
     expected_cidrs: tuple[Network, ...]
@@ -212,24 +203,11 @@ class RouteOverlapConfig:
         pod_devs: Iterable[str] = (),
         intended_rules: Iterable[IntendedRule | Mapping[str, object]] = (),
     ) -> None:
-        given = _ROUTE_OVERLAP.check(
-            expected_cidrs=expected_cidrs,
-            mode=mode,
-            expected_devs=expected_devs,
-            allowed_devs=allowed_devs,
-            pod_cidrs=pod_cidrs,
-            pod_devs=pod_devs,
-            intended_rules=intended_rules,
-        )
-        self.__attrs_init__(**given)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The JSON object of this section."""
-        return _ROUTE_OVERLAP.write(self)
+        self._keys.fill(self, locals())
 
 
 @attrs.frozen(init=False)
-class GuardConfig:
+class GuardConfig(Section):
     """Whether the guard runs as a service that keeps the routing right, and the program that it runs."""
 
     enabled: bool
@@ -237,15 +215,11 @@ class GuardConfig:
     """The path of the program `hostrouting` on the host; empty means the one that installs the service."""
 
     def __init__(self, *, enabled: bool = False, program: str = "") -> None:
-        self.__attrs_init__(**_GUARD.check(enabled=enabled, program=program))
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The JSON object of this section."""
-        return _GUARD.write(self)
+        self._keys.fill(self, locals())
 
 
 @attrs.frozen(init=False)
-class HostRoutingConfig:
+class HostRoutingConfig(Section):
     """The whole configuration; without arguments it asks for nothing.
 
     `from_json(to_json(x)) == x`: the text contains every setting, including the defaults.
@@ -284,20 +258,8 @@ class HostRoutingConfig:
         extensions: Mapping[str, object] | None = None,
         nested_in: str = "",
     ) -> None:
-        cleanup = {} if azure_vnet_cleanup is None else {"azure_vnet_cleanup": azure_vnet_cleanup}
-        given = _HOST_ROUTING.check(
-            static_routes={} if static_routes is None else static_routes,
-            route_overlap={} if route_overlap is None else route_overlap,
-            protocol=protocol,
-            probe_rewrite={} if probe_rewrite is None else probe_rewrite,
-            guard={} if guard is None else guard,
-            gate={} if gate is None else gate,
-            kernel_rules=kernel_rules,
-            manage_foreign=manage_foreign,
-            extensions={} if extensions is None else extensions,
-            **cleanup,
-        )
-        self.__attrs_init__(**given, nested_in=nested_in)
+        extensions = {} if extensions is None else extensions
+        self._keys.fill(self, locals(), nested_in=nested_in)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, source: str | None = None) -> Self:
@@ -326,10 +288,6 @@ class HostRoutingConfig:
         for key in filter(None, (self.nested_in, *keys)):
             spot = spot.below(key)
         return spot.path
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The JSON object of the whole configuration, as plain dictionaries, lists, text and numbers."""
-        return _HOST_ROUTING.write(self)
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """The JSON text of the whole configuration."""
@@ -486,16 +444,16 @@ def _reason(raw: object, at: Spot) -> str:
     return text
 
 
-_ROUTE = Keys(
+_ROUTE = StaticRoute._keys = Keys(
     {"destination": values.destination, "gateway": values.gateway, "dev": values.dev, "metric": values.metric},
     required={"destination": 'write the destination network, such as "10.0.0.0/8" or "fd00::/8"'},
     absent={"metric": 0},
     together=_gateway_fits,
 )
-_STATIC_ROUTES = Keys(
+_STATIC_ROUTES = StaticRoutesConfig._keys = Keys(
     {"enabled": values.switch, "routes": _routes}, absent={"enabled": False}, together=_routes_only_when_enabled
 )
-_INTENDED_RULE = Keys(
+_INTENDED_RULE = IntendedRule._keys = Keys(
     {"rule": _selection, "reason": _reason},
     required={
         "rule": 'write the selectors of the rule, such as "fwmark 0x1/0xff"',
@@ -514,7 +472,7 @@ def _patterns(raw: object, at: Spot) -> tuple[str, ...]:
     return tuple(dict.fromkeys(dev for devs in patterns for dev in devs))
 
 
-_ROUTE_OVERLAP = Keys(
+_ROUTE_OVERLAP = RouteOverlapConfig._keys = Keys(
     {
         "expected_cidrs": values.cidrs,
         "mode": values.mode,
@@ -527,8 +485,8 @@ _ROUTE_OVERLAP = Keys(
     absent={"pod_cidrs": ()},
     together=_devices_only_of_pods,
 )
-_GUARD = Keys({"enabled": values.switch, "program": _program})
-_HOST_ROUTING = Keys(
+_GUARD = GuardConfig._keys = Keys({"enabled": values.switch, "program": _program})
+_HOST_ROUTING = HostRoutingConfig._keys = Keys(
     {
         "static_routes": _STATIC_ROUTES.reader(StaticRoutesConfig),
         "route_overlap": _ROUTE_OVERLAP.reader(RouteOverlapConfig),
@@ -542,6 +500,11 @@ _HOST_ROUTING = Keys(
         "extensions": unread,
     },
     absent={
+        "static_routes": StaticRoutesConfig(),
+        "route_overlap": RouteOverlapConfig(),
+        "probe_rewrite": ProbeRewriteConfig(),
+        "guard": GuardConfig(),
+        "gate": GateConfig(),
         "azure_vnet_cleanup": None,
         "kernel_rules": values.Upkeep.LEAVE,
         "manage_foreign": values.Upkeep.LEAVE,

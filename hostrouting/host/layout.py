@@ -176,3 +176,7 @@ class HostLayout:
         """Our folders that no package of systemd or iproute2 owns; empty ones are removed."""
         found = ("/etc/systemd/system-preset", "/etc/systemd/networkd.conf.d", self.extensions, self.config_directory)
         return tuple(map(self.at, found))
+
+
+PLACES = HostLayout()
+"""Where everything is on a host of the usual layout."""

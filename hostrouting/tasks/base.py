@@ -214,10 +214,9 @@ class HostTask(Generic[ResultT]):
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:  # noqa: ARG002  few operations take long
         """Look at the task's work, and repair what can be repaired now, without waiting.
 
-        The host is locked. `may_repair` is asked before each repair; `alive` is called between the steps of a long one.
+        The host is locked and has a kernel, and the task is wanted. `may_repair` is asked before each repair; `alive`
+        is called between the steps of a long one.
         """
-        if self.host.backend is None or not self.is_wanted:
-            return Look()
         change, begun = self.change(up=True), ctx.clock.now()
         needed = [(operation, Repair.of(operation)) for operation in change.operations if not change.conflicts]
         allowed = [(operation, repair) for operation, repair in needed if may_repair(repair)]

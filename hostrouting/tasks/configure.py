@@ -165,18 +165,15 @@ def _last_line(error: Exception) -> str:
 def unknown_parts(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, ...]:
     """A finding for each installed part of a task that is not among these; the part stays."""
     layout, names, extensions = host.layout, {task.full_part.name for task in tasks}, {task.extension for task in tasks}
-    remedy = "install its package where hostrouting runs, then run: hostrouting remove, or apply"
     steps = [step.name for step in Gate(host).steps if step.name not in names]
+    told = {layout.at(f"{layout.config_directory}/{name}.sh"): f"the gate's step {name}" for name in steps}
     kept = [name.removesuffix(".json") for name in host.files.names(layout.at(layout.extensions))]
-    told = [(f"the gate's step {step}", layout.at(f"{layout.config_directory}/{step}.sh")) for step in steps]
-    told += [
-        (f"the file {layout.extension_file(name)}", layout.extension_file(name))
-        for name in kept
-        if name not in extensions
-    ]
+    paths = [layout.extension_file(name) for name in kept if name not in extensions]
+    told |= {path: f"the file {path}" for path in paths}
+    remedy = "install its package where hostrouting runs, then run: hostrouting remove, or apply"
     return tuple(
         Finding("task", "warning", f"{what} belongs to a task that is not installed here, and stays", path, remedy)
-        for what, path in told
+        for path, what in told.items()
     )
 
 

@@ -130,9 +130,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:  # noqa: ARG002  there is nothing to repair
         """Check, and write the markers if they have another answer."""
-        if self.host.backend is None or not self.is_wanted:
-            return Look()
-        with self.host.backend() as backend:
+        with self.kernel() as backend:
             found = examine(ctx, backend, self.config, wait=0)
         if found.verdict == "undecided" and any(family.restless for family in found.families):
             raise BackendError("the route tables keep changing; the verdict is the earlier one", kind="unsettled")

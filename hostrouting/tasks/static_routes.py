@@ -198,10 +198,8 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:
         """Add, replace and delete routes as far as possible now; a refusal of one does not stop the others."""
-        if self.host.backend is None or not self.is_wanted:
-            return Look()
         wanted = self._wanted
-        with self.host.backend() as backend:
+        with self.kernel() as backend:
             first, _ = read(backend, reached=True, about=self._concern)
             before, plan = first, self._plan_routes(wanted, first)
             told: tuple[str, ...] = ()

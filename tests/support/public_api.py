@@ -228,8 +228,8 @@ def _read_by_programs() -> Iterator[str]:
         if isinstance(value := getattr(layout, name), str):
             yield f"file: {name} = {value}"
     figures = (ROOT / "hostrouting/tasks/guard/state.py").read_text(encoding="utf-8")
-    for name, kind in re.findall(r"_metrics?\(f?\"([\w{}]+)\", \"(\w+)\"", figures):
-        yield f"figure: hostrouting_{name} {kind}"
+    for name in re.findall(r"^        \"(\w+)\": \(", figures, re.MULTILINE):
+        yield f"figure: hostrouting_{name} {'counter' if name.endswith('_total') else 'gauge'}"
     guard = (ROOT / "hostrouting/tasks/guard/loop.py").read_text(encoding="utf-8")
     for name, number in re.findall(r"^(_[A-Z]+) = \"([0-9a-f]{32})\"$", guard, re.MULTILINE):
         yield f"MESSAGE_ID: {name.strip('_').lower()} = {number}"

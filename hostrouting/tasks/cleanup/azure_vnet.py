@@ -132,16 +132,13 @@ def _of_the_node(facts: CleanupFacts) -> Iterator[Finding]:
 
 def _listed(gone: list[str], facts: CleanupFacts, *, prunes: bool) -> Finding:
     """A finding about listed pods whose rules Azure's network monitor adds again."""
-    monitor = next((name for name in map(_process(facts), facts.names("/proc")) if name in _MONITORS), "")
+    processes = ((facts.read(f"/proc/{name}/comm") or "").strip() for name in facts.names("/proc") if name.isdigit())
+    monitor = next((name for name in processes if name in _MONITORS), "")
     who = f"{monitor}, which runs here, adds" if monitor else "Azure's network monitor, if it runs, adds"
     sentence = f"{STATE_FILE} still lists pods that are gone ({_named(gone)}); {who} their rules again every 10 s"
     if prunes:
         return Finding("azure-vnet", "note", sentence, STATE_FILE, "the clean-up takes them out of the file")
     return Finding("azure-vnet", "warning", sentence, STATE_FILE, 'set azureVnetCleanup.stateFile to "prune"')
-
-
-def _process(facts: CleanupFacts) -> Any:
-    return lambda name: (facts.read(f"/proc/{name}/comm") or "").strip() if name.isdigit() else ""
 
 
 # The rules that azure-vnet adds for a pod.
@@ -533,13 +530,8 @@ class Endpoint:
     """The veth at the host's end."""
     ips: tuple[IP, ...] = ()
     mac: str = ""
-    network: tuple[str, ...] = ()
-    """The names of its interface and its network: a pod's name alone may stand in several networks."""
-
-    @property
-    def key(self) -> str:
-        """A key that only this pod has."""
-        return "/".join((*self.network, self.name))
+    key: str = ""
+    """With the names of its interface and its network: a pod's name alone may stand in several networks."""
 
 
 class StateFileUnreadable(ValueError):  # noqa: N818  reads as what is wrong
@@ -549,7 +541,7 @@ class StateFileUnreadable(ValueError):  # noqa: N818  reads as what is wrong
 def read_state(text: str) -> tuple[Endpoint, ...]:
     """Every endpoint in the text, in order. Raises StateFileUnreadable."""
     return tuple(
-        attrs.evolve(_endpoint(name, _object(endpoint, "Endpoints")), network=network)
+        _endpoint(name, _object(endpoint, "Endpoints"), f"{network}/{name}")
         for network, endpoints in _endpoints(_parsed(text))
         for name, endpoint in endpoints.items()
     )
@@ -561,7 +553,7 @@ def pruned_state(text: str, pods: Iterable[str]) -> str:
 
     document, gone = _parsed(text), set(pods)
     for network, endpoints in _endpoints(document):
-        for name in [name for name in endpoints if Endpoint(name, "", network=network).key in gone]:
+        for name in [name for name in endpoints if f"{network}/{name}" in gone]:
             del endpoints[name]
     try:
         found = json.dumps(document, indent="\t", ensure_ascii=False, allow_nan=False)
@@ -582,15 +574,15 @@ def _parsed(text: str) -> object:
         raise StateFileUnreadable(f"it is not JSON, or is truncated: {error}") from error
 
 
-def _endpoints(document: object) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+def _endpoints(document: object) -> Iterator[tuple[str, dict[str, Any]]]:
     """The endpoints by name, for each interface and network."""
     network = _object(_object(document, "").get("Network"), "Network")
     for interface, found in _object(network.get("ExternalInterfaces"), "ExternalInterfaces").items():
         for name, one in _object(_object(found, "ExternalInterfaces").get("Networks"), "Networks").items():
-            yield (interface, name), _object(_object(one, "Networks").get("Endpoints"), "Endpoints")
+            yield f"{interface}/{name}", _object(_object(one, "Networks").get("Endpoints"), "Endpoints")
 
 
-def _endpoint(name: str, known: dict[str, Any]) -> Endpoint:
+def _endpoint(name: str, known: dict[str, Any], key: str) -> Endpoint:
     device = known.get("HostIfName") or ""
     addresses = known.get("IPAddresses") or []
     if not isinstance(device, str) or not isinstance(addresses, list):
@@ -602,7 +594,7 @@ def _endpoint(name: str, known: dict[str, Any]) -> Endpoint:
         mac = base64.b64decode(str(known.get("MacAddress") or "")).hex(":")
     except ValueError as error:
         raise StateFileUnreadable(f"the endpoint {name!a} has an invalid address: {error}") from error
-    return Endpoint(name, device, ips, mac)
+    return Endpoint(name, device, ips, mac, key)
 
 
 def _object(value: object, what: str) -> dict[str, Any]:

@@ -338,7 +338,7 @@ class _Watching:
         """The answer of one task; its former one if it cannot answer now."""
         former = _without_repairs(self._answers.get(task.name, Look()))
         try:
-            found = task.keep(self._ctx, self._may_repair, self._alive)
+            found = task.keep(self._ctx, self._may_repair, self._alive) if task.is_wanted else Look()
         except (HostRoutingError, ExceptionGroup) as error:
             if isinstance(error, BackendError) and error.kind == "unsettled":
                 now = self._clock.now()

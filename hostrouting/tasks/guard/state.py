@@ -7,7 +7,7 @@ itself (`tasks.results`), and the files that all this is written to, each in one
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -136,65 +136,56 @@ _VERDICTS = ("ok", "overlap", "undecided", "no-default-route")
 
 
 def figures(state: State, *, version: str) -> str:
-    """All figures, as the text of a `.prom` file."""
-    return "".join(_lines(state, version))
-
-
-def _lines(state: State, version: str) -> Iterator[str]:
-    look = state.look
-    yield from _metric("build_info", "gauge", "The version that runs; always 1.", {"version": version}, 1)
-    yield from _metric("guard_start_time_seconds", "gauge", "When the guard began.", {}, _seconds(state.since))
-    yield from _metric("guard_looks_total", "counter", "Looks at the host.", {}, state.looks)
-    yield from _metric("guard_failures_total", "counter", "Looks that failed.", {}, state.failures)
-    if state.looked is not None:
-        yield from _metric("guard_last_look_time_seconds", "gauge", "When it last looked.", {}, _seconds(state.looked))
-        yield from _metric("guard_look_seconds", "gauge", "How long the last look took.", {}, look.seconds)
-    problems = len(look.findings) + len(state.hindered)
-    yield from _metric("guard_problems", "gauge", "What is wrong and could not be repaired.", {}, problems)
-    yield from _metric("guard_repairs_total", "counter", "Repairs.", {}, state.repairs)
-    if state.repaired is not None:
-        told = "How long the last repair took."
-        yield from _metric("guard_repair_seconds", "gauge", told, {}, state.repair_seconds)
-    told = "What does not stay, although it was repaired."
-    yield from _metric("guard_fights", "gauge", told, {}, len(state.fights))
-    rows = [({"unit": finding.facts["unit"]}, finding.facts["until"]) for finding in state.openings]
-    if rows:
-        told = "Until when a unit may start unchecked, by an administrator's decision."
-        yield from _metrics("gate_open_until_seconds", "gauge", told, rows)
-    if look.routes is not None:
-        kinds = {
-            "wanted": "Static routes that are configured.",
-            "present": "Those that are in the table.",
-            "ours": "Routes that are ours.",
-        }
-        for (name, text), count in zip(kinds.items(), look.routes, strict=True):
-            yield from _metric(f"routes_{name}", "gauge", text, {}, count)
-    if look.verdict:
-        rows = [
-            ({"cidr": cidr, "verdict": possible}, int(possible == verdict))
-            for cidr, verdict in sorted(look.verdicts.items())
-            for possible in _VERDICTS
-        ]
-        yield from _metrics("verdict", "gauge", "The verdict on an expected CIDR: 1 for the present one.", rows)
-        counts = [({"cidr": cidr}, count) for cidr, count in sorted(look.escapes.items())]
-        yield from _metrics("escapes", "gauge", "Ranges of an expected CIDR that escape.", counts)
-
-
-def _metric(name: str, kind: str, told: str, labels: Mapping[str, str], value: float) -> Iterator[str]:
-    return _metrics(name, kind, told, [(labels, value)])
-
-
-def _metrics(name: str, kind: str, told: str, rows: Iterable[tuple[Mapping[str, str], float]]) -> Iterator[str]:
-    yield f"# HELP hostrouting_{name} {told}\n# TYPE hostrouting_{name} {kind}\n"
-    for labels, value in rows:
-        words = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-        number = value if isinstance(value, int) else round(value, 6)
-        yield f"hostrouting_{name}{{{words}}} {number}\n" if words else f"hostrouting_{name} {number}\n"
+    """All figures, as the text of a `.prom` file; those that are not known are left out."""
+    look, has_looked, has_repaired = state.look, state.looked is not None, state.repaired is not None
+    wanted, present, ours = look.routes or (None, None, None)
+    told: dict[str, tuple[str, float | list[tuple[Mapping[str, str], float]] | None]] = {
+        "build_info": ("The version that runs; always 1.", [({"version": version}, 1)]),
+        "guard_start_time_seconds": ("When the guard began.", _seconds(state.since)),
+        "guard_looks_total": ("Looks at the host.", state.looks),
+        "guard_failures_total": ("Looks that failed.", state.failures),
+        "guard_last_look_time_seconds": ("When it last looked.", _seconds(state.looked)),
+        "guard_look_seconds": ("How long the last look took.", look.seconds if has_looked else None),
+        "guard_problems": ("What is wrong and could not be repaired.", len(look.findings) + len(state.hindered)),
+        "guard_repairs_total": ("Repairs.", state.repairs),
+        "guard_repair_seconds": ("How long the last repair took.", state.repair_seconds if has_repaired else None),
+        "guard_fights": ("What does not stay, although it was repaired.", len(state.fights)),
+        "gate_open_until_seconds": (
+            "Until when a unit may start unchecked, by an administrator's decision.",
+            [({"unit": finding.facts["unit"]}, finding.facts["until"]) for finding in state.openings],
+        ),
+        "routes_wanted": ("Static routes that are configured.", wanted),
+        "routes_present": ("Those that are in the table.", present),
+        "routes_ours": ("Routes that are ours.", ours),
+        "verdict": (
+            "The verdict on an expected CIDR: 1 for the present one.",
+            [
+                ({"cidr": cidr, "verdict": possible}, int(possible == verdict))
+                for cidr, verdict in sorted(look.verdicts.items())
+                for possible in _VERDICTS
+            ],
+        ),
+        "escapes": (
+            "Ranges of an expected CIDR that escape.",
+            [({"cidr": cidr}, count) for cidr, count in sorted(look.escapes.items())],
+        ),
+    }
+    lines: list[str] = []
+    for name, (text, found) in told.items():
+        samples = found if isinstance(found, list) else [] if found is None else [({}, found)]
+        if samples:
+            kind = "counter" if name.endswith("_total") else "gauge"
+            lines += [f"# HELP hostrouting_{name} {text}", f"# TYPE hostrouting_{name} {kind}"]
+        for labels, value in samples:
+            words = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+            number = value if isinstance(value, int) else round(value, 6)
+            lines.append(f"hostrouting_{name}{f'{{{words}}}' if words else ''} {number}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _escaped(text: str) -> str:
     return re.sub(r'([\\"])', r"\\\1", text).replace("\n", r"\n")
 
 
-def _seconds(moment: datetime) -> float:
-    return round(moment.timestamp(), 3)
+def _seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else round(moment.timestamp(), 3)

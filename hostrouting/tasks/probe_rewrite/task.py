@@ -158,7 +158,7 @@ class RewriteProbeSource(HostTask[Effects]):
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:
         """Load the table and add the route again if they are not as they were installed."""
-        if self.host.backend is None or not self._is_met:
+        if not self._is_met:
             return Look()
         with self._opened() as (nft, backend):
             snapshot = self._read(backend)

@@ -481,7 +481,7 @@ def state(endpoints: object) -> str:
 def test_its_endpoints() -> None:
     """Each endpoint has a device and addresses of both families."""
     ips = (ip_address("10.240.0.5"), ip_address("fd00:1::5"))
-    assert read_state(state({"a-eth0": ENDPOINT})) == (Endpoint("a-eth0", "azv1", ips, DEAD, ("eth0", "azure")),)
+    assert read_state(state({"a-eth0": ENDPOINT})) == (Endpoint("a-eth0", "azv1", ips, DEAD, "eth0/azure/a-eth0"),)
 
 
 @pytest.mark.parametrize(
