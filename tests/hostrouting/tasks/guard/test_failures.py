@@ -29,7 +29,7 @@ def test_failures(play: Play) -> None:
     play.perform(until=600)
     state = play.state()
     assert state["failure"] is None
-    told = [text for text in play.service.texts if "does not answer" in text]
+    told = play.told("does not answer")
     assert told[0].startswith("configure-static-routes: ")
     assert told[-1].startswith("no longer: ")
     assert len(told) <= 4
@@ -40,7 +40,6 @@ def test_a_failed_look_changes_no_answer(play: Play) -> None:
     """A failed look does not end a problem: no recovery is reported, and the verdict stays."""
     play.kernel.add_link("ib9")
     appears = Route.to("172.16.9.0/24", dev="ib9", protocol=4)
-    states: list[dict[str, object]] = []
 
     def fail() -> None:
         for nth in range(1, 3):
@@ -50,35 +49,31 @@ def test_a_failed_look_changes_no_answer(play: Play) -> None:
     play.perform(
         (10.0, lambda: play.kernel.change([RouteRequest("add", appears)])),
         (100.03, fail),
-        (100.04, lambda: states.append(play.state())),
-        (110.0, lambda: states.append(play.state())),
+        (100.04, play.note),
+        (110.0, play.note),
         until=120,
     )
-    assert [state["failure"] is None for state in states] == [False, True]
-    assert [(state["verdict"], state["verdictSince"]) for state in states] == [("overlap", "2026-01-01T00:00:10Z")] * 2
-    assert [text for text in play.service.texts if text.startswith("the verdict")] == [
-        "the verdict is ok",
-        "the verdict is overlap (it was ok)",
-    ]
-    assert not [text for text in play.service.texts if text.startswith("no longer: OVERLAP")]
+    assert [state["failure"] is None for state in play.states] == [False, True]
+    assert [(state["verdict"], state["verdictSince"]) for state in play.states] == [
+        ("overlap", "2026-01-01T00:00:10Z")
+    ] * 2
+    assert play.told("^the verdict") == ["the verdict is ok", "the verdict is overlap (it was ok)"]
+    assert not play.told("^no longer: OVERLAP")
 
 
 def test_what_is_refused_does_not_starve_the_rest(play: Play) -> None:
     """However many routes the kernel refuses, the others are repaired in the same look, in a second transaction."""
-    real, batches = play.kernel.change, list[int]()
 
-    def change(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        asked = list(changes)
-        batches.append(len(asked))
-        refused = RouteRefused("the kernel refuses it", route="x", errno=errno.EINVAL)
-        is_refused = [str(it.route.prefix).startswith("10.1") and it.verb == "add" for it in asked]
-        return tuple(Outcome(it, refused) if bad else real([it])[0] for it, bad in zip(asked, is_refused, strict=True))
+    def why(change: RouteRequest) -> str:
+        is_refused = str(change.route.prefix).startswith("10.1") and change.verb == "add"
+        return "the kernel refuses it" if is_refused else ""
 
     prefixes = [f"10.{100 + number}.0.0/16" for number in range(40)] + [
         f"10.{number}.0.0/16" for number in range(20, 60)
     ]
     play.settings = config(*prefixes)
-    play.kernel.change = change  # type: ignore[method-assign]
+    play.refuse(why)
+    batches = play.count_changes()
     play.perform(until=0.01)
     assert sum(bool(play.route(prefix)) for prefix in prefixes) == 40
     assert batches == [80, 40, 40, 2], "all, what was made of it back, the rest, and the two routes of before"
@@ -93,24 +88,23 @@ def test_each_step_finds_other_routes(play: Play) -> None:
     """Refused when it is added, when it is deleted, or undone by another program: each is named, and the rest is repaired."""
     real = play.kernel.change
 
-    def change(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        outcomes = []
-        for change in changes:
-            key = f"{change.verb} {change.route.prefix}"
-            if key == "add 10.1.0.0/16" or (change.verb == "delete" and change.route == wrong):
-                outcomes.append(
-                    Outcome(change, RouteRefused(f"not {key}", route=str(change.route), errno=errno.EINVAL))
-                )
-                continue
-            outcomes += real([change])
-            if key == "add 10.3.0.0/16":
-                real([RouteRequest("delete", change.route)])
-        return tuple(outcomes)
+    def undo(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        [change] = changes
+        outcomes = real([change])
+        if f"{change.verb} {change.route.prefix}" == "add 10.3.0.0/16":
+            real([RouteRequest("delete", change.route)])
+        return outcomes
+
+    def why(change: RouteRequest) -> str:
+        key = f"{change.verb} {change.route.prefix}"
+        is_refused = key == "add 10.1.0.0/16" or (change.verb == "delete" and change.route == wrong)
+        return f"not {key}" if is_refused else ""
 
     wrong = Route.to("10.2.0.0/16", gateway="10.0.0.9", dev="eth0", protocol=213)
     play.kernel.ip_route("add", wrong)
     play.settings = config("10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16", "10.4.0.0/16")
-    play.kernel.change = change  # type: ignore[method-assign]
+    play.kernel.change = undo  # type: ignore[method-assign]
+    play.refuse(why)
     play.perform(until=0.01)
     assert play.route("10.4.0.0/16")
     assert play.route("10.2.0.0/16") == [str(wrong)]
@@ -182,11 +176,10 @@ def test_tables_that_keep_changing(play: Play, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("hostrouting.tasks.overlap_check.examine", restless)
     until = 40.0
-    states: list[dict[str, object]] = []
     answers: list[str] = []
 
     def see() -> None:
-        states.append(play.state())
+        play.note()
         answers.append(play.host.files.texts[LAYOUT.npd_path])
 
     def go_on() -> None:
@@ -197,10 +190,11 @@ def test_tables_that_keep_changing(play: Play, monkeypatch: pytest.MonkeyPatch) 
 
     begun = int(play.clock.utc().timestamp())
     play.perform((12.0, play.delete), (30.0, see), (100.3, go_on), (400.7, see), until=410)
+    states = play.states
     assert [state["failure"] for state in states[:2]] == [None] * 2
     assert "keep changing" in str(states[2]["failure"])
     assert [state["verdict"] for state in states] == ["ok"] * 3
-    assert [text for text in play.service.texts if text.startswith("the verdict")] == ["the verdict is ok"]
+    assert play.told("^the verdict") == ["the verdict is ok"]
     assert [state["unknown"] for state in states] == [["check-route-overlap"], [], ["check-route-overlap"]]
     assert states[0]["lastLook"] == "2026-01-01T00:00:00Z", "nothing is known from a later moment"
     assert str(states[2]["lastLook"]) < "2026-01-01T00:02"
@@ -237,8 +231,8 @@ def test_markers_that_cannot_be_written(play: Play) -> None:
     appears = Route.to("172.16.9.0/24", dev="ib9", protocol=4)
     play.perform((10.0, lambda: play.kernel.change([RouteRequest("add", appears)])), until=20)
     assert play.state()["verdict"] == "overlap"
-    assert [text for text in play.service.texts if text.startswith("OVERLAP: expected CIDR 172.16.0.0/16")]
-    assert [text for text in play.service.texts if f"cannot write {LAYOUT.report_path}" in text]
+    assert play.told("^OVERLAP: expected CIDR 172.16.0.0/16")
+    assert play.told(f"cannot write {LAYOUT.report_path}")
 
 
 def test_each_failure_has_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +252,7 @@ def test_each_failure_has_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("hostrouting.tasks.static_routes.read", routes)
     monkeypatch.setattr("hostrouting.tasks.overlap_check.examine", check)
     play.perform((5.0, lambda: broken.discard("routes")), (100.0, lambda: broken.discard("check")), until=300)
-    told = [text for text in play.service.texts if "no answer" in text]
+    told = play.told("no answer")
     assert told == [
         "configure-static-routes: no answer for routes",
         "check-route-overlap: no answer for the check",
@@ -269,26 +263,24 @@ def test_each_failure_has_its_end(play: Play, monkeypatch: pytest.MonkeyPatch) -
 
 def test_it_cannot_listen_for_a_while(play: Play) -> None:
     """Beginning and end are reported once each; guard.json and the figures have it, and the looks go on."""
-    seen, states = list[int](), list[dict[str, object]]()
 
-    def see() -> None:
-        seen.append(len(play.route("172.16.0.0/17")))
-        states.append(play.state())
+    def look() -> None:
+        play.see()
+        play.note()
 
     for nth in range(2, 6):
         play.kernel.faults.fail("wait", BackendError("too many open files"), nth=nth)
-    scenes = [(40.0, play.delete), (59.0, see), (95.0, see), (150.0, play.delete), (150.2, see)]
+    scenes = [(40.0, play.delete), (59.0, look), (95.0, look), (150.0, play.delete), (150.2, look)]
     report = play.perform(*scenes, until=160)
     assert not [failure for failure in report.failures if failure.path[-1:] == ("guard",)]
     assert play.kernel.faults.waiting == 0
-    assert seen == [0, 1, 1]
+    assert play.seen == [0, 1, 1]
     text = (
         "cannot listen to changes of routes: too many open files; until that works again, these changes are noticed "
         "once a minute"
     )
-    assert [it for it in play.service.texts if "too many" in it] == [text, f"no longer: {text}"]
-    assert [state["failure"] for state in states] == [text, None, None]
-    assert [state["verdict"] for state in states] == ["ok"] * 3
+    assert play.told("too many") == [text, f"no longer: {text}"]
+    assert [(state["failure"], state["verdict"]) for state in play.states] == [(text, "ok"), (None, "ok"), (None, "ok")]
 
 
 def test_it_cannot_listen_to_nftables(play: Play) -> None:
@@ -308,7 +300,7 @@ def test_it_cannot_listen_to_nftables(play: Play) -> None:
     report = play.perform(*scenes, until=210)
     assert not [failure for failure in report.failures if failure.path[-1:] == ("guard",)]
     assert seen == [(1, 1), (1, 1), (0, 1), (1, 1), (1, 1)]
-    told = [text for text in play.service.texts if "cannot listen" in text]
+    told = play.told("cannot listen")
     assert told == [told[0], f"no longer: {told[0]}"]
     assert told[0].startswith("cannot listen to changes of nftables: not enough memory; ")
 
@@ -316,13 +308,13 @@ def test_it_cannot_listen_to_nftables(play: Play) -> None:
 @pytest.mark.parametrize("path", [LAYOUT.guard_path, LAYOUT.figures_path])
 def test_files_that_cannot_be_written(play: Play, path: str) -> None:
     """If the guard cannot write one of its files, beginning and end of this are reported once each."""
-    files, states = play.host.files, list[dict[str, object]]()
+    files = play.host.files
     scenes = [(10.0, lambda: files.broken.update({path: "No space left on device"}))]
-    scenes += [(200.0, lambda: states.append(play.state())), (300.0, files.broken.clear)]
+    scenes += [(200.0, play.note), (300.0, files.broken.clear)]
     play.perform(*scenes, until=400)
-    told = [text for text in play.service.texts if "No space left on device" in text]
+    told = play.told("No space left on device")
     assert told == [told[0], f"no longer: {told[0]}"]
-    assert states[0]["failure"] == (told[0] if path == LAYOUT.figures_path else None)
+    assert play.states[0]["failure"] == (told[0] if path == LAYOUT.figures_path else None)
     assert play.state()["failure"] is None
 
 
@@ -339,7 +331,7 @@ def test_a_state_directory_that_became_read_only(play: Play, monkeypatch: pytest
     play.service.watchdog = 180.0
     report = play.perform((10.0, change), until=20)
     assert "read-only" in str(report)
-    assert [text for text in play.service.texts if text.startswith("repaired 172.16.0.0/17")]
+    assert play.told("^repaired 172.16.0.0/17")
     assert "read-only" not in play.service.texts
 
 

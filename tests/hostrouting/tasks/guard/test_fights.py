@@ -1,12 +1,10 @@
 """Guard against another program that keeps undoing what it does, in memory and with a clock that never waits."""
 
-import errno
 import itertools
 from collections.abc import Iterable
 
 from hostrouting.config.probe_rewrite import ProbeRewriteConfig
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import RouteRefused
 from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.model.route import Route
 from hostrouting.testing import h200
@@ -27,7 +25,7 @@ def test_a_fight(play: Play) -> None:
     undone = kept[1:]
     assert undone[:10] == list(range(10, 20))
     assert all(50 <= after - before <= 65 for before, after in itertools.pairwise(undone[10:]))
-    [named] = [text for text in play.service.texts if "does not stay" in text]
+    [named] = play.told("does not stay")
     assert named == (
         "172.16.0.0/17 does not stay: it was repaired 4 times, and the last time there was no route instead of "
         "[172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting]; to see what changes it, run: ip monitor"
@@ -48,7 +46,7 @@ def test_many_routes_that_do_not_stay() -> None:
     scenes = [(10.0 + 5 * nth, lambda: undo("10.100.")) for nth in range(4)]
     scenes += [(100.0 + 5 * nth, lambda: undo("10.101.")) for nth in range(4)]
     play.perform(*scenes, until=130)
-    told = [text for text in play.service.texts if "not stay" in text]
+    told = play.told("not stay")
     assert [it.partition(" ")[0] for it in told[:3]] == few
     route = "[10.101.0.0/24 via 10.0.0.1 dev eth0 proto hostrouting]"
     [line] = told[3:]
@@ -78,7 +76,7 @@ def test_a_default_gateway_that_keeps_changing(play: Play) -> None:
     scenes = [(10.0 + 5 * nth + late, it) for nth in range(50) for late, it in ((0.0, change), (0.3, see))]
     play.perform(*scenes, until=270)
     assert behind == []
-    told = [text for text in play.service.texts if "not stay" in text]
+    told = play.told("not stay")
     assert [it.partition(" was")[0] for it in told] == [
         "172.16.0.0/17 does not stay: it",
         "172.16.128.0/17 does not stay: it",
@@ -95,33 +93,23 @@ def test_a_new_configuration_is_not_a_fight(play: Play) -> None:
     repairs = play.state()["repairs"]
     assert isinstance(repairs, int)
     assert repairs >= 8
-    assert not [text for text in play.service.texts if "not stay" in text]
+    assert not play.told("not stay")
 
 
 def test_a_flapping_link(play: Play) -> None:
     """If a link takes the routes with it eight times in a row, they are back at once each time."""
-    seen: list[int] = []
-
-    def see() -> None:
-        seen.append(len(play.route("172.16.0.0/17")))
-
-    play.perform(
-        *((at + late, scene) for at in range(10, 90, 10) for late, scene in ((0, play.delete), (0.2, see))), until=100
-    )
-    assert seen == [1] * 8
+    flap = ((0, play.delete), (0.2, play.see))
+    play.perform(*((at + late, scene) for at in range(10, 90, 10) for late, scene in flap), until=100)
+    assert play.seen == [1] * 8
 
 
 def test_a_link_that_goes_down_again_and_again() -> None:
     """Linux takes the route of the rewrite with the link each time: it is added each time, which is not a fight."""
     play = Play(h200(dual_stack=True), HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": ["eth0"]}))
-    prefix, seen, kernel = f"{ProbeRewriteConfig().global_address}/128", list[int](), play.kernel
-
-    def see() -> None:
-        seen.append(len(play.route(prefix)))
-
-    flap = ((0, lambda: kernel.set_down("eth0")), (5, lambda: kernel.set_up("eth0")), (9, see))
+    prefix, kernel = f"{ProbeRewriteConfig().global_address}/128", play.kernel
+    flap = ((0, lambda: kernel.set_down("eth0")), (5, lambda: kernel.set_up("eth0")), (9, lambda: play.see(prefix)))
     play.perform(*((at + late, scene) for at in range(10, 150, 10) for late, scene in flap), until=160)
-    assert seen == [1] * 14
+    assert play.seen == [1] * 14
     told = play.service.texts
     assert not [it for it in told if "not stay" in it or "could not be applied" in it or it.startswith("repaired nft")]
     assert [it for it in told if "waiting for the device eth0 to be up" in it]
@@ -143,25 +131,15 @@ def test_an_opponent_that_is_faster(play: Play) -> None:
     play.kernel.change = change  # type: ignore[method-assign]
     play.perform((10.0, play.delete), until=1000)
     assert 5 < len(adds) < 40
-    assert [text for text in play.service.texts if "172.16.0.0/17 does not stay" in text]
+    assert play.told("172.16.0.0/17 does not stay")
     assert play.route("172.16.0.0/17")
 
 
 def test_what_the_kernel_refuses_is_no_fight(play: Play) -> None:
     """A repair that the kernel refuses is a failure, not another program's doing; the other routes are repaired."""
-    refused = RouteRefused("the kernel refuses it", route="10.9.0.0/16", errno=errno.EINVAL)
-    real = play.kernel.change
-
-    def change(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        return tuple(
-            Outcome(change, refused) if str(change.route.prefix) == "10.9.0.0/16" else real([change])[0]
-            for change in changes
-        )
-
     play.settings = config(*REPAIR, "10.9.0.0/16", cidrs=(CIDR,))
-    play.kernel.change = change  # type: ignore[method-assign]
-    seen: list[int] = []
-    play.perform((50.0, play.delete), (50.3, lambda: seen.append(len(play.route("172.16.0.0/17")))), until=300)
-    assert seen == [1]
+    play.refuse(lambda change: "the kernel refuses it" if str(change.route.prefix) == "10.9.0.0/16" else "")
+    play.perform((50.0, play.delete), (50.3, play.see), until=300)
+    assert play.seen == [1]
     assert play.state()["fights"] == []
     assert "the kernel refuses it" in str(play.state()["failure"])

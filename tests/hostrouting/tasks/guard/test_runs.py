@@ -29,11 +29,11 @@ def test_a_new_configuration(play: Play, cidrs: tuple[str, ...], held: str | Non
             play.kernel.faults.fail("snapshot", BackendError("the kernel does not answer", kind="timeout"), nth=nth)
         play.orders.reload()
 
-    states: list[dict[str, object]] = []
-    play.perform((10.0, change), (10.04, lambda: states.append(play.state())), until=20)
-    assert "does not answer" in str(states[0]["failure"])
-    assert states[0]["verdict"] == held
-    assert (states[0]["verdictSince"] is None) == (held is None)
+    play.perform((10.0, change), (10.04, play.note), until=20)
+    [state] = play.states
+    assert "does not answer" in str(state["failure"])
+    assert state["verdict"] == held
+    assert (state["verdictSince"] is None) == (held is None)
     assert "172.16.0.0/16" not in play.host.files.texts[LAYOUT.figures_path]
     assert (cidrs[0] in play.host.files.texts[LAYOUT.figures_path]) if cidrs else play.state()["verdict"] is None
 
@@ -61,21 +61,16 @@ def test_an_order_while_another_run_holds_the_host(play: Play) -> None:
         files.locked.discard(LAYOUT.lock_path)
 
     play.again, play.follows = again, True
-    states: list[dict[str, object]] = []
     appears = Route.to("172.16.9.0/24", dev="ib9", protocol=4)
     scenes = [(10.0, lambda: play.kernel.change([RouteRequest("add", appears)])), (20.0, hold)]
-    scenes += [(200.0, lambda: states.append(play.state())), (200.1, let_go)]
+    scenes += [(200.0, play.note), (200.1, let_go)]
     report = play.perform(*scenes, until=300)
     assert not [failure for failure in report.failures if failure.path[-1:] == ("guard",)]
     assert read_at[-1] > 200
     assert play.route("10.77.0.0/16")
-    assert (states[0]["verdict"], len(states[0]["findings"])) == ("overlap", 1)  # type: ignore[arg-type]  # a list
-    told = [text for text in play.service.texts if "OVERLAP" in text or "the verdict" in text]
-    assert [it.partition(":")[0] for it in told] == [
-        "the verdict is ok",
-        "the verdict is overlap (it was ok)",
-        "OVERLAP",
-    ]
+    assert (play.states[0]["verdict"], len(play.states[0]["findings"])) == ("overlap", 1)  # type: ignore[arg-type]  # a list
+    told = [it.partition(":")[0] for it in play.told("OVERLAP|the verdict")]
+    assert told == ["the verdict is ok", "the verdict is overlap (it was ok)", "OVERLAP"]
 
 
 def test_reload(play: Play) -> None:
@@ -88,63 +83,56 @@ def test_reload(play: Play) -> None:
         raise ConfigError([], source="agent.json")
 
     play.again = again
-    seen: list[int] = []
     play.perform(
         (10.0, play.orders.reload),
-        (11.0, lambda: seen.append(len(play.route("10.9.0.0/16")))),
+        (11.0, lambda: play.see("10.9.0.0/16")),
         (20.0, play.orders.reload),
-        (21.0, lambda: seen.append(len(play.route("10.9.0.0/16")))),
+        (21.0, lambda: play.see("10.9.0.0/16")),
         until=30,
     )
-    assert seen == [1, 1]
+    assert play.seen == [1, 1]
     assert "the configuration has changed; the new one is used from now on" in play.service.texts
-    assert [text for text in play.service.texts if text.startswith("the configuration stays as it was: ")]
+    assert play.told("^the configuration stays as it was: ")
     assert play.service.notified.count("READY=1") == 3
 
 
 def test_another_run_holds_the_host(play: Play) -> None:
     """While another run changes the host, nothing is repaired; afterwards it is, soon."""
-    files, seen = play.host.files, list[int]()
-
-    def see() -> None:
-        seen.append(len(play.route("172.16.0.0/17")))
-
+    files = play.host.files
     play.perform(
         (10.0, lambda: files.locked.add(LAYOUT.lock_path)),
         (11.0, play.delete),
-        (40.0, see),
+        (40.0, play.see),
         (40.1, lambda: files.locked.discard(LAYOUT.lock_path)),
-        (42.0, see),
+        (42.0, play.see),
         until=50,
     )
-    assert seen == [0, 1]
+    assert play.seen == [0, 1]
     assert play.state()["failure"] is None
 
 
 def test_another_run_holds_the_host_for_long(play: Play) -> None:
     """After 90 s this is reported once, and what was known stays; an attempt does not count as a look."""
     files, holders = play.host.files, list[str]()
-    states: list[dict[str, object]] = []
     play.perform(
         (10.0, lambda: files.locked.add(LAYOUT.lock_path)),
         (10.5, lambda: holders.append(files.holder(LAYOUT.lock_path))),
         (11.0, play.delete),
-        (99.0, lambda: states.append(play.state())),
-        (104.0, lambda: states.append(play.state())),
-        (700.0, lambda: states.append(play.state())),
+        (99.0, play.note),
+        (104.0, play.note),
+        (700.0, play.note),
         (700.1, lambda: files.locked.discard(LAYOUT.lock_path)),
         until=800,
     )
-    told = [text for text in play.service.texts if "guard:" in text]
+    told = play.told("guard:")
     assert told == [told[0], f"no longer: {told[0]}"]
     assert told[0] == (
         f"guard: another run of hostrouting has held this host for more than 90 s: {holders[0]}; wait for it, or stop it if "
         "it hangs"
     )
-    assert [state["failure"] for state in states] == [None, told[0], told[0]]
-    assert [(state["verdict"], state["looks"], state["lastLook"]) for state in states] == [
-        ("ok", 1, "2026-01-01T00:00:00Z")
-    ] * 3
+    assert [state["failure"] for state in play.states] == [None, told[0], told[0]]
+    known = [(state["verdict"], state["looks"], state["lastLook"]) for state in play.states]
+    assert known == [("ok", 1, "2026-01-01T00:00:00Z")] * 3
     assert play.state()["failure"] is None
     assert len(play.route("172.16.0.0/17")) == 1
 
