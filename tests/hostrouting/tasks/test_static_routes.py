@@ -7,16 +7,15 @@ import pytest
 
 import phases
 from hostrouting.boot.gate import Gate
-from hostrouting.boot.scripts import parse_static_routes_script
 from hostrouting.errors import NotReady, RouteConflict
 from hostrouting.host.fileset import Changes
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import Outcome, RouteRequest
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, ecmp_node, h200
+from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.tasks import LAYOUT, REPAIR, config, failure_of, manager_of, ours, run
 
 # All but the name of our protocol: machines wait for the script, which fails for as long as the task does.
@@ -61,20 +60,6 @@ class TestConfigureStaticRoutes:
         assert host.files.locked == set()
         fields = result.log_fields()  # type: ignore[attr-defined]  # a RoutesResult
         assert fields == {"add": 2, "files": 9}
-
-    def test_again(self) -> None:
-        """A second run changes nothing: no file, no unit, no route."""
-        host = FakeHost(kernel=h200())
-        task = ConfigureStaticRoutes(config(*REPAIR), host=host)
-        run(task)
-        manager_of(host).calls.clear()
-        host.files.writes.clear()
-        before = host.kernel.reopen().snapshot()
-        run(task)
-        assert host.files.writes == [LAYOUT.lock_path]
-        assert manager_of(host).calls == []
-        assert host.kernel.reopen().snapshot() == before
-        assert task.plan(phases.Context()).is_empty
 
     def test_a_unit_that_failed_is_started_again(self) -> None:
         """When the unit failed last time, the next run starts it again although no file changed."""
@@ -172,13 +157,6 @@ class TestConfigureStaticRoutes:
         assert error.can_retry
         assert set(host.files.texts) == SHUT
 
-    def test_ecmp(self) -> None:
-        """An ECMP default gives its legs to a route that leaves them open."""
-        host = FakeHost(kernel=ecmp_node())
-        run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
-        [route] = host.kernel.reopen().snapshot(protocol=OURS).routes
-        assert route.devs == ("eth0", "eth1")
-
     def test_offline(self) -> None:
         """In an image there are files and enablement, and no kernel is asked."""
         host = FakeHost(backend=None, manager=None, layout=HostLayout(root="/mnt"))
@@ -191,24 +169,6 @@ class TestConfigureStaticRoutes:
         }
         assert len(host.files.texts) == 10
 
-    def test_plan(self) -> None:
-        """The plan says the steps and the files, and changes nothing."""
-        host = FakeHost(kernel=h200())
-        before = host.kernel.snapshot()
-        text = str(phases.plan(ConfigureStaticRoutes(config(*REPAIR), host=host)))
-        assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist" in text
-        assert f"write {LAYOUT.routes_script_path}" in text
-        assert host.files.writes == []
-        assert host.kernel.reopen().snapshot() == before
-
-    def test_what_another_installer_left(self) -> None:
-        """Links by which another installer tied our unit to the machines, so that it could stop them, go."""
-        host = FakeHost(kernel=h200())
-        tie = "/etc/systemd/system/systemd-nspawn@.service.requires/static-routes.service"
-        host.files.links[tie] = "/etc/systemd/system/static-routes.service"
-        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-        assert tie not in host.files.links
-
     def test_enabled_by_a_link_that_leads_elsewhere(self) -> None:
         """A link that enables another unit than ours, or a script without execute permission, is reported and corrected."""
         host = FakeHost(kernel=h200())
@@ -220,23 +180,6 @@ class TestConfigureStaticRoutes:
         run(task)
         assert host.files.links == {LAYOUT.routes_enabled_path: LAYOUT.routes_unit_path}
         assert task.plan(phases.Context()).is_empty
-
-    def test_waits_as_long_at_every_boot(self) -> None:
-        """How long the task waits is how long its script does, and its unit gives it the time."""
-        host = FakeHost(kernel=h200())
-        run(ConfigureStaticRoutes(config(*REPAIR), host=host, wait=44.5))
-        assert parse_static_routes_script(host.files.texts[LAYOUT.routes_script_path]).wait == 45
-        assert "TimeoutStartSec=65\n" in host.files.texts[LAYOUT.routes_unit_path]
-
-    def test_no_longer_than_a_machine_has(self) -> None:
-        """However long the task waits, at a boot its unit is ended before the machine's own start, which has 90 s.
-
-        No start of a machine waits for the unit of the check, which has time for large tables.
-        """
-        host = FakeHost(kernel=h200())
-        run(Configure(config(*REPAIR, cidrs=("10.0.0.0/8",)), host=host, wait=1000))
-        assert "TimeoutStartSec=80\n" in host.files.texts[LAYOUT.routes_unit_path]
-        assert "TimeoutStartSec=140\n" in host.files.texts[LAYOUT.check_unit_path]
 
     @pytest.mark.parametrize("task", [ConfigureStaticRoutes, CheckRouteOverlap, Configure])
     @pytest.mark.parametrize("wait", [-40, float("nan"), float("inf"), 86_401])

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 
 import phases
@@ -69,16 +68,6 @@ def routes_of(host: FakeHost) -> list[str]:
 class TestApply:
     """The rules and the route, now and at every boot."""
 
-    @pytest.mark.parametrize(("wait", "seconds"), [(30, 50), (60, 80), (600, 80)])
-    def test_the_unit_outlasts_the_wait_of_its_script(self, wait: int, seconds: int) -> None:
-        """At boot the script waits for the device as long as the task was told, up to a minute, and the unit lets it.
-
-        Kills: a time-out of the unit that does not know the wait.
-        """
-        host = a_host()
-        run(RewriteProbeSource(config(), host=host, wait=wait))
-        assert f"TimeoutStartSec={seconds}\n" in host.files.texts[LAYOUT.probe_unit_path]
-
     def test_all_of_it(self) -> None:
         """Table, route, unit, script and gate are there; the record names what is in the kernel; a second run does nothing."""
         host = a_host()
@@ -99,34 +88,12 @@ class TestApply:
         assert (again.operations, again.files, again.started) == ((), (), False)
         assert [write for write in host.files.writes[len(before) :] if write != LAYOUT.lock_path] == []
 
-    def test_plan(self) -> None:
-        """The plan says what would be done; afterwards it is empty."""
-        host, task = a_host(), RewriteProbeSource(config(), host=a_host())
-        task = attrs.evolve(task, host=host)
-        assert "create nftables table ip6 hostrouting_slb    # it is missing" in str(phases.plan(task))
-        assert host.files.texts == FORWARDING
-        apply(host)
-        assert task.plan(phases.Context()).is_empty
-
     def test_not_enabled(self) -> None:
         """If the rewrite is neither enabled nor installed, nft and the kernel are not asked."""
         host = a_host(
             nftables=lambda: pytest.fail("nft was asked"), backend=lambda: pytest.fail("the kernel was asked")
         )
         assert run(RewriteProbeSource(HostRoutingConfig(), host=host)) == phases.Skip(RewriteProbeSource.nothing)
-
-    def test_no_longer_enabled(self) -> None:
-        """Table, route, files and step are removed; those of other programs stay."""
-        host = a_host()
-        foreign = Route.to("2001:db8::/32", dev="eth0", metric=1024, protocol=4)
-        host.kernel.ip_route("add", foreign)
-        apply(host)
-        run(RewriteProbeSource(HostRoutingConfig(), host=host))
-        assert table_of(host) is None
-        assert routes_of(host) == []
-        assert foreign in tuple(host.kernel.reopen().snapshot().routes)
-        assert host.files.texts == FORWARDING
-        assert host.files.links == {}
 
     def test_renamed(self) -> None:
         """A table and a route of the configuration before go together with the change, in one transaction."""
