@@ -19,7 +19,7 @@ protocol. Entries that Linux does not delete belong to another program; `Applied
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -27,7 +27,7 @@ import attrs
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import tell_effects
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest
-from hostrouting.model.prefix import IPV4, IPV6
+from hostrouting.model.prefix import IPV6
 from hostrouting.model.route import OURS, Route, RouteKey
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import RoutePlan, beside_finding, can_join, hop_of, is_shared, next_hop_stays
@@ -72,11 +72,11 @@ def apply_plan(
     plan.require_possible()
     if plan.pending:
         raise ValueError(f"the plan is not ready: {'; '.join(map(str, plan.pending))}")
-    ours = {protocol, *former}
+    ours = tuple(dict.fromkeys((protocol, *former)))
     made, broken = _changes(plan, ours)
     if not made and not broken:
         return Applied(plan)
-    transaction = _Transaction(plan, backend, before, ours, (*made, *broken))
+    transaction = _Transaction(plan, backend, before, ours)
     try:
         transaction.carry_out(made, check)
         if made and broken:
@@ -106,7 +106,6 @@ class _Refused(Exception):  # noqa: N818  it starts the rollback and never leave
         found = tuple(reasons)
         self.keys = [key for key, _ in found]
         self.reasons = [text for _, text in found]
-        super().__init__(*self.reasons)
 
 
 def _changes(plan: RoutePlan, ours: Collection[int]) -> tuple[list[RouteRequest], list[RouteRequest]]:
@@ -146,22 +145,17 @@ def _replacement(held: Route, wanted: Route, ours: Collection[int]) -> tuple[lis
     there, coming = ({_hop(entry): entry for entry in _entries(_bare(route))} for route in (held, wanted))
     gone = [entry for hop, entry in there.items() if hop not in coming]
     is_alone = len(there) == 1 and held.protocol in ours
-    protocol = wanted.protocol if held.protocol in ours else held.protocol
-    expected = {hop: attrs.evolve(_as_listed(entry, len(there)), protocol=protocol) for hop, entry in coming.items()}
-    other = [hop for hop in coming if hop in there and there[hop] != expected[hop]]
-    if other and is_alone:
+    if is_alone and not gone:  # a single next hop can have a weight that Linux does not list
         return [RouteRequest("replace", wanted)], []
+    protocol = wanted.protocol if held.protocol in ours else held.protocol
+    expected = {hop: attrs.evolve(entry, protocol=protocol) for hop, entry in coming.items()}
+    other = [hop for hop in coming if hop in there and there[hop] != expected[hop]]
     # There are others beside such a next hop while it is missing.
     changed = [change for hop in other for change in (*_removal(there[hop], ours), RouteRequest("append", coming[hop]))]
     new = [RouteRequest("append", entry) for hop, entry in coming.items() if hop not in there]
     deleted = (RouteRequest("delete", entry) for entry in gone)
     old = [*deleted] if is_alone else [one for entry in gone for one in _removal(entry, ours)]
     return [*new, *changed], old
-
-
-def _as_listed(entry: Route, count: int) -> Route:
-    """The next hop as it is listed: without its weight if it is the only one."""
-    return entry if count > 1 else attrs.evolve(entry, legs=tuple(attrs.evolve(leg, weight=1) for leg in entry.legs))
 
 
 def _deletions(route: Route, ours: Collection[int]) -> list[RouteRequest]:
@@ -178,14 +172,17 @@ def _removal(entry: Route, ours: Collection[int]) -> list[RouteRequest]:
 
 def _entries(route: Route) -> tuple[Route, ...]:
     """The entries of the kernel's table that make up this route: in IPv6, one for each next hop."""
-    if route.prefix.family == IPV4 or len(route.legs) < 2 or route.nexthop_id is not None:
-        return (route,)
-    return tuple(attrs.evolve(route, legs=(leg,)) for leg in route.legs)
+    return tuple(attrs.evolve(route, legs=(leg,)) for leg in route.legs) if is_shared(route) else (route,)
 
 
 def _hop(entry: Route) -> tuple[object, ...]:
     """What distinguishes the IPv6 entries of a key."""
     return (entry.nexthop_id, *map(hop_of, entry.legs))
+
+
+def _place_of(change: RouteRequest) -> tuple[object, ...]:
+    """The key and the next hop that the change is about."""
+    return change.route.key, _hop(change.route)
 
 
 def _could_be(route: Route, other: Route) -> bool:
@@ -202,15 +199,13 @@ def _batches(changes: list[RouteRequest]) -> Iterator[list[RouteRequest]]:
 class _Transaction:
     """One plan that is being carried out."""
 
-    def __init__(
-        self, plan: RoutePlan, backend: RouteBackend, before: Snapshot, ours: set[int], changes: Iterable[RouteRequest]
-    ) -> None:
+    def __init__(self, plan: RoutePlan, backend: RouteBackend, before: Snapshot, ours: Sequence[int]) -> None:
         self._plan, self._backend, self._ours = plan, backend, ours
         self._keys = {step.route.key for step in plan.steps}
-        self._before = _Table(before, self._keys, min(ours))
-        self._wanted = _Table(plan.apply_to(before), self._keys, min(ours))
+        self._before = _Table(before, self._keys, ours[0])
+        self._wanted = _Table(plan.apply_to(before), self._keys, ours[0])
         self._asked = _asked(plan)
-        self._deleted = {(change.route.key, _hop(change.route)) for change in changes if change.verb == "delete"}
+        self._touched: set[tuple[object, ...]] = set()
         self.done: list[RouteRequest] = []
         """What the kernel has changed, in order, including the changes of a rollback."""
 
@@ -296,8 +291,12 @@ class _Transaction:
         return problem + self._truth(now)
 
     def _change(self, changes: list[RouteRequest]) -> tuple[Outcome, ...]:
+        touched = self._touched
+        self._touched = touched.union(map(_place_of, changes))  # without an answer, any of these may have been made
         outcomes = self._backend.change(changes)
-        self.done += [outcome.change for outcome in outcomes if outcome.ok]
+        made = [outcome.change for outcome in outcomes if outcome.ok]
+        self._touched = touched.union(map(_place_of, made))
+        self.done += made
         return outcomes
 
     def _truth(self, now: _Table) -> str:
@@ -328,7 +327,7 @@ class _Transaction:
         then, hops = self._before.at(key), set(map(_hop, there))
         if key not in self._before.shared:
             return then
-        return tuple(entry for entry in then if _hop(entry) in hops or (key, _hop(entry)) in self._deleted)
+        return tuple(entry for entry in then if _hop(entry) in hops or (key, _hop(entry)) in self._touched)
 
     def _read(self, *, at_any_rate: bool = False) -> _Table:
         families = {key.prefix.family for key in self._keys}
@@ -343,7 +342,7 @@ class _Transaction:
             if not at_any_rate or not isinstance(error.last, Snapshot):
                 raise
             snapshot = error.last
-        return _Table(snapshot, self._keys, min(self._ours))
+        return _Table(snapshot, self._keys, self._ours[0])
 
 
 def _asked(plan: RoutePlan) -> dict[RouteKey, set[tuple[object, ...]]]:
@@ -379,7 +378,7 @@ class _Table:
     def has(self, route: Route) -> bool:
         """Whether the table has this route. The protocols of IPv6 next hops are not listed, so any counts."""
         there = self.at(route.key)
-        if route.prefix.family == IPV4 or (len(route.legs) < 2 and route.key not in self.shared):
+        if route.key not in self.shared:
             return route in there
         return set(map(_hop, _entries(route))) <= set(map(_hop, there))
 
@@ -387,7 +386,7 @@ class _Table:
 # From the present routes of a key and the former ones: the changes that restore ours in their order.
 
 
-def put_back(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[RouteRequest]:
+def put_back(there: tuple[Route, ...], then: tuple[Route, ...], ours: Sequence[int]) -> Iterator[RouteRequest]:
     """Add our missing routes of one key where they were: before the present routes, or after them."""
     while (wrong := _misplaced(there, then, ours)) is not None:
         yield RouteRequest("delete", wrong)
@@ -400,7 +399,7 @@ def put_back(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection
         yield RouteRequest("append" if there or number else "add", then[place])
 
 
-def take_away(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[RouteRequest]:
+def take_away(there: tuple[Route, ...], then: tuple[Route, ...], ours: Sequence[int]) -> Iterator[RouteRequest]:
     """Delete our routes that were not there before."""
     for route in there:
         if _is_new(route, then, ours):
@@ -414,17 +413,18 @@ def _are_hops(*tables: tuple[Route, ...]) -> bool:
     return all(can_join(entry) for entries in tables for entry in entries)
 
 
-def put_back_hops(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[RouteRequest]:
+def put_back_hops(there: tuple[Route, ...], then: tuple[Route, ...], ours: Sequence[int]) -> Iterator[RouteRequest]:
     """Add our next hops of one key that are missing or have changed."""
-    now = {_hop(entry): attrs.evolve(entry, protocol=min(ours)) for entry in there}
+    now = {_hop(entry): entry for entry in there}
     former = [entry for entry in then if entry.protocol in ours]
     yield from (RouteRequest("append", entry) for entry in former if _hop(entry) not in now)
     for entry in former:
-        if _hop(entry) in now and now[_hop(entry)] != attrs.evolve(_as_listed(entry, len(there)), protocol=min(ours)):
+        standing = now.get(_hop(entry), entry)
+        if standing != entry and standing.protocol in ours:
             yield from (*_removal(entry, ours), RouteRequest("append", entry))
 
 
-def take_away_hops(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Iterator[RouteRequest]:
+def take_away_hops(there: tuple[Route, ...], then: tuple[Route, ...], ours: Sequence[int]) -> Iterator[RouteRequest]:
     """Delete our next hops that were not there before."""
     for entry in there:
         if _hop(entry) not in map(_hop, then):

@@ -4,12 +4,12 @@ In IPv6, Linux lists the next hops of several programs as one route with the pro
 tried with those of another program before ours, after ours, and among the wanted ones, with and without weights.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from itertools import groupby, product
 
 import attrs
 
-from hostrouting.kernel.base import RouteBackend, RouteRequest
+from hostrouting.kernel.base import RouteBackend, RouteRequest, Verb
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, NextHop, Route
 
@@ -22,10 +22,11 @@ _HELD_BY_US = {
     "another": ((C, 1),),
     "two": ((A, 1), (B, 1)),
     "weighted": ((A, 2), (B, 1)),
+    "one with a weight": ((A, 2),),
     "three": ((A, 1), (B, 1), (C, 1)),
 }
 _HELD_BY_BIRD = {"nothing": (), "one": ((THEIRS, 1),), "a wanted one": ((A, 1),), "two": ((THEIRS, 1), ("fd10::8", 1))}
-_WANTED = {"one": ((A, 1),), "two": ((A, 1), (B, 1)), "weighted": ((A, 1), (B, 5))}
+_WANTED = {"one": ((A, 1),), "two": ((A, 1), (B, 1)), "weighted": ((A, 1), (B, 5)), "weighted first": ((A, 5), (B, 1))}
 
 _Hops = tuple[tuple[str, int], ...]
 
@@ -55,6 +56,11 @@ class NextHopCase:
         """The weights of our next hops afterwards, if there are several next hops."""
         ours = {gateway for gateway, owner in self.after if owner == OURS}
         return {gateway: weight for gateway, weight in self.wanted if gateway in ours} if len(self.after) > 1 else {}
+
+    @property
+    def is_disputed(self) -> bool:
+        """Whether bird has a wanted next hop with another weight: Linux does not list whose it is, so plans ask for it."""
+        return any(dict(self.wanted).get(gateway, weight) != weight for gateway, by, weight in self.held if by == BIRD)
 
     @property
     def stays(self) -> frozenset[str]:
@@ -92,10 +98,15 @@ def _entry(prefix: Prefix, gateway: str, protocol: int, weight: int = 1) -> Rout
     return Route(prefix, (NextHop("eth0", gateway=as_ip(gateway), weight=weight),), metric=1024, protocol=protocol)
 
 
-def put(backend: RouteBackend, cases: dict[Prefix, NextHopCase]) -> None:
-    """Add the next hops that are there before, one after the other."""
-    hops = ((prefix, *hop) for prefix, case in cases.items() for hop in case.held)
-    outcomes = backend.change([RouteRequest("append", _entry(*hop)) for hop in hops])
+def put(
+    backend: RouteBackend,
+    cases: dict[Prefix, NextHopCase],
+    verb: Verb = "append",
+    owners: Container[int] = (OURS, BIRD),
+) -> None:
+    """Add (or delete) the next hops that are there before, one after the other; those of these owners."""
+    hops = ((prefix, *hop) for prefix, case in cases.items() for hop in case.held if hop[1] in owners)
+    outcomes = backend.change([RouteRequest(verb, _entry(*hop)) for hop in hops])
     assert all(outcome.ok for outcome in outcomes)
 
 

@@ -1,9 +1,12 @@
 """apply: a plan is carried out whole or not at all, whatever goes wrong and at whichever step."""
 
 import errno
+import os
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import Any
+from unittest.mock import Mock, patch
 
 import attrs
 import pytest
@@ -17,14 +20,14 @@ from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.routes.apply import Applied, apply_plan
+from hostrouting.routes.apply import Applied, apply_plan, put_back, take_away
 from hostrouting.routes.plan import RoutePlan, plan_exactly, plan_routes
 from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import Faults, MemoryBackend, plain_vm
 from hostrouting.testing.kernel import Moment
 from tests.support.notes import notes_of
 
-FOREIGN = 4
+FOREIGN, FORMER = 4, 200
 DESTINATIONS = [Prefix.parse(text) for text in ("10.1.0.0/16", "10.1.0.0/17", "10.1.0.0/24", "10.2.0.0/16")]
 GATEWAYS = [as_ip(f"10.0.0.{number}") for number in (1, 2, 3)]
 
@@ -51,7 +54,7 @@ present = st.lists(
         st.sampled_from(DESTINATIONS),
         st.sampled_from(GATEWAYS),
         st.sampled_from([0, 5]),
-        st.sampled_from([OURS, OURS, FOREIGN]),
+        st.sampled_from([OURS, OURS, FORMER, FOREIGN]),
     ),
     max_size=6,
 )
@@ -67,7 +70,7 @@ def host(routes: list[Route]) -> MemoryBackend:
 def planned(kernel: MemoryBackend, wanted: list[DesiredRoute]) -> tuple[RoutePlan, Snapshot]:
     """The plan for the host, and the snapshot that it was made from."""
     before = kernel.snapshot()
-    return plan_routes(wanted, before), before
+    return plan_routes(wanted, before, former=[FORMER]), before
 
 
 def routes_of(kernel: MemoryBackend | Snapshot) -> tuple[Route, ...]:
@@ -117,12 +120,12 @@ def test_what_is_planned_is_what_there_is(routes: list[Route], wanted: list[Desi
     plan, before = planned(kernel, wanted)
     if plan.conflicts:
         with pytest.raises(RouteConflict) as caught:
-            apply_plan(plan, kernel, before=before)
+            apply_plan(plan, kernel, before=before, former=[FORMER])
         assert len(caught.value.findings) == len(plan.conflicts)
         assert kernel.snapshot() == before
         return
     seen = moments(kernel)
-    applied = apply_plan(plan, kernel, before=before)
+    applied = apply_plan(plan, kernel, before=before, former=[FORMER])
     assert is_made_before_broken(seen, before, plan)
     assert by_key(routes_of(kernel)) == by_key(routes_of(plan.apply_to(before)))
     assert planned(kernel, wanted)[0].changes == ()
@@ -170,7 +173,7 @@ def test_all_or_nothing(routes: list[Route], wanted: list[DesiredRoute], fault: 
         return
     FAULTS[fault](kernel, nth)
     seen = moments(kernel)
-    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before, former=[FORMER]))
     kernel.faults = Faults()
     assert is_made_before_broken(seen, before, plan)
     if error is None:
@@ -197,7 +200,7 @@ def test_stopped_at_any_step(routes: list[Route], wanted: list[DesiredRoute], nt
     plan, before = planned(kernel, wanted)
     if plan.conflicts or not plan.changes:
         return
-    looks = 0
+    looks, seen = 0, moments(kernel)
 
     def check() -> None:
         nonlocal looks
@@ -207,7 +210,7 @@ def test_stopped_at_any_step(routes: list[Route], wanted: list[DesiredRoute], nt
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hostrouting.routes.apply._AT_ONCE", at_once)
-        stopped = raised_by(lambda: apply_plan(plan, kernel, before=before, check=check))
+        stopped = raised_by(lambda: apply_plan(plan, kernel, before=before, former=[FORMER], check=check))
     if stopped is None:
         assert by_key(routes_of(kernel)) == by_key(routes_of(plan.apply_to(before)))
     else:
@@ -215,6 +218,7 @@ def test_stopped_at_any_step(routes: list[Route], wanted: list[DesiredRoute], nt
         assert as_taken(routes_of(kernel)) == as_taken(routes_of(before))
         [note] = notes_of(stopped)
         assert note.startswith(AS_BEFORE)
+        assert len(effects_of(stopped).changes) == len(seen)
 
 
 somebodys = st.builds(
@@ -238,6 +242,13 @@ somebodys = st.builds(
     "change",
     1,
 )
+@example(  # a route that is kept
+    [route(DESTINATIONS[0], GATEWAYS[0], 0, OURS)],
+    [DesiredRoute(destination, gateway=GATEWAYS[0]) for destination in DESTINATIONS[:2]],
+    RouteRequest("delete", route(DESTINATIONS[0], GATEWAYS[0], 0, OURS)),
+    "change",
+    1,
+)
 def test_somebody_else_at_the_same_time(
     routes: list[Route], wanted: list[DesiredRoute], theirs: RouteRequest, moment: Moment, nth: int
 ) -> None:
@@ -253,7 +264,7 @@ def test_somebody_else_at_the_same_time(
         foreign.append(foreigners(kernel.snapshot()))
 
     kernel.faults.meanwhile(moment, somebody_else, nth=nth)
-    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before, former=[FORMER]))
     kernel.faults = Faults()
     assert foreigners(kernel.snapshot()) == foreign[-1]
     if error is None:
@@ -268,32 +279,119 @@ def test_somebody_else_at_the_same_time(
 
 def foreigners(snapshot: Snapshot) -> dict[object, tuple[Route, ...]]:
     """The routes of others by key, in their order."""
-    return by_key(tuple(it for it in routes_of(snapshot) if it.protocol != OURS))
+    return by_key(tuple(it for it in routes_of(snapshot) if it.protocol not in {OURS, FORMER}))
 
 
 def ours_of(kernel: MemoryBackend | Snapshot) -> list[Route]:
     """Our routes."""
-    return [it for it in routes_of(kernel) if it.protocol == OURS]
+    return [it for it in routes_of(kernel) if it.protocol in {OURS, FORMER}]
 
 
 @pytest.mark.parametrize(
-    ("standing", "wanted"),
+    ("standing", "wanted", "expected"),
     [
-        ([(2, OURS), (3, FOREIGN), (1, OURS)], (1,)),  # the wanted one is there, behind
-        ([(1, OURS), (3, FOREIGN)], (1, 2)),  # Linux would delete the new one, whose first next hop is the same
+        ([((2,), OURS), ((3,), FOREIGN), ((1,), OURS)], (1,), [((1,), OURS), ((3,), FOREIGN)]),
+        ([((1,), OURS), ((3,), FOREIGN)], (1, 2), [((1, 2), OURS), ((3,), FOREIGN)]),
+        ([((1, 2), OURS), ((3,), FOREIGN)], (1,), [((1,), OURS), ((3,), FOREIGN)]),
+        ([((1, 2), OURS)], (), []),
     ],
-    ids=["behind", "the same first next hop"],
+    ids=["wanted one behind", "the same first next hop", "the same first of two next hops", "two next hops"],
 )
-def test_ours_before_a_route_of_another_program(standing: list[tuple[int, int]], wanted: tuple[int, ...]) -> None:
-    """The wanted route is put before the other program's, and takes the place of ours that could be confused with it."""
-    kernel = host([route(DESTINATIONS[0], f"10.0.0.{at}", 0, protocol) for at, protocol in standing])
-    before = kernel.snapshot()
-    legs = tuple(NextHop("eth0", gateway=as_ip(f"10.0.0.{at}")) for at in wanted)
-    new = Route(DESTINATIONS[0], legs, protocol=OURS)
-    plan = plan_exactly([new], before, ours=[OURS], about=[new.prefix])
+def test_which_of_several_is_deleted(
+    standing: list[tuple[tuple[int, ...], int]], wanted: tuple[int, ...], expected: list[tuple[tuple[int, ...], int]]
+) -> None:
+    """Linux deletes the first route that looks like the one of the request, so ours goes before its like comes."""
+
+    def routes(those: list[tuple[tuple[int, ...], int]]) -> list[Route]:
+        legs = [tuple(NextHop("eth0", gateway=GATEWAYS[hop - 1]) for hop in hops) for hops, _ in those]
+        return [Route(DESTINATIONS[0], hops, protocol=by) for hops, (_, by) in zip(legs, those, strict=True)]
+
+    kernel = host([*routes(standing), route(DESTINATIONS[3], GATEWAYS[0], 0, OURS)])
+    before, new = kernel.snapshot(), routes([(wanted, OURS)] if wanted else [])
+    plan = plan_exactly(new, before, ours=[OURS], about=[DESTINATIONS[0], DESTINATIONS[3]])
     apply_plan(plan, kernel, before=before)
-    theirs = route(DESTINATIONS[0], "10.0.0.3", 0, FOREIGN)
-    assert routes_of(kernel) == (new, theirs) == routes_of(plan.apply_to(before))
+    assert routes_of(kernel) == (*routes(expected),) == routes_of(plan.apply_to(before))
+
+
+def test_a_device_without_a_carrier() -> None:
+    """Next hops that are down now are still those of the plan."""
+    kernel = plain_vm()
+    plan, before = planned(kernel, [DesiredRoute(DESTINATIONS[0], gateway=GATEWAYS[0])])
+    kernel.set_carrier("eth0", carrier=False)
+    apply_plan(plan, kernel, before=before)
+    assert [leg.linkdown for it in routes_of(kernel) for leg in it.legs] == [True]
+
+
+@pytest.mark.parametrize(
+    ("more", "about"),
+    [
+        ([], {"family": 4, "table": 254, "prefixes": {DESTINATIONS[0]}}),
+        (["fd00:9::/32", "10.9.0.0/16"], {"family": None, "table": None}),
+    ],
+)
+def test_what_is_read_back(more: list[str], about: dict[str, object]) -> None:
+    """Only the routes that the plan is about are read: once if nothing is deleted, and after a rollback until it is right."""
+    kernel = plain_vm()
+    kernel.add_address("eth0", "fd10::9/64")
+    before = kernel.snapshot()
+    new = [Route.to(text, dev="eth0", table=100 + at, metric=1024, protocol=OURS) for at, text in enumerate(more)]
+    new += [route(DESTINATIONS[0], GATEWAYS[0], 0, OURS)]
+    plan = plan_exactly(new, before, ours=[OURS], about=[])
+    with patch.object(kernel, "snapshot", wraps=kernel.snapshot) as read:
+        apply_plan(plan, kernel, before=before)
+    (call,) = read.call_args_list
+    assert {**call.kwargs, **about} == call.kwargs
+    undone = plan_exactly([], kernel.snapshot(), ours=[OURS], about=[DESTINATIONS[0]])
+    check = Mock(side_effect=[None, KeyboardInterrupt])
+    with patch.object(kernel, "snapshot", wraps=kernel.snapshot) as read, pytest.raises(KeyboardInterrupt):
+        apply_plan(undone, kernel, before=kernel.snapshot(), check=check)
+    assert read.call_count == 3 + 1
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_table_that_never_rests(is_known: bool) -> None:  # noqa: FBT001  parametrised
+    """What was read last is enough to roll back, and not to go on; without it, the error says that nothing is known."""
+    kernel = plain_vm()
+    plan, before = planned(kernel, [DesiredRoute(DESTINATIONS[0])])
+    calm = kernel.snapshot
+
+    def restless(**about: Any) -> Snapshot:
+        raise BackendError("busy", kind="unsettled", last=calm(**about) if is_known else None)
+
+    with patch.object(kernel, "snapshot", restless), pytest.raises(ApplyError, match="busy") as caught:
+        apply_plan(plan, kernel, before=before)
+    unknown = "rolling back failed too (busy); the present state of the route table is not known"
+    assert caught.value.after == (AS_BEFORE if is_known else unknown)
+    assert bool(routes_of(kernel)) is not is_known
+
+
+@st.composite
+def changed_tables(draw: st.DrawFn) -> tuple[tuple[Route, ...], tuple[Route, ...]]:
+    """The routes of one key before a plan, and now: others' are the same, some of ours are gone, and others came."""
+    all_routes = [route(DESTINATIONS[0], hop, 0, by) for hop in GATEWAYS for by in (OURS, FORMER, FOREIGN)]
+    then = draw(st.lists(st.sampled_from(all_routes), unique=True, max_size=5))
+    new = [it for it in all_routes if it.protocol == OURS and it not in then and draw(st.booleans())]
+    there = [it for it in then if it.protocol == FOREIGN or draw(st.booleans())]
+    at = draw(st.integers(0, len(new)))
+    return tuple(then), (*new[:at], *there, *new[at:])
+
+
+@given(changed_tables())
+def test_the_way_back(tables: tuple[tuple[Route, ...], tuple[Route, ...]]) -> None:
+    """Each change can be made, and leads back to the routes before; if routes are only missing, none is deleted."""
+    then, now = tables
+    there, ours = list(now), (OURS, FORMER)
+    changes = [*put_back(now, then, ours), *take_away(now, then, ours)]
+    for change in changes:
+        assert change.verb != "add" or not there
+        assert (change.route in there) is (change.verb == "delete")
+        if change.verb == "delete":
+            there.remove(change.route)
+        else:
+            there.insert(0 if change.verb == "prepend" else len(there), change.route)
+    assert as_taken(tuple(there)) == as_taken(then)
+    if set(now) <= set(then):
+        assert "delete" not in {change.verb for change in changes}
 
 
 def test_what_somebody_put_in_our_place_stays_first() -> None:
@@ -303,7 +401,7 @@ def test_what_somebody_put_in_our_place_stays_first() -> None:
     theirs = route(DESTINATIONS[0], "10.0.0.9", 0, FOREIGN)
     kernel.faults.meanwhile("change", lambda: kernel.ip_route("replace", theirs), nth=2)
     with pytest.raises(ApplyError, match="not every change could be rolled back") as caught:
-        apply_plan(plan, kernel, before=before)
+        apply_plan(plan, kernel, before=before, former=[FORMER])
     assert routes_of(kernel) == (theirs, BETWEEN[2], BETWEEN[1])
     assert str(theirs) in caught.value.after
 
@@ -313,11 +411,11 @@ def test_nothing_to_do_writes_nothing() -> None:
     kernel = plain_vm()
     wanted = [DesiredRoute(DESTINATIONS[0])]
     plan, before = planned(kernel, wanted)
-    apply_plan(plan, kernel, before=before)
+    apply_plan(plan, kernel, before=before, former=[FORMER])
     plan, before = planned(kernel, wanted)
     for moment in ("change", "snapshot"):
         kernel.faults.fail(moment, BackendError("touched"))
-    assert apply_plan(plan, kernel, before=before) == Applied(plan)
+    assert apply_plan(plan, kernel, before=before, former=[FORMER]) == Applied(plan)
     assert kernel.faults.waiting == 2
 
 
@@ -327,11 +425,16 @@ def test_words_of_a_failure() -> None:
     plan, before = planned(kernel, [DesiredRoute(DESTINATIONS[0]), DesiredRoute(DESTINATIONS[3])])
     kernel.faults.fail("change", errno.ENETUNREACH, nth=2)
     with pytest.raises(ApplyError) as caught:
-        apply_plan(plan, kernel, before=before)
+        apply_plan(plan, kernel, before=before, former=[FORMER])
     assert str(caught.value).startswith("the routes could not be applied: ")
     assert "10.2.0.0/16" in str(caught.value)
     assert str(caught.value).endswith("; every change was rolled back: the route table is as it was before")
     assert isinstance(caught.value.__cause__, BackendError)
+    kernel = host([route(DESTINATIONS[0], GATEWAYS[0], 0, OURS)])
+    plan, before = planned(kernel, [])
+    kernel.faults.fail("change", errno.EBUSY)
+    with pytest.raises(ApplyError, match=f"could not be applied: .*{os.strerror(errno.EBUSY)}"):
+        apply_plan(plan, kernel, before=before)
 
 
 def test_undoing_that_fails_too() -> None:
@@ -344,7 +447,7 @@ def test_undoing_that_fails_too() -> None:
         ApplyError,
         match=r"rolling back failed too .the capability is gone.; not every change could be rolled back: there is now",
     ):
-        apply_plan(plan, kernel, before=before)
+        apply_plan(plan, kernel, before=before, former=[FORMER])
 
 
 def test_undoing_is_tried_again() -> None:
@@ -355,7 +458,7 @@ def test_undoing_is_tried_again() -> None:
     for nth in (1, 2):
         kernel.faults.hang("snapshot", nth=nth)
     with pytest.raises(ApplyError) as caught:
-        apply_plan(plan, kernel, before=before)
+        apply_plan(plan, kernel, before=before, former=[FORMER])
     assert caught.value.after == AS_BEFORE
     assert kernel.faults.waiting == 0
     assert ours_of(kernel) == []
@@ -380,7 +483,7 @@ def test_a_plan_that_is_not_ready() -> None:
     kernel = MemoryBackend()
     plan, before = planned(kernel, [DesiredRoute(DESTINATIONS[0])])
     with pytest.raises(ValueError, match=r"the plan is not ready: 10.1.0.0/16: waiting for an IPv4 default route"):
-        apply_plan(plan, kernel, before=before)
+        apply_plan(plan, kernel, before=before, former=[FORMER])
 
 
 def test_many_failures_are_counted() -> None:
@@ -411,11 +514,11 @@ def test_the_routes_that_are_the_reason(monkeypatch: pytest.MonkeyPatch) -> None
         for fault in faults:
             fault()
         with pytest.raises(ApplyError) as caught:
-            apply_plan(plan, kernel, before=before)
+            apply_plan(plan, kernel, before=before, former=[FORMER])
         assert caught.value.refused == expected
         assert caught.value.after == AS_BEFORE
         assert plan.changes[3].route not in [change.route for change in effects_of(caught.value).changes]
-    apply_plan(plan, kernel, before=before)
+    apply_plan(plan, kernel, before=before, former=[FORMER])
 
 
 @pytest.mark.parametrize("theirs", [OURS, FOREIGN])
@@ -430,10 +533,10 @@ def test_another_of_ours_was_quicker(theirs: int) -> None:
     theirs_now = route(DESTINATIONS[0], GATEWAYS[0], 0, theirs)
     kernel.faults.meanwhile("change", lambda: kernel.ip_route("add", theirs_now))
     if theirs == OURS:
-        apply_plan(plan, kernel, before=before)
+        apply_plan(plan, kernel, before=before, former=[FORMER])
         assert {it.protocol for it in routes_of(kernel)} == {OURS}
         assert planned(kernel, wanted)[0].changes == ()
     else:
         with pytest.raises(ApplyError, match="File exists"):
-            apply_plan(plan, kernel, before=before)
+            apply_plan(plan, kernel, before=before, former=[FORMER])
         assert routes_of(kernel) == (theirs_now,)

@@ -1,12 +1,14 @@
 """apply on IPv6 routes whose next hops belong to several programs: on Linux, and on the fake kernel."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain, repeat
 from unittest import mock
 
+import attrs
 import pytest
 
-from hostrouting.kernel.base import RouteBackend
+from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, NextHop, Route
@@ -16,8 +18,9 @@ from hostrouting.routes.plan import RoutePlan, plan_exactly
 from hostrouting.testing.kernel import MemoryBackend
 from tests.support.namespace import private_namespace
 from tests.support.notes import notes_of
-from tests.tables.next_hops import NextHopCase, by_wanted, found, put
+from tests.tables.next_hops import BIRD, NextHopCase, by_wanted, found, put
 
+FORMER = 200
 AS_BEFORE = "every change was rolled back: the route table is as it was before"
 
 
@@ -55,20 +58,24 @@ class TestNextHopsOfTwoPrograms:
         put(backend, cases)
         try:
             before = backend.snapshot(family=6)
-            applied = apply_plan(plan_for(cases, before), backend, before=before)
+            with refused(backend) as needless:
+                applied = apply_plan(plan_for(cases, before), backend, before=before, former=[FORMER])
             again = backend.snapshot(family=6)
             plan = plan_for(cases, again)
-            twice = apply_plan(plan, backend, before=again)
+            twice = apply_plan(plan, backend, before=again, former=[FORMER])
         finally:
             now = found(backend, cases)
         assert not {case.name: now[prefix] for prefix, case in cases.items() if not case.is_as_expected(*now[prefix])}
-        assert not plan.changes
+        disputed = {prefix for prefix, case in cases.items() if case.is_disputed}
+        assert {change.route.prefix for change in needless} <= disputed
+        assert {step.route.prefix for step in plan.changes} == disputed
         assert not twice.changes
         told = {f"{prefix}: the next hop via {hop} dev" for prefix, case in cases.items() for hop in case.stays}
         for one in (applied, twice):
             assert {
                 f"{line.split(' dev')[0]} dev" for finding in one.beside for line in sentences(finding.sentence)
             } == told
+            assert len(one.beside) == len({prefix for prefix, case in cases.items() if case.stays})
 
     def test_a_rollback_leaves_each_its_own(self, backend: RouteBackend, cases: dict[Prefix, NextHopCase]) -> None:
         """A plan that is stopped at any of its checks leaves the next hops of each owner as they were, and says so."""
@@ -78,11 +85,32 @@ class TestNextHopsOfTwoPrograms:
             put(backend, cases)
             before = backend.snapshot(family=6)
             check = mock.Mock(side_effect=chain([None] * (nth - 1), [KeyboardInterrupt], repeat(None)))
-            with pytest.raises(KeyboardInterrupt) as caught:
-                apply_plan(plan_for(cases, before), backend, before=before, check=check)
+            with pytest.raises(KeyboardInterrupt) as caught, refused(backend) as needless:
+                apply_plan(plan_for(cases, before), backend, before=before, former=[FORMER], check=check)
             now = found(backend, cases)
+            assert {change.route.prefix for change in needless} <= {
+                it for it, case in cases.items() if case.is_disputed
+            }
             assert not {(nth, case.name): now[it] for it, case in cases.items() if now[it] != then[it]}
             assert [note.partition(", but")[0] for note in notes_of(caught.value)] == [AS_BEFORE]
+
+    def test_bird_leaves_meanwhile(self, backend: RouteBackend, cases: dict[Prefix, NextHopCase]) -> None:
+        """A rollback does not restore the next hops that another program has deleted itself, neither as its nor as ours."""
+        put(backend, cases)
+        before = backend.snapshot(family=6)
+
+        checks = iter(range(4))
+
+        def check() -> None:
+            if next(checks) == 3:  # everything is changed
+                put(backend, cases, "delete", (BIRD,))
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            apply_plan(plan_for(cases, before), backend, before=before, check=check)
+        now = found(backend, cases)
+        ours = {it: {(gateway, by) for gateway, by, _ in case.held if by == OURS} for it, case in cases.items()}
+        assert not {case.name: now[it] for it, case in cases.items() if now[it][0] != ours[it]}
 
     def test_removed(self, backend: RouteBackend, cases: dict[Prefix, NextHopCase]) -> None:
         """If no route is wanted, all of ours are deleted, also behind another program's, and only these are reported."""
@@ -114,10 +142,44 @@ def plan_for(cases: dict[Prefix, NextHopCase], before: Snapshot) -> RoutePlan:
         )
         for prefix, case in cases.items()
     ]
-    return plan_exactly(wanted, before, ours=[OURS], about=list(cases))
+    return plan_exactly(wanted, before, ours=[OURS, FORMER], about=list(cases))
+
+
+@contextmanager
+def refused(backend: RouteBackend) -> Iterator[list[RouteRequest]]:
+    """The refused additions in the block: whoever asks only for what is missing has none."""
+    found: list[RouteRequest] = []
+    change = backend.change
+
+    def noted(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        outcomes = change(changes)
+        found.extend(outcome.change for outcome in outcomes if not outcome.ok and outcome.change.verb != "delete")
+        return outcomes
+
+    with mock.patch.object(backend, "change", noted):
+        yield found
 
 
 def sentences(text: str) -> list[str]:
     """A sentence for each next hop that stays, with the prefix before each."""
     prefix, _, rest = text.partition(": ")
     return [f"{prefix}: {part}" for part in rest.replace("; the next hop", "\nthe next hop").splitlines()]
+
+
+@pytest.mark.parametrize("cases", by_wanted().values(), ids=lambda cases: next(iter(cases.values())).wanted)
+def test_a_former_number(cases: dict[Prefix, NextHopCase]) -> None:
+    """Next hops with a former number of our protocol get the present one, also a single one, and the former one in a rollback."""
+    backend, alone = fake(), {it: case for it, case in cases.items() if all(by == OURS for _, by, _ in case.held)}
+    former = {
+        it: attrs.evolve(case, held=tuple((hop, FORMER, weight) for hop, _, weight in case.held))
+        for it, case in alone.items()
+    }
+    put(backend, former, owners=[FORMER])
+    before = backend.snapshot()
+    check = mock.Mock(side_effect=[None, None, None, KeyboardInterrupt, None])
+    with pytest.raises(KeyboardInterrupt) as caught:
+        apply_plan(plan_for(alone, before), backend, before=before, former=[FORMER], check=check)
+    assert [note.partition(", but")[0] for note in notes_of(caught.value)] == [AS_BEFORE]
+    apply_plan(plan_for(alone, before), backend, before=before, former=[FORMER])
+    now = found(backend, alone)
+    assert not {case.name: now[prefix] for prefix, case in alone.items() if not case.is_as_expected(*now[prefix])}
