@@ -47,22 +47,6 @@ def test_a_route_that_does_not_last(
     assert [route["destination"] for route in found["facts"]["instead"]] == HALVES
 
 
-def test_nothing_is_foretold(written: Callable[..., str], repaired: str) -> None:
-    """Nothing is predicted for halves, or for a route that is already a conflict."""
-    for path, kernel in ((repaired, fabric_vm), (repaired, overwritten), (written(WHOLE), fabric_vm)):
-        found = say("plan", "--config", path, "--json", kernel=kernel()).json["findings"]
-        assert "route-will-not-last" not in {finding["name"] for finding in found}
-        assert "does not last" not in say("plan", "--config", path, kernel=kernel()).out
-
-
-def test_the_halves_are_there_already(written: Callable[..., str]) -> None:
-    """If the configuration has the halves as well, the remedy is to take the whole out."""
-    path = written(WHOLE, *({"destination": half} for half in HALVES))
-    [found] = say("plan", "--config", path, "--json", kernel=overwritten()).json["findings"]
-    assert found["facts"]["instead"] == []
-    assert "In their place" not in say("plan", "--config", path, kernel=overwritten()).out
-
-
 def test_another_gateway(written: Callable[..., str]) -> None:
     """A route of the original with another gateway is a conflict; the message has the command that deletes only it."""
     kernel = plain_vm()

@@ -212,36 +212,6 @@ def test_the_example_of_the_page_for_operators(tmp_path: Path) -> None:
     assert [route["destination"] for route in json.loads(own.read_text())["staticRoutes"]["routes"]] == [CIDR]
 
 
-def led(dev: str) -> MemoryBackend:
-    """A node with the route to the CIDR by 10.9.0.9, which is a router of this device; the default route is eth0's."""
-    kernel = plain_vm()
-    kernel.add_link(Link(name="eth1", index=0))
-    kernel.add_address(dev, "10.9.0.4/24")
-    route = Route.to(CIDR, dev=dev, gateway="10.9.0.9", protocol=213)
-    kernel.ip_route("add", route)
-    return kernel
-
-
-def test_an_entry_that_is_wrong_on_some_nodes_only(tmp_path: Path) -> None:
-    """The entry stays in the shared file for the other nodes. The nodes where it is wrong get a file without it."""
-    nodes = {f"gpu-{number}": led("eth0").snapshot() for number in range(8)}
-    others = {f"gpu-{it}": led("eth1").snapshot() for it in (8, 9)}
-    fleet = save(tmp_path / "nodes", {**nodes, **others})
-    config = configured(tmp_path, {"destination": CIDR, "gateway": "10.9.0.9"})
-    said = say("check", "--snapshots", str(fleet), "--config", config)
-    assert said.lines[0] == "10 nodes: 2 overlap, 8 ok"
-    assert added(said) == []
-    at = said.lines.index(
-        "  These nodes need a configuration of their own: an entry of the shared one is wrong on them, and may be right on"
-        " other nodes. This writes it, for all of them:"
-    )
-    own = tmp_path / "gpu-8.json"
-    own.write_text(say(*said.lines[at + 1].split(" > ")[0].split()[3:]).out)
-    for file, name in ((config, "gpu-0"), (str(own), "gpu-8"), (str(own), "gpu-9")):
-        told = say("plan", "--config", file, "--snapshot", str(fleet / f"{name}.json"), "--json").json
-        assert told["verdict"] == "ok"
-
-
 @pytest.mark.parametrize("alone", [False, True])
 def test_an_entry_that_one_node_cannot_have(tmp_path: Path, *, alone: bool) -> None:
     """The entry stays in the file for the other nodes; without any, it is deleted. The node keeps its routes."""

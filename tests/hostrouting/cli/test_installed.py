@@ -122,17 +122,6 @@ def test_an_installed_route_is_somebody_elses_now(
     assert say("check", host=host).code == 0
 
 
-def test_a_part_of_the_installed_routes_is_lost(written: Callable[..., str]) -> None:
-    """An installed route that is missing and closes a half stays in the configuration; the other half is added."""
-    host = installed(written(HALVES[0]))
-    lose_routes(host)
-    routes = pasted(say("check", host=host)).static_routes.routes
-    assert [(str(route.destination), route.dev) for route in routes] == [
-        ("172.16.0.0/17", None),
-        ("172.16.128.0/17", None),
-    ]
-
-
 def test_settings_beyond_the_defaults_are_kept(tmp_path: Path) -> None:
     """Devices and protocol of what is installed are in the configuration that is printed; defaults are not spelt out."""
     path = tmp_path / "config.json"
@@ -152,13 +141,6 @@ def test_settings_beyond_the_defaults_are_kept(tmp_path: Path) -> None:
     assert "proto 214" in said.out
     assert "proto 213" not in said.out
     assert "allowedDevs" not in say("check", CIDR, kernel=h200()).out
-
-
-def test_a_configuration_is_asked_alone(written: Callable[..., str]) -> None:
-    """With a configuration, what is installed plays no part."""
-    host = installed(written())
-    said = say("check", "--config", written(mode="WARN", cidrs=(OTHER,)), host=host)
-    assert said.code == 0
 
 
 def test_status_leads_to_it(written: Callable[..., str]) -> None:

@@ -71,14 +71,6 @@ def test_what_stands_in_the_way(probes: str, host: FakeHost) -> None:
     assert host.tables.tables["hostrouting_slb"] == theirs
 
 
-def test_remove_names_every_file(probes: str, host: FakeHost) -> None:
-    """The script and the record are among the files that remove says it has removed."""
-    say("apply", "--config", probes, host=host)
-    told = say("remove", "--json", host=host).json
-    layout = host.layout
-    assert {layout.probe_script_path, layout.probe_applied_path, layout.probe_unit_path} <= set(told["files"]["remove"])
-
-
 def test_status_and_check(probes: str, host: FakeHost) -> None:
     """Both tell that it is in force, then that it is not, or cannot work, with exit code 1."""
     host.kernel.add_address("eth0", "2001:db8::5/64")

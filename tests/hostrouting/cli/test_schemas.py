@@ -263,19 +263,6 @@ def test_every_key_is_documented_and_every_documented_key_is_there(documents: li
     }
 
 
-def test_both_families() -> None:
-    """With an IPv6 CIDR, the verdict and the expected devices are there for each family; the other keys are the same."""
-    kernel = refusing()
-    kernel.add_address("eth0", "2001:db8::4/64")
-    kernel.ip_route("add", Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024))
-    one, both = (say("check", *cidrs, "--json", kernel=kernel).json for cidrs in ((CIDR,), (CIDR, "fd16::/48")))
-    assert (one["schema"], both["schema"]) == ("hostrouting/check/3", "hostrouting/check/3")
-    assert (both["verdicts"], both["verdict"]) == ({"ipv4": "overlap", "ipv6": "ok"}, "overlap")
-    assert both["expectedDevs"] == {"ipv4": ["eth0"], "ipv6": ["eth0"]}
-    assert [both[key] for key in ("findings", "repair")] == [one[key] for key in ("findings", "repair")]
-    assert both.keys() == one.keys()
-
-
 def test_every_key_has_a_meaning() -> None:
     """No key is without its words, and no command but snapshot without keys."""
     assert all(SCHEMAS.values())

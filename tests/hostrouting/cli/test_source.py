@@ -1,6 +1,5 @@
 """Configurations and snapshots that cannot be read: each has its sentence, and exit code 2."""
 
-import json
 import os
 import shutil
 import signal
@@ -18,13 +17,10 @@ import pytest
 from hostrouting import inputs as reading
 from hostrouting.cli.source import saved_snapshot
 from hostrouting.errors import InputError
-from hostrouting.testing import FakeHost, h200
-from tests.support.cases import for_each
+from hostrouting.testing import h200
 from tests.support.children import in_child
 from tests.support.cli import say
-from tests.support.config_keys import with_value
 from tests.support.waiting import wait_for
-from tests.tables.refused_values import REFUSED, RIGHT
 
 BAD_FILES: dict[str, tuple[Any, str, str]] = {
     "missing": (None, "cannot be read: No such file or directory", "this cannot be read: No such file or directory"),
@@ -205,18 +201,6 @@ def test_what_is_wrong_on_standard_input(written: Callable[..., str]) -> None:
     assert say("check", "--config", "-", stdin=b"{}").err.startswith("hostrouting: standard input: no expected CIDR")
     text = h200().snapshot().to_json().encode()
     assert say("check", "--config", written(), *snapshot, stdin=text).code == 1
-
-
-@for_each("key, value, said", {key: (key, value, said) for key, value, said in reversed(REFUSED)}.values())
-def test_refused(key: str, value: object, said: str) -> None:
-    """A value that is refused ends the command before it writes anything; the document has the path and the sentence."""
-    host = FakeHost()
-    config = json.dumps(with_value(key, value, RIGHT)).encode()
-    answer = say("apply", "--config", "-", "--json", stdin=config, host=host)
-    assert (answer.code, f"{key}{said}".rstrip("…") in answer.json["message"]) == (2, True), answer.out
-    [fault] = answer.json["faults"]
-    assert fault["path"].startswith(key)
-    assert host.files.texts == FakeHost().files.texts
 
 
 def test_hundreds_of_faults(tmp_path: Path) -> None:

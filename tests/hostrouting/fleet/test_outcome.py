@@ -12,10 +12,8 @@ from hostrouting.finding import Finding
 from hostrouting.fleet import Outcome, Ran, outcome_of
 from hostrouting.fleet.outcome import verdict_sentence
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.cli import say
 from tests.tables.documents import OPERATIONS as DESCRIBED
@@ -142,15 +140,6 @@ def test_a_run(*, dry: bool) -> None:
     assert list(it.documents) == (["preflight", "plan"] if dry else ["plan", "apply"])
 
 
-def test_nothing_to_do() -> None:
-    """If everything is as configured, nothing is changed, and both texts are the same."""
-    it = run(configured(WARN), WARN)
-    assert it.message == "NOTHING TO DO: the host already matches the configuration; the verdict is OK: nothing escapes"
-    assert not it.changed
-    assert it.before == it.after
-    assert it.after.count("\n") == 2
-
-
 def test_what_is_different() -> None:
     """A route or file that is replaced has a line before and a line after; one that is kept has the same line twice."""
     before = {"staticRoutes": {"enabled": True, "routes": [HALVES[0], {"destination": "9.0.0.0/8"}]}}
@@ -216,17 +205,6 @@ def test_an_entry_that_is_wrong() -> None:
     assert told in found.message
     right = {"enabled": True, "routes": list(found.repair)}
     assert dry_run(FakeHost(kernel=h200()), {**WARN, "staticRoutes": right}).verdict == "ok"
-
-
-def test_a_conflict_of_another_task() -> None:
-    """What prevents another task fails the dry run."""
-    kernel = h200()
-    kernel.add_address("eth0", "2603:1062:0:1:fe80:1234:5678:9abc/128")
-    config = {"probeRewrite": {"enabled": True, "interfaces": ["eth0"], "condition": "always"}}
-    it = dry_run(FakeHost(kernel=kernel), config)
-    assert it.failed
-    assert it.message.startswith("CONFLICT: apply would fail: ")
-    assert "2603:1062:0:1:fe80:1234:5678:9abc" in it.message
 
 
 def test_what_is_missing() -> None:
@@ -412,17 +390,6 @@ def test_verdicts() -> None:
     assert "0x10" in checked(marked, CIDR)
 
 
-@pytest.mark.parametrize("action", ["prohibit", "unreachable", "blackhole"])
-def test_a_refusal(action: Any) -> None:
-    """A range that a rule refuses is named with the reason why no route repairs it."""
-    kernel = plain_vm()
-    kernel.add_rule(Rule(family=4, priority=100, action=action, dst=Prefix.parse("172.16.0.0/24")))
-    told = checked(kernel, CIDR)
-    assert told.startswith("OVERLAP: expected CIDR 172.16.0.0/16 ")
-    assert "; UNSAFE: " in told
-    assert "ACTION" not in told
-
-
 def test_many_findings() -> None:
     """The message has the first findings and the number of the others."""
     kernel = plain_vm()
@@ -432,28 +399,3 @@ def test_many_findings() -> None:
     told = checked(kernel, CIDR)
     assert told.count("expected CIDR") == 3
     assert "; and 3 more findings; ACTION: add to staticRoutes.routes: [" in told
-
-
-def test_a_long_repair() -> None:
-    """If the repair has many routes, the message has their number, and the outcome the routes."""
-    kernel = plain_vm()
-    kernel.add_link("eth1")
-    kernel.change(RouteRequest("add", Route.to(f"10.{n}.0.0/24", dev="eth1")) for n in range(30, 60))
-    cidrs = [f"10.{n}.0.0/16" for n in range(30, 60)]
-    told = checked(kernel, *cidrs)
-    routes = say("check", *cidrs, "--json", kernel=kernel).json["repair"]
-    assert f"; ACTION: add {len(routes)} routes to staticRoutes.routes: " in told
-
-
-def test_what_pods_send() -> None:
-    """A range that escapes only for packets of pods is also a finding, once."""
-    vm = plain_vm()
-    vm.add_link(Link(name="ib0", index=0))
-    vm.add_link("veth1")
-    vm.add_address("ib0", "192.168.7.1/24")
-    vm.add_rule(Rule(family=4, priority=100, iif="cni0", table=100, protocol=3))
-    vm.change([RouteRequest("add", Route.to("0.0.0.0/0", dev="ib0", gateway="192.168.7.9", table=100))])
-    config = {"routeOverlap": {"expectedCidrs": [CIDR], "podCidrs": ["10.244.0.0/24"]}}
-    it = dry_run(FakeHost(kernel=vm), config)
-    assert it.verdict == "overlap"
-    assert [finding["facts"]["devs"] for finding in it.findings if finding["name"] == "overlap"] == [["ib0"]]

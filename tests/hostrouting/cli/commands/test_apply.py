@@ -50,17 +50,6 @@ def test_a_program_that_the_guard_cannot_run(repaired: str, tmp_path: Path) -> N
     assert (said.out + said.err).count("a directory for temporary files") == 1
 
 
-def test_once_more(repaired: str) -> None:
-    """A second run finds nothing to do, and says so, although the verdict under /run is written again."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", repaired, host=host)
-    said = say("apply", "--config", repaired, host=host)
-    assert said.code == 0
-    assert said.lines[0] == f"NOTHING TO DO: the host already matches {repaired}"
-    assert said.lines[1].startswith("OK: ")
-    assert len(said.lines) == 2
-
-
 def test_what_was_written_in_passing(repaired: str) -> None:
     """A file that says at the end what it said before is not said to have been written, nor one made and removed again."""
     host = FakeHost(kernel=h200())
@@ -123,19 +112,6 @@ class Busy(FakeFiles):
         found = super().holder(path)
         self.meanwhile()
         return found
-
-
-def test_two_at_once(repaired: str) -> None:
-    """A second run waits for the first, says what it waits for, and then does its work."""
-    files = Busy()
-    host = FakeHost(kernel=h200(), files=files)
-    files.locked.add(host.layout.lock_path)
-    files.meanwhile = files.locked.clear
-    said = say("apply", "--config", repaired, host=host)
-    assert said.code == 0
-    path = host.layout.lock_path
-    told = f"waiting up to 60 s for it (process 4711 (hostrouting) has locked {path})"
-    assert f"another run of hostrouting is working on this host; {told}" in said.err
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
@@ -282,25 +258,3 @@ def test_what_another_run_installs_meanwhile(repaired: str, written: Callable[..
     assert said.code == 2
     assert said.lines[0].startswith("FAILED: routeOverlap.mode: the mode changes from STRICT to WARN")
     assert "60 requires check-route-overlap" in host.files.texts[host.layout.gate_steps_path]
-
-
-def test_routes_that_go(written: Callable[..., str]) -> None:
-    """Routes alone may go, because the check stays: plan and log name them."""
-    host = FakeHost(kernel=h200())
-    whole = written(HALF, {"destination": "172.16.128.0/17"}, cidrs=("172.16.0.0/17",))
-    assert say("apply", "--config", whole, host=host).code == 0
-    config = written(HALF, cidrs=("172.16.0.0/17",))
-    told = "staticRoutes: installed, but not in this configuration: 1 route, to 172.16.128.0/17"
-    assert told in say("plan", "--config", config, host=host).out
-    said = say("apply", "--config", config, host=host)
-    assert said.code == 0
-    assert told in said.err
-
-
-def test_a_guard_with_nothing_to_guard(tmp_path: Path) -> None:
-    """A file that has only the guard would take everything else away: it is a fault of the file."""
-    path = tmp_path / "guard.json"
-    path.write_text('{"guard": {"enabled": true}}')
-    said = say("apply", "--config", str(path), host=FakeHost(kernel=h200()))
-    assert said.code == 2
-    assert "guard: the guard has nothing to guard: " in said.err

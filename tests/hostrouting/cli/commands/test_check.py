@@ -8,7 +8,6 @@ import pytest
 
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import Route
-from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cases import for_each
@@ -90,30 +89,6 @@ def test_a_configuration_that_has_the_repair_already(repaired: str) -> None:
     assert "Permanently" not in said.out
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (
-            (),
-            "hostrouting: CIDR: no expected CIDR is given, so there is nothing to check; name one, such as 172.16.0.0/16",
-        ),
-        (("172.16.0.0/33",), "CIDR"),
-        (("fd00::/129",), "from 0 to 128"),
-        (("nonsense",), "nonsense"),
-    ],
-)
-def test_bad_input(words: tuple[str, ...], problem: str) -> None:
-    """A value that is not a CIDR gives exit code 2, with the value and the rule; --json prints a document, too."""
-    said = say("check", *words)
-    assert said.code == 2
-    assert problem in said.err
-    assert not said.out
-    told = say("check", "--json", *words)
-    assert told.json["schema"] == "hostrouting/error/2"
-    assert told.json["error"] == "ConfigError"
-    assert set(told.json["faults"][0]) == {"path", "value", "rule", "remedy"}
-
-
 def many(count: int) -> MemoryBackend:
     """A host with so many stray routes, each to a block of its own."""
     kernel = plain_vm()
@@ -147,17 +122,6 @@ def test_a_long_repair_is_left_to_the_command_that_prints_it() -> None:
     assert said.out.count('{"destination"') == int(pointer.split()[0].replace(",", ""))
 
 
-def test_the_kernel_is_asked_too() -> None:
-    """If the kernel does not agree with its tables, the verdict follows the kernel, and says so."""
-    kernel = plain_vm()
-    backend, other = kernel.reopen(), h200()
-    backend.lookup = other.lookup  # type: ignore[method-assign]  # a kernel that surprises
-    said = say("check", CIDR, host=FakeHost(kernel=kernel, backend=lambda: backend))
-    assert said.code == 1
-    assert said.lines[0].startswith("OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0")
-    assert "which is not what its tables say" in said.out
-
-
 def test_remarks_below_the_answer() -> None:
     """A remark stands after its name, which the page of the findings explains."""
     lines = say("check", CIDR, kernel=vpn_node()).lines
@@ -184,15 +148,6 @@ def test_addresses_that_go_nowhere() -> None:
     several = ecmp_node()
     several.ip_route("add", Route.to(CIDR, type="blackhole"))
     assert say("check", CIDR, kernel=several).lines[0].endswith("by no device (blackhole), not by eth0 or eth1")
-
-
-def test_no_route(tmp_path: Path) -> None:
-    """Without a default route, but with a device that is named, the escape is that there is no route."""
-    path = tmp_path / "config.json"
-    path.write_text('{"routeOverlap": {"expectedDevs": ["eth0"]}}')
-    said = say("check", CIDR, "--config", str(path), kernel=MemoryBackend())
-    assert said.code == 1
-    assert said.lines[0] == "OVERLAP: 172.16.0.0/16 leaves by no device (no route), not by eth0"
 
 
 def without_default() -> MemoryBackend:
@@ -355,19 +310,6 @@ def test_what_is_typed_stays_in_what_is_typed_next() -> None:
     assert again in say("check", "10.0.0.0/8", "--dev", "eth0", "--gateway", "10.0.0.7", kernel=kernel).out
     printed = say(*again.split()[1:], kernel=kernel).out
     assert ("via 10.0.0.7 dev eth0" in printed, '"expectedDevs": ["eth0"]' in printed) == (True, True)
-
-
-def test_undecided_is_an_answer(written: Callable[..., str]) -> None:
-    """An undecided check says in its first line which packets go another way; apply names the command that lists them."""
-    kernel = plain_vm()
-    kernel.add_link(Link(name="eth1", index=0))
-    kernel.add_rule(Rule(family=4, priority=100, fwmark=7, fwmask=0xFFFFFFFF, table=100))
-    kernel.ip_route("add", Route.to(CIDR, dev="eth1", table=100))
-    assert say("check", CIDR, kernel=kernel).lines[0] == (
-        "UNDECIDED: a plain packet to 172.16.0.0/16 leaves by eth0; packets with fwmark 0x7 (rule 100) leave by eth1"
-    )
-    applied = say("apply", "--config", written(), kernel=kernel)
-    assert "Other packets are routed differently; to see which: hostrouting check" in applied.lines
 
 
 def test_several_cidrs() -> None:

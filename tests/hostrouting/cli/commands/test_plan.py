@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.model.route import Route
 from hostrouting.model.rule import default_rules
 from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm, vpn_node
 from tests.support.cli import say
@@ -83,13 +82,6 @@ def test_law_after_apply_nothing_is_left_to_do(repaired: str) -> None:
     assert say("plan", "--config", repaired, "--wait", "20", host=host).code == 0
 
 
-def test_a_plan_that_does_not_repair(written: Callable[..., str]) -> None:
-    """A plan after which addresses still escape says so, and that STRICT would then fail."""
-    said = say("plan", "--config", written(HALF), kernel=h200())
-    assert "  OVERLAP: a part of 172.16.0.0/16 leaves by ib0, not by eth0" in said.lines
-    assert any(line.startswith("apply would do all of this, and then fail") for line in said.lines)
-
-
 def test_what_is_there_before(written: Callable[..., str]) -> None:
     """The JSON has the route that a step replaces, or that is in its way, and which of the files already exist."""
     host = FakeHost(kernel=h200())
@@ -108,23 +100,6 @@ def test_what_is_there_before(written: Callable[..., str]) -> None:
     ]
     assert host.layout.routes_script_path in document["files"]["write"]
     assert host.layout.routes_script_path not in document["files"]["rewrite"]
-
-
-def test_many_steps_are_capped(written: Callable[..., str]) -> None:
-    """Of a thousand routes to add twenty are shown, and the rest is counted."""
-    routes = [{"destination": f"11.{at // 256}.{at % 256}.0/24", "gateway": "10.0.0.1"} for at in range(1000)]
-    said = say("plan", "--config", written(*routes, cidrs=()), kernel=h200())
-    assert said.lines[0].startswith("TO DO: add 1,000 routes")
-    assert "  … and 980 more; --json shows all" in said.lines
-
-
-def test_what_is_no_longer_wanted(written: Callable[..., str]) -> None:
-    """Our routes and files that the configuration no longer has would be deleted."""
-    host = FakeHost(kernel=h200())
-    host.kernel.ip_route("add", Route.to("9.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213))
-    said = say("plan", "--config", written(cidrs=()), host=host)
-    assert said.lines[0] == "TO DO: delete 1 route"
-    assert said.lines[2].startswith("  - 9.0.0.0/8 via 10.0.0.1 dev eth0 proto hostrouting")
 
 
 def test_a_snapshot_has_no_files(repaired: str) -> None:
@@ -236,14 +211,6 @@ def test_the_answer_in_a_word(
     assert (said.json["answer"], said.code) == (answer, code)
     first = say("plan", "--config", config, host=host).lines[0]
     assert first.partition(":")[0].lower().replace(" ", "-") == answer
-
-
-def test_the_answer_when_all_is_done(written: Callable[..., str]) -> None:
-    """With nothing left to do, the first word says whether apply would still fail."""
-    for mode, answer in (("WARN", "nothing-to-do"), ("STRICT", "overlap")):
-        config, host = written(HALF, mode=mode), FakeHost(kernel=h200())
-        say("apply", "--config", config, host=host)
-        assert say("plan", "--config", config, "--json", host=host).json["answer"] == answer
 
 
 def test_a_conflict_where_the_check_goes(written: Callable[..., str]) -> None:

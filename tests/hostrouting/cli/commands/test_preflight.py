@@ -70,14 +70,6 @@ def test_the_page(written: Callable[..., str]) -> None:
     assert said.lines[3].startswith("ACTION: ")
 
 
-def test_many(written: Callable[..., str]) -> None:
-    """A long list is cut on the page, and whole in the JSON."""
-    routes = [{"destination": f"9.{number}.0.0/16", "dev": f"eth{number}"} for number in range(1, 26)]
-    path = written(*routes, cidrs=())
-    assert "  … and 5 more; --json shows all" in say("preflight", "--config", path, kernel=h200()).lines
-    assert len(say("preflight", "--config", path, "--json", kernel=h200()).json["findings"]) == 25
-
-
 def test_help() -> None:
     """The help says what exit code 2 means for this command, and for no other."""
     assert "  2  there are errors, or bad input: the command line" in say("preflight", "--help").out
@@ -108,20 +100,3 @@ def test_the_installed_wait(repaired: str) -> None:
         ).code
         == 0
     )
-
-
-def test_no_wait() -> None:
-    """Preflight never waits, so it has no option for that."""
-    assert "--wait" not in say("preflight", "--help").out
-
-
-@pytest.mark.parametrize("lost", [(LAYOUT.routes_script_path,), (LAYOUT.routes_script_path, LAYOUT.check_script_path)])
-def test_an_installed_script_is_lost(lost: tuple[str, ...], repaired: str) -> None:
-    """Without --config, a script that the gate runs and that is missing is an error, not a part of no configuration."""
-    host = FakeHost(kernel=h200())
-    phases.execute(Configure(HostRoutingConfig.load(repaired), host=host), phases.Context(observers=[]))
-    for path in lost:
-        host.files.remove(path)
-    said = say("preflight", host=host)
-    assert said.code == 2
-    assert all(f"{path}: is missing, so the installed configuration is not known" in said.err for path in lost)

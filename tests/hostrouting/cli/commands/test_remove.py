@@ -5,18 +5,10 @@ from unittest import mock
 from hostrouting.cli.commands.remove import COMMAND
 from hostrouting.errors import BackendError
 from hostrouting.model.route import OURS
-from hostrouting.testing import FakeHost, FakeManager, h200
+from hostrouting.testing import FakeHost, h200
 from tests.support.cli import say
 
 UNIT = "/etc/systemd/system/static-routes.service"
-
-
-def test_remove_without_systemd(repaired: str) -> None:
-    """Where no systemd runs, all of it is removed, and the log says from when on that holds."""
-    host = FakeHost(kernel=h200(), manager=FakeManager(running=False))
-    say("apply", "--config", repaired, host=host)
-    assert say("remove", host=host).err.count("systemd is not running") == 1
-    assert host.files.texts == {}
 
 
 def test_remove(repaired: str) -> None:

@@ -130,20 +130,6 @@ def test_without_systemd(repaired: str) -> None:
     assert any(text.startswith("ROUTE-MISSING: ") and text.endswith(start) for text in said.lines)
 
 
-def test_json(repaired: str) -> None:
-    """Where nothing is installed, null stands in the place of both verdicts."""
-    host = FakeHost(kernel=h200())
-    empty = say("status", "--json", host=host).json
-    assert empty["lastCheck"] is empty["now"] is None
-    say("apply", "--config", repaired, host=host)
-    document = say("status", "--json", host=host).json
-    assert (document["installed"], document["findings"]) == (True, [])
-    assert document["lastCheck"] == {"verdict": "ok", "at": ""}
-    assert document["units"] == [
-        {"unit": LAYOUT.routes_unit, "load": "loaded", "active": "inactive", "result": "success", "status": 0}
-    ]
-
-
 # What is wrong with it.
 
 
@@ -287,16 +273,6 @@ def test_a_run_that_was_cut_short(written: Callable[..., str], mode: str) -> Non
     assert say("status", host=host).code == 1
     assert f"a run of hostrouting did not finish changing {LAYOUT.check_script_path}" in sentences(host, "gate-shut")
     assert "systemd has not loaded" in sentences(host, "gate-open")
-
-
-def test_a_check_without_its_script(written: Callable[..., str]) -> None:
-    """A check in WARN whose script is missing holds no machine back."""
-    host = checked(written(mode="WARN"), plain_vm())
-    del host.files.texts[LAYOUT.check_script_path]
-    assert say("status", host=host).code == 1
-    assert sentences(host, "gate-open").startswith(
-        f"{LAYOUT.check_script_path} is missing, so systemd-nspawn@.service may start without"
-    )
 
 
 def test_an_edited_check(written: Callable[..., str]) -> None:
@@ -487,17 +463,6 @@ def test_no_default_route_now(written: Callable[..., str]) -> None:
     assert say("status", host=host).lines[1] == LET_IN
 
 
-def test_the_default_route_is_back(written: Callable[..., str]) -> None:
-    """A last check that had no default route is not a failure if there is a default route now."""
-    kernel = plain_vm()
-    kernel.set_down("eth0")
-    host = checked(written(), kernel, code=3)
-    host.kernel.set_up("eth0")
-    host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1"))
-    said = say("status", host=host)
-    assert (said.code, rows(said.lines)["last check"]) == (0, "no-default-route, 2026-01-01T00:00:00Z")
-
-
 def test_the_kernel_does_not_agree_with_its_tables(written: Callable[..., str]) -> None:
     """The kernel itself is asked, too, and its answer wins over the tables."""
     host = checked(written(), plain_vm())
@@ -606,16 +571,6 @@ def test_a_configuration_where_nothing_is_installed(written: Callable[..., str])
     said = say("status", "--config", config, kernel=plain_vm())
     told = "NOT-INSTALLED: nothing is installed here; to see what apply would change: hostrouting plan"
     assert (said.code, said.lines[0]) == (1, f"{told} --config {config}")
-
-
-def test_its_devices_count(tmp_path: Path) -> None:
-    """The devices that the installed check expects and allows are those by which it is judged."""
-    path = tmp_path / "config.json"
-    path.write_text('{"routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "expectedDevs": ["ib0"]}}')
-    host = checked(str(path), h200())
-    assert say("status", host=host).code == 0
-    host.kernel.set_down("ib0")
-    assert say("status", host=host).lines[0] == "OVERLAP: 172.16.0.0/16 leaves by ib1, not by ib0"
 
 
 @pytest.mark.parametrize(("make", "lookups"), [(plain_vm, 1), (h200, 1), (MemoryBackend, 0)])
