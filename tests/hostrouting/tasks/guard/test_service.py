@@ -141,13 +141,6 @@ def test_another_task_fails(host: FakeHost, *, first: bool) -> None:
     assert manager_of(host).calls[-1] == f"start {UNIT}"
 
 
-def test_not_started_twice(host: FakeHost) -> None:
-    """A guard that cannot be started, or was left out, is not tried once more."""
-    manager_of(host).failing[UNIT] = ("no module named hostrouting",)
-    failure_of(run, Configure(GUARDED, host=host))
-    assert started(host) == 1
-
-
 def test_cancelled() -> None:
     """A run that is cancelled while an earlier task works does not start it."""
     ctx = phases.Context(clock=FakeClock(), observers=[])
@@ -166,9 +159,10 @@ def test_cancelled() -> None:
 
 
 def test_it_cannot_be_started(host: FakeHost) -> None:
-    """The run fails with what the service has logged; routes and gate are installed."""
+    """The run fails with what the service has logged, and does not try again; routes and gate are installed."""
     manager_of(host).failing[UNIT] = ("no module named hostrouting",)
     failure_of(run, Configure(GUARDED, host=host), match="no module named hostrouting")
+    assert started(host) == 1
     assert len([route for route in host.kernel.snapshot().routes if route.protocol == GUARDED.protocol]) == 2
     assert LAYOUT.gate_drop_in() in host.files.texts
 
