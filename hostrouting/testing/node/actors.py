@@ -55,7 +55,7 @@ class Act:
     """Whether it is undone after a while."""
     at: Literal["step", "boot", "rest"] = "step"
     then: str = ""
-    """The actor whose act follows at once."""
+    """The act that follows at once: how "who what" begins, such as "the agent applies"."""
     disturbs: bool = True
     """Whether it changes the host itself, and not only by what it has hostrouting or systemd do.
 
@@ -237,14 +237,15 @@ _ADMIN = "an administrator"
 
 ADMINISTRATOR = (
     Act(_ADMIN, "deletes our routes", _delete(ours), then="the agent"),
-    Act(_ADMIN, "takes a route of ours", _take_key, passes=True),
+    Act(_ADMIN, "takes a route of ours", _take_key, 6, passes=True, then="the agent applies"),
     Act(_ADMIN, "adds a route", _add_route, passes=True),
     Act(
         _ADMIN,
         "deletes the rules for table main",
         _delete(lambda node: _rules(node, _MAIN)),
+        6,
         passes=True,
-        then="the agent",
+        then="the agent applies another",
     ),
     Act(_ADMIN, "moves the rules for table local, as Cilium does", _move_local, passes=True),
 )
@@ -293,7 +294,7 @@ _agent = partial(Act, "the agent", disturbs=False)
 AGENT = (
     _agent("starts", _start, 10),
     _agent("applies", lambda node, _: node.apply(node.wanted), 5),
-    _agent("applies another", _another, 10),
+    _agent("applies another", _another, 15),
     _agent("removes hostrouting", lambda node, _: node.apply(None), 2),
     _agent("repaves: writes the machine's drop-in and starts it", _repave, 3),
     _agent("resets: removes its folder, applies and repaves", _reset, 2),
@@ -327,7 +328,7 @@ def _raise(error: Exception) -> Callable[[Node, Kind], object]:
     return strike
 
 
-_KERNEL: tuple[Kind, ...] = ("snapshot", "lookup", "change")
+_KERNEL: tuple[Kind, ...] = ("snapshot", "lookup", "change", "change")
 
 MISHAPS = (
     _mishap("the next step comes in between", 9, lambda node, _: node.next_step()),
@@ -340,6 +341,6 @@ MISHAPS = (
     _mishap("a disk error", 3, _raise(FileError("cannot write: Input/output error", path="/", errno=5)), "file"),
     _mishap("a silent systemd", 3, _raise(ManagerError("systemctl did not answer in time")), "manager"),
     _mishap("a full disk", 3, partial(_fill, disk=True), "file"),
-    Act("a mishap", "no room for systemd", _fill, 2, disturbs=False, then="the agent"),
+    Act("a mishap", "no room for systemd", _fill, 5, disturbs=False, then="the agent"),
 )
 """Faults, and steps of others in the middle of what hostrouting does."""

@@ -20,6 +20,8 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix, ip_at
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.testing.node.machine import Node
 
@@ -82,7 +84,9 @@ def after_run(node: Node, before: Seen, failure: HostRoutingError | None, *, is_
 
 
 def _after_failure(node: Node, before: Seen, now: Seen, failure: HostRoutingError) -> None:
-    """Require that what is said to be as before is so."""
+    """Require that what is said of a failure is so."""
+    if isinstance(failure, tuple(_REASONS)):
+        _require_reason(node, failure)
     if "every change was rolled back" in str(failure):
         changed = f"{failure}; {before.routes} became {now.routes}"
         node.require("what was rolled back is as before", now.routes != before.routes and changed)
@@ -98,12 +102,10 @@ def _after_routes(node: Node, before: Seen, now: Seen, failure: HostRoutingError
     if isinstance(failure, RouteConflict) and now.files.get(check) == before.files.get(check):
         changed = f"{before.marks} became {now.marks}"
         require("a conflict leaves the last verdict", now.marks != before.marks and changed)
-    if node.good is not None and before.installed:
+    if node.good is not None:
         require("a run whose routes fail leaves the last good script", now.installed != before.installed and failure)
     if before.is_strict:
         require("a run whose routes fail takes no protection away", not now.is_strict and failure)
-    if isinstance(failure, NotReady):
-        require("a run fails only for a reason", not lacking(node, node.wanted) and failure)
 
 
 def at_rest(node: Node) -> None:
@@ -113,11 +115,13 @@ def at_rest(node: Node) -> None:
         return
     config, layout, require = node.wanted, node.host.layout, node.require
     if not node.is_applied:
-        _require_reason(node, config)
+        if node.failure is not None:
+            _after_long(node, node.failure)
         return
     lost, escaped = lost_routes(node, config), escapes(node, config)
     if node.is_guarded:
-        _require_told(node, config, lost, escaped)
+        _require_named(node, lost)
+        _require_verdict(node, config, escaped)
     enabled = config.guard.enabled
     require("the guard runs if it is enabled", enabled is not node.is_guarded and f"enabled: {enabled}")
     require("nothing of ours is left over", left_over(node, config))
@@ -130,30 +134,38 @@ def at_rest(node: Node) -> None:
         require("the markers are true", marked != right and f"{marked}, but: {escaped or 'no escape'}")
 
 
-def _require_reason(node: Node, config: HostRoutingConfig) -> None:
+def _after_long(node: Node, failure: HostRoutingError) -> None:
     """Require that the reason of a run that has failed is still so, and that the unit starts as before it."""
-    if (failure := node.failure) is None:
+    _require_reason(node, failure)
+    if (good := node.good) is None:
         return
-    has_remedy = any(finding.remedy for finding in failure.findings)
-    node.require("a run that cannot do its work says so, with a remedy", not has_remedy and failure)
-    reasons = {RouteConflict: held, NotReady: lacking}
-    reason = next((find(node, config) for kind, find in reasons.items() if isinstance(failure, kind)), ())
-    node.require("what can be done is done", not reason and f"{type(failure).__name__}: {failure}")
-    if (good := node.good) is None or not good.static_routes.routes or held(node, good) or lost_routes(node, good):
-        return
-    if not (escapes(node, config) or escapes(node, good)):
+    lost = lost_routes(node, good)
+    if node.is_guarded:
+        _require_named(node, lost)
+    if not (lost or held(node, good) or escapes(node, node.wanted) or escapes(node, good)):
         node.require("what was right before a run that has failed starts", not node.start() and failure)
 
 
-def _require_told(node: Node, config: HostRoutingConfig, lost: list[Prefix], escaped: str) -> None:
-    """Require that the guard's reports are true and name whatever is not as configured."""
+def _require_reason(node: Node, failure: HostRoutingError) -> None:
+    """Require that a run had to fail, and says what to do."""
+    has_remedy = any(finding.remedy for finding in failure.findings)
+    node.require("a run that fails says what to do", not has_remedy and failure)
+    reason = next((find(node, node.wanted) for kind, find in _REASONS.items() if isinstance(failure, kind)), ())
+    node.require("a run fails only for a reason", not reason and f"{type(failure).__name__}: {failure}")
+
+
+def _require_named(node: Node, lost: list[Prefix]) -> None:
+    """Require that the guard names the routes that it cannot repair."""
     text = node.files.texts.get(node.host.layout.guard_path, "{}")
-    said = json.loads(text)
     for prefix in lost:
         is_waiting = "route-waits" in text and not legs(node, prefix.family)
-        is_named = str(prefix) in text or is_waiting or said.get("failure")
+        is_named = str(prefix) in text or is_waiting or json.loads(text).get("failure")
         node.require("what the guard cannot repair is named", not is_named and f"there is no route to {prefix}: {text}")
-    verdict = said.get("verdict")
+
+
+def _require_verdict(node: Node, config: HostRoutingConfig, escaped: str) -> None:
+    """Require that the guard's verdict is true."""
+    verdict = json.loads(node.files.texts.get(node.host.layout.guard_path, "{}")).get("verdict")
     if config.route_overlap.expected_cidrs and verdict != "undecided":
         wrong = bool(escaped) is not (verdict in _BAD) and f"{verdict}, but: {escaped or 'no escape'}"
         node.require("the guard's verdict is true", wrong)
@@ -247,6 +259,13 @@ def left_over(node: Node, config: HostRoutingConfig) -> list[str]:
     left = [str(route) for route in ours(node) if (route.prefix, route.protocol) not in wanted]
     files = () if config != type(config)() else (*node.files.texts, *node.files.links)
     return left + [path for path in files if not path.startswith(PASSING) and any(map(path.__contains__, _NAMES))]
+
+
+_REASONS: dict[type[HostRoutingError], Callable[[Node, HostRoutingConfig], object]] = {
+    RouteConflict: held,
+    NotReady: lacking,
+}
+"""What makes a run fail, as long as it is so."""
 
 
 def _differences(node: Node, config: HostRoutingConfig) -> list[str]:

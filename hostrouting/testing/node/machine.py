@@ -70,7 +70,7 @@ PROMISED = 200.0
 ROOM = 1 << 30
 """The bytes in /run/systemd, if nothing fills it."""
 EMPTY = HostRoutingConfig()
-_PAUSES = (0.05, 1.0, 40.0, 3000.0)  # seconds after which what passes is undone
+_PAUSES = (0.05, 1.0, 40.0, 3000.0, 20_000.0)  # seconds after which what passes is undone
 _BACK: dict[Verb, Verb] = {"add": "delete", "delete": "add", "down": "up", "up": "down"}
 _LINKS: dict[Verb, str] = {"add": "add_link", "delete": "delete_link", "up": "set_up", "down": "set_down"}
 _SETTLED = 5.0  # seconds without a step or a fault after which the clock jumps, except in a rest
@@ -142,7 +142,7 @@ class Node:
         self.failure: HostRoutingError | None = None
         """Why it has failed, if it was not killed."""
         self.good: HostRoutingConfig | None = None
-        """The configuration whose routes a later run that fails has to leave as they are, for the unit to start."""
+        """The configuration with routes that a later run that fails has to leave as they are, for the unit to start."""
         self.may_hold: tuple[HostRoutingConfig | None, ...] = (None,)
         """The configurations one of which is in force; after a run that was killed, this is the former or the new."""
         self.full_until = 0.0
@@ -428,22 +428,25 @@ class Node:
         config = config or EMPTY
         self.counts["applies"] += 1
         self.may_hold = (*self.may_hold, config)
-        good, is_routes, before = self.good, False, laws.Seen.on(self)
+        is_routes, before = False, laws.Seen.on(self)
+        former_good, good = self.good, None
         failure: HostRoutingError | None = None
         with self._process(name):
-            self.is_applied, self.failure, self.good = False, None, None
+            self.is_applied, self.failure = False, None
             try:
                 phases.execute(task, self._context())
-                self.is_applied, self.good = True, config
+                self.is_applied, good = True, config
                 self.tell(name, "is done")
             except phases.TaskFailed as failed:
                 failure, is_routes = _first(failed), ConfigureStaticRoutes.name in failed.path
                 self.counts["failed applies"] += 1
                 self.is_applied = isinstance(failure, RouteOverlapError)
-                self.good = config if self.is_applied else good if isinstance(failure, _KEPT) and is_routes else None
+                keeps = isinstance(failure, _KEPT) and is_routes
+                good = config if self.is_applied else former_good if keeps else None
                 raise failure from failed
             finally:
                 self.wanted, self.failure = config, failure
+                self.good = good if good is not None and good.static_routes.routes else None
                 former = [] if self.is_applied else [*self.may_hold]
                 if config in former:
                     former.remove(config)
