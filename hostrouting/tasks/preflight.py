@@ -79,11 +79,6 @@ def unread(name: str, target: str, error: HostRoutingError, *, is_root: bool) ->
     return Finding(name, severity, str(error), target, can_retry=error.can_retry)
 
 
-def _if_awaited(wait: float) -> Severity:
-    """The severity of something that is missing; it is lower if Configure waits for it."""
-    return "warning" if wait else "error"
-
-
 def overlap_findings(
     found: Examination,
     *,
@@ -104,7 +99,7 @@ def overlap_findings(
     then_for_pods = for_pods if mode == "STRICT" else then
     late = {escape_target(escape) for escape in found.escapes if _is_covered(escape, awaited)}
     where = f"print them with: hostrouting repair --config {file}"
-    in_time: Severity = _if_awaited(wait) if mode == "STRICT" else "warning"
+    in_time: Severity = "error" if mode == "STRICT" and not wait else "warning"  # Configure waits for it
     for finding in check_findings(found, mode=mode, correction=correction, where=where):
         sentence, severity, is_late = finding.sentence, finding.severity, finding.target in late
         if finding.name == "no-default-route":
@@ -226,24 +221,23 @@ class Preflight:
             nothing: tuple[Finding, ...] = ()
             told, untold = self._answer_or_unknown(task.about, "", partial(_of_standing, task), nothing)
             yield from (*unknown, *told, *(nothing if unknown or seen.others else untold))
-        if not self.allow_removal:
-            yield from self._findings_or_unknown(
-                "removal", "", lambda: of_severity(removals_of(self.host, tasks), "error")
-            )
         yield from look.others
-        yield from self._findings_or_unknown("task", "", partial(unknown_parts, self.host, tasks))
-        yield from self._of_routes(look)
-        if look.changes_kernel:
-            may_change = self.host.rights().require_network
-            yield from self._answer_or_unknown("kernel", "CAP_NET_ADMIN", may_change, None)[1]
-        yield from self._of_files(up, down)
-        yield from self._of_tools(up)
-        yield from self._findings_or_unknown("systemd", "systemd", lambda: self._of_systemd(up))
-        yield from self._findings_or_unknown("networkd", NETWORKD, self._of_networkd)
-        yield from self._findings_or_unknown("unit", "", lambda: self._of_units(up))
-        state = partial(find_gate_state, self.host, self.config.gate.units)
-        yield from self._findings_or_unknown("gate-open", "", lambda: state().findings)
-        yield from self._findings_or_unknown("lock", self.host.layout.lock_path, self._of_lock)
+        may_change = self.host.rights().require_network if look.changes_kernel else tuple
+        questions: tuple[tuple[str, str, Callable[[], Iterable[Finding] | None]], ...] = (
+            ("removal", "", lambda: () if self.allow_removal else of_severity(removals_of(self.host, tasks), "error")),
+            ("task", "", partial(unknown_parts, self.host, tasks)),
+            ("kernel", "", partial(self._of_routes, look)),
+            ("kernel", "CAP_NET_ADMIN", may_change),
+            ("file", "", partial(self._of_files, up, down)),
+            ("tool", "", partial(self._of_tools, up)),
+            ("systemd", "systemd", partial(self._of_systemd, up)),
+            ("networkd", NETWORKD, self._of_networkd),
+            ("unit", "", partial(self._of_units, up)),
+            ("gate-open", "", lambda: find_gate_state(self.host, self.config.gate.units).findings),
+            ("lock", self.host.layout.lock_path, self._of_lock),
+        )
+        for name, target, question in questions:
+            yield from self._findings_or_unknown(name, target, question)
 
     def _answer_or_unknown(
         self, name: str, target: str, question: Callable[[], T], otherwise: T
@@ -255,11 +249,11 @@ class Preflight:
             return otherwise, (unread(name, target, error, is_root=self.host.rights().is_root),)
 
     def _findings_or_unknown(
-        self, name: str, target: str, question: Callable[[], Iterable[Finding]]
+        self, name: str, target: str, question: Callable[[], Iterable[Finding] | None]
     ) -> tuple[Finding, ...]:
         """The answer to the question as findings; if there is none, one that says why."""
         nothing: tuple[Finding, ...] = ()
-        found, unknown = self._answer_or_unknown(name, target, lambda: tuple(question()), nothing)
+        found, unknown = self._answer_or_unknown(name, target, lambda: tuple(question() or ()), nothing)
         return found + unknown
 
     def _of_routes(self, look: Change) -> Iterator[Finding]:

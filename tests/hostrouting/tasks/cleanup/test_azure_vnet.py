@@ -30,7 +30,7 @@ from hostrouting.tasks.cleanup.azure_vnet import (
 from hostrouting.tasks.cleanup.plan import CleanupFacts, CleanupPlan
 from hostrouting.tasks.cleanup.saved_rules import read_saved
 from hostrouting.testing import FakeHost
-from tests.support.azure_leftovers import DEAD, LINKS, LIVE, MANAGED, OWN, R1, R2, R3, azure_config, azure_settings
+from tests.support.azure_leftovers import DEAD, LINKS, LIVE, OWN, R1, R2, R3, azure_config
 
 STALE = R2.format("10.240.0.5", DEAD)
 UNKNOWN = EthernetLink(name="azv9", index=9, kind="veth", master="azure0", peer=UnknownPeer("it is gone"))
@@ -406,14 +406,6 @@ class TestRoutes:
 class TestPlan:
     """The plan as a value."""
 
-    def test_within_what_was_shown(self) -> None:
-        """Only deletions that were shown remain, each as often as it was shown."""
-        once, twice = planned(STALE), planned(STALE, STALE, R1.format("10.240.0.5", DEAD))
-        agreed, others = twice.split(once)
-        assert [deletion.spec for deletion in agreed.deletions] == [STALE]
-        assert len(others) == 2
-        assert once.split(CleanupPlan())[0].is_empty
-
     def test_how_it_reads(self) -> None:
         """Each entry is printed as a line with the decision and the reason."""
         text = str(planned(STALE, R2.format("10.240.0.9", LIVE), STALE.replace("eth0", "eth7"), *OWN[:1], others="x"))
@@ -455,11 +447,6 @@ def _is_pod_rule(rule: str) -> bool:
     except NotAPodRule:
         return False
     return True
-
-
-def test_managed_networks_are_those_of_the_tests() -> None:
-    """The managed networks that the laws above rely on."""
-    assert tuple(map(str, azure_settings().managed)) == MANAGED
 
 
 # The state file of azure-vnet
