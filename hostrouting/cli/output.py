@@ -63,11 +63,11 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Piece]], *, indent: str 
         yield (Painted(indent, ""), *padded)
 
 
-def capped(lines: Iterable[Line], total: int, *, where: str = "--json shows all") -> Iterator[Line]:
+def capped(lines: Iterable[Line], total: int) -> Iterator[Line]:
     """The lines for the first of `total` items, and one that counts the items that are not shown."""
     yield from lines
     if total > SHOWN:
-        yield line("  ", Painted(f"… and {total - SHOWN:,} more; {where}", "soft"))
+        yield line("  ", Painted(f"… and {total - SHOWN:,} more; --json shows all", "soft"))
 
 
 _FINDING_TONES: dict[str, Tone] = {"error": "bad", "warning": "warn", "note": "soft"}
@@ -84,11 +84,6 @@ def below(lines: Iterable[Line]) -> Iterator[Line]:
     for at, one in enumerate(lines):
         yield from () if at else (line(),)
         yield one
-
-
-def items(texts: Sequence[str], tone: Tone) -> Iterator[Line]:
-    """The texts, indented, one on each line; at most SHOWN of them."""
-    yield from capped((line("  ", Painted(text, tone)) for text in texts[:SHOWN]), len(texts))
 
 
 def _painted(piece: Piece) -> Painted:

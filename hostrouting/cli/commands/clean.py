@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from hostrouting.check.report import document_in
 from hostrouting.cli.changes import Run, Work, run_task
 from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
-from hostrouting.cli.output import Line, Painted, Tone, below, items, line, named_lines
+from hostrouting.cli.output import SHOWN, Line, Painted, Tone, below, capped, line, named_lines
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import ConfigError, Fault, InputError
 from hostrouting.finding import of_severity
@@ -75,17 +75,13 @@ def _approved(path: str) -> CleanupPlan:
     """The plan in the file. Raises InputError if it is not one."""
     name = name_of(path)
     try:
-        document = json.loads(read_bytes(path, what="a plan", limit=_LIMIT))
-        if not isinstance(document, dict) or document.get("schema") != COMMAND.schema:
-            raise ValueError(f"its schema is not {COMMAND.schema!r}")  # noqa: TRY301  the file's name is added below
+        text = read_bytes(path, what="a plan", limit=_LIMIT).decode(errors="replace")
+        document = document_in(text, COMMAND.schema)
         if document.get("action") != "plan":
-            raise ValueError("it is not a plan: its action is not 'plan'")  # noqa: TRY301  as above
+            raise ValueError(f"it is not a plan: a document {COMMAND.schema} whose action is plan")  # noqa: TRY301  the file's name is added below
         return CleanupPlan.from_mapping(document)
-    except Unreadable as error:
-        raise InputError("approved-plan", path=name, problem=f"it {error}") from error
-    except (ValueError, RecursionError) as error:
-        is_text = isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError)
-        problem = f"it is not JSON: {error}" if is_text else str(error)
+    except (Unreadable, ValueError) as error:
+        problem = f"it {error}" if isinstance(error, Unreadable) else str(error)
         raise InputError("approved-plan", path=name, problem=problem) from error
 
 
@@ -183,7 +179,7 @@ def _part(title: str, things: Sequence[CleanupEntry], tone: Tone) -> Iterator[Li
     if things:
         yield line()
         yield line(title)
-        yield from items([str(thing) for thing in things], tone)
+        yield from capped((line("  ", Painted(str(thing), tone)) for thing in things[:SHOWN]), len(things))
 
 
 def _undo_file(run: Run) -> str:
