@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
+from hostrouting.boot.installed import kept_config
 from hostrouting.check.examine import Examination, examine, read
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError, FileError, RouteRefused
@@ -16,10 +17,11 @@ from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan
+from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.guard.state import VALID
 from hostrouting.testing import h200
 from tests.support.guard_play import Play
-from tests.support.tasks import LAYOUT, REPAIR, config
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 
 
 def test_failures(play: Play) -> None:
@@ -333,6 +335,29 @@ def test_a_state_directory_that_became_read_only(play: Play, monkeypatch: pytest
     assert "read-only" in str(report)
     assert play.told("^repaired 172.16.0.0/17")
     assert "read-only" not in play.service.texts
+
+
+def test_what_a_run_has_changed_since(play: Play) -> None:
+    """If a script is missing before the guard has read what a run has installed, the former routes do not come back.
+
+    The guard of a simulated node deleted the routes of a run that had succeeded, and added those of the one before it.
+    """
+    present = config(*REPAIR, "10.9.0.0/16", cidrs=(CIDR,))
+    script = play.host.files.texts[LAYOUT.check_script_path]
+    play.again, play.follows = lambda: kept_config(play.host), True
+
+    def change() -> None:
+        run(Configure(present, host=play.host))
+        play.host.files.remove(LAYOUT.check_script_path)
+
+    def mend() -> None:
+        play.see("10.9.0.0/16")
+        play.host.files.write(LAYOUT.check_script_path, script, mode=0o755)
+        play.delete("10.9.0.0/16")
+
+    play.perform((10.0, change), (100.0, mend), (300.0, lambda: play.see("10.9.0.0/16")), until=310)
+    assert play.seen == [1, 1]
+    assert play.told(f"{LAYOUT.check_script_path}: is missing")
 
 
 def test_a_configuration_that_cannot_be_read(play: Play) -> None:
