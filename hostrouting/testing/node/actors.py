@@ -212,8 +212,8 @@ def _take_key(node: Node, chance: Random) -> Changes:
         return []
     node.put("delete", route := chance.choice(routes))
     links = [leg.dev for leg in route.legs] + [link.name for link in node.kernel.snapshot().links]
-    its = chance.choice(([route], [Route.to(route.prefix, dev=chance.choice(links), metric=route.metric)]))
-    return [("add", attrs.evolve(route, protocol=_STATIC)) for route in its]
+    other = Route.to(route.prefix, dev=chance.choice(links), metric=route.metric)
+    return [("add", attrs.evolve(chance.choice((route, other, other)), protocol=_STATIC))]
 
 
 def _add_route(node: Node, chance: Random) -> Changes:
@@ -237,7 +237,7 @@ _ADMIN = "an administrator"
 
 ADMINISTRATOR = (
     Act(_ADMIN, "deletes our routes", _delete(ours), then="the agent"),
-    Act(_ADMIN, "takes a route of ours", _take_key, 6, passes=True, then="the agent applies"),
+    Act(_ADMIN, "takes a route of ours", _take_key, 9, passes=True, then="the agent applies"),
     Act(_ADMIN, "adds a route", _add_route, passes=True),
     Act(
         _ADMIN,
