@@ -61,8 +61,6 @@ def kept_config(host: Host) -> HostRoutingConfig:
 
 def installed_config(host: Host) -> HostRoutingConfig | None:
     """The configuration in the boot scripts of this host; None if it has none of our scripts."""
-    if not host.may_have_ours:
-        return None
     routes, check, probe = _scripts(host)
     program = parsed(host.files, host.layout.guard_unit_path, parse_guard_unit)
     extensions = dict(_installed_extensions(host))
@@ -74,15 +72,13 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
         return None
     gated = Gate(host).gated
     has_work = (routes and routes.config.routes) or (check and check.config.expected_cidrs) or probe or keeps_rules
-    repeats = cleanup is not None and cleanup.repeat
+    keeps_more = extensions or (cleanup and cleanup.repeat)
     return HostRoutingConfig(
         None if routes is None else routes.config,
         None if check is None else check.config,
         OURS if found is None else found.protocol,
         probe_rewrite=None if probe is None else probe.config,
-        guard=None
-        if program is None or not (has_work or extensions or repeats)
-        else GuardConfig(enabled=True, program=program),
+        guard=GuardConfig(enabled=True, program=program) if program and (has_work or keeps_more) else None,
         gate=GateConfig(gated) if gated else None,
         kernel_rules=Upkeep.KEEP if keeps_rules else Upkeep.LEAVE,
         manage_foreign=Upkeep.KEEP if is_told else Upkeep.LEAVE,

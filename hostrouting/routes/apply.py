@@ -254,7 +254,7 @@ class _Transaction:
         asked = sorted(self._asked.items())
         beside = ((key, [one for one in now.at(key) if _hop(one) in hops]) for key, hops in asked)
         return tuple(
-            beside_finding(key.prefix, "; ".join(next_hop_stays(one, one.legs[0]) for one in stays))
+            beside_finding(key.prefix, "; ".join(next_hop_stays(one) for one in stays))
             for key, stays in beside
             if stays
         )

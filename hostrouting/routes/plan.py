@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 Action: TypeAlias = Literal["keep", "add", "replace", "delete", "conflict"]
 
 # Conflicts first, because they prevent the rest; then additions before deletions (make before break).
-_ORDER: dict[Action, int] = {"conflict": 0, "keep": 1, "add": 2, "replace": 3, "delete": 4}
+_ORDER: tuple[Action, ...] = ("conflict", "keep", "add", "replace", "delete")
 _SIGNS: dict[Action, str] = {"keep": " ", "add": "+", "replace": "~", "delete": "-", "conflict": "!"}
 
 
@@ -83,11 +83,9 @@ class Step:
     @property
     def asks(self) -> str:
         """A sentence about the next hops that Linux is asked to delete."""
-        if self.asked is None:
-            return ""
         return "; ".join(
             f"the next hop {way} is not wanted: Linux deletes it if its protocol, which Linux does not list, is ours"
-            for way in self.asked.ways
+            for way in (() if self.asked is None else self.asked.ways)
         )
 
     def __str__(self) -> str:
@@ -149,7 +147,7 @@ def _place(step: Step) -> tuple[object, ...]:
     route, prefix = step.route, step.route.prefix
     through = any(leg.gateway for leg in route.legs)
     late = not through if step.action == "delete" else through
-    return (_ORDER[step.action], late, prefix.family, prefix.network, prefix.length, route.table, route.metric)
+    return (_ORDER.index(step.action), late, prefix.family, prefix.network, prefix.length, route.table, route.metric)
 
 
 @attrs.frozen
@@ -392,10 +390,10 @@ def _as_wanted(
     ours = (number for number, outline in enumerate(routes.outlines) if outline[1:3] == (TABLE_MAIN, uplink.protocol))
     numbers = {shape_of(routes.shapes[number]): number for number in ours}
     there = routes.shape_numbers
-    meant: dict[tuple[object, ...], int] = {}
+    meant: dict[tuple[object, ...], int | None] = {}
     kept: dict[int, DesiredRoute] = {}
     rest: list[DesiredRoute] = []
-    number, place_of, before, family, dev, metric = -1, alone[IPV4].get, object(), 0, None, 0
+    number, place_of, before, family, dev, metric = None, alone[IPV4].get, object(), 0, None, 0
     for wish in desired:
         destination, gateway = wish.destination, wish.gateway
         # Addresses are slow to hash, and neighbours often have the same one.
@@ -405,7 +403,7 @@ def _as_wanted(
             way = (family, dev, metric, None if gateway is None else int(gateway), type(gateway))
             if way not in meant:
                 wanted = uplink.resolve(wish)
-                meant[way] = numbers.get(shape_of(wanted), -1) if isinstance(wanted, Route) else -1
+                meant[way] = numbers.get(shape_of(wanted)) if isinstance(wanted, Route) else None
             number, place_of = meant[way], alone[family].get
         place = place_of(destination.network << BITS | destination.length)
         if place is None or there[place] != number:
@@ -496,10 +494,12 @@ def _shadow(wanted: Route, near: Iterable[Route], fib: Fib, ours: Collection[int
 
 
 def _deletions(holders: list[Route], gone: list[int], reason: str) -> Iterator[Step]:
-    """The steps that delete routes of one key, in an order that can be undone."""
-    staying = next(at for at in range(len(holders) + 1) if at not in gone)
-    before, behind = ([at for at in gone if (at < staying) is is_before] for is_before in (True, False))
-    yield from (Step("delete", holders[at], reason) for at in (*before, *reversed(behind)))
+    """The steps that delete routes of one key: from the front up to one that stays, then from the back.
+
+    So each can be put back where it was.
+    """
+    ahead = sum(at == place for place, at in enumerate(gone))
+    yield from (Step("delete", holders[at], reason) for at in (*gone[:ahead], *reversed(gone[ahead:])))
 
 
 def _says(route: Route, wanted: Route, ours: Collection[int]) -> bool:
@@ -547,16 +547,11 @@ def _beside(wanted: Route, route: Route, shadow: str, ours: Collection[int]) -> 
         attrs.evolve(_bare(route), legs=beside) if beside and (len(legs) > 1 or route.protocol not in ours) else None
     )
     is_renumbered = route.protocol in ours and route.protocol != wanted.protocol
-    if all(_is_as(legs.get(hop), leg, len(legs)) for hop, leg in coming.items()) and not is_renumbered:
+    if all(legs.get(hop) == leg for hop, leg in coming.items()) and not is_renumbered:
         return Step("keep", route, _why_kept(route, ours) + shadow, asked=asked)
     if route.protocol in ours:
         return Step("replace", wanted, "ours, but different", route, asked=asked)
     return Step("add", wanted, f"it becomes a next hop beside those of [{route}]{shadow}", route, asked=asked)
-
-
-def _is_as(leg: NextHop | None, wanted: NextHop, count: int) -> bool:
-    """Whether the next hop is as wanted. For a single one, Linux lists no weight."""
-    return leg is not None and (leg == wanted if count > 1 else attrs.evolve(wanted, weight=leg.weight) == leg)
 
 
 def _merged(held: Route, wanted: Route) -> Route:
@@ -565,9 +560,9 @@ def _merged(held: Route, wanted: Route) -> Route:
     return attrs.evolve(held, legs=(*held.legs, *(leg for leg in wanted.legs if hop_of(leg) not in there)))
 
 
-def next_hop_stays(route: Route, leg: NextHop) -> str:
-    """A sentence about a next hop that Linux did not delete for us; the boot script says the same."""
-    (way,) = attrs.evolve(route, legs=(leg,)).ways
+def next_hop_stays(route: Route) -> str:
+    """A sentence about a single next hop that Linux did not delete for us; the boot script says the same."""
+    (way,) = route.ways
     return (
         f"the next hop {way} is not configured and was not deleted, so Linux still sends some packets to it; if no"
         f" other program needs it, delete it with: ip -6 route del {route.prefix} {way} metric {route.metric}"

@@ -294,8 +294,9 @@ def ours_of(kernel: MemoryBackend | Snapshot) -> list[Route]:
         ([((1,), OURS), ((3,), FOREIGN)], (1, 2), [((1, 2), OURS), ((3,), FOREIGN)]),
         ([((1, 2), OURS), ((3,), FOREIGN)], (1,), [((1,), OURS), ((3,), FOREIGN)]),
         ([((1, 2), OURS)], (), []),
+        ([((1,), OURS)], (1, 2), [((1, 2), OURS)]),
     ],
-    ids=["wanted one behind", "the same first next hop", "the same first of two next hops", "two next hops"],
+    ids=["wanted one behind", "the same first next hop", "the same first of two next hops", "two next hops", "alone"],
 )
 def test_which_of_several_is_deleted(
     standing: list[tuple[tuple[int, ...], int]], wanted: tuple[int, ...], expected: list[tuple[tuple[int, ...], int]]
@@ -309,8 +310,23 @@ def test_which_of_several_is_deleted(
     kernel = host([*routes(standing), route(DESTINATIONS[3], GATEWAYS[0], 0, OURS)])
     before, new = kernel.snapshot(), routes([(wanted, OURS)] if wanted else [])
     plan = plan_exactly(new, before, ours=[OURS], about=[DESTINATIONS[0], DESTINATIONS[3]])
+    seen = moments(kernel)
     apply_plan(plan, kernel, before=before)
+    assert len(standing) > 1 or is_made_before_broken(seen, before, plan)
     assert routes_of(kernel) == (*routes(expected),) == routes_of(plan.apply_to(before))
+
+
+@pytest.mark.parametrize("done", range(4))
+def test_deletions_are_undone_in_place(done: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After any of the deletions, each route is put back where it was, around those of another program."""
+    monkeypatch.setattr("hostrouting.routes.apply._AT_ONCE", 1)
+    owners = (OURS, OURS, FOREIGN, FOREIGN, OURS, OURS)
+    kernel = host([route(DESTINATIONS[0], f"10.0.0.{at}", 0, by) for at, by in enumerate(owners, 1)])
+    plan, before = planned(kernel, [])
+    check = Mock(side_effect=[*[None] * done, KeyboardInterrupt])
+    with pytest.raises(KeyboardInterrupt):
+        apply_plan(plan, kernel, before=before, check=check)
+    assert routes_of(kernel) == routes_of(before)
 
 
 def test_a_device_without_a_carrier() -> None:

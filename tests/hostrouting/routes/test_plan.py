@@ -98,6 +98,9 @@ def test_what_every_plan_is(data: st.DataObject, block: Prefix) -> None:
     assert {route.protocol for step in plan.changes for route in (step.route, step.held) if route} <= {OURS}
     actions = [step.action for step in plan.changes]
     assert actions == sorted(actions, key=["add", "replace", "delete"].index)
+    actions = [step.action for step in plan.steps]
+    assert actions == sorted(actions, key=["conflict", "keep", "add", "replace", "delete"].index)
+    assert (plan.asking, plan.beside) == ((), ())
 
 
 def test_a_stray_of_ours_in_table_local() -> None:
@@ -148,7 +151,7 @@ class TestWhatAnOperatorReads:
         (step,) = plan.conflicts
         assert step.held is not None
         assert step.held.devs == ("ib0",)
-        assert plan.changes == ()
+        assert (plan.changes, plan.foreseen) == ((), ())
         assert str(step) == (
             "! 172.16.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # conflict: another route has the same "
             "destination and metric: [172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10], which is not ours; "
@@ -312,9 +315,11 @@ class TestWhatAnOperatorReads:
             Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=200),
             Route.to("10.2.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=200),
             Route.to("10.3.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=77),
+            Route.to("10.4.0.0/16", dev="eth0", gateway="10.0.0.9", protocol=OURS),
         ]
+        wanted = [want(f"10.{number}.0.0/16") for number in (1, 3, 4)]
         snapshot = plain().with_routes(here)
-        plan = plan_routes([want("10.1.0.0/16"), want("10.3.0.0/16")], snapshot, former={200})
+        plan = plan_routes(wanted, snapshot, former={200})
         assert str(plan).splitlines() == [
             "  10.3.0.0/16 via 10.0.0.1 dev eth0 proto 77    # keep: it already exists (proto 77) and stays as it is",
             "- 10.1.0.0/16 via 10.0.0.1 dev eth0 proto 200",
@@ -322,12 +327,14 @@ class TestWhatAnOperatorReads:
                 "+ 10.1.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"
                 "    # replace: ours, with route protocol 200 of an earlier configuration"
             ),
+            "- 10.4.0.0/16 via 10.0.0.9 dev eth0 proto hostrouting",
+            "+ 10.4.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # replace: ours, but different",
             (
                 "- 10.2.0.0/16 via 10.0.0.1 dev eth0 proto 200"
                 "    # delete: ours, with route protocol 200 of an earlier configuration"
             ),
         ]
-        assert not plan_routes([want("10.1.0.0/16"), want("10.3.0.0/16")], plan.apply_to(snapshot)).changes
+        assert not plan_routes(wanted, plan.apply_to(snapshot)).changes
 
 
 def test_the_plan_of_a_configuration() -> None:
@@ -394,6 +401,52 @@ class TestIPv6:
         assert Fib(plan.apply_to(host)).lookup(as_ip("2001:db8:77::1")).route == host.routes[-2]
         halves = plan_routes([want("2001:db8:77::/49"), want("2001:db8:77:8000::/49")], host)
         assert [step.reason for step in halves.steps] == ["it does not exist"] * 2
+
+
+DEV, VIA, OTHER, BOTH, OTHERS = (), ("fe80::1",), ("fe80::7",), ("fe80::1", "fe80::7"), ("fe80::7", "fe80::8")
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "steps"),
+    [
+        ([(OTHER, OURS)], DEV, ["replace dev"]),
+        ([(OTHER, OURS), (DEV, 12)], DEV, ["keep dev", "delete via"]),
+        ([(VIA, OURS), (DEV, OURS)], VIA, ["keep via", "delete dev"]),
+        ([(VIA, 12), (DEV, 12)], VIA, ["keep via"]),
+        ([(DEV, OURS), (OTHER, 12)], VIA, ["add via, asked for fe80::7", "delete dev"]),
+        ([(DEV, 12), (OTHER, OURS)], VIA, ["conflict via"]),
+        ([(OTHER, OURS)], VIA, ["replace via"]),
+        ([(BOTH, OURS)], VIA, ["keep via, asked for fe80::7"]),
+        ([(OTHERS, OURS)], VIA, ["replace via, asked for fe80::7"]),
+        ([(BOTH, OURS)], BOTH, ["keep via"]),
+    ],
+    ids=str,
+)
+def test_several_of_one_ipv6_key(
+    there: list[tuple[tuple[str, ...], int]], wanted: tuple[str, ...], steps: list[str]
+) -> None:
+    """Only our routes are deleted, and Linux is asked only about the next hops of several owners."""
+
+    def made(gateways: tuple[str, ...], protocol: int) -> Route:
+        legs = tuple(NextHop("eth0", gateway=as_ip(gateway)) for gateway in gateways) or (NextHop("eth0"),)
+        return Route(Prefix.parse("fd00:9::/32"), legs, metric=1024, protocol=protocol)
+
+    def worded(step: Step) -> str:
+        asked = f", asked for {step.asked.legs[0].gateway}" if step.asked else ""
+        return f"{step.action} {'via' if step.route.legs[0].gateway else 'dev'}{asked}"
+
+    snapshot = attrs.evolve(plain().with_routes([made(*route) for route in there]), rules=default_rules(6))
+    plan = plan_exactly([made(wanted, OURS)], snapshot, ours=[OURS], about=[Prefix.parse("fd00:9::/32")])
+    assert [worded(step) for step in plan.steps] == steps
+
+
+def test_a_device_without_a_carrier() -> None:
+    """A route whose next hop is down now is as wanted."""
+    down = NextHop("eth0", gateway=as_ip("10.0.0.1"), linkdown=True, dead=True)
+    ours = Route(Prefix.parse("10.1.0.0/16"), (down,), protocol=OURS)
+    assert told(plan_routes([want("10.1.0.0/16", gateway="10.0.0.1")], plain().with_routes([ours]))) == [
+        "keep 10.1.0.0/16"
+    ]
 
 
 def test_a_replacement_that_would_hit_another_route() -> None:

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
@@ -84,6 +84,23 @@ def planned_plainly(wishes: Sequence[DesiredRoute], host: Snapshot, **said: Any)
 
 
 @given(wishes=WISHES, routes=ROUTES, former=st.sets(st.just(77)), addresses=ADDRESSES)
+@example(  # each next wish differs from the one before in one thing, and the routes are as the first one says
+    [
+        DesiredRoute(block, gateway=gateway, dev=dev)
+        for block, gateway, dev in zip(
+            BLOCKS24, (*GATEWAYS[1:], GATEWAYS[1], GATEWAYS[1]), (None, None, None, "gone"), strict=False
+        )
+    ],
+    [*map(routes_on, BLOCKS24[:4])],
+    set(),
+    [],
+)
+@example(  # behind another program's route, and not beside it in the table
+    [DesiredRoute(BLOCKS[0], gateway=GATEWAYS[1])],
+    [routes_on(BLOCKS[0], legs=(NextHop("wg0"),), protocol=3), routes_on(BLOCKS[1]), routes_on(BLOCKS[0])],
+    set(),
+    [],
+)
 @settings(max_examples=scaled(200))
 def test_the_plan_is_the_same(
     wishes: list[DesiredRoute], routes: list[Route], former: set[int], addresses: list[Address]
