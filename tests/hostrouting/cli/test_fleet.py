@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest import mock
 
 import attrs
@@ -18,15 +19,16 @@ from hostrouting.errors import FileError, InputError
 from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.dispatch import Workers
 from hostrouting.host.files import LocalFiles
-from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import Route
-from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm
 from tests.support.cli import Said, say
 from tests.support.fleets import CIDR, Inline, config_of, distinct_nodes, escape, node, save
 from tests.support.pages import BLOCK, page
 from tests.support.programs import completed
 from tests.support.topologies import marked_vm, refusing
+
+if TYPE_CHECKING:
+    from hostrouting.model.snapshot import Snapshot
 
 
 @pytest.fixture(autouse=True)
@@ -178,38 +180,6 @@ def test_entries_that_are_wrong_are_deleted(tmp_path: Path) -> None:
         assert it["correction"] == {"add": added(said), "delete": deleted}
     followed = configured(tmp_path, *added(said))
     assert steps(followed, fleet / "gpu-1.json") == ["add", "add"]
-
-
-def tunnelled() -> MemoryBackend:
-    """A node on which a tunnel has a route to each half of all addresses."""
-    kernel = plain_vm()
-    kernel.add_link(Link(name="wg0", index=0))
-    routes = [Route.to(it, dev="wg0", protocol=4) for it in ("0.0.0.0/1", "128.0.0.0/1")]
-    assert all(it.ok for it in kernel.change([RouteRequest("add", route) for route in routes]))
-    return kernel
-
-
-def test_the_example_of_the_page_for_operators(tmp_path: Path) -> None:
-    """40 nodes need two routes, which go into the shared file; 3 nodes with a tunnel need one, in a file for all three."""
-    tunnels = {f"tunnel-{number}": tunnelled().snapshot() for number in range(3)}
-    fleet = save(tmp_path / "nodes", {**distinct_nodes(40), **tunnels})
-    config = configured(tmp_path)
-    said = say("check", "--snapshots", str(fleet), "--config", config)
-    assert "     40  overlap  172.16.0.0/16 by ib0  one repair for all" in said.lines
-    assert "      3  overlap  172.16.0.0/16 by wg0  a file of their own" in said.lines
-    assert [it["destination"] for it in added(said)] == [HALF, OTHER]
-    at = said.lines.index(
-        "  These nodes need a configuration of their own: other nodes need other routes. This writes it, for all of them:"
-    )
-    command = f"hostrouting repair --snapshot {fleet}/tunnel-0.json --config {config} --as-config"
-    assert said.lines[at + 1] == f"  For tunnel-0: {command} > tunnel-0.json"
-    own = tmp_path / "tunnel-0.json"
-    own.write_text(say(*command.split()[1:]).out)
-    configured(tmp_path, *added(said))
-    for file, name in ((config, "node-00000"), (config, "node-00039"), *((str(own), tunnel) for tunnel in tunnels)):
-        told = say("plan", "--config", file, "--snapshot", str(fleet / f"{name}.json"), "--json").json
-        assert told["verdict"] == "ok"
-    assert [route["destination"] for route in json.loads(own.read_text())["staticRoutes"]["routes"]] == [CIDR]
 
 
 @pytest.mark.parametrize("alone", [False, True])

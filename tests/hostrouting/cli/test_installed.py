@@ -41,17 +41,6 @@ def test_what_is_installed_is_checked(written: Callable[..., str]) -> None:
     assert told.json["mode"] == "STRICT"
 
 
-@pytest.mark.parametrize("text", [None, "#!/bin/sh\n", "configuration=(\n  'mode LOUD'\n)\n"])
-def test_nothing_is_installed(text: str | None) -> None:
-    """Without an installed check of ours, there is nothing to check."""
-    host = FakeHost(kernel=h200())
-    if text is not None:
-        host.files.texts[host.layout.check_script_path] = text
-    said = say("check", host=host)
-    assert said.code == 2
-    assert "no expected CIDR is given, so there is nothing to check; name one, such as 172.16.0.0/16" in said.err
-
-
 def test_a_snapshot_is_another_host(written: Callable[..., str], tmp_path: Path) -> None:
     """For a saved snapshot, it is not known what is installed; this host's own files do not matter."""
     host = installed(written())

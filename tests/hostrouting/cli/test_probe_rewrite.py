@@ -142,11 +142,3 @@ def test_explain_without_a_device(probes: str, host: FakeHost) -> None:
     assert told in say("explain", "2001:db8::9", "--from", PROBE, host=host).lines
     assert say("explain", "2001:db8::9", "--from", "fe80::7", "--json", host=host).json["source"] == ""
     assert say("explain", "fe80::9", "--from", PROBE, "--json", host=host).json["source"] == ""
-
-
-def test_render(probes: str, tmp_path: Path) -> None:
-    """An image gets the script, and no kernel is asked."""
-    root = tmp_path / "image"
-    root.mkdir()
-    assert "probe-rewrite.sh" in say("render", "--config", probes, "--root", str(root)).out
-    assert (root / "etc/hostrouting/probe-rewrite.sh").is_file()

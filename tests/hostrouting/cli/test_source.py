@@ -1,6 +1,7 @@
 """Configurations and snapshots that cannot be read: each has its sentence, and exit code 2."""
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from hostrouting.errors import InputError
 from hostrouting.testing import h200
 from tests.support.children import in_child
 from tests.support.cli import say
+from tests.support.programs import completed
 from tests.support.waiting import wait_for
 
 BAD_FILES: dict[str, tuple[Any, str, str]] = {
@@ -77,13 +79,6 @@ def test_a_snapshot_with_a_fault_is_named(tmp_path: Path) -> None:
     assert "snapshot: standard input: this is empty" in say("check", "--snapshot", "-", "10.0.0.0/8").err
 
 
-def test_a_device_is_no_snapshot() -> None:
-    """A source without an end is not read."""
-    said = say("check", "--snapshot", "/dev/zero", "10.0.0.0/8")
-    assert said.code == 2
-    assert "snapshot: /dev/zero: this is a device, not a regular file; save one with" in said.err
-
-
 @pytest.mark.linux
 def test_a_pipe_that_nobody_writes_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A named pipe without a writer is bad input after a while, and so is an empty one."""
@@ -98,38 +93,27 @@ def test_a_pipe_that_nobody_writes_to(tmp_path: Path, monkeypatch: pytest.Monkey
     )
 
 
+IMPATIENT = """\
+import sys
+from hostrouting import inputs
+inputs._PATIENCE = 0.2
+from hostrouting.cli import main
+sys.exit(main(sys.argv[1:]))"""
+
+
 @pytest.mark.linux
-@pytest.mark.parametrize("name", ["fifo", "/dev/stdin", "/dev/fd"])
-def test_a_pipe_whose_writer_is_slow(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "shell", ["{check} <({slow})", "{slow} | {check} /dev/stdin", "{slow} >{pipe} & {check} {pipe}"]
+)
+def test_a_pipe_whose_writer_is_slow(shell: str, tmp_path: Path) -> None:
     """A writer that has the pipe open may be slow, as ssh is when it asks for a password."""
-    monkeypatch.setattr(reading, "_PATIENCE", 0.2)
-    text = say("snapshot", kernel=h200()).out
-    os.mkfifo(tmp_path / "fifo")
-    reader, writer = os.pipe()
-    path = {"fifo": f"{tmp_path}/fifo", "/dev/fd": f"/dev/fd/{reader}"}.get(name, name)
-    begun, begins = os.pipe()
-    if os.fork() == 0:
-        os.write(begins, b"x")
-        out = os.open(path, os.O_WRONLY) if name == "fifo" else writer
-        time.sleep(0.7)
-        with os.fdopen(out, "w") as stream:
-            stream.write(text[:1000])
-            stream.flush()
-            time.sleep(0.3)
-            stream.write(text[1000:])
-        os._exit(0)
-    os.close(writer)
-    os.read(begun, 1)
-
-    def work() -> int:
-        if name == "/dev/stdin":
-            os.dup2(reader, 0)
-        return say("check", "--snapshot", path, "172.16.0.0/16").code
-
-    assert in_child(work, seconds=100) == 1
-    for descriptor in (reader, begun, begins):
-        os.close(descriptor)
-    os.wait()
+    node, pipe = tmp_path / "node.json", tmp_path / "pipe"
+    node.write_text(say("snapshot", kernel=h200()).out)
+    os.mkfifo(pipe)
+    slow = f"(sleep 0.7; head -c 1000 {node}; sleep 0.3; tail -c +1001 {node})"
+    check = shlex.join([sys.executable, "-c", IMPATIENT, "check", "172.16.0.0/16", "--snapshot"])
+    done = completed(["bash", "-c", shell.format(check=check, slow=slow, pipe=pipe)])
+    assert (done.returncode, done.stdout.partition(":")[0]) == (1, "OVERLAP")
 
 
 def _has_open(pid: int, path: Path) -> bool:

@@ -94,14 +94,6 @@ def test_the_same_error(data: bytes, tmp_path: Path) -> None:
     assert type(named.error).__name__ == said.json["error"]
 
 
-def test_a_device_that_a_node_does_not_have(tmp_path: Path) -> None:
-    """`--dev` has to name a device of every node."""
-    data, config = plain_vm().snapshot().to_json().encode(), config_of(expectedDevs=["eth7"])
-    [result] = judge_each([data], Question(config, devs=("eth7",)))
-    _, document = alone(data, config_of(), tmp_path, "--dev", "eth7")
-    assert str(result.error) == document["message"]
-
-
 @given(
     st.sampled_from([4, 6]).flatmap(
         lambda family: blocks(family).flatmap(lambda block: st.tuples(st.just(block), snapshots(block)))

@@ -197,16 +197,6 @@ def test_a_conflict() -> None:
         assert "configure 172.16.0.0/17 and 172.16.128.0/17" in it.message
 
 
-def test_an_entry_that_is_wrong() -> None:
-    """The routes to add come with the entries that they replace: with them, the configuration is accepted."""
-    wrong = {"destination": "172.16.0.0/17", "gateway": "172.16.1.1", "dev": "ib0"}
-    found = dry_run(FakeHost(kernel=h200()), {**WARN, "staticRoutes": {"enabled": True, "routes": [wrong]}})
-    told = "; in staticRoutes.routes, delete the present entry for 172.16.0.0/17: the new one takes its place"
-    assert told in found.message
-    right = {"enabled": True, "routes": list(found.repair)}
-    assert dry_run(FakeHost(kernel=h200()), {**WARN, "staticRoutes": right}).verdict == "ok"
-
-
 def test_what_is_missing() -> None:
     """A device that is missing is named; a run that waits for it without success fails."""
     host, config = FakeHost(kernel=h200()), CONFIGS["missing device"]

@@ -93,15 +93,6 @@ def test_json(repaired: str, written: Callable[..., str]) -> None:
     assert (failure["task"], failure["error"]) == ("configure/check-route-overlap", "RouteOverlapError")
 
 
-def test_a_file_that_cannot_be_written(repaired: str) -> None:
-    """The file, the reason and what was written before are named; exit code 1."""
-    host = FakeHost(kernel=h200(), files=FakeFiles(broken={SCRIPT: "the disk is full: make room"}))
-    said = say("apply", "--config", repaired, host=host)
-    assert said.code == 1
-    assert said.lines[0] == f"FAILED: cannot write {SCRIPT}: the disk is full: make room"
-    assert "  wrote /etc/systemd/system/static-routes.service" in said.lines
-
-
 class Busy(FakeFiles):
     """Files that another run has locked; something happens once this run knows which one."""
 

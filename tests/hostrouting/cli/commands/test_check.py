@@ -244,14 +244,6 @@ def test_no_default_route_yet(tmp_path: Path) -> None:
     )
 
 
-def test_no_device_that_may_be_expected() -> None:
-    """If no device is up with an address, and of those that only pods have, the output says so."""
-    kernel = MemoryBackend()
-    kernel.add_link("cali0")
-    kernel.add_address("cali0", "10.0.0.4/24")
-    assert say("check", CIDR, kernel=kernel).lines[2] == "No device is up and has an IPv4 address."
-
-
 @pytest.mark.parametrize("installs", [False, True])
 def test_a_repair_without_a_default_route(written: Callable[..., str], *, installs: bool) -> None:
     """Without a default route, a device and its router that are named make a repair, which closes everything."""
@@ -292,13 +284,6 @@ def test_a_gateway_that_cannot_be_one(words: tuple[str, ...], told: str) -> None
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith("hostrouting: --gateway: ")
     assert told in said.err
-
-
-def test_a_gateway_that_is_not_beside_the_host() -> None:
-    """A gateway that no address or route of the device reaches cannot repair anything, and the answer says so."""
-    said = say("repair", CIDR, "--dev", "eth0", "--gateway", "10.9.9.9", kernel=without_default())
-    assert said.code == 1
-    assert "this needs an address or route on eth0 that reaches the gateway 10.9.9.9 directly" in said.out
 
 
 def test_what_is_typed_stays_in_what_is_typed_next() -> None:

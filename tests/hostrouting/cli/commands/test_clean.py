@@ -142,16 +142,6 @@ def test_not_an_approved_plan(
     assert host.bridge_rules.writes == []
 
 
-def test_the_plan_of_another_host(config: str, tmp_path: Path) -> None:
-    """The plan of another host is bad input, and nothing is changed."""
-    path = approved(config, azure_host(files=named("node-7")), tmp_path / "plan.json")
-    host = azure_host(files=named("node-8", "0f5b-2"))
-    said = say("clean", "azure-vnet", "--config", config, "--apply", "--approved", path, host=host)
-    assert said.code == 2
-    assert said.lines[0].startswith("FAILED: the approved plan: it was made on node-7, and this is node-8; make a plan")
-    assert host.bridge_rules.writes == []
-
-
 def test_refused(config: str) -> None:
     """If azure-vnet is active, the plan says that --apply would be refused, and it is."""
     host = azure_host(files=FakeFiles(dict(ACTIVE)))
@@ -236,12 +226,3 @@ def test_bad_usage(words: tuple[str, ...], code: int, told: str, host: FakeHost)
     said = say(*words, host=host)
     assert said.code == code
     assert told in said.err
-
-
-def test_not_an_undo_file(host: FakeHost) -> None:
-    """A file that is not one is bad input as well, and nothing is changed."""
-    said = say("clean", "azure-vnet", "--undo", "/etc/passwd", host=host)
-    assert said.code == 2
-    assert said.lines[0].startswith(
-        "FAILED: /etc/passwd: there is no such file; pass the unchanged file that the clean-up named"
-    )

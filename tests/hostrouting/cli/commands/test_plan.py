@@ -213,19 +213,6 @@ def test_the_answer_in_a_word(
     assert first.partition(":")[0].lower().replace(" ", "-") == answer
 
 
-def test_a_conflict_where_the_check_goes(written: Callable[..., str]) -> None:
-    """What the configuration no longer has is removed, even if a route cannot be installed."""
-    host = FakeHost(kernel=h200())
-    say("apply", "--config", written(HALF, mode="WARN"), host=host)
-    config = written(HALF, STUCK["conflict"], cidrs=())
-    document = say("plan", "--config", config, "--json", host=host).json
-    done = say("apply", "--config", config, "--json", host=host).json
-    assert {host.layout.check_unit_path, host.layout.check_script_path} <= set(document["files"]["remove"])
-    assert set(done["files"]["remove"]) <= set(document["files"]["remove"])
-    changed = {host.layout.gate_steps_path}  # the last good script stays
-    assert set(document["files"]["write"]) == set(done["files"]["write"]) == changed
-
-
 @pytest.mark.parametrize(("mode", "fails"), [("STRICT", True), ("WARN", False)])
 def test_what_would_not_be_closed(written: Callable[..., str], mode: str, *, fails: bool) -> None:
     """If an address would still escape, the plan names the command for the repair; in STRICT, it proposes no apply."""

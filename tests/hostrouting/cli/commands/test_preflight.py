@@ -62,14 +62,6 @@ def test_without_a_file(repaired: str) -> None:
     )
 
 
-def test_the_page(written: Callable[..., str]) -> None:
-    """Errors come first, each with its name; what is only good to know comes last."""
-    said = say("preflight", "--config", written({"destination": "172.16.0.0/17"}, mode="STRICT"), kernel=h200())
-    assert said.code == 2
-    assert said.lines[2].startswith("OVERLAP: ")
-    assert said.lines[3].startswith("ACTION: ")
-
-
 def test_help() -> None:
     """The help says what exit code 2 means for this command, and for no other."""
     assert "  2  there are errors, or bad input: the command line" in say("preflight", "--help").out

@@ -12,7 +12,6 @@ from hostrouting.errors import BackendError
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import UnitState
 from hostrouting.kernel.base import RouteBackend, RouteRequest
-from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link
@@ -484,14 +483,6 @@ def test_a_rule_that_came(written: Callable[..., str]) -> None:
     assert say("status", "--config", config, host=host).lines[1] == f"  See: hostrouting check --config {config}"
 
 
-def test_no_route_can_close_it(written: Callable[..., str]) -> None:
-    """If no route can repair the overlap, the answer proposes none."""
-    host = checked(written(), plain_vm())
-    host.kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))
-    said = say("status", host=host)
-    assert (said.code, said.lines[1:3]) == (1, [REFUSED, "  See: hostrouting check"])
-
-
 def test_what_is_installed_closes_it(repaired: str) -> None:
     """Missing routes of the configuration are added before a machine is checked, so it is not refused for them."""
     host = checked(repaired, h200())
@@ -511,17 +502,6 @@ def test_what_is_installed_closes_it(repaired: str) -> None:
     # While systemd has yet to read the gate, nothing waits.
     manager_of(host).read = {}
     assert say("status", host=host).lines[1] == "  The mode is STRICT, but the gate is open, see below."
-
-
-def test_a_gate_that_is_missing(written: Callable[..., str]) -> None:
-    """Without the drop-in of the installed check, the answer does not say that machines are refused."""
-    host = checked(written(), plain_vm())
-    infiniband(host)
-    del host.files.texts[LAYOUT.gate_drop_in()]
-    said = say("status", host=host)
-    told = f"GATE-OPEN: {LAYOUT.gate_drop_in()} is missing, so systemd-nspawn@.service starts unchecked"
-    assert (said.code, said.lines[2].startswith(told)) == (1, True)
-    assert say("status", "--json", host=host).json["now"]["inForce"] is False
 
 
 # By which check it is judged.
