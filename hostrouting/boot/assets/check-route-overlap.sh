@@ -64,32 +64,18 @@ BEGIN {
   n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
   for (; n; n--) is_spare[text_of(spare[n])] = 1
   split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw nat", type_name, " ")
-  kind["Network is unreachable"] = kind["Operation not supported"] = "no-route" # the second: without IPv6
-  kind["No route to host"] = "unreachable"; kind["Invalid argument"] = "blackhole"
-  kind["Permission denied"] = "prohibit"
+  why["Network is unreachable"] = why["Operation not supported"] = "no-route" # the second: without IPv6
+  why["No route to host"] = "unreachable"; why["Invalid argument"] = "blackhole"; why["Permission denied"] = "prohibit"
+  while (("ip -N -d -o link show" | getline) > 0) read_link()
 }
 function joined(list, separator, item) { return list (list == "" ? "" : separator) item }
 
-# --- Input: the settings; then links, rules and routes as `ip` lists them; then the places and the answers there
+# --- Input: the settings; then for each family what `ip` lists: settings of the kernel, rules, and routes
 $1 == "setting" { read_setting(); next }
-$1 == "places" || $1 == "answers" || $1 == "end" { section = $1; next }
-section == "places" { if (sub(/^.+#/, "")) { place[++places] = $0; at[$0] = places }; next }
-# Answers come in the order of the questions. A failure has two lines: the reason, and the number of the question.
-section == "answers" && /^[0-9]/ { given[++givens] = $0; next }
-section == "answers" && sub(/^Command failed .*:/, "") { failure[$0 + 0] = reason; next }
-section == "answers" { reason = $0; sub(/^[^:]*: /, "", reason); next }
-# There can be 100,000 routes: in the second part, the answers are enough for most.
-$1 == 1 && part == "answers" && $2 != "default" && $3 != "from" && !chooses { next }
-/^[0-9]+ / && !/ expires 0sec / && match($0, / table [0-9]+ proto /) {
-  if ($2 == "default") seen[family] = joined(seen[family], ", ", listed($0))
-  # A table that no rule looks up says nothing. An encapsulation can name another table first.
-  if (looks["l3mdev"] || looks[family substr($0, RSTART + 6, RLENGTH - 13)] || / encap /) read_route()
-  next
-}
 $1 == "family" { family = $2; next }
+$1 == "inet6" && $2 == "all" { forwards = $4 == "on"; next }
 /^[0-9]+:\t/ { read_rule(); next }
-/^[0-9]+: / { read_link(); next }
-$1 == "inet6" && $2 == "all" { forwards = $4 == "on" }
+/^[0-9]+ / && !/ expires 0sec / { read_route() }
 function read_setting(   i, word) {
   if ($2 == "device") { expect(4, $3); expect(6, $3); configured = 1 }
   for (i = 3; i <= NF; i++) {
@@ -106,8 +92,10 @@ function read_setting(   i, word) {
 }
 function glob(text) { gsub(/[.]/, "[.]", text); gsub(/[*]/, ".*", text); gsub(/[?]/, ".", text); return "^" text "$" }
 function expect(family, dev) { if (!is_expected[family, dev]++) expected[family] = joined(expected[family], ", ", dev) }
+# The alias of a link is any text, and can have lines that look like those of other links.
 function read_link(   dev, piece, word) {
-  dev = $2; sub(/(@[^@]*)?:$/, "", dev); is_up[dev] = $3 ~ /[<,]UP[,>]/
+  dev = $2; if (!sub(/(@[^@]*)?:$/, "", dev) || dev in is_up) uncertain = "this check cannot read a link: " $0
+  is_up[dev] = $3 ~ /[<,]UP[,>]/
   if (match($0, / group [0-9]+/)) group[dev] = substr($0, RSTART + 7, RLENGTH - 7)
   split($0, piece, /\\ +/); is_fabric[dev] = piece[2] ~ /^link\/(\[32\]|infiniband)/ # -o joins lines by a backslash
   split(piece[3], word, " "); dev_kind[dev] = word[1]; if ($3 ~ /LOOPBACK/) loopback = dev
@@ -116,9 +104,10 @@ function is_judged(begin, end,   c) { # mostly by the CIDR of the last time, bec
   for (c = 0; c <= cidrs; c++) if (from[c] <= end && begin <= to[c]) { from[0] = from[c]; to[0] = to[c]; return 1 }
 }
 function cut(   behind) { # at the first address of a prefix, and at the one behind it
-  if (is_judged(first, first)) wanted[first]
-  if ((behind = after(last)) && is_judged(behind, behind)) wanted[behind]
+  if (is_judged(first, first)) ask_about(first)
+  if ((behind = after(last)) && is_judged(behind, behind)) ask_about(behind)
 }
+function ask_about(address) { if (!wanted[address]++) place[++places] = address }
 # Reads a rule: where it begins and ends, what it refuses or suppresses, and which packets are not judged because of it.
 function read_rule(   i, n, word, key, type, table, only, selected, is_for) {
   n = split($0, word, " "); has_rules[family] = 1; read_prefix("default")
@@ -138,27 +127,30 @@ function read_rule(   i, n, word, key, type, table, only, selected, is_for) {
   if (word[2] == "not" && !table) read_prefix("default") # it takes all others away from a default route
   if (is_for) { named[++nameds] = first; named_to[nameds] = last }
   if (table) looks[table] = 1
-  if (only != "") { suppresses[table]; suppresses[table, only]; if (family == 6) chooses = "rule " $1 + 0 }
-  if (type) add_refusal(type)
+  if (only != "") { suppresses[table, only]; if (family == 6) chooses = "rule " $1 + 0 }
+  if (type) add_refusal(type, "rule " refusals)
 }
-function add_refusal(type) { # of the prefix that was read
-  refusal[++refusals] = $0; refusal_type[refusals] = type_name[type]
-  refusal_first[refusals] = first; refusal_last[refusals] = last; refusal_size[refusals] = size
+function add_refusal(type, table) { # of the prefix that was read
+  refusal[++refusals] = $0; refusal_type[refusals] = type_name[type]; refusal_table[refusals] = table
+  refusal_first[refusals] = first; refusal_last[refusals] = last; bits_of[refusals] = size
 }
 function leave_out(packets) { if (!left_out[packets]++) unjudged = joined(unjudged, "; ", packets) }
-function read_route(   i, hits) { # only default routes and those in the expected CIDRs matter
+function read_route(   hits) { # only default routes and those in the expected CIDRs matter
+  if (!match($0, / table [0-9]+ proto /)) uncertain = "this check cannot read a route: " $0
+  if ($2 == "default") seen[family] = joined(seen[family], ", ", listed($0))
+  # A table that no rule looks up says nothing. An encapsulation can name another table first.
+  if (!(looks["l3mdev"] || looks[family substr($0, RSTART + 6, RLENGTH - 13)] || / encap /)) return
   read_prefix($2); if (size && $1 == 9) { named[++nameds] = first; named_to[nameds] = last } # it passes on
-  if (size && !is_judged(first, last)) return
-  if (part == "places") { if (size) { cut(); if (first in wanted) wanted[first] = $2 }; return }
-  if ($3 == "from") { leave_out("packets from " $4); return }
+  if (size) { if (is_judged(first, last)) cut(); else return }
+  if ($3 == "from") { sourced[family] = 1; leave_out("packets from " $4); return }
+  if ($1 == 1 && size && !chooses) return # there can be 100,000, and the answers are enough for these
   if (/ tos 0x/) return # an encapsulation has a decimal one
   read_words($0)
   # For such a rule, IPv6 chooses a next hop for each address: some are suppressed, and others are not.
-  for (i = 1; i <= legs; i++) hits += (family " " has["table"], group[leg_dev[i]]) in suppresses
-  if (chooses && family == 6 && $1 == 1 && (hits < legs ? hits : !legs))
+  if (chooses && family == 6 && $1 == 1 && ((hits = in_suppressed_group()) < legs ? hits : !legs))
     uncertain = chooses " of IPv6 (suppress_ifgroup) can treat each address differently: " $0
   if (!size) read_default()
-  if ($1 ~ /^[678]$/) add_refusal($1)
+  if ($1 ~ /^[678]$/) add_refusal($1, family " " has["table"])
 }
 # Sets `has` and the next hops of a route. A device name and an encapsulation can have any of these words, so a device
 # is what is right before the table or the weight.
@@ -170,8 +162,15 @@ function read_words(line,   word, n) {
   }
   while (match(line, /( via (inet6 )?[^ ]+)? dev [^ ]+ (table [0-9]+ proto|weight) /)) {
     n = split(substr(line, RSTART, RLENGTH), word, " "); n -= word[n] == "weight" ? 1 : 3
-    leg_dev[++legs] = word[n]; leg_via[legs] = n > 2 ? word[n - 2] : ""; line = substr(line, RSTART + RLENGTH - 1)
+    line = substr(line, RSTART + RLENGTH - 1)
+    # IPv4 may still use a next hop that has only lost its carrier: that depends on what has changed first.
+    if (word[n + 1] == "weight" && line ~ /^ [0-9]+ dead / && (family == 6 || !is_up[word[n]])) continue
+    leg_dev[++legs] = word[n]; leg_via[legs] = n > 2 ? word[n - 2] : ""
   }
+}
+function in_suppressed_group(   i, count) {
+  for (i = 1; i <= legs; i++) count += (family " " has["table"], group[leg_dev[i]]) in suppresses
+  return count
 }
 # Linux takes default routes in turn that are alike for it and have gateways: in IPv4 the first one of each, in IPv6 all
 # if the host does not forward packets. Those by different devices compete.
@@ -201,8 +200,8 @@ function learn(   n, line, table, i, alike) {
     else if (!table) table = family " " has["table"]
   }
   for (n = 1; n <= defaults && !line && !(table in suppresses); n++) if (default_table[n] == table) {
-    read_words(default_route[n]); if (default_route[n] !~ /^1 / || default_route[n] ~ / dead | pref (low|high)/) break
-    if (leads_out()) line = default_route[n]
+    read_words($0 = default_route[n]); if ($1 != 1 || / dead | pref (low|high)/ || in_suppressed_group()) break
+    if (leads_out()) line = $0
   }
   if (!line && (table || nameds)) print "note", "routes or rules hide the IPv" family \
     " default route from this check; name the right devices in routeOverlap.expectedDevs"
@@ -219,15 +218,13 @@ function doubt(text) { if (!doubted[text]++) { doubts++; print "note", text } }
 
 # --- What Linux does with the packets to one place
 # Sets `what`, empty if all is well: what is wrong, in words, and the prefix of the deciding route of table main.
-function decide(n,   i, type, devs, by, met, words) {
+function decide(n,   i, type, devs, by, met) {
   what = is_own = ""; if (place[n] ~ /^(4-e|6-ff)/) return # multicast
   if (n in failure) {
-    $0 = ""; type = kind[failure[n]]; if (type != "no-route" && is_for_pods(place[n], type)) return
+    $0 = ""; type = why[failure[n]]; if (type != "no-route" && is_for_pods(place[n], type)) return
     by = type == "no-route" ? "has no IPv" family " route" : "is refused by [" named_route() "]"
     what = type SUBSEP by "; expected via " expected[family] SUBSEP halved(); return
   }
-  # Of a hundred thousand answers, most differ only in the prefix: those that are right are looked at once.
-  words = family answer[n]; sub(/^.1 [^d][^ ]*/, "", words); if (words in is_right && place[n] != BROADCAST) return
   $0 = answer[n]; read_prefix($2)
   # Of IPv6 routes that share a nexthop object, Linux may name another one: then only the devices are right.
   is_own = place[n] == BROADCAST || ($1 == 2 ? first <= place[n] && place[n] <= last : \
@@ -237,8 +234,7 @@ function decide(n,   i, type, devs, by, met, words) {
   if (/ encap (seg6|ioam6|rpl|bpf)/) doubt("the route [" by "] encapsulates packets, and Linux can route these anew")
   for (i = 1; i <= legs; i++) if (!((family, leg_dev[i]) in is_expected || is_allowed(leg_dev[i]) || met[leg_dev[i]]++))
     devs = joined(devs, ", ", leg_dev[i])
-  if (!devs) { if (size) is_right[words] = 1; return }
-  what = "overlap" SUBSEP "routes via " devs " [" by "], expected " expected[family] SUBSEP halved()
+  if (devs) what = "overlap" SUBSEP "routes via " devs " [" by "], expected " expected[family] SUBSEP halved()
 }
 function is_allowed(dev,   i) {
   for (i = 1; i <= allows; i++) if (dev ~ allow[i] && (!allow_kind[i] || allow_kind[i] == dev_kind[dev])) return 1
@@ -252,14 +248,17 @@ function listed(line,   type) {
   type = line + 0; gsub(/^[0-9]+ | +$/, "", line); return "[" (type == 1 ? "" : type_name[type] " ") line "]"
 }
 function halved() { return / table 254 / && $2 ~ /\// ? $2 : "" }
-# Whether an address is refused for being in a pod block. Linux does not say what refuses it, so all routes and rules
-# that refuse it in this way have to be pod blocks; of others, the one with the longest prefix is left in $0.
-function is_for_pods(address, type,   i, is_found, other) {
-  for (i = 1; i <= refusals; i++)
-    if (refusal_type[i] == type && refusal_first[i] <= address && address <= refusal_last[i]) {
-      if (!(i in is_pods)) is_pods[i] = is_pod_block(i)
-      if (is_pods[i]) is_found = 1; else if (!other || refusal_size[i] > refusal_size[other]) other = i
-    }
+# Whether an address is refused for being in a pod block. Linux does not say what refuses it, so each route and rule
+# that may refuse it in this way has to be a pod block: of one table those with the longest prefix, unless there are
+# routes for some sources. Of others, the one with the longest prefix is left in $0.
+function is_for_pods(address, type,   pass, i, table, longest, is_found, other) {
+  for (pass = 1; pass <= 2; pass++) for (i = 1; i <= refusals; i++) {
+    if (refusal_type[i] != type || address < refusal_first[i] || refusal_last[i] < address) continue
+    table = sourced[family] ? i : refusal_table[i]; if (bits_of[i] > longest[table]) longest[table] = bits_of[i]
+    if (pass == 1 || bits_of[i] < longest[table]) continue
+    if (!(i in is_pods)) is_pods[i] = is_pod_block(i)
+    if (is_pods[i]) is_found = 1; else if (!other || bits_of[i] > bits_of[other]) other = i
+  }
   $0 = other ? refusal[other] : ""; return is_found && !other
 }
 # Whether a route is for a pod block: a part of an expected CIDR, and as a CNI installs it, or with the route of a pod.
@@ -273,9 +272,30 @@ function is_pod_block(r,   c, i, n, dev, in_table) {
     read_words(answer[n]); if (has["table"] != in_table || !legs) continue
     for (i = legs; i && is_allowed(leg_dev[i]); i--) ; if (!i) return 1
   }
-  return 0
 }
 function give_up(text) { print "failed " text; exit }
+function sort(   gap, i, n, held) { # each part of the list of places is in order already, so this is quick
+  for (gap = places; gap > 1;) for (i = (gap = int(gap / 3) + 1) + 1; i <= places; i++) {
+    held = place[i]
+    for (n = i - gap; n > 0 && place[n] > held; n -= gap) place[n + gap] = place[n]
+    place[n + gap] = held
+  }
+}
+# Asks about some places (a command can have 128 kB). A failure has two lines: a reason, and the number of the question.
+function ask(n, end,   command, i, begin, line, reason) {
+  for (i = n; i <= end; i++) command = command " " spelled(place[i])
+  command = "printf \"route get fibmatch %s ipproto 17\\n\"" command " | ip -N -d -o -force -batch - 2>&1" # UDP
+  for (begin = n - 1; (command | getline line) > 0;)
+    if (line ~ /^[0-9]/) answer[n++] = line
+    else if (line ~ /^\tnh_info/) answer[n - 1] = answer[n - 1] line
+    else if (!sub(/^Command failed .*:/, "", line)) { reason = line; sub(/^[^:]*: /, "", reason) }
+    else if (!(reason in why) || line + 0 != n - begin) break
+    else failure[n++] = reason
+  if (n <= end) give_up("the kernel did not answer for " spelled(place[n]) ": " (reason ? reason : "no answer"))
+  if (n > end + 1) give_up("the kernel gave more answers than there were questions")
+  close(command)
+}
+
 # --- Findings: ranges of one expected CIDR with one `what`; a single address of this host may be part of a range
 function judge(c,   n, was, begin) {
   for (n = at[from[c]]; n <= places && place[n] <= to[c]; n++) {
@@ -304,78 +324,59 @@ function examine(   c, i, n, dev, had, ready, downs) { # one family
     (waited + 0 ? "none appeared within " waited " s" : "there is none") "; last seen: no default route") \
     (looks[family " 254"] ? "" : "; no rule looks up table main" adding("32766 lookup main"))
   if (!final && (!ready || downs) && wrongs > had) { print "not yet"; exit } # what is missing may still appear
-  leaving = !leaving || leaving == expected[family] ? expected[family] : \
-    leaving " (IPv4) and " expected[family] " (IPv6)"
+  ways = ways && ways != expected[family] ? ways " (IPv4) and " expected[family] " (IPv6)" : expected[family]
   if (has_rules[family] && !looks[family " 255"])
     doubt("no rule looks up table local, so this host does not answer on its own addresses" adding("0 lookup local"))
 }
 function adding(rule) { return "; run: ip " (family == 6 ? "-6 " : "") "rule add pref " rule }
 
 # --- Output: each line begins with what it is; the last one is the verdict
-END {
-  if (section != "end") exit
-  if (part == "places") {
-    for (c = 1; c <= cidrs; c++) wanted[from[c]]
-    for (n = split("224.0.0.0/4 255.255.255.255 ff00::/8", special, " "); n; n--) { read_prefix(special[n]); cut() }
-    for (address in is_spare) if (substr(address, 1, 1) in asked) wanted[address]
-    for (address in wanted) { # UDP, which only IPv4 assumes; `ip` skips what is behind #
-      text = wanted[address] ? wanted[address] : spelled(address); sub("/.*", "", text)
-      print "route get fibmatch " text " ipproto 17 #" address
-    }
-    print "#z"; exit # sorted behind all addresses: the list is complete
-  }
-  for (n = 1; n <= places; n++) {
-    if (!(n in failure) && used == givens) failure[n] = "no answer"
-    if (!(n in failure)) answer[n] = given[++used]
-    else if (!(failure[n] in kind)) give_up("the kernel did not answer for " spelled(place[n]) ": " failure[n])
-  }
-  if (used != givens) give_up("the kernel gave more answers than there were questions")
-  if (uncertain) give_up(uncertain)
+$1 == "end" {
+  if (!loopback || uncertain) give_up(loopback ? uncertain : "ip lists no links")
+  for (c = 1; c <= cidrs; c++) ask_about(from[c])
+  for (n = split("224.0.0.0/4 255.255.255.255 ff00::/8", special, " "); n; n--) { read_prefix(special[n]); cut() }
+  for (address in is_spare) if (substr(address, 1, 1) in asked) ask_about(address)
+  sort(); for (n = 1; n <= places; n++) at[place[n]] = n
+  for (n = 1; n <= places; n += 2000) ask(n, n + 1999 < places ? n + 1999 : places)
   for (family = 4; family <= 6; family += 2) if (family in asked) examine()
   if (remedy)
     print "action", "ACTION: run: hostrouting repair" remedy (example ? "; for example, routes to " example : "")
   if (unjudged) print "note", "of these, only plain packets are judged: " unjudged "; for others: hostrouting check"
-  print "verdict", remedy ? "overlap" : wrongs ? "no-default-route" : doubts ? "undecided" : "ok", leaving
+  print "verdict", remedy ? "1 overlap" : wrongs ? "1 no-default-route" : doubts ? "3 undecided" : "0 ok", \
+    "every expected CIDR leaves by " ways
 }
 '
 say() { printf '<%s>check-route-overlap: %s\n' "$level" "$1" >&2; }
 complain() { level=4 say "$1"; }
 finish() { finished=1; [[ $mode == WARN ]] && exit 0; exit "$1"; }
 
-# Sets `listing` to the rules and routes, and before those of the first family what else is given. IPv6 routes are
-# without the seconds until they expire, which differ in every look; 0 stands for a route that has expired.
+# Sets `listing` to the rules and routes. IPv6 routes are without the seconds until they expire, which differ in every
+# look; 0 stands for a route that has expired.
 look() {
   local family text && listing=''
   for family in $families; do
     text='' # a kernel without IPv6 does not have this file
-    [[ $family == 6 && ! -e /proc/self/net/if_inet6 ]] || text=$(list "$@") || { listing=$text && return 1; }
-    listing+="family $family"$'\n'$text$'\n' && set --
+    [[ $family == 6 && ! -e /proc/self/net/if_inet6 ]] || text=$(list) || { listing=$text && return 1; }
+    listing+="family $family"$'\n'$text$'\n'
   done
 }
 list() {
-  set -- "$@" 'netconf show' 'rule show' 'route show table all'
-  [[ $family == 6 ]] || exec ip -4 -N -d -o -batch - 2>&1 < <(printf '%s\n' "$@")
-  printf '%s\n' "$@" | ip -6 -N -d -o -batch - 2>&1 | sed -E 's/ expires -[0-9]+/ expires 0/; s/ expires [1-9][^ ]*//'
-}
-judge() { # any program may be killed, so each part needs the end of what it reads
-  exec "$awk" -v part="$1" -v waited="$wait" -v final="$last" "$program" \
-    < <(printf '%s\n' "${configuration[@]/#/setting }" "${@:2}" end)
+  [[ $family == 6 ]] || exec ip -4 -N -d -o -batch - 2>&1 < <(printf 'rule show\nroute show table all\n')
+  ip -6 -N -d -o -batch - 2>&1 < <(printf 'netconf show\nrule show\nroute show table all\n') |
+    sed -E 's/ expires -[0-9]+/ expires 0/; s/ expires [1-9][^ ]*//'
 }
 # Sets `told` to the result. Fails if it may change: something is missing, or the tables changed meanwhile.
 check() {
-  local seen tables places answers
-  look 'link show' || { told=("failed ip failed: ${listing##*$'\n'}") && return; }
-  seen=$listing told=('failed the routes kept changing while they were read')
+  local seen changing='the routes kept changing while they were read'
+  look || { told=("failed ip failed: ${listing##*$'\n'}") && return; }
+  seen=$listing told=("failed $changing")
   if [[ $seen == *'Dump was interrupted'* ]]; then [[ $last ]]; return; fi
-  tables=${seen//$'\n\tnh_info'/ nh_info} # the next hops of a nexthop object, on a line of their own
-  places=$(exec sort -u -t '#' -k 2 < <(judge places "$tables"))
-  told=('failed the list of addresses to look up is incomplete: awk or sort failed')
-  [[ $places == *'#z' ]] || return 0
-  answers=$(exec ip -N -d -o -force -batch - 2>&1 < <(printf '%s\n' "$places"))
-  mapfile -t told < <(judge answers "$tables" places "$places" answers "${answers//$'\n\tnh_info'/ nh_info}")
+  # Any program may be killed, so "end" marks the end. The next hops of a nexthop object are on a line of their own.
+  mapfile -t told < <(exec "$awk" -v waited="$wait" -v final="$last" "$program" \
+    < <(printf '%s\n' "${configuration[@]/#/setting }" "${seen//$'\n\tnh_info'/ nh_info}" end))
   [[ ${told[*]} != *'not yet' ]] || return
-  look && listing=${listing#*$'\n'} && [[ ${seen:${#seen}-${#listing}} == "$listing" ]] && return # without the links
-  [[ $last ]] && told=('note the routes kept changing while they were read' "${told[@]/#verdict ok/verdict undecided}")
+  look && [[ $seen == "$listing" ]] && return
+  [[ $last ]] && told=("note $changing" "${told[@]/#verdict 0 ok/verdict 3 undecided}")
 }
 # Writes a marker, complete or not at all, and before it the line that the plugin of node-problem-detector prints for a
 # day: an exit status, and a sentence in ASCII. Of what a failed command said, the last words are the reason.
@@ -392,11 +393,9 @@ leave() {
 }
 
 main() {
-  local told=() why old=() listing last='' sentence tries=0 waited=0 line text verdict='' wrong=() notes=() action=()
-  local -A status=([ok]=0 [undecided]=3 [overlap]=1 [no-default-route]=1)
+  local told=() why listing last='' sentence tries=0 waited=0 line text verdict status='' wrong=() notes=() action=()
   [[ -d $directory ]] || why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory: ${why##*: }"
-  for why in "$directory"/route-overlap.{new,json,npd,detected,ok}; do [[ -e $why || -L $why ]] && old+=("$why"); done
-  ((${#old[@]} == 0)) || why=$(exec rm -f "${old[@]}" 2>&1) || # that of the command is among them
+  why=$(exec rm -f "$directory"/route-overlap.{new,json,npd,detected,ok} 2>&1) || # that of the command is among them
     complain "a file of an earlier check stays: ${why##*$'\n'}"
   trap 'say "stopped before there was a verdict"; finished=1; exit 143' TERM
   until ((waited >= wait * 5)) && last=last; check; do
@@ -408,17 +407,17 @@ main() {
       wrong*) wrong+=("$text") ;;
       action*) action=("$text") ;;
       note*) notes+=("$text") ;;
-      verdict*) verdict=${text%% *} text="every expected CIDR leaves by ${text#* }" ;;
+      verdict*) status=${text%% *} text=${text#* } verdict=${text%% *} text=${text#* } ;;
       failed*) say "$text" && finish 1 ;;
     esac
   done
-  [[ ${status[${verdict:-none}]-} ]] || { say 'awk ended without a verdict' && finish 1; }
+  [[ $status == [013] ]] || { say 'awk ended without a verdict' && finish 1; }
   # The journal comes first, because the disk may be full; the marker last: when it exists, everything is written.
   ((${#wrong[@]} <= 20)) || action=("and $((${#wrong[@]} - 20)) more; all are in route-overlap.detected" "${action[@]}")
   for line in "${wrong[@]:0:20}" "${action[@]}"; do printf '<%s>%s\n' "$level" "$line" >&2; done
   for line in "${notes[@]}"; do printf '<4>%s\n' "$line" >&2; done
   ((${#wrong[@]})) || level=6 say "$verdict: $text"
-  sentence="${status[$verdict]} ${wrong[0]-${verdict^^}: $text}; for more, run on the host: hostrouting check"
+  sentence="$status ${wrong[0]-${verdict^^}: $text}; for more, run on the host: hostrouting check"
   TZ=UTC printf -v sentence '%s; checked at %(%FT%TZ)T' "${sentence//–/-}" -1
   case $verdict in
     overlap) leave detected "${wrong[@]}"; finish 1 ;;

@@ -67,8 +67,8 @@ def is_ambiguous(snapshot: Snapshot) -> bool:
     """Whether the answers of Linux leave open what decides. Then the script may refuse what is fine, or name more.
 
     They do not tell a rule or route that refuses packets from another one of its type, nor whether a pod block contains the
-    route of a pod for some senders. A default route in table local hides all others. A dead next hop is judged like
-    the others. Where a group is suppressed, the next hops of IPv6 are chosen for each address.
+    route of a pod for some senders. A default route in table local hides all others. In IPv4, a next hop
+    that has lost its carrier is judged like the others. Where a group is suppressed, the next hops of IPv6 are chosen for each address.
     """
     for family in (IPV4, IPV6):
         routes = [route for route in snapshot.routes if route.prefix.family == family]
@@ -79,7 +79,7 @@ def is_ambiguous(snapshot: Snapshot) -> bool:
     hops = any(len(route.legs) > 1 and route.prefix.family == IPV6 for route in snapshot.routes)
     if hops and any(rule.suppress_ifgroup is not None and rule.family == IPV6 for rule in snapshot.rules):
         return True
-    if any(leg.dead for route in snapshot.routes for leg in route.legs):
+    if any(leg.dead for route in snapshot.routes if route.prefix.family == IPV4 for leg in route.legs):
         return True
     return any(route.table == TABLE_LOCAL and not route.prefix.length for route in snapshot.routes)
 
@@ -259,6 +259,7 @@ def test_the_script_equals_the_engine(tmp_path_factory: pytest.TempPathFactory, 
 
 
 ESCAPE = "route add 172.20.9.0/24 dev ib0"
+HALVES = [f"route add {half} dev wg0" for half in ("0.0.0.0/1", "128.0.0.0/1")]
 ELSEWHERE = "route add default dev ib0 table 100"
 # What random hosts seldom have: commands, devices that lose their carrier, and the verdict on 172.20.0.0/16.
 STORIES: dict[str, tuple[list[str], list[str], str]] = {
@@ -318,7 +319,8 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
     ),
     "a rule that refuses all": (["rule add pref 32765 prohibit"], [], "no-default-route"),
     "a rule that refuses some": (["rule add pref 9 to 172.20.4.0/24 blackhole"], [], "overlap"),
-    "a dead next hop": (["route add 172.20.8.0/24 nexthop dev eth0 nexthop dev ib0"], ["ib0"], "overlap"),
+    "a dead next hop": (["route add 172.20.8.0/24 nexthop dev eth0 nexthop dev ib0", "link set ib0 down"], [], "ok"),
+    "a next hop that may be dead": (["route add 172.20.8.0/24 nexthop dev eth0 nexthop dev ib0"], ["ib0"], "overlap"),
     "a lost carrier": (["route add 172.20.9.0/24 dev eth1"], ["eth1"], "overlap"),
     "a lost carrier of one of two": (["route add 172.20.9.0/24 nexthop dev eth1 nexthop dev wg0"], ["eth1"], "overlap"),
     "default routes that take turns": (["route append default via 10.0.0.7 dev eth1 onlink"], [], "undecided"),
@@ -505,6 +507,25 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "overlap",
     ),
+    "a pod block of Calico in another blackhole of its table": (
+        [
+            *ports("cali1"),
+            "route add blackhole 172.20.40.0/26 proto 80",
+            "route add blackhole 172.20.40.0/25 metric 9",
+            "route add 172.20.40.64/26 dev eth0",
+        ],
+        [],
+        "ok",
+    ),
+    "a pod block of Calico around another blackhole of its table": (
+        [
+            *ports("cali1"),
+            "route add blackhole 172.20.40.0/26 proto 80",
+            "route add blackhole 172.20.40.0/27 proto static",
+        ],
+        [],
+        "overlap",
+    ),
     "a pod block of Calico, and a default route that refuses in another way": (
         [
             *ports("cali1"),
@@ -565,6 +586,14 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         ],
         [],
         "overlap",
+    ),
+    "main only with a group suppressed, beside a VPN": (
+        [
+            *("rule add pref 50 lookup main suppress_ifgroup 7", "rule del pref 32766"),
+            *(*HALVES, "route add 172.20.0.0/16 dev eth0"),
+        ],
+        [],
+        "ok",
     ),
     "main only with a group suppressed": (
         ["rule add pref 50 lookup main suppress_ifgroup 7", "rule del pref 32766"],
@@ -649,7 +678,6 @@ def test_each_host(tmp_path: Path, name: str) -> None:
     assert not row.devs or re.search(f"(by|via|expected) {', '.join(row.devs)}$", checked.said, re.MULTILINE)
 
 
-HALVES = [f"route add {half} dev wg0" for half in ("0.0.0.0/1", "128.0.0.0/1")]
 HALVES_IPV6 = [command.replace("0.0.0.0/1", "::/1").replace("128.0.0.0", "8000::") for command in HALVES]
 # What the answers of Linux leave open, so the script refuses: commands, and the verdicts of the engine and of the script
 # on 172.20.0.0/16 or fd20::/16. docs/limits.md names these cases.
@@ -711,11 +739,6 @@ UNTOLD: dict[str, tuple[list[str], str, str]] = {
         ],
         "ok",
         "no-default-route",
-    ),
-    "a next hop that is dead": (
-        ["route add 172.20.8.0/24 nexthop dev eth0 nexthop dev ib0", "link set ib0 down"],
-        "ok",
-        "overlap",
     ),
     "a VPN, and a default route that is suppressed": (
         [
@@ -835,6 +858,10 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
     "more than a pod of Cilium": ([*ports("cilium_host"), "route add unreachable fd20:6::/64"], "overlap"),
     "two pods of Cilium that are gone": ([*ports("cilium_host"), "route add unreachable fd20:6::6/127"], "overlap"),
     "the pod block of Flannel": ([*ports("flannel6.1"), "route add blackhole fd20:5::/64"], "ok"),
+    "a dead next hop": (
+        ["route add fd20:8::/48 nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev ib0", "link set ib0 down"],
+        "ok",
+    ),
     "a pod block that routes for some senders hide": (
         [
             *ports("cali1"),

@@ -107,7 +107,7 @@ def test_no_mawk(host: Namespace, tmp_path: Path) -> None:
     """Without mawk, the script uses awk."""
     script = tmp_path / "script.sh"
     script.write_text(render_check_script(CONFIG, wait=0).replace("/usr/sbin:/usr/bin:/sbin:/bin", str(tmp_path)))
-    for tool in ("awk", "ip", "mkdir", "mv", "rm", "sed", "sh", "sort"):
+    for tool in ("awk", "ip", "mkdir", "mv", "rm", "sed", "sh"):
         (tmp_path / tool).symlink_to(str(shutil.which(tool)))
     done = run(host, script)
     assert done.returncode == 1
