@@ -30,6 +30,8 @@ MARKED = sorted({*UNITS, LAYOUT.gate_drop_in()})
 STOP = f"stop {LAYOUT.gate_unit}"
 START = f"start {LAYOUT.routes_unit}"
 WANTED = config(*REPAIR, cidrs=(CIDR,))
+ERRORS = {"killed": killed, "refused": busy}
+with_errors = pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
 
 
 def steps(host: FakeHost) -> dict[str, str]:
@@ -266,7 +268,7 @@ class TestLastGood:
         failure_of(run, Configure(config(*REPAIR, "172.20.0.0/16", cidrs=(CIDR,), mode="WARN"), host=host))
         assert "route 172.20.0.0/16" in host.files.texts[LAYOUT.routes_script_path]
 
-    @pytest.mark.parametrize("error", [killed, busy], ids=["killed", "refused"])
+    @with_errors
     def test_ended_anywhere(self, error: Callable[[str], BaseException]) -> None:
         """A run can end at any point: its steps are whole or `changing`, and the next run completes them."""
         good_one, better = config(*REPAIR, cidrs=(CIDR,)), config(REPAIR[0], cidrs=(REPAIR[0],))
@@ -299,7 +301,6 @@ CONFIGS = {
     "all": config(*REPAIR, cidrs=(CIDR,), mode="WARN", protocol=214),
 }
 RING = [*pairwise([*CONFIGS, "nothing"])]
-ERRORS = {"killed": killed, "refused": busy}
 PAIRS = [
     pytest.param(
         one,
@@ -356,7 +357,7 @@ class TestEndedAnywhere:
             if other == "nothing":
                 assert host.files.texts == host.files.links == {}
 
-    @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
+    @with_errors
     def test_remove(self, error: Callable[[str], BaseException]) -> None:
         """The next Remove leaves nothing."""
         for host, _ in ended(WANTED, lambda host: Remove(WANTED, host=host), error):
@@ -365,7 +366,7 @@ class TestEndedAnywhere:
             assert ours(host) == []
             assert is_read(host)
 
-    @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
+    @with_errors
     def test_a_run_of_the_unit_that_nobody_saw_the_end_of(self, error: Callable[[str], BaseException]) -> None:
         """The script that the next boot depends on has run to its end after the next run."""
         wanted = config(*REPAIR)
@@ -381,7 +382,7 @@ class TestEndedAnywhere:
 class TestMadeUpFor:
     """What a run left undone, the next one does."""
 
-    @pytest.mark.parametrize("error", [killed, busy], ids=["killed", "refused"])
+    @with_errors
     @pytest.mark.parametrize("down", [False, True])
     def test_a_reload(self, error: Callable[[str], BaseException], *, down: bool) -> None:
         """A reload that did not happen is to be done, says the plan, and the next run does it, once."""
@@ -441,34 +442,26 @@ class TestMadeUpFor:
 class TestRuns:
     """A run of what was there before does not outlive it."""
 
-    def test_stopped_before_the_routes(self) -> None:
-        """If the script changes, gate and unit are stopped before the routes change. The unit runs afterwards."""
-        manager = FakeManager()
-        host = FakeHost(kernel=h200(), manager=manager)
-        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+    @pytest.mark.parametrize(
+        ("second", "calls"),
+        [
+            (config(*REPAIR, cidrs=(CIDR,), metric=5), [STOP, "stop static-routes.service", START]),
+            (WANTED, []),
+            (config(*REPAIR, cidrs=(CIDR,), mode="WARN"), [STOP, "stop check-route-overlap.service"]),
+        ],
+        ids=["other routes", "the same", "another check"],
+    )
+    def test_stopped(self, second: HostRoutingConfig, calls: list[str]) -> None:
+        """The gate and the unit whose files change are stopped before the routes change, and no other unit.
+
+        A running unit that is still wanted is not stopped, because a machine's start may wait for it.
+        """
+        host = configured(WANTED)
+        manager = manager_of(host)
         manager.calls.clear()
         manager.states[LAYOUT.routes_unit] = UnitState("loaded", "activating")
-        run(ConfigureStaticRoutes(config(REPAIR[0]), host=host))
-        assert manager.calls == [STOP, "stop static-routes.service", START]
-
-    def test_left_alone(self) -> None:
-        """A running unit that is still wanted is not stopped, because a machine's start may wait for it."""
-        manager = FakeManager()
-        host = FakeHost(kernel=h200(), manager=manager)
-        run(Configure(WANTED, host=host))
-        manager.calls.clear()
-        manager.states[LAYOUT.routes_unit] = UnitState("loaded", "activating")
-        run(Configure(WANTED, host=host))
-        assert manager.calls == []
-
-    def test_the_other_task_is_left_alone(self) -> None:
-        """Only the unit of the task whose files change is stopped."""
-        manager = FakeManager()
-        host = FakeHost(kernel=h200(), manager=manager)
-        run(Configure(WANTED, host=host))
-        manager.calls.clear()
-        run(Configure(config(*REPAIR, cidrs=(CIDR,), mode="WARN"), host=host))
-        assert manager.calls == [STOP, "stop check-route-overlap.service"]
+        run(Configure(second, host=host))
+        assert manager.calls == calls
 
     def test_planned_again(self) -> None:
         """What an old script did, between the stop and its end, is put right when the new one has run."""
@@ -526,6 +519,15 @@ OWN = "[Service]\nExecStart=/opt/routes\n"
 ORIGINAL = "[Unit]\nBefore=systemd-nspawn@.service\n[Service]\nExecStart=/opt/routes\n"
 
 
+def refuses(host: FakeHost, match: str) -> None:
+    """The preview and the run of what is wanted fail with this text, and no route is made."""
+    task = Configure(WANTED, host=host)
+    with pytest.raises(HostRoutingError, match=match):
+        task.preview()
+    failure_of(run, task, match=match)
+    assert ours(host) == []
+
+
 class TestOthers:
     """A unit or drop-in of the same name that is not ours is an administrator's."""
 
@@ -534,15 +536,7 @@ class TestOthers:
         """The file is named with the remedy before anything is changed. It stays, and no file is added."""
         host = FakeHost(kernel=h200())
         host.files.texts[path] = OWN
-        task = Configure(WANTED, host=host)
-        attempts: tuple[Callable[[], object], ...] = (task.preview, lambda: run(task))
-        for attempt in attempts:
-            with pytest.raises(
-                (HostRoutingError, phases.TaskFailed),
-                match=f"{path} was not written by hostrouting.* move the file away",
-            ):
-                attempt()
-        assert ours(host) == []
+        refuses(host, f"{path} was not written by hostrouting.* move the file away")
         assert host.files.texts == {path: OWN}
         assert host.files.writes == [LAYOUT.lock_path]
         assert manager_of(host).calls == []
@@ -574,13 +568,7 @@ class TestOthers:
         run(Remove(HostRoutingConfig(), host=host))
         assert host.files.writes == [LAYOUT.lock_path]
         remedy = f"systemctl unmask {path.rpartition('/')[2]}" if path in UNITS else "remove it"
-        text = f"{path} is masked: .*; {remedy}"
-        task = Configure(WANTED, host=host)
-        attempts: tuple[Callable[[], object], ...] = (task.preview, lambda: run(task))
-        for attempt in attempts:
-            with pytest.raises((HostRoutingError, phases.TaskFailed), match=text):
-                attempt()
-        assert ours(host) == []
+        refuses(host, f"{path} is masked: .*; {remedy}")
         assert host.files.texts[path] == ""
         run(Remove(HostRoutingConfig(), host=host))
         assert set(host.files.texts) == {path}
