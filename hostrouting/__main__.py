@@ -15,6 +15,6 @@ if tuple(sys.version_info) < (3, 10):  # a tuple, or type checkers would skip th
     sys.stderr.write(told % (version, sys.executable))
     sys.exit(3)
 
-from hostrouting.cli import main
+from hostrouting.cli import run
 
-sys.exit(main())
+sys.exit(run())

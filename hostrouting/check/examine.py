@@ -36,7 +36,7 @@ from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, IPV4, Prefix, ip_at
 from hostrouting.model.route import Route, protocol_name
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.routes.uplink import DesiredRoute, missing_default, resolve_route, seen_instead
+from hostrouting.routes.uplink import DesiredRoute, missing_default, resolve_route, seen_instead, wanted_routes
 
 if TYPE_CHECKING:
     import phases
@@ -169,9 +169,14 @@ def _worst(verdicts: Collection[Verdict]) -> Verdict:
 
 
 def examine(
-    ctx: phases.Context, backend: RouteBackend, config: HostRoutingConfig, *, wait: float, gateway: IP | None = None
+    ctx: phases.Context | None,
+    backend: RouteBackend,
+    config: HostRoutingConfig,
+    *,
+    wait: float = 0.0,
+    gateway: IP | None = None,
 ) -> Examination:
-    """Check the expected CIDRs on this host, after waiting for a default route of each family.
+    """Check the expected CIDRs on this host, after waiting for a default route of each family; without `ctx`, at once.
 
     The kernel itself is asked once in every cell. If an answer disagrees with its tables, the whole examination is
     repeated; if they still disagree, the verdict follows the kernel. If the kernel does not answer, the error carries
@@ -188,7 +193,10 @@ def examine(
         return found, ""
 
     try:
-        found = await_found(ctx, backend, attempt, wait=wait)
+        if ctx is None:
+            found = _examine_once(backend, config, gateway)
+        else:
+            found = await_found(ctx, backend, attempt, wait=wait)
         for left in reversed(range(_TRIES - 1)):
             if not found.surprises:
                 break
@@ -392,6 +400,8 @@ class Correction:
 
 def find_correction(found: Examination, config: HostRoutingConfig, *, gateway: IP | None = None) -> Correction:
     """What this configuration lacks to repair what was found; `gateway` is the router that was given for the repair."""
+    if not (config.static_routes.routes or found.fib.snapshot.routes.only(protocol=config.protocol)):
+        return Correction(found.routes)  # the plan is empty, and loading the planner would take 3 ms
     from hostrouting.routes.plan import plan_static_routes  # noqa: PLC0415  a verdict needs no plan
 
     plan = plan_static_routes(config, found.fib.snapshot)
@@ -402,8 +412,6 @@ def find_correction(found: Examination, config: HostRoutingConfig, *, gateway: I
 
 def correction_of(after: Examination, config: HostRoutingConfig, plan: RoutePlan) -> Correction:
     """The correction, from an examination of the host after this configuration's plan."""
-    from hostrouting.routes.plan import wanted_routes  # noqa: PLC0415  as above
-
     added, lost = {route.key for route in after.routes}, {step.route.key for step in plan.conflicts}
     wanted = wanted_routes(config)
     return Correction(

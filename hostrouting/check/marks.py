@@ -7,9 +7,7 @@ marks (`kernel.marking`), and the lines about it (`cli`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
-
-import attrs
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from hostrouting.check.examine import Examination
@@ -27,8 +25,7 @@ class SourcesOfMarks(Protocol):
         """Returns what can mark packets of a family."""
 
 
-@attrs.frozen
-class SoughtMark:
+class SoughtMark(NamedTuple):
     """A mark that rules select, as in `ip rule`, and the rules of packet filters that can set it."""
 
     name: str
@@ -36,8 +33,7 @@ class SoughtMark:
     setters: tuple[tuple[MarkSetter, tuple[Effect, ...]], ...]
 
 
-@attrs.frozen
-class Marks:
+class Marks(NamedTuple):
     """The programs and rules that set the marks on which an answer depends; empty if there are no such marks."""
 
     sought: tuple[SoughtMark, ...] = ()

@@ -12,9 +12,7 @@ where the plain packet does not, or the reverse, is a note, and leaves the verdi
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network
-from typing import Literal, TypeAlias
-
-import attrs
+from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.arguments import listed, names, require
 from hostrouting.check.exceptions import Exceptions, Known, PodBlocks, is_like
@@ -25,9 +23,9 @@ from hostrouting.fib.engine import Fib
 from hostrouting.fib.packet import ANY, Flow
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IPV4, LOOPBACK, Prefix, as_prefix, extent, prefixes_between, width_of
-from hostrouting.model.route import NextHop, Route, table_name
+from hostrouting.model.route import PROTOCOL_KERNEL, NextHop, Route, table_name
 from hostrouting.model.rule import Rule
-from hostrouting.routes.connected import is_unexplained, networks_of
+from hostrouting.model.snapshot import Address
 from hostrouting.routes.uplink import default_route, outbound_devs
 
 Verdict: TypeAlias = Literal["ok", "overlap", "no-default-route", "undecided"]
@@ -38,8 +36,7 @@ Judged: TypeAlias = tuple[EscapeKind, tuple[str, ...]] | None
 _LOOPBACK = Prefix.of(LOOPBACK)  # on every host, so it is not reported
 
 
-@attrs.frozen
-class Escape:
+class Escape(NamedTuple):
     """A range of an expected CIDR that does not leave by an expected device, as integers, both ends included.
 
     `devs` are the devices that it leaves by instead, if they are known.
@@ -69,8 +66,7 @@ class Escape:
         return tuple(prefixes_between(self.cidr.family, self.first, self.last))
 
 
-@attrs.frozen
-class Note:
+class Note(NamedTuple):
     """An exception to the verdict: `decision` applies to packets that fulfil all conditions of one of the `cases`.
 
     This holds for some addresses between `first` and `last`. `more_routes` is the number of other routes that decide
@@ -97,8 +93,7 @@ class Note:
         return self.escapes and not self.known
 
 
-@attrs.frozen
-class OverlapReport:
+class OverlapReport(NamedTuple):
     """The verdict on the expected CIDRs, with its reasons. Findings are sorted, and disjoint within a CIDR."""
 
     verdict: Verdict
@@ -205,10 +200,35 @@ def follow_kernel(report: OverlapReport, fib: Fib, told: Mapping[int, Decision],
         cells = [cell._replace(decision=told.get(cell.first, cell.decision)) for cell in fib.cells(cidr, flow)]
         answers = {id(cell.decision) for cell in cells if cell.first in told}
         findings += [
-            attrs.evolve(finding, surprise=True) if id(finding.decision) in answers else finding
+            finding._replace(surprise=True) if id(finding.decision) in answers else finding
             for finding in _findings(cidr, cells, judge)
         ]
-    return attrs.evolve(report, verdict=_verdict(findings, report.notes), escapes=_owned(findings, fib))
+    return report._replace(verdict=_verdict(findings, report.notes), escapes=_owned(findings, fib))
+
+
+def networks_of(addresses: Iterable[Address]) -> frozenset[tuple[str, Prefix]]:
+    """The devices, each with the prefixes of its addresses. The kernel adds routes to these prefixes."""
+    found = set()
+    for address in addresses:
+        found.add((address.dev, address.network))
+        if address.peer is not None:
+            found.add((address.dev, Prefix.around(address.ip.version, int(address.ip), address.length)))
+    return frozenset(found)
+
+
+def is_unexplained(route: Route, networks: frozenset[tuple[str, Prefix]]) -> bool:
+    """Whether a route has proto kernel although no address of its device would make the kernel add it.
+
+    Other programs also use proto kernel, to hide their routes from network managers. False without any `networks`
+    (`networks_of`), and for a route that expires: a router advertises a prefix also if no address is formed in it
+    (DHCPv6).
+    """
+    if route.protocol != PROTOCOL_KERNEL or route.type != "unicast" or not networks:
+        return False
+    has_gateway = any(leg.gateway is not None for leg in route.legs)
+    if route.expires is not None and not has_gateway:
+        return False
+    return has_gateway or not any((dev, route.prefix) in networks for dev in route.devs)
 
 
 def _owned(findings: Iterable[Escape], fib: Fib) -> tuple[Escape, ...]:
@@ -220,7 +240,7 @@ def _owned(findings: Iterable[Escape], fib: Fib) -> tuple[Escape, ...]:
     for finding in findings:
         route, kinds = finding.decision.route, tuple(of_links.get(dev, "") for dev in finding.devs)
         odd = route is not None and is_unexplained(route, networks)
-        found.append(attrs.evolve(finding, unexplained=odd, kinds=kinds) if odd or any(kinds) else finding)
+        found.append(finding._replace(unexplained=odd, kinds=kinds) if odd or any(kinds) else finding)
     return tuple(found)
 
 

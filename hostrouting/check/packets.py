@@ -18,7 +18,7 @@ So one packet of each class can be checked for all of them.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -36,8 +36,7 @@ _NAMED = 3  # the number of sources and devices of pods that are named; the othe
 _ANY_DEVICE = "/"  # stands for a device that no rule names; no device can have this name
 
 
-@attrs.frozen
-class PodPackets:
+class PodPackets(NamedTuple):
     """Packets of pods that the rules treat alike: their sources, and the devices on which they arrive."""
 
     sources: tuple[Prefix, ...]

@@ -19,7 +19,7 @@ Three things are looked for:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import attrs
 
@@ -47,8 +47,7 @@ Ask: TypeAlias = Callable[[PodPackets], Mapping[int, Decision]]
 _NOBODY = 0xFFFFFFFF  # no user has this number
 
 
-@attrs.frozen
-class PodReport:
+class PodReport(NamedTuple):
     """The verdict on packets of pods: on all classes with equal answers."""
 
     packets: tuple[PodPackets, ...]
@@ -102,8 +101,8 @@ def _pod_report(report: OverlapReport, senders: tuple[PodPackets, ...]) -> PodRe
     return PodReport(
         senders,
         report.verdict,
-        tuple(attrs.evolve(finding, senders=senders) for finding in report.escapes),
-        tuple(attrs.evolve(note, senders=senders) for note in report.notes),
+        tuple(finding._replace(senders=senders) for finding in report.escapes),
+        tuple(note._replace(senders=senders) for note in report.notes),
     )
 
 

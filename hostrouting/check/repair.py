@@ -32,7 +32,7 @@ import attrs
 
 from hostrouting.arguments import require
 from hostrouting.check.cover import Zone, ZoneKind, cover
-from hostrouting.check.overlap import Escape, Judge, OverlapReport
+from hostrouting.check.overlap import Escape, Judge, OverlapReport, is_unexplained, networks_of
 from hostrouting.check.packets import PodPackets, some_of, with_devices_of
 from hostrouting.check.pods import PodReport, check_pods
 from hostrouting.fib.arrival import drop_reason, reverse_flow
@@ -65,7 +65,6 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import RP_FILTER_STRICT, Address, Snapshot
-from hostrouting.routes.connected import is_unexplained, networks_of
 from hostrouting.routes.uplink import METRICS, DesiredRoute, Pending, Uplink, default_route
 from hostrouting.text import spoken
 
@@ -85,8 +84,7 @@ _SENDING = frozenset({"unicast", "broadcast", "anycast", "multicast"})
 _NAMED = 9  # a message names at most this many devices
 
 
-@attrs.frozen
-class Unsafe:
+class Unsafe(NamedTuple):
     """An escaping range that our routes cannot close safely; `decision` names the rule and route that decide.
 
     The range includes the host's single addresses inside it, as in an Escape. `missing` names what a repair needs. If
@@ -109,8 +107,7 @@ class Unsafe:
 _Diversion: TypeAlias = tuple[str, str]
 
 
-@attrs.frozen
-class Repair:
+class Repair(NamedTuple):
     """The routes that close the escapes, what no route can close, the cost, and the check with these routes."""
 
     routes: tuple[DesiredRoute, ...]
@@ -161,15 +158,15 @@ def propose_repair(
         added += routes
         diverted = {**others, **diverted}
     surprising = [
-        attrs.evolve(lost, senders=pod_report.packets)
+        lost._replace(senders=pod_report.packets)
         for pod_report in pods
         for lost in _surprising(pod_report.escapes_beyond(report))
     ]
-    repair = attrs.evolve(repair, unsafe=(*repair.unsafe, *surprising))
+    repair = repair._replace(unsafe=(*repair.unsafe, *surprising))
     if pods:
         proof = report.again(after, flow)
-        repair = attrs.evolve(repair, proof=proof, pods=check_pods(after, proof, every))
-    return attrs.evolve(repair, costs=(*_diversions(diverted), *_filtered(fib, after, report, added)))
+        repair = repair._replace(proof=proof, pods=check_pods(after, proof, every))
+    return repair._replace(costs=(*_diversions(diverted), *_filtered(fib, after, report, added)))
 
 
 def _with(fib: Fib, routes: Sequence[Route], replaced: Sequence[Route]) -> Fib:
@@ -249,9 +246,8 @@ def _both(one: Repair, other: Repair, packets: PodPackets) -> Repair:
         known = unsafe.get(_place(lost))
         # What the host itself sends there escapes as well.
         if known is None or known.senders:
-            unsafe[_place(lost)] = attrs.evolve(lost, senders=(*(known.senders if known else ()), packets))
-    return attrs.evolve(
-        one,
+            unsafe[_place(lost)] = lost._replace(senders=(*(known.senders if known else ()), packets))
+    return one._replace(
         routes=(*one.routes, *(route for route in other.routes if route not in one.routes)),
         unsafe=tuple(unsafe.values()),
     )
@@ -474,7 +470,7 @@ class _Task:
         follows = before is not None and self._reach + 1 == first
         self._reach = contest.last
         if before and follows and (before.reason, before.decision) == (reason, decision):
-            self.unsafe[-1] = attrs.evolve(before, last=contest.last)
+            self.unsafe[-1] = before._replace(last=contest.last)
         else:
             self.unsafe.append(Unsafe(family, first, contest.last, reason, decision))
 

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-import attrs
-
 from hostrouting.check.examine import Correction, Examination, FamilyExamination
 from hostrouting.check.exceptions import Known, is_like
 from hostrouting.check.packets import PodPackets, senders_phrase
@@ -376,7 +374,7 @@ def _cause(alike: list[Unsafe]) -> tuple[str, str]:
     spans: list[Unsafe] = []
     for lost in alike:
         if spans and spans[-1].last + 1 == lost.first:
-            spans[-1] = attrs.evolve(spans[-1], last=lost.last)
+            spans[-1] = spans[-1]._replace(last=lost.last)
         else:
             spans.append(lost)
     where = spoken([extent(span.family, span.first, span.last) for span in spans], most=_RANGES)

@@ -18,6 +18,7 @@ import phases
 from hostrouting.cli.command import FINE
 from hostrouting.cli.failure import code_of, errors_in
 from hostrouting.cli.output import SHOWN, Line, Painted, Tone, capped, line
+from hostrouting.cli.terminal import log_to_stderr
 from hostrouting.host.effects import Effects, Operation, effects_of
 from hostrouting.routes.plan import Step
 from hostrouting.routes.uplink import bare_leg
@@ -180,6 +181,7 @@ def run_task(
 
     SIGHUP stops it like SIGTERM, so that closing the terminal stops the run cleanly, or calls `on_hangup`.
     """
+    log_to_stderr()
     with _hangup(on_hangup or (lambda: signal.raise_signal(signal.SIGTERM))):
         # The answer has the text of each error.
         report = phases.run(task, observers=[] if quietly else phases.default_observers(errors=False))

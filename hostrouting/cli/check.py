@@ -28,7 +28,6 @@ from hostrouting.check.report import (
     packets_line,
     remarks,
 )
-from hostrouting.check.segments import segments_of
 from hostrouting.cli.output import SHOWN, Line, Painted, Piece, Tone, capped, line, named_lines, table
 from hostrouting.cli.source import (
     NOTHING_TO_CHECK,
@@ -169,7 +168,8 @@ def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check
         found = examine_snapshot(saved, config, gateway=gateway)
     else:
         with open_kernel(host) as kernel:
-            found = examine(quiet_context(), kernel, config, wait=arguments.wait, gateway=gateway)
+            ctx = quiet_context() if arguments.wait else None
+            found = examine(ctx, kernel, config, wait=arguments.wait, gateway=gateway)
     known_devices(arguments, found.fib.snapshot)
     return Check(found, config, installed, start=start, gateway=gateway)
 
@@ -211,6 +211,8 @@ def _answer_line(found: FamilyExamination) -> Line:
         return line(word, " ", _who_goes_where(found), f", not by {devs}")
     if verdict == "undecided":
         return line(word, f" a plain packet to {cidrs} leaves by {devs}; ", _others(found))
+    from hostrouting.check.segments import segments_of  # noqa: PLC0415  only the sentence of an OK names segments
+
     segments = (
         segment
         for cidr in report.cidrs

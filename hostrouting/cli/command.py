@@ -7,9 +7,7 @@ and carried out (`entry_point`).
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
-
-import attrs
+from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.cli.commands import CHANGING, COMMANDS
 
@@ -29,33 +27,28 @@ VERDICT_CODES = {"ok": FINE, "overlap": FAILED, "undecided": UNDECIDED, "no-defa
 """The exit code for each verdict of a check."""
 
 
-@attrs.frozen(eq=False, kw_only=True)
-class Command:
+class Command(NamedTuple):
     """One command: its name, its help and the function that carries it out."""
 
     name: str
     answer: Answer
     """Gets the arguments and a function that makes the host."""
+    examples: str
+    """Command lines for a shell, each after a comment that says what it is for; a test runs every one."""
     options: Callable[[argparse.ArgumentParser], object] = lambda _: None
     more: str = ""
     failing: str = ""
     """The meaning of exit code 1; empty if the command never returns it."""
     blocking: str = ""
     """What exit code 2 means other than bad input; most commands have no such meaning."""
-    examples: str
-    """Command lines for a shell, each after a comment that says what it is for; a test runs every one."""
     about_host: bool = True
     """Whether the command reads or changes a host; the others only print something about this program."""
     takes_snapshot: bool = False
     """Whether the command can read a saved snapshot instead of this host."""
-    needs_files: bool = attrs.field()
-    """Whether a file that cannot be read or written is a failure; if not, the answer is only unknown."""
+    needs_files: bool = False
+    """Whether a file that cannot be read is a failure, as if it `changes` something; if not, the answer is unknown."""
     version: int = 1
     """The number of its JSON document."""
-
-    @needs_files.default
-    def _changes_files(self) -> bool:
-        return self.name in CHANGING
 
     @property
     def summary(self) -> str:
@@ -73,8 +66,7 @@ class Command:
         return f"hostrouting/{self.name}/{self.version}"
 
 
-@attrs.frozen
-class Reply:
+class Reply(NamedTuple):
     """The reply of a command: an exit code, a document and lines; the latter two are made only when they are needed.
 
     A document that is a string is JSON already; without `lines` it is always printed. Of several documents, each is a
@@ -82,15 +74,15 @@ class Reply:
     is printed. If a run `failed`, the reasons are printed before the lines.
     """
 
-    _code: int | Callable[[], int]
+    ends: int | Callable[[], int]
     document: Callable[[], Mapping[str, Any] | str | Iterator[str]]
     lines: Callable[[], Iterable[Line]] | None = None
-    failed: phases.Report | None = attrs.field(default=None, kw_only=True)
+    failed: phases.Report | None = None
 
     @property
     def code(self) -> int:
         """The exit code."""
-        return self._code() if callable(self._code) else self._code
+        return self.ends() if callable(self.ends) else self.ends
 
 
 def config_option(parser: argparse.ArgumentParser, *, required: bool = False) -> None:

@@ -240,13 +240,10 @@ def _carried_out(words: Sequence[str], host: Callable[[], Host] | None) -> int:
             from hostrouting.host.host import Host  # noqa: PLC0415  imported after parsing
 
             host = Host.local
-        from hostrouting.cli.terminal import log_to_stderr  # noqa: PLC0415  imported after parsing
-
-        log_to_stderr()
         reply = command.answer(arguments, host)
         return _answered(lambda: reply.code, _rendered(reply, as_json=arguments.json))
     except Exception as error:  # noqa: BLE001  the exit code of any error must differ from that of a verdict
-        code, shown = _failed(error, needs_files=command.needs_files, as_json=arguments.json)
+        code, shown = _failed(error, needs_files=command.needs_files or command.changes, as_json=arguments.json)
         return _answered(lambda: code, shown)
 
 

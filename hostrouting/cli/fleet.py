@@ -7,7 +7,6 @@ page (`hostrouting.fleet`).
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shlex
 from collections.abc import Collection, Iterator, Sequence
@@ -24,6 +23,7 @@ from hostrouting.cli.failure import code_of, document_of
 from hostrouting.cli.output import SHOWN, Line, Painted, Piece, Tone, capped, line, table
 from hostrouting.cli.remedy import correction_lines, route_lines
 from hostrouting.cli.source import expected_of, gateway_of
+from hostrouting.cli.terminal import remark
 from hostrouting.errors import ConfigError, Fault, FileError
 from hostrouting.fleet.dispatch import judge_snapshots
 from hostrouting.fleet.grouping import (
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from hostrouting.check.examine import Correction
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.fleet import NodeGroup, NodeResult, Source
-
-_LOG = logging.getLogger("hostrouting")
 
 
 def check_fleet(arguments: argparse.Namespace) -> Reply:
@@ -75,7 +73,7 @@ def check_fleet(arguments: argparse.Namespace) -> Reply:
         try:
             LocalFiles().write(page, text)
         except FileError as error:  # the answer is not lost with the page
-            _LOG.error("%s", error)
+            remark(str(error))
             codes.add(FAILED)
 
     def lines() -> Iterator[Line]:

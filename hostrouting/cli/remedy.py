@@ -18,8 +18,7 @@ from hostrouting.check.report import contested_clause, deletion_lines, entries_n
 from hostrouting.cli.output import SHOWN, Line, Painted, below, line, named_lines
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
-from hostrouting.routes.plan import plan_static_routes, reply_destinations, wanted_routes
-from hostrouting.routes.uplink import DesiredRoute, Uplink
+from hostrouting.routes.uplink import DesiredRoute, Uplink, reply_destinations, wanted_routes
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
@@ -130,6 +129,8 @@ def _way_out(remedy: _Remedy, config: str, cidrs: Sequence[str], devs: Sequence[
         yield line(Painted("Permanently", "strong"), told)
         return
     if config and not routes:
+        from hostrouting.routes.plan import plan_static_routes  # noqa: PLC0415  only a named configuration has a plan
+
         plan = plan_static_routes(remedy.config, remedy.check.fib.snapshot)
         is_ready = plan.changes and not plan.conflicts and not plan.pending
         told = f"install them, as root, with: {apply}" if is_ready else f"see: hostrouting plan --config {config}"

@@ -15,6 +15,7 @@ import attrs
 import phases
 from hostrouting.arguments import HOST_OF_A_SNAPSHOT, require_devices
 from hostrouting.cli.output import SHOWN
+from hostrouting.cli.terminal import log_to_stderr
 from hostrouting.config.json import SIZE_LIMIT, InvalidValue, Spot
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.config.values import Network, gateway
@@ -192,4 +193,5 @@ def start_command(host: Host) -> str:
 
 def quiet_context() -> phases.Context:
     """A context for reading the host: it logs waiting, but no start and no end."""
+    log_to_stderr()
     return phases.Context(observers=[])

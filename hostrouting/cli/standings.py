@@ -8,12 +8,11 @@ only for a host that may have something of ours: most hosts that are checked hav
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any
-
-import attrs
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED
 from hostrouting.cli.output import Line, Painted, below, line, named_lines
+from hostrouting.cli.terminal import log_to_stderr
 from hostrouting.errors import FileError, HostRoutingError, ManagerError
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.systemd import find_ungated
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from hostrouting.tasks.results import Standing
 
 
-@attrs.frozen
-class Standings:
+class Standings(NamedTuple):
     """The state of each task that reports one, and what could not be determined."""
 
     found: tuple[Standing, ...] = ()
@@ -42,6 +40,7 @@ class Standings:
             return cls()
         from hostrouting.tasks.configure import installed_tasks, make_tasks, unknown_parts  # noqa: PLC0415  see above
 
+        log_to_stderr()  # the tasks of other packages that cannot be used
         tasks = make_tasks(installed_tasks(), config, host)
         found: list[Standing] = []
         troubles: list[Finding] = []

@@ -7,12 +7,12 @@ goes away (`| head`, a closed terminal), that is not a failure. Not here: the li
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
+from hostrouting.cli.output import line
 from phases.text import in_ascii, is_utf8
 
 if TYPE_CHECKING:
@@ -88,20 +88,23 @@ def _isatty(stream: TextIO | None) -> bool:
         return False
 
 
+def remark(text: str) -> None:
+    """Write a line to standard error. If it cannot be written, it is discarded: the exit code stays the same."""
+    with suppress(OSError):
+        Terminal(sys.stderr).show([line(text)])
+
+
 def log_to_stderr() -> None:
     """Log progress and warnings to standard error. Keeps existing handlers of the program."""
+    import logging  # noqa: PLC0415  what neither waits nor changes anything logs nothing
+
+    class Quiet(logging.StreamHandler):  # type: ignore[type-arg]  # it cannot be subscripted before Python 3.14
+        # Discards a line if the terminal was closed, so that the exit code stays the same.
+        def handleError(self, _record: logging.LogRecord) -> None:  # noqa: N802  logging calls it so
+            if isinstance(sys.exc_info()[1], OSError):
+                _let_go(self.stream)
+
     root = logging.getLogger()
     if not root.handlers:
-        handler = _Quiet()
-        handler.setFormatter(logging.Formatter("%(message)s"))
-        root.addHandler(handler)
+        root.addHandler(Quiet())
         root.setLevel(logging.INFO)
-
-
-class _Quiet(logging.StreamHandler):  # type: ignore[type-arg]  # it cannot be subscripted before Python 3.14
-    """A handler that silently discards log lines if the terminal was closed, so that the exit code stays the same."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802  logging calls it so
-        """See the class."""
-        if isinstance(sys.exc_info()[1], OSError):
-            _let_go(self.stream)

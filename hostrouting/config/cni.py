@@ -4,13 +4,12 @@ Here: one table, with a row for each CNI. Not here: which routes and devices of 
 (`check.exceptions`), and the verdict on addresses that leave by such a device (`check.overlap`).
 """
 
-import attrs
+from typing import NamedTuple
 
 from hostrouting.model.route import REFUSING, RouteType
 
 
-@attrs.frozen
-class CniRoute:
+class CniRoute(NamedTuple):
     """Refusing routes of one CNI; with a `dev`, only on a host that has a device of such a name."""
 
     protocols: frozenset[int]
@@ -20,8 +19,7 @@ class CniRoute:
     dev: str = "*"
 
 
-@attrs.frozen
-class Cni:
+class Cni(NamedTuple):
     """One CNI: the devices that lead to its pods and services on any node, and its refusing routes."""
 
     name: str

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from hostrouting.config import values
-from hostrouting.config.azure_vnet import AZURE_VNET_CLEANUP, AzureVnetCleanupConfig
 from hostrouting.config.cni import DEFAULT_ALLOWED_DEVS
 from hostrouting.config.json import (
     InvalidValue,
@@ -42,12 +40,14 @@ from hostrouting.model.rule import SELECTORS
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
+
 MACHINES = "systemd-nspawn@.service"
 """The template of the machines that systemd-nspawn runs."""
 
 _LONGEST = 255 - len("00.d")  # of a file name, for the folder of its drop-ins
-_LETTERS = r"[A-Za-z0-9:_.\\-]"
-_NAME = re.compile(rf"{_LETTERS}+(@({_LETTERS}|@)*)?\.service")
+_ALPHANUMERIC = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+_UNIT_LETTERS = frozenset(f"{_ALPHANUMERIC}:_.\\-@")
 _REMEDY = f'write the name of a service, such as "kubelet.service" or "{MACHINES}"'
 
 # Units that cannot wait for the gate; of the early ones, how their names begin.
@@ -97,9 +97,10 @@ def _units(raw: object, at: Spot) -> tuple[str, ...]:
 
 def _unit(raw: object, at: Spot) -> str:
     text = text_of(raw, at, _REMEDY)
-    if not _NAME.fullmatch(text) or len(text) > _LONGEST:
-        rule = "is not the name of a service" if text.endswith(".service") else "does not end with .service"
-        why = "" if text.endswith(".service") else ", and only a service runs a command before it starts"
+    name, is_service = text.removesuffix(".service"), text.endswith(".service")
+    if not is_service or name[:1] in {"", "@"} or not set(name) <= _UNIT_LETTERS or len(text) > _LONGEST:
+        rule = "is not the name of a service" if is_service else "does not end with .service"
+        why = "" if is_service else ", and only a service runs a command before it starts"
         raise at.faulty(raw, f"{rule}{why}", _REMEDY)
     if text in _OWN:
         raise at.faulty(raw, "is one of hostrouting's own units: each would wait for the other", "remove it")
@@ -117,7 +118,7 @@ _SECTION = "hostRouting"
 _LONGEST_REASON = 200
 _DEFAULTS = "..."
 # Of a selector's value: numbers, addresses, and names of devices and protocols.
-_RULE_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/:")
+_RULE_LETTERS = frozenset(f"{_ALPHANUMERIC}_.-/:")
 _PUNCTUATION = "/-_.+@"  # what the path of a program may have besides letters and digits
 
 
@@ -405,6 +406,12 @@ def _something_to_guard(found: dict[str, Any], at: Spot) -> None:
         at.below("guard").note_absence(rule, remedy)
 
 
+def _azure_vnet_cleanup(raw: object, at: Spot) -> object:
+    from hostrouting.config import azure_vnet  # noqa: PLC0415  few hosts have this section
+
+    return azure_vnet.AZURE_VNET_CLEANUP.reader(azure_vnet.AzureVnetCleanupConfig)(raw, at)
+
+
 def _program(raw: object, at: Spot) -> str:
     remedy = 'write the path of the program, such as "/opt/agent/bin/hostrouting"'
     text = text_of(raw, at, remedy)
@@ -492,7 +499,7 @@ _HOST_ROUTING = HostRoutingConfig._keys = Keys(
         "route_overlap": _ROUTE_OVERLAP.reader(RouteOverlapConfig),
         "protocol": values.protocol,
         "probe_rewrite": PROBE_REWRITE.reader(ProbeRewriteConfig),
-        "azure_vnet_cleanup": AZURE_VNET_CLEANUP.reader(AzureVnetCleanupConfig),
+        "azure_vnet_cleanup": _azure_vnet_cleanup,
         "guard": _GUARD.reader(GuardConfig),
         "gate": GATE.reader(GateConfig),
         "kernel_rules": values.one_of(values.Upkeep, "an allowed value"),

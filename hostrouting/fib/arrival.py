@@ -27,7 +27,7 @@ If a device is a port of a bridge, bond or team, no IP packet arrives on it: the
 
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import attrs
 
@@ -51,8 +51,7 @@ _UNSPECIFIED, _LIMITED_BROADCAST = IPv4Address(0), IPv4Address("255.255.255.255"
 _JOINING = frozenset({"bridge", "bond", "team"})  # packets of a port arrive on these devices
 
 
-@attrs.frozen
-class Drop:
+class Drop(NamedTuple):
     """Why Linux drops a packet that arrives on a device; `back` decides about the route back, if that matters."""
 
     dev: str
@@ -151,7 +150,7 @@ def find_drop(fib: Fib, destination: IP, flow: Flow) -> Drop | None:
             found.append(Drop(link.name, reason, source, back, out))
     if not found:
         return None
-    return attrs.evolve(found[0], out="") if len(found) == len(outs) else found[0]
+    return found[0]._replace(out="") if len(found) == len(outs) else found[0]
 
 
 def _against_addresses(link: Link, source: IP, destination: IP) -> DropReason | None:

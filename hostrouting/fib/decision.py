@@ -7,8 +7,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-import attrs
-
 from hostrouting.model.prefix import MULTICAST, Prefix, width_of
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route, RouteType, protocol_name, table_name
 from hostrouting.model.rule import Rule
@@ -44,8 +42,7 @@ def goes_out(kind: Kind, route: Route | None) -> bool:
     return kind == "unicast" or (kind in _LINKWIDE and not is_own(kind, route))
 
 
-@attrs.frozen
-class Condition:
+class Condition(NamedTuple):
     """A condition on unknown fields: all of `selectors` are true, or (not `holds`) at least one is not.
 
     The selectors are those of `rule`, or the `tos` of a route in the table that it looks up.
@@ -69,8 +66,7 @@ Case: TypeAlias = tuple[Condition, ...]
 Cases: TypeAlias = tuple[Case, ...]
 
 
-@attrs.frozen
-class Decision:
+class Decision(NamedTuple):
     """What happens to a packet, and the rule and the route that decide it.
 
     `legs` are the next hops that a packet may take: those of the route in use, and those of the routes `in_turn`,
@@ -126,8 +122,7 @@ class Decision:
         return f"<Decision {self}>"
 
 
-@attrs.frozen
-class Variant:
+class Variant(NamedTuple):
     """A different answer, for packets that fulfil all conditions of one of the `cases`."""
 
     cases: Cases

@@ -13,9 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
-
-import attrs
+from typing import NamedTuple, Protocol
 
 from hostrouting.errors import ManagerError, UnitFailed
 from hostrouting.finding import Finding
@@ -39,8 +37,7 @@ def require_room(free: int) -> None:
         raise ManagerError(f"{sentence}, which has {free >> 20} MiB; to see what fills it, run: du -xh /run | sort -h")
 
 
-@attrs.frozen
-class UnitState:
+class UnitState(NamedTuple):
     """What the manager knows about a unit; the values are those of systemd."""
 
     load: str
@@ -209,13 +206,12 @@ class SystemdManager:
 _JOURNAL = "/run/systemd/journal/socket"
 
 
-@attrs.frozen
-class Line:
+class Line(NamedTuple):
     """One line for the journal: its text, its level (as in syslog), and fields to search by."""
 
     text: str
     level: int = 6
-    fields: Mapping[str, str] = attrs.field(factory=dict)
+    fields: Mapping[str, str] = {}
 
 
 class Service(Protocol):
@@ -232,7 +228,6 @@ class Service(Protocol):
         """Write the line to the journal; False if there is none, and then the caller logs it."""
 
 
-@attrs.frozen
 class NoService:
     """A run that no manager started: nothing is sent."""
 
@@ -246,8 +241,7 @@ class NoService:
         return False
 
 
-@attrs.frozen
-class SystemdService:
+class SystemdService(NamedTuple):
     """The service that systemd started, as the environment says."""
 
     notify_path: str = ""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 import attrs
 
 from hostrouting.arguments import listed
-from hostrouting.errors import BackendError, RouteRefused  # noqa: TC001  attrs.resolve_types looks one up here
+from hostrouting.errors import BackendError, RouteRefused  # noqa: TC001  get_type_hints looks one up here
 from hostrouting.fib.packet import ANY, Flow
-from hostrouting.model.prefix import IP, Prefix, as_ip, as_prefix
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, as_prefix
 from hostrouting.model.route import PATHLESS, REFUSING, Route
 from hostrouting.model.rule import Rule, reached_tables
 
@@ -35,8 +35,7 @@ Source: TypeAlias = Literal["routes", "nftables"]
 """What a watch listens to: `routes` stands for links, addresses, rules and routes."""
 
 
-@attrs.frozen
-class RouteRequest:
+class RouteRequest(NamedTuple):
     """One thing to do with one route; the verbs mean what they mean to the kernel.
 
     A refusal is a RouteRefused; the word in parentheses is its kind.
@@ -78,8 +77,37 @@ class RouteRequest:
         return f"<RouteRequest {self}>"
 
 
-@attrs.frozen
-class Outcome:
+def foreign(route: Route) -> str:
+    """The field of the route that does not exist in its family, as text; empty if there is none.
+
+    Linux ignores these fields in a request for IPv4. It would add the route for all packets and permanently, so such a
+    request is not sent.
+    """
+    if route.prefix.family == IPV4:
+        asked = {
+            "sources (from)": route.source is not None,
+            "a preference (pref)": route.preference != "medium",
+            "an end (expires)": route.expires is not None,
+        }
+        return next((f"only IPv6 routes have {what}" for what, is_asked in asked.items() if is_asked), "")
+    if route.source is not None and route.source.family == IPV4:
+        return f"the source prefix {route.source} and the route have different address families"
+    return ""
+
+
+def has_weight(route: Route) -> bool:
+    """Whether the route is an IPv6 next hop with a weight; the weight matters if there are other next hops."""
+    return (
+        route.prefix.family == IPV6
+        and len(route.legs) == 1
+        and route.legs[0].gateway is not None
+        and route.legs[0].weight != 1
+        and route.nexthop_id is None
+        and route.type not in PATHLESS
+    )
+
+
+class Outcome(NamedTuple):
     """The result of a change: done, or refused with the error."""
 
     change: RouteRequest
@@ -91,8 +119,7 @@ class Outcome:
         return self.error is None
 
 
-@attrs.frozen
-class Answer:
+class Answer(NamedTuple):
     """The kernel's answer for one destination: the FIB entry that decides, with all of its next hops.
 
     Until a namespace gets its first custom rule, Linux keeps the IPv4 tables local and main merged, and reports table

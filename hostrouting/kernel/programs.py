@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Protocol
-
-import attrs
+from typing import NamedTuple, Protocol
 
 from hostrouting.errors import BackendError
 
@@ -26,8 +23,7 @@ BOOT_PATH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _TO_ANSWER = 5.0  # seconds
 
 
-@attrs.frozen
-class Ended:
+class Ended(NamedTuple):
     """A program that has ended: its exit code, and its output."""
 
     code: int
@@ -45,8 +41,10 @@ class Ended:
         """The name of the signal that ended the program; empty if it exited."""
         if self.code >= 0:
             return ""
+        from signal import Signals  # noqa: PLC0415  few programs are ended by one
+
         try:
-            return signal.Signals(-self.code).name
+            return Signals(-self.code).name
         except ValueError:  # most real-time signals have no name
             return f"signal {-self.code}"
 
@@ -100,7 +98,8 @@ def run_program(*words: str, timeout: float, text: str = "", environment: Mappin
 
     So Ctrl-C at the terminal reaches only this process, which then decides what to do with the program.
     """
-    import subprocess  # noqa: PLC0415  only needed if a program is run
+    import signal  # noqa: PLC0415  only needed if a program is run
+    import subprocess  # noqa: PLC0415  as above
 
     try:
         started = subprocess.Popen(  # noqa: S603  an argument list, no shell
@@ -143,8 +142,7 @@ _STATUS = "/proc/self/status"
 _CAP_NET_ADMIN = 1 << 12
 
 
-@attrs.frozen
-class Rights:
+class Rights(NamedTuple):
     """The rights of one process."""
 
     is_root: bool = True

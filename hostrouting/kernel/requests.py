@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import attrs
 
 from hostrouting.errors import BackendError, RouteKind, RouteRefused
+from hostrouting.kernel.base import foreign, has_weight
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.route import DEFAULT_METRIC, PATHLESS, NextHop, Route
 
@@ -59,36 +60,6 @@ _ROOM, _HEAD, _ATTRIBUTE = 0xFFFF, 8, 4
 def misfit(route: Route) -> str:
     """The field of the route that does not fit into a message, as text; empty if everything fits."""
     return next(_misfits(route), "")
-
-
-def foreign(route: Route) -> str:
-    """The field of the route that does not exist in its family, as text; empty if there is none.
-
-    Linux ignores these fields in a request for IPv4. It would add the route for all packets and permanently, so such a
-    request is not sent.
-    """
-    if route.prefix.family == IPV4:
-        asked = {
-            "sources (from)": route.source is not None,
-            "a preference (pref)": route.preference != "medium",
-            "an end (expires)": route.expires is not None,
-        }
-        return next((f"only IPv6 routes have {what}" for what, is_asked in asked.items() if is_asked), "")
-    if route.source is not None and route.source.family == IPV4:
-        return f"the source prefix {route.source} and the route have different address families"
-    return ""
-
-
-def has_weight(route: Route) -> bool:
-    """Whether the route is an IPv6 next hop with a weight; the weight matters if there are other next hops."""
-    return (
-        route.prefix.family == IPV6
-        and len(route.legs) == 1
-        and route.legs[0].gateway is not None
-        and route.legs[0].weight != 1
-        and route.nexthop_id is None
-        and route.type not in PATHLESS
-    )
 
 
 def _misfits(route: Route) -> Iterator[str]:

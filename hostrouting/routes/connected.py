@@ -1,7 +1,7 @@
 """The routes that the kernel adds for the host's own addresses, whether they are present or not.
 
-Here: which route the kernel adds for which address, whether a route with proto kernel has such an address, and which
-wanted routes will not last because the kernel will add its own. Not here: conflicts that exist already (`plan`).
+Here: which route the kernel adds for which address, and which wanted routes will not last because the kernel will add
+its own. Not here: conflicts that exist already (`plan`).
 
 The kernel adds a route to the network of an IPv4 address when the address is added to a device that is up, and again
 each time the device is set up. It adds it after existing routes with the same destination and metric: so after `ip
@@ -15,7 +15,7 @@ route that is not ours is never replaced: from then on our route cannot be added
 address adds is known beforehand, so this can be reported beforehand.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import attrs
 
@@ -50,31 +50,6 @@ def connected_routes(snapshot: Snapshot) -> dict[Address, Route]:
         if address.prefix_route and _is_network(network, address)
         if (link := links.get(dev)) is not None and _leads_to_main(link, links)
     }
-
-
-def networks_of(addresses: Iterable[Address]) -> frozenset[tuple[str, Prefix]]:
-    """The devices, each with the prefixes of its addresses. The kernel adds routes to these prefixes."""
-    found = set()
-    for address in addresses:
-        found.add((address.dev, address.network))
-        if address.peer is not None:
-            found.add((address.dev, Prefix.around(address.ip.version, int(address.ip), address.length)))
-    return frozenset(found)
-
-
-def is_unexplained(route: Route, networks: frozenset[tuple[str, Prefix]]) -> bool:
-    """Whether a route has proto kernel although no address of its device would make the kernel add it.
-
-    Other programs also use proto kernel, to hide their routes from network managers. False without any `networks`
-    (`networks_of`), and for a route that expires: a router advertises a prefix also if no address is formed in it
-    (DHCPv6).
-    """
-    if route.protocol != PROTOCOL_KERNEL or route.type != "unicast" or not networks:
-        return False
-    has_gateway = any(leg.gateway is not None for leg in route.legs)
-    if route.expires is not None and not has_gateway:
-        return False
-    return has_gateway or not any((dev, route.prefix) in networks for dev in route.devs)
 
 
 def _is_network(network: Prefix, address: Address) -> bool:

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import compress, filterfalse
 from operator import eq
-from typing import TYPE_CHECKING, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, overload
 
 import attrs
 
@@ -43,14 +43,22 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.route_table import Column, RouteEdits, RouteTable, shape_of
 from hostrouting.routes.connected import connected_routes, foresee
-from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink, bare_leg, hides, is_held, way_round
+from hostrouting.routes.uplink import (
+    DesiredRoute,
+    Pending,
+    Uplink,
+    bare_leg,
+    hides,
+    is_held,
+    reply_destinations,
+    wanted_routes,
+    way_round,
+)
 
 if TYPE_CHECKING:
-    from ipaddress import IPv6Address
-
     from typing_extensions import Self
 
-    from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.model.snapshot import Snapshot
 
 Action: TypeAlias = Literal["keep", "add", "replace", "delete", "conflict"]
@@ -60,8 +68,7 @@ _ORDER: tuple[Action, ...] = ("conflict", "keep", "add", "replace", "delete")
 _SIGNS: dict[Action, str] = {"keep": " ", "add": "+", "replace": "~", "delete": "-", "conflict": "!"}
 
 
-@attrs.frozen
-class Step:
+class Step(NamedTuple):
     """One step. For `replace` and `conflict`, `held` is the present route with the key of `route`."""
 
     action: Action
@@ -150,8 +157,7 @@ def _place(step: Step) -> tuple[object, ...]:
     return (_ORDER.index(step.action), late, prefix.family, prefix.network, prefix.length, route.table, route.metric)
 
 
-@attrs.frozen
-class RoutePlan:
+class RoutePlan(NamedTuple):
     """The steps in their order, and the routes that cannot be planned yet."""
 
     steps: Sequence[Step] = ()
@@ -264,27 +270,6 @@ class RoutePlan:
 
 
 # The static routes of a configuration.
-
-
-def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
-    """The static routes of a configuration, as `plan_routes` takes them."""
-    return wanted_routes_of(config.static_routes)
-
-
-def wanted_routes_of(static: StaticRoutesConfig) -> tuple[DesiredRoute, ...]:
-    """The routes of this section, as `plan_routes` takes them."""
-    return tuple(
-        DesiredRoute(Prefix.of(route.destination), gateway=route.gateway, dev=route.dev, metric=route.metric)
-        for route in (static.routes if static.enabled else ())
-    )
-
-
-def reply_destinations(config: HostRoutingConfig, *, former: Iterable[IPv6Address] = ()) -> frozenset[Prefix]:
-    """The destinations of the routes that the probe rewrite adds: they carry our protocol, but are not static routes.
-
-    `former` are the addresses of earlier configurations.
-    """
-    return frozenset(map(Prefix.of, (config.probe_rewrite.global_address, *former)))
 
 
 def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePlan:
@@ -575,7 +560,7 @@ def _renumbered(step: Step, former: Collection[int]) -> Step:
     if step.action not in {"replace", "delete"} or standing.protocol not in former:
         return step
     reason = f"ours, with route protocol {standing.protocol} of an earlier configuration"
-    return attrs.evolve(step, reason=reason)
+    return step._replace(reason=reason)
 
 
 def _why_kept(route: Route, ours: Collection[int]) -> str:

@@ -1,17 +1,18 @@
 """The uplink of a host: its default route, and the device and gateway for routes that leave them open.
 
-Here: the outgoing devices; the automatic device, gateway and next hops of a route, and what is missing while they are
-not known yet; and which routes take precedence over a route that must not be touched. Not here: whether a route
-conflicts with others (`plan`), or why it is wanted.
+Here: the routes that a configuration wants; the outgoing devices; the automatic device, gateway and next hops of a
+route, and what is missing while they are not known yet; and which routes take precedence over a route that must not be
+touched. Not here: whether a route conflicts with others (`plan`), or why it is wanted.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import attrs
 
-from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix, as_ip, as_prefix, width_of
 from hostrouting.model.route import (
     DEFAULT_METRIC,
@@ -25,7 +26,13 @@ from hostrouting.model.route import (
     RouteKey,
 )
 from hostrouting.model.rule import command_adding, default_rules, missing_rules, reached_tables
-from hostrouting.model.snapshot import Link
+
+if TYPE_CHECKING:
+    from ipaddress import IPv6Address
+
+    from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
+    from hostrouting.fib.engine import Fib
+    from hostrouting.model.snapshot import Link
 
 # The next hops of a route, and its scope.
 _Way: TypeAlias = tuple[tuple[NextHop, ...], int]
@@ -74,8 +81,28 @@ class DesiredRoute:
         return f"<DesiredRoute {self}>"
 
 
-@attrs.frozen
-class Pending:
+def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
+    """The static routes of a configuration, as `plan_routes` takes them."""
+    return wanted_routes_of(config.static_routes)
+
+
+def wanted_routes_of(static: StaticRoutesConfig) -> tuple[DesiredRoute, ...]:
+    """The routes of this section, as `plan_routes` takes them."""
+    return tuple(
+        DesiredRoute(Prefix.of(route.destination), gateway=route.gateway, dev=route.dev, metric=route.metric)
+        for route in (static.routes if static.enabled else ())
+    )
+
+
+def reply_destinations(config: HostRoutingConfig, *, former: Iterable[IPv6Address] = ()) -> frozenset[Prefix]:
+    """The destinations of the routes that the probe rewrite adds: they carry our protocol, but are not static routes.
+
+    `former` are the addresses of earlier configurations.
+    """
+    return frozenset(map(Prefix.of, (config.probe_rewrite.global_address, *former)))
+
+
+class Pending(NamedTuple):
     """A desired route that cannot be installed yet, and what is missing."""
 
     desired: DesiredRoute

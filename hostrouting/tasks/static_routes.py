@@ -26,16 +26,8 @@ from hostrouting.kernel.concern import Concern
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import DEFAULT_METRIC, Route, RouteKey
 from hostrouting.routes.apply import Applied, apply_plan
-from hostrouting.routes.plan import (
-    RoutePlan,
-    Step,
-    plan_routes,
-    reply_destinations,
-    stays,
-    wanted_routes,
-    wanted_routes_of,
-)
-from hostrouting.routes.uplink import DesiredRoute, bare_leg
+from hostrouting.routes.plan import RoutePlan, Step, plan_routes, stays
+from hostrouting.routes.uplink import DesiredRoute, bare_leg, reply_destinations, wanted_routes, wanted_routes_of
 from hostrouting.tasks.base import Alive, Fallback, HostTask, MayRepair
 from hostrouting.tasks.keeping import with_kept_rules
 from hostrouting.tasks.results import Change, Look, Repair, RoutesResult, removal

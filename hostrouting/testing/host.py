@@ -284,7 +284,7 @@ class FakeManager:
         self.on_call("stop", unit)
         self.calls.append(f"stop {unit}")
         if (known := self.states.get(unit)) is not None and known.active == "active":
-            self.states[unit] = attrs.evolve(known, active="inactive")
+            self.states[unit] = known._replace(active="inactive")
 
     def state(self, unit: str) -> UnitState:
         """See Manager."""

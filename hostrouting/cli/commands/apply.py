@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from hostrouting.check.examine import Examination
 from hostrouting.cli.changes import Run, run_task
 from hostrouting.cli.check import Check
@@ -44,7 +42,7 @@ class Done:
         found += [report for report in reports if isinstance(report, Examination)]
         self.check = next((Check(examined, config) for examined in found if examined is not None), None)
         self.escapes = self.check is not None and self.check.found.verdict != "ok"
-        self.standings = attrs.evolve(Standings.on(host, config), troubles=())  # a failure of the run says more
+        self.standings = Standings.on(host, config)._replace(troubles=())  # a failure of the run says more
 
 
 def after_a_failure(gate: GateState) -> Line:

@@ -14,6 +14,7 @@ import attrs
 
 from hostrouting.check.exceptions import PodBlocks
 from hostrouting.check.marks import Marks, look_for_marks, rules_in
+from hostrouting.check.overlap import is_unexplained, networks_of
 from hostrouting.check.report import packets_line, unexplained_owner
 from hostrouting.cli.check import mark_lines
 from hostrouting.cli.command import FINE, Command, Reply, config_option, devs_option
@@ -29,7 +30,6 @@ from hostrouting.fib.packet import PLAIN, Flow
 from hostrouting.fib.trace import Trace, Tried, trace_route
 from hostrouting.model.prefix import IP, IPV4, Prefix
 from hostrouting.model.route import TABLE_LOCAL, Route, protocol_name, table_name
-from hostrouting.routes.connected import is_unexplained, networks_of
 from hostrouting.routes.uplink import outbound_devs
 from hostrouting.text import spoken
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply
 from hostrouting.cli.commands import check
 from hostrouting.cli.output import Line, Painted, line, plain
 from hostrouting.cli.remedy import ip_commands, remedy_lines, repaired_configuration, warning_lines
+from hostrouting.cli.terminal import remark
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.text import counted
 
@@ -36,7 +36,7 @@ def _as_config(check: Check, arguments: argparse.Namespace) -> Reply:
         sentence = "; ".join(map(plain, check.answer_lines()))
         raise NotReady(f"{sentence}; name the expected device and its router: --dev DEV --gateway ADDRESS")
     for text in warning_lines(check):
-        logging.getLogger("hostrouting").warning("%s", text)
+        remark(text)
     if check.found.unsafe and not check.found.routes:
         raise RouteOverlapError("no static route can repair the escapes", report=check.found)
     named = arguments.loaded if arguments.config else None

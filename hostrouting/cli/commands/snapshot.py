@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from logging import getLogger
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.scripts import render_snapshot_script
 from hostrouting.cli.command import FINE, Command, Reply
 from hostrouting.cli.output import SHOWN
 from hostrouting.cli.source import cidrs_of, open_kernel, saved_snapshot
+from hostrouting.cli.terminal import remark
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.redaction import Redaction
 from hostrouting.text import spoken
@@ -47,14 +47,14 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _redacted(taken: Snapshot, given: list[str]) -> Snapshot:
-    """The redacted snapshot. The new names of the CIDRs and devices that were given are only logged."""
-    log, redaction = getLogger("hostrouting"), Redaction()
+    """The redacted snapshot. Only standard error has the new names of the CIDRs and devices that were given."""
+    redaction = Redaction()
     cidrs = [str(redaction.network(cidr)) for cidr in cidrs_of(given)]
     found = redaction.snapshot(taken)
-    log.info("to check it: hostrouting check --snapshot FILE %s", " ".join(cidrs) or "CIDR")
+    remark(f"to check it: hostrouting check --snapshot FILE {' '.join(cidrs) or 'CIDR'}")
     devs = [f"{name} is {new}" for name, new in redaction.devices.items() if new.startswith("dev")]
     if devs:
-        log.info("in it, which only you know: %s", spoken(devs, most=SHOWN))
+        remark(f"in it, which only you know: {spoken(devs, most=SHOWN)}")
     return found
 
 

@@ -20,7 +20,7 @@ from hostrouting.check.rules import is_of_main
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option
 from hostrouting.cli.output import SHOWN, Line, Painted, Tone, capped, line, named_lines, table
-from hostrouting.cli.source import config_of, installed_config, quiet_context, start_command
+from hostrouting.cli.source import config_of, installed_config, start_command
 from hostrouting.cli.standings import Standings, word_of
 from hostrouting.config.probe_rewrite import ProbeCondition, ProbeRewriteConfig
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
@@ -29,8 +29,8 @@ from hostrouting.errors import BackendError, ConfigError, FileError, ManagerErro
 from hostrouting.fib.engine import Fib
 from hostrouting.finding import Finding, of_severity, worst_first
 from hostrouting.model.prefix import IPV4, IPV6
-from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_destinations, wanted_routes
-from hostrouting.routes.uplink import default_route
+from hostrouting.routes.plan import RoutePlan, plan_static_routes
+from hostrouting.routes.uplink import default_route, reply_destinations, wanted_routes
 from hostrouting.tasks.configure import installed_tasks, make_tasks
 from hostrouting.text import counted, spoken
 from phases.text import moment_as_text
@@ -103,7 +103,7 @@ class HostStatus:
         except BackendError as error:
             self.troubles.append(Finding("not-known", "warning", f"the route table: {error}"))
         standings = Standings.on(host, wanted)
-        self.standings = attrs.evolve(standings, troubles=())
+        self.standings = standings._replace(troubles=())
         self.files = self._files_of(host, config)
         self.units = self._known("the units", lambda: _units_of(host)) or ()
         self.last = self._known("the last check", lambda: _find_last_check(host))
@@ -125,7 +125,7 @@ class HostStatus:
         if by is None:
             return Fib(backend.snapshot())
         try:
-            self.check = Check(examine(quiet_context(), backend, by, wait=0.0), by)
+            self.check = Check(examine(None, backend, by), by)
         except BackendError as error:
             if not isinstance(error.fib, Fib):
                 raise

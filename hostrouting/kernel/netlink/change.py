@@ -18,8 +18,6 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal
 
-import attrs
-
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.kernel.base import Outcome, RouteRequest, require_simple
 from hostrouting.kernel.netlink import numbers as n
@@ -140,7 +138,7 @@ class _Work:
         if isinstance(found, Obstacle):
             self._errors[place] = self._refusals.obstructed(change, found)
             return None
-        return change if found is change.route else attrs.evolve(change, route=found)
+        return change if found is change.route else change._replace(route=found)
 
     def _flush(self) -> None:
         """Send the waiting messages."""

@@ -113,7 +113,7 @@ def take_snapshot(
         addresses = [read_addresses(sorted(listed("address", one).values(), key=device_of), names) for one in families]
         rules = [read_rules(listed("rule", one).values()) for one in families]
         if wanted.reached and channel.strict:
-            wanted = matters = attrs.evolve(wanted, tables=reached_tables(sum(rules, ())))
+            wanted = matters = wanted._replace(tables=reached_tables(sum(rules, ())))
         snapshot = Snapshot(
             links=links,
             addresses=sum(addresses, ()),

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import attrs
 
+from hostrouting.kernel.base import foreign, has_weight
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import (
     ATTRIBUTE,
@@ -45,7 +46,6 @@ from hostrouting.kernel.netlink.channel import (
     pack_attributes,
 )
 from hostrouting.kernel.netlink.numbers import AF_OF, FAMILY_OF
-from hostrouting.kernel.requests import foreign, has_weight
 from hostrouting.model.prefix import IP, IPV4, Prefix, width_of
 from hostrouting.model.route import PATHLESS, ROUTE_TYPES, NextHop, Route
 

@@ -20,12 +20,10 @@ import select
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cached_property, partial
+from functools import lru_cache, partial
 from io import FileIO
 from sys import byteorder
-from typing import TYPE_CHECKING
-
-import attrs
+from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Source, cannot_listen
@@ -59,8 +57,7 @@ _IFLA, _IFA, _ROUTE_PARTS = frozenset({_IFLA_IFNAME}), frozenset({1, 2}), frozen
 _MERGED = frozenset({TABLE_LOCAL, TABLE_MAIN})
 
 
-@attrs.frozen(slots=False)  # slots would prevent cached_property
-class Wanted:
+class Wanted(NamedTuple):
     """Which routes are wanted; None means all."""
 
     family: int | None = None
@@ -90,11 +87,12 @@ class Wanted:
             return False
         if self.tables is not None and table not in self.tables:
             return False
-        return prefix.family != IPV4 or self.prefixes is None or prefix.network in self._networks
+        return prefix.family != IPV4 or self.prefixes is None or prefix.network in _networks(self.prefixes)
 
-    @cached_property
-    def _networks(self) -> frozenset[int]:
-        return frozenset(prefix.network for prefix in self.prefixes or () if prefix.family == IPV4)
+
+@lru_cache(maxsize=1)  # a program asks about each reported route of one reading
+def _networks(prefixes: frozenset[Prefix]) -> frozenset[int]:
+    return frozenset(prefix.network for prefix in prefixes if prefix.family == IPV4)
 
 
 EVERYTHING = Wanted()

@@ -28,10 +28,11 @@ from hostrouting.kernel.base import (
     Verb,
     asked_addresses,
     cannot_listen,
+    has_weight,
     part_of,
     require_simple,
 )
-from hostrouting.kernel.requests import Obstacle, find_exactly, has_weight, misfit, refusal
+from hostrouting.kernel.requests import Obstacle, find_exactly, misfit, refusal
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.route import REFUSING, TABLE_LOCAL, TABLE_MAIN, NextHop, Route
 from hostrouting.model.snapshot import Address, Link, Snapshot

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from hostrouting.cli.output import Painted, line
-from hostrouting.cli.terminal import Terminal, log_to_stderr
+from hostrouting.cli.terminal import Terminal, log_to_stderr, remark
 
 LINES = [line(Painted("OVERLAP:", "bad"), " 172.16.0.0–172.16.255.255 → ib0 │ ü")]  # noqa: RUF001  the dash is meant
 
@@ -109,12 +109,13 @@ def test_a_full_disk_is_one() -> None:
 
 
 def test_a_log_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log line that cannot be written is discarded, so that Python does not fail at exit because of it."""
+    """A log line or remark that cannot be written is discarded, so that Python does not fail at exit because of it."""
     level = logging.root.level
     monkeypatch.setattr(logging.root, "handlers", [])
     with open("/dev/full", "w", encoding="utf-8") as stream:
         monkeypatch.setattr("sys.stderr", stream)
         try:
+            remark("left out of the configuration: an entry")
             log_to_stderr()
             logging.getLogger("hostrouting").warning("another run has the lock")
         finally:

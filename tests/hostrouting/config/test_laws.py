@@ -8,7 +8,7 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.config import probe_rewrite
+from hostrouting.config import azure_vnet, probe_rewrite
 from hostrouting.config import settings as sections
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.errors import ConfigError
@@ -61,7 +61,7 @@ def test_every_field_is_drawn() -> None:
                 seen.setdefault((type(value), name), set()).add(str(left[-1]))
 
     look()
-    named = {**vars(sections), **vars(probe_rewrite)}.values()
+    named = {**vars(sections), **vars(probe_rewrite), **vars(azure_vnet)}.values()
     classes = {
         it for it in named if isinstance(it, type) and attrs.has(it) and it.__module__.startswith("hostrouting.config.")
     }

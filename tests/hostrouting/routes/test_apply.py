@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 from unittest.mock import Mock, patch
 
-import attrs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -487,7 +486,7 @@ def test_undoing_that_cannot() -> None:
     kernel.faults.meanwhile("snapshot", lambda: kernel.set_down("eth0"))
     with pytest.raises(ApplyError) as caught:
         apply_plan(
-            attrs.evolve(plan, steps=(*plan.steps, *planned(plain_vm(), [DesiredRoute(DESTINATIONS[3])])[0].steps)),
+            plan._replace(steps=(*plan.steps, *planned(plain_vm(), [DesiredRoute(DESTINATIONS[3])])[0].steps)),
             kernel,
             before=before,
         )

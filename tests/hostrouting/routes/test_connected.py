@@ -5,11 +5,12 @@ from typing import Any
 import attrs
 import pytest
 
+from hostrouting.check.overlap import is_unexplained, networks_of
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import as_ip
 from hostrouting.model.route import PROTOCOL_KERNEL, TABLE_MAIN, Route
 from hostrouting.model.snapshot import Address, Link, Snapshot
-from hostrouting.routes.connected import connected_routes, is_unexplained, networks_of
+from hostrouting.routes.connected import connected_routes
 from tests.support.commands import ports
 from tests.support.namespace import private_namespace
 

@@ -14,17 +14,8 @@ from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import Address, Snapshot
-from hostrouting.routes.plan import (
-    RoutePlan,
-    Step,
-    deletion_command,
-    plan_exactly,
-    plan_routes,
-    plan_static_routes,
-    reply_destinations,
-    wanted_routes,
-)
-from hostrouting.routes.uplink import DesiredRoute, resolve_route
+from hostrouting.routes.plan import RoutePlan, Step, deletion_command, plan_exactly, plan_routes, plan_static_routes
+from hostrouting.routes.uplink import DesiredRoute, reply_destinations, resolve_route, wanted_routes
 from tests.support.examples import scaled
 from tests.support.strategies import blocks, links, prefixes, routes
 from tests.support.topologies import connected, h200, plain

@@ -164,7 +164,7 @@ class TestCheckRouteOverlap:
 
         real = host.kernel.lookup
         host.kernel.lookup = lambda destinations, *_: tuple(  # type: ignore[method-assign]  # the double
-            attrs.evolve(answer, kind="prohibit", route=None) for answer in real(destinations)
+            answer._replace(kind="prohibit", route=None) for answer in real(destinations)
         )
         result = run(CheckRouteOverlap(config(cidrs=("172.16.0.0/16",), mode="WARN"), host=host))
         found = result.examination  # type: ignore[attr-defined]  # a CheckResult

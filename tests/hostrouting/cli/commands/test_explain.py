@@ -144,7 +144,7 @@ def test_a_kernel_that_lists_the_legs_otherwise() -> None:
     kernel.ip_route("add", Route(Prefix.parse("fd00:16::/64"), tuple(legs)))
     backend, [answer] = kernel.reopen(), kernel.lookup([as_ip("fd00:16::1")], ANY)
     assert answer.route is not None
-    turned = attrs.evolve(answer, route=attrs.evolve(answer.route, legs=answer.route.legs[::-1]))
+    turned = answer._replace(route=attrs.evolve(answer.route, legs=answer.route.legs[::-1]))
     backend.lookup = lambda *_: (turned,)  # type: ignore[method-assign]  # Linux does so by its hash
     assert "But the kernel" not in say("explain", "fd00:16::1", host=FakeHost(backend=lambda: backend)).out
 
