@@ -37,8 +37,6 @@ class PodBlocks:
     def __init__(self, fib: Fib, cidrs: tuple[Prefix, ...], allowed: tuple[str, ...]) -> None:
         """Take the host, the CIDRs that are checked, and the patterns of devices that may carry a part of them."""
         self._fib, self._cidrs, self._allowed = fib, cidrs, allowed
-        # By id of the route; the route is stored too, so that its id stays valid.
-        self._known: dict[int, tuple[Route, bool]] = {}
 
     def holds(self, route: Route) -> bool:
         """Whether the route refuses packets for one of this host's pod blocks.
@@ -46,11 +44,7 @@ class PodBlocks:
         True for a route that a CNI adds, and for a route whose prefix contains a route by an allowed device. The prefix
         must be smaller than a checked CIDR: a route that refuses a whole CIDR, or more, affects other nodes too.
         """
-        known = self._known.get(id(route))
-        if known is None:
-            found = route.type in REFUSING and self._is_part(route) and self._is_block(route)
-            known = self._known[id(route)] = route, found
-        return known[1]
+        return route.type in REFUSING and self._is_part(route) and self._is_block(route)
 
     def _is_part(self, route: Route) -> bool:
         return any(route.prefix in cidr and route.prefix != cidr for cidr in self._cidrs)

@@ -205,10 +205,6 @@ def _codes(command: Command | None = None) -> Iterator[str]:
 
 def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None = None) -> int:
     """Carry out one command line, on this machine or another host; return the exit code."""
-    if isinstance(argv, str):
-        raise TypeError(f"main takes the arguments as a list, not as the string {argv!r}; write {argv.split()!r}")
-    if host is not None and not callable(host):
-        raise TypeError(f"main takes as host= a function that makes one, not a {type(host).__name__}; write lambda: …")
     words = sys.argv[1:] if argv is None else argv
     if (foreign := foreign_phases()) is not None:
         return _refused(foreign, words)

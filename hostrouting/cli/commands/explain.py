@@ -189,6 +189,16 @@ _FATE = {
     "multicast": "is a multicast address: packets go to every host that joined the group",
     "anycast": "is an anycast address of this host",
 }
+_RESULTS: dict[str, tuple[str, Tone]] = {
+    "decides": ("decides: route {route}", "strong"),
+    "refused": ("decides: {action}", "bad"),
+    "no-route": ("no match in table {table}", "soft"),
+    "suppressed": ("finds {route}, but suppresses it", "warn"),
+    "thrown": ("finds {route}: continues with the next rule", "warn"),
+    "jump": ("continues with rule {target}", "soft"),
+    "nothing": ("does nothing", "soft"),
+}
+"""What a rule that was tried came to, but for one that does not match."""
 _KINDS = {1: "Ethernet", 772: "loopback"}  # by ARPHRD number
 _OWNERS = {
     "kernel": "the kernel, for the address on the device",
@@ -374,27 +384,14 @@ def _answer_line(found: Explanation) -> Line:
 
 
 def _came_to(tried: Tried) -> Painted:
-
-    rule, where = tried.rule, table_name(tried.rule.table)
-    match tried.result:
-        case "decides":
-            return Painted(f"decides: route {_named(tried.route)}", "strong")
-        case "refused":
-            return Painted(f"decides: {rule.action}", "bad")
-        case "no-route":
-            return Painted(f"no match in table {where}", "soft")
-        case "suppressed":
-            return Painted(f"finds {_named(tried.route)}, but suppresses it", "warn")
-        case "thrown":
-            return Painted(f"finds {_named(tried.route)}: continues with the next rule", "warn")
-        case "jump":
-            return Painted(f"continues with rule {rule.target}", "soft")
-        case "nothing":
-            return Painted("does nothing", "soft")
-        case "not-selected":
-            if tried.selector is None:
-                return Painted("does not match: the rule is for packets that are not as described", "soft")
-            return Painted(f"does not match this packet: only {' '.join(tried.selector)}", "soft")
+    if tried.result == "not-selected":
+        only = f" this packet: only {' '.join(tried.selector or ())}"
+        others = ": the rule is for packets that are not as described"
+        return Painted(f"does not match{others if tried.selector is None else only}", "soft")
+    text, tone = _RESULTS[tried.result]
+    rule = tried.rule
+    table = table_name(rule.table)
+    return Painted(text.format(route=_named(tried.route), action=rule.action, table=table, target=rule.target), tone)
 
 
 def _named(route: Route | None) -> str:
