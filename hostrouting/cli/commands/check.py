@@ -156,22 +156,16 @@ With a configuration, CIDRs given here replace those in it. With neither, the ch
 Nothing is written, and root is not required.
 
 Unless CIDRs are given, the other configured or installed tasks (the probe rewrite) are checked too: if one is not in
-force or cannot work, the exit code is 1.
+force or cannot work, the exit code is 1. A line says if gated units start unchecked, or cannot start; this changes only
+the exit code of status.
 
 Verdicts: ok (exit code 0), overlap (1), undecided (3), no-default-route (3). Undecided: plain packets (from root,
-without a mark) do not escape, but a rule by source, mark, user or port sends other packets elsewhere.
+without a mark) do not escape, but a rule by source, mark, user or port sends other packets elsewhere. IPv4 and IPv6
+have a verdict and a repair each; the exit code is that of the worse verdict.
 
-A line says if gated units start unchecked, or cannot start; this changes only the exit code of status.
-
-IPv4 and IPv6 have a default route, expected devices, a verdict and a repair each; the exit code is that of the worse
-verdict.
-
-With --snapshots, a table shows the nodes with the same problem together, and whether one repair is right for all of
-them. The name of a node is that of its file, without .json; files of one name are distinguished by their directories.
-With --json, each node has one line, printed as soon as it is judged: the document of --snapshot, and in it the change
-that the configuration needs for this node (correction). If the snapshot cannot be judged, the line has the error. The
-exit code is that of the worst node. From worst to best: 1 (an address escapes), 2 (not a snapshot), 3 (there
-is no answer), 0. The work is shared by one process for each processor.
+With --snapshots, nodes with the same problem are shown together, named after their files. With --json, each node has
+one line, printed as soon as it is judged. The exit code is that of the worst node. From worst to best: 1 (an address
+escapes), 2 (not a snapshot), 3 (there is no answer), 0.
 """,
     examples="""\
 # is this network captured by another device?

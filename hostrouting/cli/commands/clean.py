@@ -210,10 +210,9 @@ COMMAND = Command(
     options=_options,
     more="""\
 Requires root even to read. Without --apply nothing is changed. With --apply alone, the plan is made now and logged to
-standard error; exactly what is in it is deleted, if a second check finds that it is still stale. With --apply
---approved FILE, an earlier plan is used, of this host and this boot; what has become stale since is reported and kept.
-Before anything is deleted, the commands that restore it are written to a file; --undo FILE runs them. dryRun in the
-configuration applies to the task, not to this command.
+standard error; exactly what is in it is deleted, if it is still stale. With --apply --approved FILE, an earlier plan is
+used, of this host and this boot; what has become stale since is reported and kept. Before anything is deleted, the
+commands that restore it are written to a file; --undo FILE runs them. dryRun applies to the task, not to this command.
 """,
     examples="""\
 # as root: what did azure-vnet leave behind?

@@ -116,12 +116,11 @@ COMMAND = Command(
     name="discover",
     answer=_answer,
     more="""\
-The agent's configuration, the CNI configurations of the host and its machines, and Flannel's subnet file are read. Each
-proposed network has its file and key. Most networks are only a part: a node knows its own pods, but not those of other
-nodes, and not the network of the services. For these, the command that asks the cluster is shown.
-
-If a proposed network escapes, the name servers and gateways in it that leave by a wrong device, or by none, are listed.
-Nothing is written. Root is needed only for files that others cannot read, such as those of the machines.
+The agent's configuration, the CNI configurations of the host and its machines, and Flannel's subnet file are read. Most
+networks in them are only a part: a node knows its own pods, but not those of other nodes, and not the network of the
+services. For these, the command that asks the cluster is shown. If a proposed network escapes, the name servers and
+gateways in it that leave by a wrong device, or by none, are listed. Root is needed only for files that others cannot
+read, such as those of the machines.
 """,
     examples="""\
 # which networks do I name?

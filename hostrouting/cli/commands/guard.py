@@ -57,11 +57,9 @@ COMMAND = Command(
     more="""\
 Without --config, the guard follows the installed configuration, through each apply and remove. With --config, it keeps
 to that file: static routes of any other configuration that is applied are replaced and deleted.
-The guard looks after each change of links, addresses, routes, rules and nftables that can matter, and once a minute. It
-adds hostrouting's missing routes again, loads its nftables table again, and writes the verdict of the check when that
-changes. It never changes another program's route and never touches a gated unit. SIGHUP makes it read the configuration
-again; SIGTERM and Ctrl-C end it, and change nothing. Its log goes to standard error or, for a service of systemd, to
-the journal.
+It looks after each change of the network that can matter, and once a minute, repairs what is hostrouting's, and writes
+the verdict of the check when that changes. It never changes another program's route and never touches a gated unit.
+SIGHUP makes it read the configuration again; SIGTERM and Ctrl-C end it, and change nothing.
 """,
     examples="""\
 # as root, until Ctrl-C: watch what another program undoes

@@ -91,14 +91,12 @@ COMMAND = Command(
     version=2,
     options=_options,
     more="""\
-Without --config, the installed configuration is judged.
+Without --config, the installed configuration is judged. Any user can run it, but only root can read everything.
 
 Error: on this host as it is now, apply would fail, or no gated unit would start, now or after a reboot. Warning: either
 might happen, apply would wait for something (such as a default route), a gated unit might start unchecked, or something
-could not be read. The exit code is 2 with an error, 1 with a warning only, and 0 otherwise. A wrong command or an
-invalid configuration also gives exit code 2. With --json the schema distinguishes these cases: hostrouting/preflight/2
-has findings, and hostrouting/error/2 means that preflight itself could not run. Any user can run it, but only root can
-read everything.
+could not be read. The exit code is 2 with an error, 1 with a warning only, and 0 otherwise. Bad input also gives exit
+code 2; with --json it is a document hostrouting/error/2, and not hostrouting/preflight/2.
 """,
     examples="""\
 # as root: can this configuration be applied, and will the host boot with it?

@@ -64,10 +64,9 @@ COMMAND = Command(
     options=_options,
     more="""\
 With --redact, addresses that share a prefix share one of the same length afterwards, so check of the redacted snapshot
-has the same verdict. Private networks stay private networks, and 127.0.0.0/8, 169.254.0.0/16 and multicast addresses
-stay what they are. The devices of CNIs keep the part of their names that shows their CNI; others become dev1,
-dev2 and so on. The random key is not kept. Lengths of prefixes, metrics, tables, marks, users and ports stay visible.
-With --snapshot, a saved snapshot is redacted, such as that of the script.
+has the same verdict. The devices of CNIs keep the part of their names that shows their CNI; others become dev1, dev2
+and so on. Lengths of prefixes, metrics, tables, marks, users and ports stay visible. With --snapshot, a saved snapshot
+is redacted, such as that of the script.
 """,
     examples="""\
 # on the faulty host, for check, explain, repair and plan on any other

@@ -484,11 +484,9 @@ COMMAND = Command(
 The present state of the host is checked: by the given configuration if it has expected CIDRs, else by the installed
 check. The verdict of the last check is shown as well; it does not affect the exit code.
 
-Exit code 1 means that there is an overlap now, that one of hostrouting's units has failed, that a run was interrupted,
-that the gate is open or shut, that the routes do not come back at the next boot, that a file or link of a unit is
-missing or masked, that the given configuration is not the installed one, or that routes are missing: those of the
-configuration, or, without one, those of the installed script. 3 means that not everything could be determined, or that
-the verdict is undecided.
+Exit code 1 means that there is an overlap now, that the gate is open or shut, or that something of hostrouting is
+missing, masked, failed or unfinished, does not come back at the next boot, or is not that of the given configuration.
+3 means that not everything could be determined, or that the verdict is undecided.
 """,
     examples="""\
 # is everything that hostrouting installed in force?
