@@ -66,7 +66,7 @@ BEGIN {
   split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw nat", type_name, " ")
   why["Network is unreachable"] = why["Operation not supported"] = "no-route" # the second: without IPv6
   why["No route to host"] = "unreachable"; why["Invalid argument"] = "blackhole"; why["Permission denied"] = "prohibit"
-  while (("ip -N -d -o link show" | getline) > 0) read_link()
+  while (("exec ip -N -d -o link show" | getline) > 0) read_link()
 }
 function joined(list, separator, item) { return list (list == "" ? "" : separator) item }
 

@@ -91,7 +91,6 @@ probeRewrite.table to another name"
     [[ $said == *'not permitted'* ]] && said+=' (requires root or CAP_NET_ADMIN)'
     fail "nft refuses table ip6 $table: ${said#*Error: }"
   fi
-  listing=''
   list && listing=$said && note "$text$listing"
 }
 

@@ -507,6 +507,15 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "overlap",
     ),
+    "a pod block of Calico around another blackhole of its table": (
+        [
+            *ports("cali1"),
+            "route add blackhole 172.20.40.0/26 proto 80",
+            "route add blackhole 172.20.40.0/27 proto static",
+        ],
+        [],
+        "overlap",
+    ),
     "a pod block of Calico in another blackhole of its table": (
         [
             *ports("cali1"),
@@ -516,15 +525,6 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         ],
         [],
         "ok",
-    ),
-    "a pod block of Calico around another blackhole of its table": (
-        [
-            *ports("cali1"),
-            "route add blackhole 172.20.40.0/26 proto 80",
-            "route add blackhole 172.20.40.0/27 proto static",
-        ],
-        [],
-        "overlap",
     ),
     "a pod block of Calico, and a default route that refuses in another way": (
         [
@@ -587,16 +587,16 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "overlap",
     ),
+    "main only with a group suppressed": (
+        ["rule add pref 50 lookup main suppress_ifgroup 7", "rule del pref 32766"],
+        [],
+        "ok",
+    ),
     "main only with a group suppressed, beside a VPN": (
         [
             *("rule add pref 50 lookup main suppress_ifgroup 7", "rule del pref 32766"),
             *(*HALVES, "route add 172.20.0.0/16 dev eth0"),
         ],
-        [],
-        "ok",
-    ),
-    "main only with a group suppressed": (
-        ["rule add pref 50 lookup main suppress_ifgroup 7", "rule del pref 32766"],
         [],
         "ok",
     ),
@@ -856,12 +856,6 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
         "ok",
     ),
     "more than a pod of Cilium": ([*ports("cilium_host"), "route add unreachable fd20:6::/64"], "overlap"),
-    "two pods of Cilium that are gone": ([*ports("cilium_host"), "route add unreachable fd20:6::6/127"], "overlap"),
-    "the pod block of Flannel": ([*ports("flannel6.1"), "route add blackhole fd20:5::/64"], "ok"),
-    "a dead next hop": (
-        ["route add fd20:8::/48 nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev ib0", "link set ib0 down"],
-        "ok",
-    ),
     "a pod block that routes for some senders hide": (
         [
             *ports("cali1"),
@@ -870,6 +864,12 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
             "route add blackhole fd20:4::/31 proto static",
         ],
         "overlap",
+    ),
+    "the pod block of Flannel": ([*ports("flannel6.1"), "route add blackhole fd20:5::/64"], "ok"),
+    "two pods of Cilium that are gone": ([*ports("cilium_host"), "route add unreachable fd20:6::6/127"], "overlap"),
+    "a dead next hop": (
+        ["route add fd20:8::/48 nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev ib0", "link set ib0 down"],
+        "ok",
     ),
     "a group is suppressed for other packets": (
         [
