@@ -121,7 +121,7 @@ class Check:
 
     def flaw_lines(self) -> Iterator[Line]:
         """What is wrong with the rules and default routes of this host."""
-        return named_lines(self._remarks(*_OF_THE_HOST))
+        return named_lines([flaw for family in self.found.families for flaw in family.flaws])
 
     def limit_lines(self, *, advice: str, again: str = "") -> Iterator[Line]:
         """What limits or explains the verdict; without a default route also `advice`.
@@ -134,21 +134,19 @@ class Check:
         verdicts = {family.verdict for family in self.found.families}
         if "no-default-route" in verdicts and len(verdicts) > 1:
             yield line("A named device is expected in both families, so also name the device of the other family.")
-        others = ["other-packets"] if self._remarks("other-packets") else []
-        yield from named_lines(self._remarks(*_LIMITING, *([] if again else others)))
-        if again and others:
+        found = dict.fromkeys(
+            finding
+            for family in self.found.families
+            for finding in remarks(family)
+            # Without a default route there is no verdict to limit, and the answer names the flaw.
+            if family.verdict != "no-default-route" or finding.name == "skipped-keys"
+        )
+        shown = [finding for finding in found if not again or finding.name != "other-packets"]
+        yield from named_lines(shown)
+        if len(shown) < len(found):
             yield line(f"Other packets are routed differently; to see which: {again}")
         if any(family.verdict != "no-default-route" for family in self.found.families):
             yield line(Painted(LIMITS, "soft"))
-
-    def _remarks(self, *names: str) -> list[Finding]:
-        """What limits or explains the verdict, under these names, each once."""
-        judged = [family for family in self.found.families if family.verdict != "no-default-route"]
-        found = [finding for family in judged for finding in remarks(family) if finding.name in names]
-        lost = [family for family in self.found.families if family not in judged]
-        # Without a default route there is no verdict to limit, and the answer names the flaw.
-        found += [finding for family in lost for finding in remarks(family) if finding.name == "skipped-keys"]
-        return list(dict.fromkeys(found))
 
     def marks(self, host: Callable[[], Host] | None) -> Marks:
         """Who sets the marks that the answer depends on; a snapshot has no host to look at."""
@@ -261,10 +259,6 @@ def _holds_for(found: FamilyExamination, advice: str) -> Iterator[Line]:
             yield line(Painted(f"Packets{their} leave as expected.", "soft"))
         elif pods.verdict == "overlap" and not pods.escapes_beyond(found.report):
             yield line(Painted(f"Packets{their} escape in the same way.", "warn"))
-
-
-_OF_THE_HOST = ("local-rule", "missing-rule", "default-routes", "empty-table", "unused-default-route", "unmatched-rule")
-_LIMITING = (*_OF_THE_HOST, "kernel-differs", "dropped", "expiry", "skipped-keys")
 
 
 def _sentence(text: str) -> str:
