@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from hostrouting.config.json import Keys, Section, Spot, items_read
+from hostrouting.config.json import Keys, Section, Spot, list_of
 from hostrouting.config.values import Network, Word, devs, network_in, one_of, switch
 
 _WIDEST = {4: 8, 6: 32}
@@ -67,25 +67,12 @@ class AzureVnetCleanupConfig(Section):
         self._keys.fill(self, locals())
 
 
-def _managed(raw: object, at: Spot) -> tuple[Network, ...]:
-    before = len(at.faults)
-    networks: tuple[Network, ...] = items_read(raw, at, _managed_network)
-    if not networks and len(at.faults) == before:
-        rule = "the clean-up deletes only what is in the listed networks, so an empty list deletes nothing"
-        at.note_absence(rule, 'name the networks of the pods, such as ["10.240.0.0/16"]')
-    return networks
-
-
 def _managed_network(raw: object, at: Spot) -> Network:
     network = network_in(raw, at, or_address=True)
     if network.prefixlen < _WIDEST[network.version]:
         rule = f"is wider than a /{_WIDEST[network.version]}: too wide for a pod network"
         raise at.faulty(raw, rule, "name the networks of the pods")
     return network
-
-
-def _protected(raw: object, at: Spot) -> tuple[Network, ...]:
-    return items_read(raw, at, partial(network_in, or_address=True))
 
 
 def _repeated_only_if_meant(found: dict[str, Any], at: Spot) -> None:
@@ -96,8 +83,14 @@ def _repeated_only_if_meant(found: dict[str, Any], at: Spot) -> None:
 
 AZURE_VNET_CLEANUP = AzureVnetCleanupConfig._keys = Keys(
     {
-        "managed": _managed,
-        "protect": _protected,
+        "managed": list_of(
+            _managed_network,
+            empty=(
+                "the clean-up deletes only what is in the listed networks, so an empty list deletes nothing",
+                'name the networks of the pods, such as ["10.240.0.0/16"]',
+            ),
+        ),
+        "protect": list_of(partial(network_in, or_address=True)),
         "uplinks": devs,
         "ebtables": one_of(EbtablesChoice, "an ebtables program"),
         "state_file": one_of(StateFile, "an allowed value"),

@@ -12,6 +12,7 @@ the reader of the enclosing object or list continues with the rest, so that one 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from hostrouting.errors import ConfigError, Fault
@@ -308,15 +309,23 @@ def items(raw: object, at: Spot) -> Iterator[tuple[object, Spot]]:
         yield item, at.below(index)
 
 
-def items_read(raw: object, at: Spot, read: Reader) -> tuple[Any, ...]:
-    """The parsed items, in order, without duplicates."""
-    found: dict[Any, None] = {}
-    for item, spot in items(raw, at):
-        try:
-            found[read(item, spot)] = None
-        except InvalidValue:
-            continue
-    return tuple(found)
+def list_of(read: Reader, *, empty: tuple[str, str] | None = None) -> Callable[[object, Spot], tuple[Any, ...]]:
+    """A reader of a list: the parsed items, in order, without duplicates.
+
+    `empty` are the rule and the remedy for a list without items, if that is a fault.
+    """
+
+    def read_all(raw: object, at: Spot) -> tuple[Any, ...]:
+        found: dict[Any, None] = {}
+        before = len(at.faults)
+        for item, spot in items(raw, at):
+            with suppress(InvalidValue):
+                found[read(item, spot)] = None
+        if empty and not found and len(at.faults) == before:
+            at.note_absence(*empty)
+        return tuple(found)
+
+    return read_all
 
 
 def unread(raw: object, at: Spot) -> dict[str, Any]:

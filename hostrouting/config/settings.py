@@ -24,7 +24,7 @@ from hostrouting.config.json import (
     Section,
     Spot,
     items,
-    items_read,
+    list_of,
     parse,
     printable,
     read,
@@ -87,14 +87,6 @@ class GateConfig(Section):
         self._keys.fill(self, locals())
 
 
-def _units(raw: object, at: Spot) -> tuple[str, ...]:
-    before = len(at.faults)
-    units = items_read(raw, at, _unit)
-    if not units and len(at.faults) == before:
-        at.note_absence("the list is empty, and the gate needs a unit that waits for it", _REMEDY)
-    return tuple(sorted(set(units)))
-
-
 def _unit(raw: object, at: Spot) -> str:
     text = text_of(raw, at, _REMEDY)
     name, is_service = text.removesuffix(".service"), text.endswith(".service")
@@ -110,7 +102,8 @@ def _unit(raw: object, at: Spot) -> str:
     return text
 
 
-GATE = GateConfig._keys = Keys({"units": _units})
+_units = list_of(_unit, empty=("the list is empty, and the gate needs a unit that waits for it", _REMEDY))
+GATE = GateConfig._keys = Keys({"units": lambda raw, at: tuple(sorted(_units(raw, at)))})
 """The keys of the section."""
 
 
@@ -469,10 +462,6 @@ _INTENDED_RULE = IntendedRule._keys = Keys(
 )
 
 
-def _intended_rules(raw: object, at: Spot) -> tuple[IntendedRule, ...]:
-    return items_read(raw, at, _INTENDED_RULE.reader(IntendedRule))
-
-
 def _patterns(raw: object, at: Spot) -> tuple[str, ...]:
     """Patterns for devices, with the default ones of `allowed_devs` in place of the entry `_DEFAULTS`."""
     patterns = ((DEFAULT_ALLOWED_DEVS if glob == _DEFAULTS else (glob,)) for glob in values.globs(raw, at))
@@ -487,7 +476,7 @@ _ROUTE_OVERLAP = RouteOverlapConfig._keys = Keys(
         "allowed_devs": _patterns,
         "pod_cidrs": values.cidrs,
         "pod_devs": _patterns,
-        "intended_rules": _intended_rules,
+        "intended_rules": list_of(_INTENDED_RULE.reader(IntendedRule)),
     },
     absent={"pod_cidrs": ()},
     together=_devices_only_of_pods,

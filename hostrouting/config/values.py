@@ -12,7 +12,7 @@ from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import TypeAlias, TypeVar
 
-from hostrouting.config.json import Spot, items_read, text_of
+from hostrouting.config.json import Spot, list_of, text_of
 from hostrouting.model.prefix import LINK_LOCAL, is_reserved, reserved_for
 from hostrouting.model.route import OURS
 
@@ -176,11 +176,6 @@ def destination(raw: object, at: Spot) -> Network:
     return network
 
 
-def cidrs(raw: object, at: Spot) -> tuple[Network, ...]:
-    """Expected CIDRs of both families in the given order, with host bits masked and duplicates dropped."""
-    return items_read(raw, at, _cidr)
-
-
 def gateway(raw: object, at: Spot) -> Address | None:
     """The unicast address of a neighbour; empty means the default gateway."""
     if raw == "":
@@ -209,16 +204,6 @@ def device_name(raw: object, at: Spot) -> str:
     if text in {".", ".."}:
         raise at.faulty(raw, "is not a device name: the kernel reserves it", remedy)
     return text
-
-
-def devs(raw: object, at: Spot) -> tuple[str, ...]:
-    """Names of devices in the given order, without duplicates."""
-    return items_read(raw, at, device_name)
-
-
-def globs(raw: object, at: Spot) -> tuple[str, ...]:
-    """Patterns for the names of devices, each perhaps with a kind; in the given order, without duplicates."""
-    return items_read(raw, at, _glob)
 
 
 def metric(raw: object, at: Spot) -> int:
@@ -274,10 +259,6 @@ def integer(raw: object, at: Spot, highest: int, remedy: str, *, lowest: int = 0
     return int(raw)
 
 
-def _cidr(raw: object, at: Spot) -> Network:
-    return network_with_host_bits(raw, at)[0]
-
-
 def _glob(raw: object, at: Spot) -> str:
     # Only * and ?, which mean the same in Python and in the shell of the boot check.
     example = 'write a pattern such as "cali*"'
@@ -297,3 +278,11 @@ def _glob(raw: object, at: Spot) -> str:
     if not letters:
         raise at.faulty(raw, "allows every device, so no overlap would ever be found", example)
     return text
+
+
+cidrs = list_of(lambda raw, at: network_with_host_bits(raw, at)[0])
+"""Expected CIDRs of both families, with host bits masked."""
+devs = list_of(device_name)
+"""Names of devices."""
+globs = list_of(_glob)
+"""Patterns for the names of devices, each perhaps with a kind."""
