@@ -213,9 +213,10 @@ class Configure:
         """See the class."""
         left_out = {task.name for task in self.subtasks if ctx.leaves_out(task, ctx.path)}
         settled = self._settled(ctx, left_out)
-        # A first installation that failed may have left the gate alone.
-        if not (any(task.is_wanted or task.has_files for task in settled) or Gate(self.host).present()):
-            return phases.serial(*self.subtasks, name=self.name).do(ctx)
+        # A first installation that failed may have left the gate alone. If nothing is here, no task looks again: without
+        # the lock it could remove its part of what another run installs meanwhile.
+        if not (any(map(_is_concerned, settled)) or Gate(self.host).present()):
+            return phases.serial(*map(_Absent, self.subtasks), name=self.name).do(ctx)
         chosen = [task for task in settled if task.name not in left_out]
         up = [task.full_part for task in chosen if task.is_wanted]
         down = [task.full_part for task in chosen if not task.is_wanted]
@@ -309,6 +310,20 @@ def _is_concerned(task: HostTask[Any]) -> bool:
         return task.is_wanted or task.is_here()
     except HostRoutingError:
         return True  # the error is that of the task
+
+
+@attrs.frozen
+class _Absent:
+    """A task that is not wanted, and has nothing on the host."""
+
+    task: HostTask[Any]
+
+    @property
+    def name(self) -> str:
+        return self.task.name
+
+    def do(self, _ctx: phases.Context) -> phases.Skip:
+        return phases.Skip(self.task.nothing)
 
 
 @attrs.frozen

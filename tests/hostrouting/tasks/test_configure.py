@@ -7,6 +7,7 @@ import attrs
 import pytest
 
 import phases
+from hostrouting.boot.installed import installed_config
 from hostrouting.boot.scripts import parse_static_routes_script
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ApplyError
@@ -255,3 +256,12 @@ def test_made_of_a_configuration(task: type[Configure]) -> None:
     """A task that is given JSON where its configuration belongs says so when it is made, with the remedy."""
     with pytest.raises(TypeError, match=f"{task.__name__} takes a HostRoutingConfig, not a dict; see .*from_mapping"):
         task({"routeOverlap": {}}, host=FakeHost())  # type: ignore[arg-type]  # the point of this test
+
+
+def test_another_run_while_nothing_is_configured() -> None:
+    """What another run installs meanwhile stays whole, or goes as a whole; a task removed its part alone."""
+    host, other = FakeHost(kernel=h200()), attrs.evolve(config(*REPAIR, cidrs=(CIDR,)), kernel_rules="keep")
+    host.kernel.faults.meanwhile("snapshot", lambda: run(Configure(other, host=host)))
+    run(Configure(HostRoutingConfig(), host=host))
+    installed = installed_config(host)
+    assert installed is None or Configure(other, host=host).preview().is_empty
