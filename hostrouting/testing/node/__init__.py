@@ -26,14 +26,13 @@ from hostrouting.testing.node.actors import (
     program,
 )
 from hostrouting.testing.node.life import Life, Step
-from hostrouting.testing.node.machine import BrokenLaw, Event, Node
+from hostrouting.testing.node.machine import BrokenLaw, Node
 
 __all__ = [
     # a life
     "Life",
     "Step",
     "Node",
-    "Event",
     "BrokenLaw",
     # who acts
     "Act",

@@ -62,9 +62,9 @@ class Life:
         try:
             return self.play(steps)
         except BrokenLaw as broken:
-            shortest, last = self._shrunk([step for step in steps if step.at <= broken.story[-1].at], broken)
+            shortest, last = self._shrunk([step for step in steps if step.at <= broken.at], broken)
             head = f"seed {self.seed}, shrunk from {len(steps):,} steps to {len(shortest)}"
-            raise BrokenLaw(f"{head}; {last.law}", last.told, last.story[-_SHOWN:]) from last.__cause__
+            raise BrokenLaw(f"{head}; {last.law}", last.told, last.story[-_SHOWN:], last.at) from last.__cause__
 
     def play(self, steps: Sequence[Step]) -> Node:
         """Live through these steps."""
@@ -82,9 +82,8 @@ class Life:
         except BrokenLaw:
             raise
         except Exception as error:
-            raise BrokenLaw(
-                "no run ends with a programming error", f"{type(error).__name__}: {error}", node.story
-            ) from error
+            law = "no run ends with a programming error"
+            raise BrokenLaw(law, f"{type(error).__name__}: {error}", node.story, node.now) from error
         return node
 
     def _draw(self, days: float) -> list[Step]:

@@ -82,9 +82,11 @@ _OWN_RULES = [rule for family in (IPV4, IPV6) for rule in missing_rules((), fami
 
 
 class Killed(BaseException):
-    """The running process ends at once; with `is_reboot`, all processes end."""
+    """The running process ends at once."""
 
-    is_reboot = False
+
+class _Rebooted(Killed):
+    """All processes end."""
 
 
 class _Over(BaseException):
@@ -92,25 +94,12 @@ class _Over(BaseException):
 
 
 class BrokenLaw(AssertionError):  # noqa: N818  reads as what happened
-    """A law does not hold; `law` is its sentence, and `story` what came before."""
+    """A law does not hold; `law` is its sentence, `at` when that was found, and `story` what came before."""
 
-    def __init__(self, law: str, told: str, story: Iterable[Event] = ()) -> None:
-        """Take the sentence, what is wrong, and the story."""
-        self.law, self.told, self.story = law, told, tuple(story)
-        super().__init__("\n".join((f"{law}: {told}", *map(str, self.story))))
-
-
-@attrs.frozen
-class Event:
-    """Something that was done, for the story."""
-
-    at: float
-    who: str
-    what: str
-
-    def __str__(self) -> str:
-        days, seconds = divmod(self.at, 86_400)
-        return f"day {days:g} {timedelta(seconds=seconds)} {self.who}: {self.what}"
+    def __init__(self, law: str, told: str, story: Iterable[str], at: float) -> None:
+        """Take the sentence, what is wrong, the story and the time."""
+        self.law, self.told, self.story, self.at = law, told, tuple(story), at
+        super().__init__("\n".join((f"{law}: {told}", *self.story)))
 
 
 class Node:
@@ -133,7 +122,7 @@ class Node:
         self.acts: Sequence[Act] = ()
         """What actors do; the node itself takes only those at each boot and rest."""
         self.clock, self._agenda, self._count = _Clock(self), list[Any](), itertools.count()
-        self.story: deque[Event] = deque(maxlen=_STORY)
+        self.story: deque[str] = deque(maxlen=_STORY)
         self.files = FakeFiles(on_change=self._on_change)
         self.wanted: HostRoutingConfig = configs[0]
         """The configuration that was applied last, or is to be applied first."""
@@ -237,17 +226,16 @@ class Node:
     def act(self, act: Act, chance: Random) -> None:
         """Let somebody act."""
         self._disturbances += act.disturbs
-        done = act.do(self, chance)
-        changes = None if done is None else [*done]
-        seconds = f", for {(pause := chance.choice(_PAUSES)):g} s" if act.passes else ""
-        if changes != [] and act.at == "step":
-            which = " ".join(map(str, changes[0])) if changes and len(changes) == 1 else ""
-            self.tell(act.who, f"{act.what}{': ' * bool(act.what and which)}{which}{seconds}")
-        for verb, thing in changes or ():
+        done, pause = act.do(self, chance), chance.choice(_PAUSES)
+        changes = [*(done or ())]
+        if act.at == "step" and (changes or done is None):
+            which = " ".join(map(str, changes[0])) if len(changes) == 1 else ""
+            what = ": ".join(filter(None, (act.what, which)))
+            self.tell(act.who, f"{what}, for {pause:g} s" if act.passes else what)
+        for verb, thing in changes:
             self.put(verb, thing)
-        if act.passes:
-            for verb, thing in reversed(changes or ()):
-                self.after(pause, partial(self.put, _BACK[verb], thing))
+        for verb, thing in reversed(changes if act.passes else ()):
+            self.after(pause, partial(self.put, _BACK[verb], thing))
 
     def _act_at(self, at: str) -> None:
         for act in self.acts:
@@ -293,13 +281,14 @@ class Node:
 
     def tell(self, who: str, what: str) -> None:
         """Add to the story."""
-        self.story.append(Event(self.now, who, what[:_LINE]))
+        days, seconds = divmod(self.now, 86_400)
+        self.story.append(f"day {days:g} {timedelta(seconds=seconds)} {who}: {what[:_LINE]}")
 
     def require(self, law: str, wrong: object) -> None:
         """Count that this law applied, and raise BrokenLaw if something is wrong."""
         self.counts[law] += 1
         if wrong:
-            raise BrokenLaw(law, ", ".join(wrong) if isinstance(wrong, list) else str(wrong), self.story)
+            raise BrokenLaw(law, ", ".join(wrong) if isinstance(wrong, list) else str(wrong), self.story, self.now)
 
     # Whose turn it is.
 
@@ -382,8 +371,7 @@ class Node:
     def kill(self, *, is_reboot: bool = False) -> None:
         """End the running process; in a reboot, all."""
         self.counts["kills"] += not is_reboot
-        self._dying = Killed()
-        self._dying.is_reboot = is_reboot
+        self._dying = _Rebooted() if is_reboot else Killed()
         raise self._dying
 
     def _end_stopped(self) -> None:
@@ -400,9 +388,9 @@ class Node:
                 yield
         except HostRoutingError as error:
             self.tell(name, f"failed: {error}")
-        except Killed as killed:
-            if killed.is_reboot:
-                raise
+        except _Rebooted:
+            raise
+        except Killed:
             self._dying = None
             self.tell(name, "was killed")
         finally:
