@@ -50,6 +50,24 @@ def test_a_program_that_the_guard_cannot_run(repaired: str, tmp_path: Path) -> N
     assert (said.out + said.err).count("a directory for temporary files") == 1
 
 
+@pytest.mark.parametrize(
+    ("before", "last"),
+    [
+        ((HALF,), "Each start of systemd-nspawn@.service is still checked, with the last good static-routes.sh; see: "),
+        ((), "systemd-nspawn@.service cannot start now: static-routes.sh has never succeeded; "),
+    ],
+)
+def test_routes_that_cannot_be_added(
+    written: Callable[..., str], before: tuple[dict[str, str], ...], last: str
+) -> None:
+    """The last line says whether a machine starts: with the last good script, or not. Kills: one line for both."""
+    host = FakeHost(kernel=h200())
+    say("apply", "--config", written(*before, mode="WARN"), host=host)
+    said = say("apply", "--config", written({"destination": "172.16.0.0/16"}, mode="WARN"), host=host)
+    assert said.code == 1
+    assert said.lines[-1].startswith(last)
+
+
 def test_what_was_written_in_passing(repaired: str) -> None:
     """A file that says at the end what it said before is not said to have been written, nor one made and removed again."""
     host = FakeHost(kernel=h200())
