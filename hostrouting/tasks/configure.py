@@ -213,8 +213,8 @@ class Configure:
         """See the class."""
         left_out = {task.name for task in self.subtasks if ctx.leaves_out(task, ctx.path)}
         settled = self._settled(ctx, left_out)
-        # A first installation that failed may have left the gate alone. If nothing is here, no task looks again: it could
-        # remove its part of what another run installs meanwhile, without the lock.
+        # A first installation that failed may have left the gate alone. If nothing is here, no task looks again:
+        # without the lock, it could remove its part of what another run installs meanwhile.
         if not (any(map(_is_concerned, settled)) or Gate(self.host).present()):
             return phases.serial(*map(_Absent, self.subtasks), name=self.name).do(ctx)
         chosen = [task for task in settled if task.name not in left_out]
