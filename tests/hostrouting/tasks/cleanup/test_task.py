@@ -55,11 +55,6 @@ def state_of(host: FakeHost) -> tuple[str, str, str]:
     return str(host.bridge_rules), str(host.neighbours), str(host.kernel)
 
 
-def ebtables_of(host: FakeHost) -> MemoryEbtables:
-    """The ebtables of the host."""
-    return host.bridge_rules
-
-
 def clean(host: FakeHost, approved: CleanupPlan | None = None, **changed: Any) -> CleanupResult:
     """Run the task; what it did."""
     result = run(CleanStaleAzureVnet(azure_config(**changed), host=host, approved=approved))
@@ -95,7 +90,7 @@ class TestApply:
         """Rules with duplicates, the neighbour and both routes go, in that order; a live pod and the node's rules stay."""
         host = azure_host()
         result = clean(host)
-        assert ebtables_of(host).rules == [*OWN, *pod_rules(9, LIVE)]
+        assert host.bridge_rules.rules == [*OWN, *pod_rules(9, LIVE)]
         assert [it.kind for it in result.deleted] == ["rule"] * 9 + ["neighbour"] + ["route"] * 2
         assert result.log_fields() == {"stale": 12, "deleted": 12, "conflicts": 5, "undo_file": UNDO}
         assert result.after is not None
@@ -128,7 +123,7 @@ class TestApply:
         """The undo file names everything before the first deletion, and only root can read it."""
         host = azure_host()
         seen: list[UndoLog] = []
-        ebtables_of(host).meanwhile(lambda: seen.append(UndoLog.parse(host.files.texts[UNDO])), nth=3)
+        host.bridge_rules.meanwhile(lambda: seen.append(UndoLog.parse(host.files.texts[UNDO])), nth=3)
         clean(host)
         assert len(seen[0].rules) == 9
         assert seen == [UndoLog.parse(host.files.texts[UNDO])]
@@ -143,14 +138,14 @@ class TestApply:
         """A later run leaves the files of earlier ones alone."""
         host = azure_host()
         clean(host)
-        ebtables_of(host).rules.append(STALE)
+        host.bridge_rules.rules.append(STALE)
         assert clean(host).undo_file == UNDO.replace("-1.", "-2.")
 
     def test_the_lock(self) -> None:
         """The task locks the host while it works, and releases it."""
         host = azure_host()
         locked: list[bool] = []
-        ebtables_of(host).meanwhile(lambda: locked.append(LAYOUT.lock_path in host.files.locked), nth=3)
+        host.bridge_rules.meanwhile(lambda: locked.append(LAYOUT.lock_path in host.files.locked), nth=3)
         clean(host)
         assert locked == [True]
         assert not host.files.locked
@@ -166,9 +161,9 @@ class TestApply:
         for deletion in plan.deletions:
             if deletion.kind == "rule":
                 left.remove(deletion.spec)
-        assert ebtables_of(host).rules == left
+        assert host.bridge_rules.rules == left
         restore(host)
-        assert sorted(ebtables_of(host).rules) == sorted(rules)
+        assert sorted(host.bridge_rules.rules) == sorted(rules)
 
 
 class TestDryRun:
@@ -201,7 +196,7 @@ class TestDryRun:
     def test_without_the_section(self) -> None:
         """Nothing is asked of the host."""
         host = azure_host()
-        ebtables_of(host).fault = refusal.missing()
+        host.bridge_rules.fault = refusal.missing()
         task = CleanStaleAzureVnet(HostRoutingConfig(), host=host)
         assert run(task) is not None
         assert task.plan(phases.Context(observers=[])).is_empty
@@ -250,13 +245,13 @@ class TestRefused:
         """With a bridge of azure-vnet, a missing ebtables is an error; without a bridge, no rule has an effect."""
         for error in (refusal.missing(), refusal.not_loaded()):
             host = azure_host()
-            ebtables_of(host).fault = error
+            host.bridge_rules.fault = error
             assert kind_of(failure(host)) == "refused"
             host.neighbours.links = [link for link in LINKS if link.name != "azure0"]
             assert {it.kind for it in clean(host).deleted} == {"route"}
         host = azure_host()
-        ebtables_of(host).fault = refusal.not_permitted()
-        assert failure(host) is ebtables_of(host).fault
+        host.bridge_rules.fault = refusal.not_permitted()
+        assert failure(host) is host.bridge_rules.fault
 
     def test_the_wrong_backend(self) -> None:
         """If the rules are in the other backend, none are found, and the answer says so."""
@@ -282,9 +277,9 @@ class TestMeanwhile:
         """Entries that were not shown stay and are in the result, even when no shown entry is stale any more."""
         host = azure_host(files=named("node-7"))
         shown = look(host)
-        ebtables_of(host).rules += [STALE, R1.format("10.240.0.77", DEAD)]
+        host.bridge_rules.rules += [STALE, R1.format("10.240.0.77", DEAD)]
         result = clean(host, shown)
-        assert ebtables_of(host).rules == [*OWN, *pod_rules(9, LIVE), STALE, R1.format("10.240.0.77", DEAD)]
+        assert host.bridge_rules.rules == [*OWN, *pod_rules(9, LIVE), STALE, R1.format("10.240.0.77", DEAD)]
         assert result.after is not None
         assert len(result.after.deletions) == 2
         assert [it.spec for it in result.unapproved] == [STALE, R1.format("10.240.0.77", DEAD)]
@@ -298,7 +293,7 @@ class TestMeanwhile:
         """The dry run lists what would be deleted: the approved entries that are still stale."""
         host = azure_host(files=named("node-7"))
         shown = look(host)
-        ebtables_of(host).rules.remove(STALE)
+        host.bridge_rules.rules.remove(STALE)
         host.neighbours.neighbours.append(Neighbour("10.240.0.33", DEAD, "azure0"))
         result = clean(host, shown, dry_run=True)
         assert len(result.plan.deletions) == 11
@@ -334,7 +329,7 @@ class TestMeanwhile:
         """Each deletion is a line of the log before the first of them."""
         host = azure_host()
         lines: list[str] = []
-        ebtables_of(host).meanwhile(lambda: lines.extend(record.getMessage() for record in caplog.records), nth=3)
+        host.bridge_rules.meanwhile(lambda: lines.extend(record.getMessage() for record in caplog.records), nth=3)
         with caplog.at_level("INFO"):
             clean(host)
         assert sum("will delete" in line for line in lines) == 12
@@ -350,7 +345,7 @@ class TestMeanwhile:
     def test_a_rule_is_gone_before_the_batch(self, times: int) -> None:
         """A batch that is refused for this reason is planned again, up to three times; then rules are deleted one by one."""
         host = azure_host()
-        ebtables = ebtables_of(host)
+        ebtables = host.bridge_rules
         gone = stale_rules()[:times]
         for at, line in enumerate(gone):  # looks are calls 1, 2, 4, 6, 8; each batch follows one
             ebtables.meanwhile(partial(ebtables.rules.remove, line), nth=3 + 2 * at)
@@ -364,7 +359,7 @@ class TestMeanwhile:
     def test_there_is_no_time_for_all_of_it(self) -> None:
         """Deleting rules one by one may take ten seconds; the rest is named, and neighbours and routes are deleted."""
         host, clock = azure_host(), FakeClock(autojump=False)
-        ebtables = ebtables_of(host)
+        ebtables = host.bridge_rules
         for at, line in enumerate(stale_rules()[:3]):
             ebtables.meanwhile(partial(ebtables.rules.remove, line), nth=3 + 2 * at)
         ebtables.meanwhile(lambda: clock.advance(9.9), nth=9)  # with the first deletion by itself
@@ -379,15 +374,15 @@ class TestMeanwhile:
     def test_an_ebtables_that_is_too_old(self) -> None:
         """Nothing is deleted, neither in a batch nor one by one, and no undo file is left."""
         host = azure_host()
-        ebtables_of(host).fail(refusal.too_old("ebtables-legacy-restore", ""), nth=3)
+        host.bridge_rules.fail(refusal.too_old("ebtables-legacy-restore", ""), nth=3)
         assert kind_of(failure_of(clean, host)) == "too-old"
-        assert ebtables_of(host).writes == []
+        assert host.bridge_rules.writes == []
         assert UNDO not in host.files.texts
 
     def test_azure_vnet_comes_back_before_the_batch(self) -> None:
         """A new look that refuses leaves nothing deleted, and no file that says otherwise."""
         host = azure_host()
-        ebtables = ebtables_of(host)
+        ebtables = host.bridge_rules
 
         def come_back() -> None:
             ebtables.rules.remove(STALE)
@@ -404,7 +399,6 @@ class TestMeanwhile:
         """An entry whose MAC address has changed since the look stays, and is named."""
         host = azure_host()
         links = host.neighbours
-        assert links is not None
         mine = Neighbour("10.240.0.5", "02:00:00:00:00:55", "azure0")
 
         def change() -> None:
@@ -442,7 +436,7 @@ class TestMeanwhile:
     def test_it_is_there_again(self) -> None:
         """What comes back at once shows that azure-vnet is active."""
         host = azure_host()
-        ebtables = ebtables_of(host)
+        ebtables = host.bridge_rules
         ebtables.meanwhile(lambda: ebtables.rules.append(STALE), nth=4)  # at the last look
         error = failure_of(clean, host, of=CleanupError)
         assert error.kind == "incomplete"
@@ -451,12 +445,12 @@ class TestMeanwhile:
     def test_an_error_on_the_way(self) -> None:
         """After a timeout it is unknown what was deleted, so the undo file has everything; undo adds what is missing."""
         host = azure_host()
-        before = sorted(ebtables_of(host).rules)
-        ebtables_of(host).fail(refusal.timed_out("delete 9 rules", 10), nth=3, done=True)
+        before = sorted(host.bridge_rules.rules)
+        host.bridge_rules.fail(refusal.timed_out("delete 9 rules", 10), nth=3, done=True)
         assert kind_of(failure_of(clean, host)) == "timeout"
         assert len(UndoLog.parse(host.files.texts[UNDO]).rules) == 9
         restore(host)
-        assert sorted(ebtables_of(host).rules) == before
+        assert sorted(host.bridge_rules.rules) == before
 
 
 class TestListedPods:
@@ -490,7 +484,7 @@ class TestListedPods:
         """Both locks are held while the rules and the dead pod are deleted; the undo restores the list byte by byte."""
         host = self.host()
         seen: list[set[str]] = []
-        ebtables_of(host).meanwhile(lambda: seen.append({*host.files.locked}), nth=3)
+        host.bridge_rules.meanwhile(lambda: seen.append({*host.files.locked}), nth=3)
         result = clean(host, state_file="prune")
         assert seen[0] >= {LOCK, f"{STATE}.lock"}
         assert f"{STATE}.lock" not in host.files.texts
@@ -520,35 +514,33 @@ class TestListedPods:
         host.neighbours.neighbours.append(Neighbour("10.240.0.5", "02:00:00:00:00:77", "cni0", "reachable"))
         failure_of(restore, host, match=f"{STATE}: 10.240.0.5 is in use again: there is a neighbour")
         assert '"dead"' not in host.files.texts[STATE]
-        assert not any("10.240.0.5" in rule for rule in ebtables_of(host).rules)
+        assert not any("10.240.0.5" in rule for rule in host.bridge_rules.rules)
 
     def test_an_ebtables_that_is_too_old(self) -> None:
         """The list stays as it is if the rules cannot be deleted."""
         host = self.host()
-        ebtables_of(host).fail(refusal.too_old("ebtables-legacy-restore", ""), nth=3)
+        host.bridge_rules.fail(refusal.too_old("ebtables-legacy-restore", ""), nth=3)
         failure_of(clean, host, state_file="prune")
         assert host.files.texts[STATE] == self.TEXT
 
-    @pytest.mark.parametrize(("is_old", "told"), [(True, f"{STATE}.lock exists"), (False, "has locked /var/run/azure")])
-    def test_its_lock(self, told: str, *, is_old: bool) -> None:
-        """While azure-vnet holds the lock the list stays as it is, and all the rest is deleted."""
-        host = self.host()
-        if is_old:
-            host.files.texts[f"{STATE}.lock"] = "7"
-        else:
-            host.files.locked.add(LOCK)
-        task = CleanStaleAzureVnet(azure_config(state_file="prune"), host=host)
-        error = failure_of(
-            phases.execute, task, phases.Context(clock=FakeClock(), observers=[]), match=rf"listed pod dead .*{told}"
-        )
-        assert len(effects_of(error).operations) == 12
-        assert host.files.texts[STATE] == self.TEXT
+    @pytest.mark.parametrize(
+        ("is_file", "lock", "told"),
+        [
+            (True, f"{STATE}.lock", f"{STATE}.lock exists"),
+            (False, f"{STATE}.lock", f"has locked {STATE}.lock"),
+            (False, LOCK, f"has locked {LOCK}"),
+        ],
+    )
+    def test_its_lock(self, lock: str, told: str, *, is_file: bool) -> None:
+        """While azure-vnet holds one of its locks the list stays as it is, and all the rest is deleted.
 
-    def test_its_older_lock_is_taken_meanwhile(self) -> None:
-        """The list stays as it is, too, if the older lock cannot be taken although its file was not there."""
+        The older lock is a file, which can come after it was looked for.
+        """
         host = self.host()
-        host.files.locked.add(f"{STATE}.lock")
-        failure_of(clean, host, state_file="prune", match=rf"listed pod dead .*has locked {STATE}.lock")
+        host.files.texts |= {lock: "7"} if is_file else {}
+        host.files.locked |= set() if is_file else {lock}
+        error = failure_of(clean, host, state_file="prune", match=rf"listed pod dead .*{told}")
+        assert len(effects_of(error).operations) == 12
         assert host.files.texts[STATE] == self.TEXT
 
     @pytest.mark.parametrize("path", [STATE, COPY, LOCK, f"{STATE}.lock"])
@@ -565,13 +557,7 @@ class TestListedPods:
     def test_nothing_but_the_list(self) -> None:
         """If nothing at all could be deleted, no undo file is left."""
         host = FakeHost(files=FakeFiles({STATE: self.TEXT, f"{STATE}.lock": "7"}))
-        task = CleanStaleAzureVnet(azure_config(state_file="prune"), host=host)
-        failure_of(
-            phases.execute,
-            task,
-            phases.Context(clock=FakeClock(), observers=[]),
-            match="0 of 2 entries were deleted; not deleted",
-        )
+        failure_of(clean, host, state_file="prune", match="0 of 2 entries were deleted; not deleted")
         assert UNDO not in host.files.texts
 
 
@@ -589,7 +575,7 @@ class TestUndo:
         assert {
             reason.partition("10.240.0.5 is in use again: there is a route to it: ")[2][:21] for reason in error.reasons
         } == {"10.240.0.5/32 dev lxc"}
-        assert not any("10.240.0.5" in rule for rule in ebtables_of(host).rules)
+        assert not any("10.240.0.5" in rule for rule in host.bridge_rules.rules)
 
     def test_by_the_task_itself(self) -> None:
         """`phases.undo` restores what the last run deleted."""
@@ -600,7 +586,7 @@ class TestUndo:
         report = CleanStaleAzureVnet(azure_config(dry_run=True), host=host)
         assert isinstance(report.undo(phases.Context(observers=[])), phases.Skip)
         assert phases.undo(task, observers=[]).ok
-        assert sorted(ebtables_of(host).rules) == sorted(ebtables_of(azure_host()).rules)
+        assert sorted(host.bridge_rules.rules) == sorted(azure_host().bridge_rules.rules)
 
     def test_all_of_it(self) -> None:
         """Rules, neighbours and routes are as before, rules at the end of their chain; a second time does nothing."""
@@ -608,7 +594,7 @@ class TestUndo:
         before = azure_host()
         clean(host)
         assert restore(host).log_fields() == {"operations": 12}
-        assert sorted(ebtables_of(host).rules) == sorted(ebtables_of(before).rules)
+        assert sorted(host.bridge_rules.rules) == sorted(before.bridge_rules.rules)
         assert set(host.neighbours.neighbours) == set(before.neighbours.neighbours)
         assert set(host.kernel.reopen().snapshot().routes) == set(before.kernel.reopen().snapshot().routes)
         assert restore(host).operations == ()
@@ -618,10 +604,10 @@ class TestUndo:
         theirs = "OUTPUT -p IPv4 -j ACCEPT"
         host = azure_host(bridge_rules=MemoryEbtables(stale_rules(), elsewhere=[theirs]))
         clean(host, ebtables="nft")
-        assert ebtables_of(host).rules == []
+        assert host.bridge_rules.rules == []
         assert restore(host).log_fields() == {"operations": 12}
-        assert sorted(ebtables_of(host).rules) == sorted(stale_rules())
-        assert ebtables_of(host).elsewhere == [theirs]
+        assert sorted(host.bridge_rules.rules) == sorted(stale_rules())
+        assert host.bridge_rules.elsewhere == [theirs]
 
     def test_what_has_changed_meanwhile(self) -> None:
         """Entries that cannot be restored are named, and all others are restored."""
