@@ -3,13 +3,9 @@
 import os
 import shlex
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from argparse import Namespace
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +18,6 @@ from hostrouting.testing import h200
 from tests.support.children import in_child
 from tests.support.cli import say
 from tests.support.programs import completed
-from tests.support.waiting import wait_for
 
 BAD_FILES: dict[str, tuple[Any, str, str]] = {
     "missing": (None, "cannot be read: No such file or directory", "this cannot be read: No such file or directory"),
@@ -116,32 +111,6 @@ def test_a_pipe_whose_writer_is_slow(shell: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.partition(":")[0]) == (1, "OVERLAP")
 
 
-def _has_open(pid: int, path: Path) -> bool:
-    """Whether a process has a file open; it may open and close others meanwhile."""
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):
-            if link.readlink() == path:
-                return True
-    return False
-
-
-@pytest.mark.linux
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_told_to_stop_while_it_waits_for_a_pipe(number: signal.Signals, tmp_path: Path) -> None:
-    """Ctrl-C and SIGTERM end a command that waits for what a pipe brings."""
-    os.mkfifo(tmp_path / "pipe")
-    with (tmp_path / "pipe").open("r+b", buffering=0):
-        words = ["check", "--snapshot", str(tmp_path / "pipe"), "10.0.0.0/8"]
-        run = subprocess.Popen([sys.executable, "-m", "hostrouting", *words], stderr=subprocess.PIPE)
-        # A signal during the start of Python ends it in other ways.
-        wait_for("it to open the pipe", lambda: _has_open(run.pid, tmp_path / "pipe"))
-        time.sleep(0.1)
-        assert run.poll() is None
-        run.send_signal(number)
-        run.communicate(timeout=20)
-    assert run.returncode in {-number, 128 + number}
-
-
 @pytest.mark.parametrize("command", ["check", "repair", "plan", "apply", "status", "explain", "remove", "render"])
 def test_a_configuration_from_standard_input(command: str, repaired: str, tmp_path: Path) -> None:
     """Each command that takes a configuration takes it from standard input, too, and answers as it does of a file."""
@@ -213,20 +182,6 @@ def test_what_was_typed_is_quoted(typed: str) -> None:
     assert '  CIDR: "x" ' in said.err
     assert "has 2 faults:" in said.err
     assert [fault["value"] for fault in say("check", "--json", typed).json["faults"]] == [f'"{typed}"']
-
-
-def test_a_cidr_without_a_length() -> None:
-    """An address without a length can mean itself or its network: the error names both, and assumes neither."""
-    words = 'has no prefix length; write "{0}/32" for that one address, or its network, such as "{1}"'
-    for typed, network in (
-        ("172.16.0.0", "172.16.0.0/16"),
-        ("172.16.5.9", "172.16.5.0/24"),
-        ("10.0.0.0", "10.0.0.0/8"),
-    ):
-        for command in ("check", "repair"):
-            said = say(command, typed, kernel=h200())
-            told = f'hostrouting: CIDR: "{typed}" {words.format(typed, network)}\n'
-            assert (said.code, said.out, said.err) == (2, "", told)
 
 
 def test_names_do_not_steer_the_terminal() -> None:

@@ -202,14 +202,6 @@ def test_the_hint() -> None:
         assert told not in say("check", host=host).out
 
 
-def test_the_hint_without_a_gate() -> None:
-    """The hint before a first `apply` names the kubelet alone: nobody asked for machines to be gated."""
-    host = FakeHost(manager=FakeManager(properties={"kubelet.service": {"ActiveState": "active"}}))
-    for command in ("plan", "preflight"):
-        said = say(command, "--config", "-", host=host, stdin=config(cidrs=(CIDR,)).to_json().encode())
-        assert '"gate": {"units": ["kubelet.service"]}' in said.out, said.out
-
-
 def test_the_hint_can_be_applied() -> None:
     """The hint beside a gate names what is gated now, too, so `apply` accepts it.
 
