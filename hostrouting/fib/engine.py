@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import attrs
@@ -37,11 +38,7 @@ _BY_ADDRESS: dict[int, tuple[tuple[int, int, Kind], ...]] = {
     IPV4: ((0, 0, "local"), (*_MULTICAST[IPV4], "multicast"), (0xFFFFFFFF, 0xFFFFFFFF, "broadcast")),
     IPV6: ((*_MULTICAST[IPV6], "multicast"),),
 }
-# Up to this many routes times prefixes, computing all cells is faster than finding the ranges to skip.
-_LITTLE = 512
 _FLOWS = 256  # the number of flows to keep prepared
-# The first special address after 0.
-_SPECIAL = {family: min(low for low, _, _ in them if low) for family, them in _BY_ADDRESS.items()}
 
 
 class _Ready(NamedTuple):
@@ -50,7 +47,8 @@ class _Ready(NamedTuple):
     family: int
     rules: Rules
     fixed: bool  # whether Linux keeps to one default route: only its own packets from unbound sockets take turns
-    regions: list[int]  # the first address of each region, where rules or special addresses change
+    # The first address of each region, where rules or special addresses change; the last is behind all addresses.
+    regions: list[int]
     # By region and, for each table, the longest prefix that covers an address: nothing else makes a difference.
     decisions: dict[tuple[int, ...], Decision]
 
@@ -123,21 +121,18 @@ class Fib:
 
         The omitted ranges have no variants, may be parts of cells, and are not listed.
         """
-        if len(prefixes) * len(self.snapshot.routes) <= _LITTLE:
-            yield from (self.cells(prefix, flow) for prefix in prefixes)
-            return
         sieve = Sieve(self.snapshot.routes, liking)
         for prefix in prefixes:
             low, high, ready = prefix.first, prefix.last, self._prepare(prefix.family, flow)
             doubtful = self._doubtful(ready, sieve, low, high)
             yield [
                 cell
-                for first, last in (joined(doubtful) if doubtful else ())
+                for first, last in joined(doubtful)
                 for cell in self._cells(ready, max(first, low), min(last, high))
             ]
 
     def contests(
-        self, prefix: Prefix, *, dev: str | None = None, metric: int = 0, ours: int = -1, flow: Flow = ANY
+        self, prefix: Prefix, *, dev: str | None, metric: int, ours: int, flow: Flow = ANY
     ) -> Iterator[Contest]:
         """The prefix as ranges, each with the prefix length that a new unicast route in table main needs there.
 
@@ -243,13 +238,12 @@ class Fib:
 
     def _doubtful(self, ready: _Ready, sieve: "Sieve", low: int, high: int) -> list[Span]:
         """The ranges that have to be checked cell by cell: in low … high, or reaching beyond them."""
-        if not 0 < low <= high < _SPECIAL[ready.family]:
-            return [(low, high)]
         found: list[Span] = []
         regions = ready.regions
         for at in range(bisect_right(regions, low) - 1, bisect_right(regions, high)):
             begin, end = max(low, regions[at]), min(high, regions[at + 1] - 1)
-            found += sieve.doubtful(ready.rules.region(begin).certain, begin, end)
+            stages = ready.rules.region(begin).certain if _by_address(ready.family, begin) is None else ()
+            found += sieve.doubtful(stages, begin, end)
         return found
 
     def _cells(self, ready: _Ready, low: int, high: int) -> list[Cell]:
@@ -273,11 +267,11 @@ class Fib:
         for number, table in enumerate(tables):
             events += [(place, number, key) for place, key in table.runs(low, high)]
         events.sort()
-        now, decisions = [0] * (len(tables) + 1), ready.decisions
-        for (place, which, what), (following, _, _) in zip(events, [*events[1:], (high + 1, 0, 0)], strict=True):
+        now, decisions = dict[int, int](), ready.decisions
+        for (place, which, what), following in zip_longest(events, [place for place, _, _ in events[1:]]):
             now[which] = what
             if place != following:
-                where = tuple(now)
+                where = tuple(now.values())
                 decision = decisions.get(where)
                 if decision is None:
                     decision = decisions[where] = self._decide(ready, place)
@@ -286,10 +280,9 @@ class Fib:
     def _decide(self, ready: _Ready, address: int) -> Decision:
         region = ready.rules.region(address)
         ending, unsure = region.decide(address)
-        if not 0 < address < _SPECIAL[ready.family]:
-            for low, high, kind in _BY_ADDRESS[ready.family]:
-                if low <= address <= high:
-                    return self._decision(ending, fixed=ready.fixed, by_address=kind)
+        by_address = _by_address(ready.family, address)
+        if by_address is not None:
+            return self._decision(ending, fixed=ready.fixed, by_address=by_address)
         if not unsure:
             return self._decision(ending, fixed=ready.fixed)
         answer = _answer(ending)
@@ -304,9 +297,7 @@ class Fib:
         in_turn = () if fixed or entry is None else entry.in_turn
         by_address = None if by_address == _kind(ending) else by_address
         # Only numbers, so that the garbage collector does not have to visit them.
-        key: tuple[object, ...] = _numbers(ending)
-        if fixed and entry is not None and entry.in_turn:
-            key = (*key, "fixed")
+        key: tuple[object, ...] = (*_numbers(ending), fixed)
         if by_address or others:
             key = (*key, by_address, *[number for end in others for number in (*_numbers(end.ending), id(end.cases))])
         decision = self._decisions.get(key)
@@ -325,10 +316,18 @@ class Fib:
         return decision
 
 
-def _numbers(ending: Ending) -> tuple[int, int]:
+def _by_address(family: int, address: int) -> Kind | None:
+    """The kind of this destination, if it does not depend on the route."""
+    for low, high, kind in _BY_ADDRESS[family]:
+        if low <= address <= high:
+            return kind
+    return None
+
+
+def _numbers(ending: Ending) -> tuple[int, int | None]:
     """A key for the answer, valid as long as the snapshot's rules and routes exist."""
     stage, entry = ending
-    return (0 if stage is None else id(stage.rule), -1 if entry is None else entry.position)
+    return id(None if stage is None else stage.rule), None if entry is None else entry.position
 
 
 def _gives_way(route: Route, metric: int, ours: int) -> bool:
@@ -338,10 +337,10 @@ def _gives_way(route: Route, metric: int, ours: int) -> bool:
     return metric < route.metric or (metric == route.metric and route.protocol == ours)
 
 
-def _answer(ending: Ending) -> tuple[int, Legs, Kind]:
+def _answer(ending: Ending) -> tuple[tuple[int, Legs] | None, Kind]:
     """A key for comparing answers: the route and its next hops, or the kind of the result without one."""
     _, entry = ending
-    return (entry.position if entry else -1, entry.legs if entry else (), _kind(ending))
+    return None if entry is None else (entry.position, entry.legs), _kind(ending)
 
 
 def _kind(ending: Ending) -> Kind:
@@ -391,7 +390,7 @@ class Sieve:
         """The ranges that overlap low … high and belong to a route that is not plain."""
         known = self._known.get(id(routes))
         if known is None:
-            spans = list(joined(map(routes.span, self._places(routes.column.positions))))
+            spans = joined(map(routes.span, self._places(routes.column.positions)))
             known = self._known[id(routes)] = spans, [last for _, last in spans]
         spans, lasts = known
         begin = bisect_left(lasts, low)
@@ -409,14 +408,13 @@ def _is_plain(shape: Route, liking: Liking) -> bool:
     return shape.type == "unicast" and for_all and in_use and liking(shape.legs)
 
 
-def joined(spans: Iterable[Span]) -> Iterator[Span]:
+def joined(spans: Iterable[Span]) -> list[Span]:
     """The same addresses as the fewest ranges, in order."""
-    low, high = 0, -1
+    found: list[Span] = []
     for first, last in sorted(spans):
-        if first > high + 1:
-            if low <= high:
-                yield low, high
-            low = first
-        high = max(high, last)
-    if low <= high:
-        yield low, high
+        if found and first <= found[-1][1] + 1:
+            low, high = found[-1]
+            found[-1] = low, max(high, last)
+        else:
+            found.append((first, last))
+    return found

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from itertools import pairwise, product
 from typing import Any
+from unittest.mock import patch
 
 import attrs
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from hostrouting.fib.decision import Decision
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.packet import PLAIN, Flow
+from hostrouting.fib.rules import Rules
 from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.route import NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, by_priority, default_rules
@@ -288,13 +290,15 @@ class TestLookupIsTheKernelsDecision:
             assert true == said or len(tables) > len({*tables})
 
     def test_each_of_many_packets_has_its_own_rule(self) -> None:
-        """With many kinds of packets, the answer still names the rule for the given one."""
+        """With many kinds of packets, the answer still names the rule for the given one; at most 256 are prepared."""
         local, main, default = default_rules(4)
         marked = Rule(family=4, priority=1, table=254, fwmark=1, fwmask=1)
         fib = Fib(attrs.evolve(plain(), rules=(local, marked, main, default)))
-        for mark in range(1000):
-            rule = fib.lookup("192.0.2.1", Flow(mark=mark)).rule
-            assert rule == (marked if mark & 1 else main)
+        with patch("hostrouting.fib.engine.Rules", side_effect=Rules) as prepared:
+            for mark in (*range(300), 298, 0):
+                rule = fib.lookup("192.0.2.1", Flow(mark=mark)).rule
+                assert rule == (marked if mark & 1 else main)
+        assert prepared.call_count == 301
 
 
 class TestCellsPartitionThePrefix:
@@ -318,9 +322,18 @@ class TestCellsPartitionThePrefix:
 
     def test_addresses_are_what_they_are(self) -> None:
         """For 0.0.0.0, multicast and broadcast the kind follows from the address, not from the covering route."""
-        cells = Fib(plain().with_routes([Route.to(it, dev="ib0") for it in ("0.0.0.0/8", "224.0.0.0/3")])).cells
-        kinds = [(cell.first >> 24, cell.decision.kind) for cell in cells(Prefix.parse("0.0.0.0/0"))]
-        assert [kinds[0], *kinds[-3:]] == [(0, "local"), (224, "multicast"), (240, "unicast"), (255, "broadcast")]
+        routes = Route.to("0.0.0.0/0", dev="ib0"), Route.to("::/0", dev="ib0")
+        fib = Fib(Snapshot(rules=(*default_rules(4), *default_rules(6)), routes=routes))
+        found = {
+            str(ip_at(it.prefix.family, cell.first)): cell.decision.kind
+            for it in routes
+            for cell in fib.cells(it.prefix)
+        }
+        assert found == {
+            "0.0.0.0": "local",  # noqa: S104  not to bind to
+            "0.0.0.1": "unicast", "224.0.0.0": "multicast", "240.0.0.0": "unicast",
+            "255.255.255.255": "broadcast", "::": "unicast", "ff00::": "multicast",
+        }  # fmt: skip
 
     @given(st.data(), BLOCK)
     @settings(max_examples=scaled(150))
@@ -395,6 +408,15 @@ class TestDefaultRoutes:
         hidden = every[: every.index(taking[0])] if is_taken else []
         assert [route for _, route in fib.suppressed_defaults(block.family)] == hidden
 
+    @for_each("kind, is_hidden", [("unicast", True), ("unreachable", False)])
+    def test_that_of_a_tunnel(self, kind: RouteType, is_hidden: bool) -> None:  # noqa: FBT001
+        """It comes before that of main, which a rule suppresses, and hides it; one that refuses packets does not."""
+        routes = Route.to("0.0.0.0/0", dev="eth0"), Route.to("0.0.0.0/0", dev="wg0", table=100, type=kind)
+        rules = attrs.evolve(ELSEWHERE, suppress_prefixlength=0), Rule(family=4, priority=600, table=100)
+        fib = Fib(Snapshot(rules=rules, routes=routes))
+        assert [entry.route for entry in fib.defaults(4)] == [*(routes[::-1] if is_hidden else routes)]
+        assert fib.suppressed_defaults(4) == (((rules[0], routes[0]),) if is_hidden else ())
+
 
 NET, NET6 = Prefix.parse("172.16.0.0/16"), Prefix.parse("fd00:16::/64")
 SUPPRESSING, SUPPRESSING6 = (attrs.evolve(ELSEWHERE, family=family, suppress_ifgroup=7) for family in (4, 6))
@@ -406,6 +428,7 @@ SUPPRESSING, SUPPRESSING6 = (attrs.evolve(ELSEWHERE, family=family, suppress_ifg
         (attrs.evolve(ELSEWHERE, suppress_prefixlength=16), Route.to(NET, type="unreachable"), "", "unreachable", ()),
         (SUPPRESSING, Route(NET, (NextHop("eth0"), NextHop("eth1"))), "", "unicast", ("eth0", "eth1")),
         (SUPPRESSING, Route(NET, (NextHop("eth1"), NextHop("eth0"))), "", "no-route", ()),
+        (attrs.evolve(ELSEWHERE, suppress_ifgroup=0), Route.to(NET, dev="lo"), "", "no-route", ()),
         (SUPPRESSING6, Route(NET6, (NextHop("eth0"), NextHop("eth1"))), "", "unicast", ("eth0",)),
         (SUPPRESSING6, Route(NET6, (NextHop("eth0"), NextHop("eth1"))), "eth0", "unicast", ("eth0", "eth1")),
         (SUPPRESSING6, Route(NET6, (NextHop("eth0"), NextHop("eth1"))), "eth1", "no-route", ()),
@@ -434,7 +457,7 @@ def test_a_new_route_in_a_group_that_is_suppressed(dev: str | None, length: int 
     links = tuple(Link(name=name, index=at, group=group) for at, (name, group) in enumerate(GROUPS.items(), 2))
     rules = attrs.evolve(ELSEWHERE, suppress_ifgroup=7), Rule(family=4, priority=600, table=100)
     fib = Fib(Snapshot(links=links, rules=rules, routes=(Route.to("0.0.0.0/0", dev="eth0", table=100),)))
-    assert [contest.length for contest in fib.contests(NET, dev=dev)] == [length]
+    assert [contest.length for contest in fib.contests(NET, dev=dev, metric=0, ours=-1)] == [length]
 
 
 HELD = Route.to(NET, dev="ib0", metric=100)
@@ -453,7 +476,7 @@ HELD = Route.to(NET, dev="ib0", metric=100)
 )
 def test_which_route_gives_way(route: Route, more: dict[str, Any], length: int) -> None:
     """One in main with tos 0 and a higher metric, or one of ours with the same key; else a longer prefix is needed."""
-    first = next(Fib(plain().with_routes([route])).contests(NET, dev="eth0", **more))
+    first = next(Fib(plain().with_routes([route])).contests(NET, dev="eth0", **{"ours": -1, **more}))
     assert first.length == length
 
 

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from hostrouting.fib.engine import Fib
-from hostrouting.fib.packet import PLAIN, Sought
+from hostrouting.fib.packet import PLAIN, Flow, Sought
 from hostrouting.fib.table_ipv4 import TableIPv4, taken_in_turn
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, NextHop, Route
@@ -33,14 +33,21 @@ def test_a_nexthop_object_hides_routes_from_a_bound_socket(hiding: str, other: s
 def test_table_local_comes_first() -> None:
     """While the kernel keeps local and main as one, the local one of two routes with one prefix is used."""
     own = Route.to("10.1.0.1/32", dev="eth0", type="local", table=TABLE_LOCAL, metric=9)
-    assert fib(Route.to("10.1.0.1/32", dev="ib0"), own).lookup("10.1.0.1").kind == "local"
+    found = fib(Route.to("10.1.0.1/32", dev="ib0"), own).lookup("10.1.0.1")
+    assert (found.kind, found.rule) == ("local", default_rules(4)[0])
 
 
 def test_only_default_routes_take_turns() -> None:
-    """Of two others with one metric, the first in the list is used."""
+    """Of two others with one metric, the first is used; so it is for bound sockets, and for packets of others."""
     for prefix, devs in (("10.0.0.0/16", ("eth0",)), ("0.0.0.0/0", ("eth0", "eth1"))):
-        two = (Route.to(prefix, dev=f"eth{at}", gateway=f"192.0.2.{at}", metric=5) for at in range(2))
-        assert fib(*two).lookup("10.0.0.1").devs == devs
+        two = fib(*(Route.to(prefix, dev=f"eth{at}", gateway=f"192.0.2.{at}", metric=5) for at in range(2)))
+        for flow, found in (
+            (Flow(), devs),
+            (Flow(oif="eth0"), ("eth0",)),
+            (Flow(iif="ib0"), ("eth0",)),
+            (Flow(iif="lo"), devs),
+        ):
+            assert two.lookup("10.0.0.1", flow).devs == found
 
 
 def test_a_table_without_types_of_service_is_sure() -> None:

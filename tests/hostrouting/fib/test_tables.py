@@ -54,7 +54,7 @@ def test_rules_of_the_other_family() -> None:
 
 
 def test_whether_local_and_main_are_one() -> None:
-    """They are while the rules are Linux's own, whatever protocol the kernel reports; or as the caller says."""
+    """They are while the rules are Linux's own, whatever protocol the kernel reports; or as the caller said once."""
     own = tuple(attrs.evolve(rule, protocol=0) for rule in default_rules(4))
     for rules, said, merged in (
         (default_rules(4), None, True),
@@ -63,7 +63,7 @@ def test_whether_local_and_main_are_one() -> None:
         (own, False, False),
         (own[:1], True, True),
     ):
-        assert Tables(Snapshot(rules=rules), merged=said).merged is merged
+        assert Fib(Snapshot(rules=rules), merged=said).with_links(()).merged is merged
 
 
 def test_the_routes_of_one_table() -> None:
