@@ -18,11 +18,10 @@ from hostrouting.cli.command import (
     snapshots_option,
     wait_option,
 )
-from hostrouting.cli.output import Line, Painted, below, line, named_lines
+from hostrouting.cli.output import Line, below, line, named_lines
 from hostrouting.cli.source import config_of, installed_config
 from hostrouting.cli.standings import Standings, gate_findings
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import argparse
@@ -116,20 +115,8 @@ def _page(
         where = f" --snapshot {arguments.snapshot}" if arguments.snapshot else ""
         lost = next(found for found in check.found.families if found.verdict == "no-default-route")
         yield line(f"To see its present route: hostrouting explain {lost.report.cidrs[0].ip}{where}")
-    yield from _why_expected(check)
     yield from standings.lines()
     yield from below(named_lines(gate))
-
-
-def _why_expected(check: Check) -> Iterator[Line]:
-    """Why these devices are expected, if nobody has named them: the default route may be wrong."""
-    if check.config.route_overlap.expected_devs:
-        return
-    for report in (found.report for found in check.found.families if found.report.expected_devs):
-        devs = report.expected_devs
-        verb = "are" if len(devs) > 1 else "is"
-        reason = f"{verb} expected because of the IPv{report.family} default route"
-        yield line(Painted(f"{spoken(devs)} {reason}; if that is wrong, name the right one: --dev DEV.", "soft"))
 
 
 def advice_line(arguments: argparse.Namespace) -> str:
