@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
@@ -39,8 +39,7 @@ ALL = "all"
 """In place of a unit: each gated unit."""
 
 
-@attrs.frozen
-class Opening:
+class Opening(NamedTuple):
     """One unit, or all, that may start unchecked for a time."""
 
     until: int
@@ -145,8 +144,7 @@ _OF_A_GATED_UNIT = (*_PROPERTIES, "Id", "ActiveState", "ExecStartPre", "SuccessE
 _REFUSALS = {1, 2, 126, 127, *range(200, 256)}
 
 
-@attrs.frozen
-class GatedUnit:
+class GatedUnit(NamedTuple):
     """One unit that the gate holds back, as systemd knows it."""
 
     name: str
@@ -231,7 +229,7 @@ def find_gate_state(host: Host, coming: Collection[str] = ()) -> GateState:
         opened = {finding.target for finding in findings if finding.name == "gate-open"}
         if unchecked or ALL in opened:
             opened |= {*units}
-        gated = [attrs.evolve(one, is_checked=one.is_checked and one.name not in opened) for one in gated]
+        gated = [one._replace(is_checked=one.is_checked and one.name not in opened) for one in gated]
         bars += [*_bars(gate, units), *(text for state in states for text in _unstartable(host, state, units))]
     openings += _absent(gate, units)
     findings += [Finding("gate-shut", "error", text) for text in bars]

@@ -7,7 +7,7 @@ transaction, whatever was there. Not here: when it is loaded, and what is done i
 
 from __future__ import annotations
 
-import attrs
+from typing import NamedTuple
 
 from hostrouting.boot.scripts import DEFAULT_WAIT, KnownSettings, filled, settings_in
 from hostrouting.boot.units import FLUSHERS, GRACE, render_oneshot
@@ -25,8 +25,7 @@ _DISCOVERY = "130, 131, 132, 133, 134, 135, 136, 137, 143"
 _ANSWERS = ("no", "yes")
 
 
-@attrs.frozen
-class ProbeScript:
+class ProbeScript(NamedTuple):
     """The settings of probe-rewrite.sh."""
 
     config: ProbeRewriteConfig

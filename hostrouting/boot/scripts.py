@@ -15,9 +15,7 @@ from binascii import a2b_qp
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from ipaddress import IPv6Network
-from typing import TYPE_CHECKING, Any
-
-import attrs
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.config.cni import CNI_ROUTES
 from hostrouting.config.settings import (
@@ -46,8 +44,7 @@ MOST_WAIT = 60
 """The longest timeout in seconds of a boot script: by default the start of a gated unit may take 90 s."""
 
 
-@attrs.frozen
-class RoutesScript:
+class RoutesScript(NamedTuple):
     """The settings of static-routes.sh."""
 
     config: StaticRoutesConfig
@@ -57,8 +54,7 @@ class RoutesScript:
     """The script leaves our routes to these destinations alone, because another task adds and deletes them."""
 
 
-@attrs.frozen
-class CheckScript:
+class CheckScript(NamedTuple):
     """The settings of check-route-overlap.sh."""
 
     config: RouteOverlapConfig

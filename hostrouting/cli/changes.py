@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
@@ -37,15 +37,14 @@ _DONE = {"add": "added", "replace": "replaced", "delete": "deleted", "keep": "ke
 _DONE |= {"start": "started", "write": "written", "remove": "removed"}
 
 
-@attrs.frozen
-class Work:
+class Work(NamedTuple):
     """What a command would do, or has done: the steps for routes, other operations, and files."""
 
     steps: Sequence[Step] = ()
     operations: Sequence[Operation] = ()
     writes: Sequence[str] = ()
     removes: Sequence[str] = ()
-    is_done: bool = attrs.field(default=False, kw_only=True)
+    is_done: bool = False
 
     @classmethod
     def of(cls, change: Change, steps: Sequence[Step], *, is_done: bool = False) -> Self:
@@ -103,8 +102,7 @@ class Work:
         }
 
 
-@attrs.frozen
-class Run:
+class Run(NamedTuple):
     """A finished run, and the files that it has changed permanently."""
 
     report: phases.Report

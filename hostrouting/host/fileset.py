@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 OURS = "Written by hostrouting"
 
 
-@attrs.frozen
-class File:
+class File(NamedTuple):
     """One file, with the text and mode that are wanted."""
 
     path: str
@@ -115,7 +114,7 @@ class FileSet:
             text = files.read(file.path)
             if not text or file.is_foreign(files):
                 return None
-            own.append(attrs.evolve(file, text=text))
+            own.append(file._replace(text=text))
         return attrs.evolve(self, files=tuple(own))
 
     def foreign(self, files: Files) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ protocol. Entries that Linux does not delete belong to another program; `Applied
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
@@ -42,8 +42,7 @@ _AT_ONCE = 5_000  # changes between two calls of `check`
 _TRIES = 3  # attempts to roll back, before the remaining differences are reported
 
 
-@attrs.frozen
-class Applied:
+class Applied(NamedTuple):
     """What was done: the plan, and the changes that carried it out; empty if there was nothing to do."""
 
     plan: RoutePlan

@@ -45,7 +45,7 @@ import errno
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 import attrs
 
@@ -105,8 +105,7 @@ def locked(host: Host, ctx: phases.Context, parts: Sequence[Part], config: HostR
         yield inside
 
 
-@attrs.frozen
-class Fallback:
+class Fallback(NamedTuple):
     """The former part of the gate, put back if the task fails before it has changed anything else."""
 
     part: Part

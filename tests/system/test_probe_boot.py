@@ -61,7 +61,7 @@ def test_a_second_machine_while_the_gate_runs_for_the_first() -> None:
 @pytest.mark.parametrize("required", [False, True])
 def test_a_machine_whose_probes_are_lost(required: bool) -> None:  # noqa: FBT001
     """If nft fails, the rewrite fails and says so; it holds a machine back only if it is required."""
-    told = attrs.evolve(TOLD, config=attrs.evolve(TOLD.config, required=required))
+    told = TOLD._replace(config=attrs.evolve(TOLD.config, required=required))
     with flushing(told=told) as system:
         system.lay("/usr/sbin/nft", '#!/bin/sh\n[ "$1" = flush ]\n', mode=0o755)
         begin_start(system)
@@ -82,7 +82,7 @@ def test_what_takes_too_long() -> None:
 
     A run that waits for its link says so when it is stopped, and has not failed; what it could do is done.
     """
-    with flushing(machines=(), told=attrs.evolve(TOLD, wait=40)) as system:
+    with flushing(machines=(), told=TOLD._replace(wait=40)) as system:
         script = system.must("cat", LAYOUT.probe_script_path)
         system.lay(LAYOUT.probe_script_path, script.replace("LIMIT=5", "LIMIT=1"), mode=0o755)
         system.must("mv", "/usr/sbin/nft", "/usr/sbin/nft.real")

@@ -63,7 +63,7 @@ class Prospect:
         self.work = Work.of(change, routes.conflicts or routes.steps)
         self.refused = tuple(of_severity(change.removals, "error"))  # what apply refuses to take away
         self.is_stuck = bool(routes.conflicts or routes.pending)  # no route could be changed
-        self.changes = bool(attrs.evolve(self.work, steps=()) if self.is_stuck else self.work)
+        self.changes = bool(self.work._replace(steps=()) if self.is_stuck else self.work)
         check = config.route_overlap
         self.after: Check | None = None  # nothing to check, or the plan cannot be carried out
         if before is not None and check.expected_cidrs and not self.is_stuck:

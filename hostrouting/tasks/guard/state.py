@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
@@ -25,8 +25,7 @@ VALID = timedelta(minutes=3)
 """How long an answer of the guard is valid for node-problem-detector: it looks three times meanwhile."""
 
 
-@attrs.frozen(kw_only=True)
-class State:
+class State(NamedTuple):
     """The guard's knowledge after its looks so far."""
 
     since: datetime
@@ -34,7 +33,7 @@ class State:
     looks: int = 0
     looked: datetime | None = None
     """When the last look was in which every task could read the host."""
-    look: Look = attrs.field(factory=Look)
+    look: Look = Look()
     """The last look."""
     repairs: int = 0
     """The number of repairs since it began."""
@@ -47,7 +46,7 @@ class State:
     verdict_since: datetime | None = None
     """Since when the verdict is the same, as far as the guard knows."""
     fights: tuple[Fight, ...] = ()
-    hindered: Mapping[str, str] = attrs.field(factory=dict)
+    hindered: Mapping[str, str] = {}
     """What hinders the guard itself: a sentence about its listening, reading or writing."""
 
     @property
@@ -58,13 +57,12 @@ class State:
     def noted(self, about: str, text: str) -> State:
         """The state with this sentence about a problem of the guard; an empty one removes it."""
         others = {name: sentence for name, sentence in self.hindered.items() if name != about}
-        return attrs.evolve(self, hindered={**others, about: text} if text else others)
+        return self._replace(hindered={**others, about: text} if text else others)
 
     def after(self, look: Look, fights: tuple[Fight, ...], now: datetime) -> State:
         """The state after one more look."""
         same = self.verdict_since is not None and look.verdict == self.look.verdict
-        return attrs.evolve(
-            self,
+        return self._replace(
             looks=self.looks + 1,
             looked=self.looked if look.unknown else now,
             look=look,
@@ -78,8 +76,7 @@ class State:
 
     def after_attempt(self, known: Look, fights: tuple[Fight, ...]) -> State:
         """The state after a look that failed: what was known before, and why this one failed."""
-        return attrs.evolve(
-            self,
+        return self._replace(
             look=attrs.evolve(known, seconds=self.look.seconds),
             failures=self.failures + 1,
             verdict_since=self.verdict_since if known.verdict else None,

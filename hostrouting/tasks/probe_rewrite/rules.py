@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv6Address, IPv6Network
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
@@ -86,15 +86,14 @@ class Record:
 # The changes that are needed.
 
 
-@attrs.frozen(kw_only=True)
-class RewritePlan:
+class RewritePlan(NamedTuple):
     """The changes to make, first to the tables and then to the route, and what prevents them."""
 
     text: str = ""
     """What nft has to load; empty if the tables are as they should be."""
     on_tables: tuple[Operation, ...] = ()
     """The same in words, each with its reason."""
-    routes: RoutePlan = attrs.field(factory=RoutePlan)
+    routes: RoutePlan = RoutePlan()
     waits: str = ""
     """What has to be there before the route can be added, such as `the device eth0 to be up`; empty if nothing."""
     is_off: bool = False
@@ -126,7 +125,7 @@ class RewritePlan:
     @property
     def apart(self) -> tuple[RewritePlan, RewritePlan]:
         """The changes of tables, and those of routes, as two plans."""
-        return (attrs.evolve(self, routes=RoutePlan(), taken=""), attrs.evolve(self, text="", on_tables=(), foreign=""))
+        return (self._replace(routes=RoutePlan(), taken=""), self._replace(text="", on_tables=(), foreign=""))
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -249,12 +248,11 @@ _RIVAL = "azureslbprobe"
 """A part of the name of tables that other agents create and delete for the same purpose."""
 
 
-@attrs.frozen(kw_only=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """The facts about a host that matter to a rewrite, except for the table."""
 
     snapshot: Snapshot
-    settings: Mapping[str, int] = attrs.field(factory=dict)
+    settings: Mapping[str, int] = {}
     """By their paths below net.ipv6.conf, such as `eth0.accept_ra`: those that are known."""
     way_back: tuple[str, ...] | None = None
     """The outgoing devices for a packet to the global address; None if that is not known."""

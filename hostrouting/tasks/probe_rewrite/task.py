@@ -322,7 +322,7 @@ class RewriteProbeSource(HostTask[Effects]):
         record = self._record
         listings = {name: nft.listing(name) for name in dict.fromkeys((self._settings.table, *record.tables))}
         plan = plan_rewrite(self._settings, record, listings, snapshot, protocol=self.config.protocol, up=up)
-        return attrs.evolve(plan, section=self.section_path)
+        return plan._replace(section=self.section_path)
 
     def _read(self, backend: RouteBackend) -> Snapshot:
         """The devices, and the routes to the global addresses of this configuration and earlier ones."""

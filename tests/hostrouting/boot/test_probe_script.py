@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
 GLOBAL = "2603:1062:0:1:fe80:1234:5678:9abc"
 CONFIG = ProbeRewriteConfig(enabled=True, interfaces=["eth0"])
 TOLD = ProbeScript(CONFIG, wait=0)
-REQUIRED = attrs.evolve(TOLD, config=attrs.evolve(CONFIG, required=True))
+REQUIRED = TOLD._replace(config=attrs.evolve(CONFIG, required=True))
 TABLE = CONFIG.table
 OTHER = 'table ip6 other {\n chain c {\n  type filter hook input priority 0\n  counter comment "theirs"\n }\n}\n'
 ROUTE = f"{GLOBAL} dev eth0 proto 213 metric 1024 pref medium"
@@ -306,13 +306,13 @@ class TestRoute:
 
     def test_a_link_that_is_missing(self, node: Node) -> None:
         """If the link is missing, the table is loaded without the route. If the rewrite is required, the script fails."""
-        done = node.run(attrs.evolve(TOLD, config=attrs.evolve(CONFIG, interfaces=["eth7"])), "60")
+        done = node.run(TOLD._replace(config=attrs.evolve(CONFIG, interfaces=["eth7"])), "60")
         assert (done.returncode, bool(node.listing())) == (0, True)
         assert done.stderr == (
             f'<4>probe-rewrite: {GLOBAL}: no route by eth7 within 0 s (Cannot find device "eth7"); the rules are loaded,'
             " and the next start of a gated unit, or the guard, tries again\n"
         )
-        required = attrs.evolve(TOLD, config=attrs.evolve(CONFIG, interfaces=["eth7"], required=True))
+        required = TOLD._replace(config=attrs.evolve(CONFIG, interfaces=["eth7"], required=True))
         assert node.fails(required) == f'{GLOBAL}: no route by eth7 within 0 s (Cannot find device "eth7")'
 
     def test_a_link_that_is_late(self, node: Node) -> None:
@@ -326,7 +326,7 @@ class TestRoute:
 
         other = threading.Thread(target=rise)
         other.start()
-        node.passes(attrs.evolve(TOLD, wait=100))
+        node.passes(TOLD._replace(wait=100))
         other.join()
         assert node.routes() == [ROUTE]
         assert node.listing()
@@ -336,7 +336,7 @@ class TestRoute:
 
         Kills: the script without its trap for SIGTERM.
         """
-        told = attrs.evolve(TOLD, config=attrs.evolve(CONFIG, interfaces=["eth7"]), wait=100)
+        told = TOLD._replace(config=attrs.evolve(CONFIG, interfaces=["eth7"]), wait=100)
         done = node.run(told, tools={"sleep": "kill -TERM $PPID; exec sleep 1"})
         assert (done.returncode, done.stderr) == (143, "<3>probe-rewrite: stopped before the work was done\n")
 
@@ -344,7 +344,7 @@ class TestRoute:
     def test_the_time_that_the_gate_gives(self, node: Node, required: bool, seconds: int) -> None:  # noqa: FBT001
         """A machine that starts anyway waits for nothing; one that requires the rewrite waits as long as it may."""
         config = attrs.evolve(CONFIG, interfaces=["eth7"], required=required)
-        done = node.run(attrs.evolve(TOLD, config=config, wait=60), "1")
+        done = node.run(TOLD._replace(config=config, wait=60), "1")
         assert f"within {seconds} s" in done.stderr
 
 
