@@ -267,3 +267,25 @@ def test_what_another_run_installs_meanwhile(repaired: str, written: Callable[..
     assert said.code == 2
     assert said.lines[0].startswith("FAILED: routeOverlap.mode: the mode changes from STRICT to WARN")
     assert "60 requires check-route-overlap" in host.files.texts[host.layout.gate_steps_path]
+
+
+def test_routes_that_go(written: Callable[..., str]) -> None:
+    """Routes alone may go, because the check stays: plan and log name them."""
+    host = FakeHost(kernel=h200())
+    whole = written(HALF, {"destination": "172.16.128.0/17"}, cidrs=("172.16.0.0/17",))
+    assert say("apply", "--config", whole, host=host).code == 0
+    config = written(HALF, cidrs=("172.16.0.0/17",))
+    told = "staticRoutes: installed, but not in this configuration: 1 route, to 172.16.128.0/17"
+    assert told in say("plan", "--config", config, host=host).out
+    said = say("apply", "--config", config, host=host)
+    assert said.code == 0
+    assert told in said.err
+
+
+def test_a_guard_with_nothing_to_guard(tmp_path: Path) -> None:
+    """A file that has only the guard would take everything else away: it is a fault of the file."""
+    path = tmp_path / "guard.json"
+    path.write_text('{"guard": {"enabled": true}}')
+    said = say("apply", "--config", str(path), host=FakeHost(kernel=h200()))
+    assert said.code == 2
+    assert "guard: the guard has nothing to guard: " in said.err

@@ -310,16 +310,52 @@ def test_a_kernel_that_drops_it(kind: Kind, words: tuple[str, ...], told: str) -
     assert (line.startswith(told), bool(line)) == (True, bool(told))
 
 
-def test_a_packet_that_is_dropped_as_it_arrives() -> None:
+DROPPED = {
+    "forwarding": (
+        {"forwarding": False},
+        COMES_IN,
+        "eth0 does not forward packets (net.ipv4.conf.eth0.forwarding is 0)",
+    ),
+    "strict": (
+        {"rp_filter": 1},
+        ("--iif", "eth0", "--from", "172.16.9.9"),
+        "its rp_filter is 1, and the route back to 172.16.9.9 leaves by ib0",
+    ),
+    "no way back": (
+        {"rp_filter": 2},
+        ("--iif", "eth0", "--from", "192.0.2.9"),
+        "its rp_filter is 2, and the route back to 192.0.2.9 is [unreachable 192.0.2.0/24 proto unspec], which sends nothing",
+    ),
+    "own": (
+        {},
+        ("--iif", "eth0", "--from", "10.0.0.4"),
+        "10.0.0.4 is an address of this host (net.ipv4.conf.eth0.accept_local is 0)",
+    ),
+    "multicast": (
+        {},
+        ("--iif", "eth0", "--from", "224.0.0.9"),
+        "224.0.0.9 is not the address of one host, so no packet may come from it",
+    ),
+    "loopback": (
+        {},
+        ("--iif", "eth0", "--from", "127.0.0.9"),
+        "addresses in 127.0.0.0/8 stay inside a host (net.ipv4.conf.eth0.route_localnet is 0)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DROPPED)
+def test_a_packet_that_is_dropped_as_it_arrives(name: str) -> None:
     """The answer names the setting that drops the packet, with its device and value; the kernel is not asked."""
+    settings, words, clause = DROPPED[name]
     with h200() as kernel:
         snapshot = kernel.snapshot(family=4)
-    links = [attrs.evolve(link, forwarding=link.name != "eth0") for link in snapshot.links]
-    sick = attrs.evolve(snapshot, links=tuple(links)).to_json().encode()
-    said = say("explain", "8.8.8.8", *COMES_IN, "--snapshot", "-", stdin=sick)
-    clause = "eth0 does not forward packets (net.ipv4.conf.eth0.forwarding is 0)"
+    unreachable = Route.to("192.0.2.0/24", type="unreachable")
+    links = [attrs.evolve(link, **settings) if link.name == "eth0" else link for link in snapshot.links]  # type: ignore[arg-type]  # any setting
+    sick = attrs.evolve(snapshot, links=tuple(links)).with_routes([unreachable]).to_json().encode()
+    said = say("explain", "8.8.8.8", *words, "--snapshot", "-", stdin=sick)
     assert said.lines[1] == f"But this host drops it when it arrives on eth0: {clause}."
-    document = say("explain", "8.8.8.8", *COMES_IN, "--json", "--snapshot", "-", stdin=sick).json
+    document = say("explain", "8.8.8.8", *words, "--json", "--snapshot", "-", stdin=sick).json
     assert document["dropped"]["text"] == clause
 
 
@@ -348,6 +384,31 @@ def test_one_way_of_two() -> None:
         "But this host drops it when it arrives on pod1 if it leaves by eth0: its rp_filter is 1, and the route back to"
         " 10.244.3.2 leaves by pod2."
     )
+
+
+@pytest.mark.parametrize("source", ["::1", "ff02::5", "::"])
+def test_a_source_that_ipv6_does_not_forward(source: str) -> None:
+    """IPv6 has no filter for sources, but some are never forwarded."""
+    kernel = plain_vm()
+    kernel.add_address("eth0", "2001:db8::4/64")
+    said = say("explain", "2001:db8::9", "--from", source, "--iif", "eth0", kernel=kernel)
+    assert said.lines[1] == (
+        f"But this host drops it when it arrives on eth0: {source} is not the address of one host, so no packet may come"
+        " from it."
+    )
+
+
+def test_a_host_that_does_not_forward_ipv6() -> None:
+    """An arriving packet for another host is dropped; a packet that the host itself sends is not."""
+    kernel = MemoryBackend()
+    kernel.add_link("eth0")
+    kernel.add_address("eth0", "2001:db8::4/64")
+    words = ("explain", "2001:db8::9", "--from", "2001:db8:7::9")
+    assert say(*words, "--iif", "eth0", kernel=kernel).lines[1] == (
+        "But this host drops it when it arrives on eth0: this host does not forward IPv6 packets"
+        " (net.ipv6.conf.all.forwarding is 0)."
+    )
+    assert "drops" not in say(*words, kernel=kernel).out
 
 
 def test_a_pod_block_of_the_host() -> None:
