@@ -23,6 +23,7 @@ BAD_FILES: dict[str, tuple[Any, str, str]] = {
     "missing": (None, "cannot be read: No such file or directory", "this cannot be read: No such file or directory"),
     "a directory": (..., "is a directory", "is a directory"),
     "not JSON": (b"{", "JSON", "this is not JSON"),
+    "deep": (b"[" * 100_000, "nested", "nested too deeply for a snapshot"),
     "another document": (b"[]", "", "must be 'hostrouting/snapshot/1'"),
 }
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hostrouting.check.examine import Correction
 from hostrouting.errors import FleetError, InputError
 from hostrouting.fleet import NodeEscape, NodeResult, common_correction, group_nodes
+from hostrouting.fleet.grouping import own_file_reason
 from hostrouting.fleet.judge import Question, judge
 from hostrouting.model.prefix import Prefix
 from hostrouting.routes.uplink import DesiredRoute
@@ -178,3 +179,8 @@ def test_one_file_is_changed_in_one_way(corrections: list[Correction | None], co
     ]
     results.append(NodeResult("lost", failure=InputError("snapshot", path="", problem="this is empty")))
     assert common_correction(group_nodes(results)) == common
+
+
+def test_why_nodes_need_a_file_of_their_own() -> None:
+    """Without an entry that is wrong, the reason is the other nodes. Kills: the reason of a wrong entry."""
+    assert own_file_reason(HALVES_ADDED, many=True) == "other nodes need other routes"
