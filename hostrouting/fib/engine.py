@@ -22,7 +22,7 @@ from hostrouting.fib.table import Entry, Legs, Ordered, Table
 from hostrouting.fib.tables import Tables
 from hostrouting.model.prefix import IP, IPV4, IPV6, MULTICAST, Prefix, as_ip, as_prefix
 from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, TABLE_MAIN, NextHop, Route
-from hostrouting.model.route_table import RouteTable
+from hostrouting.model.route_table import Column, RouteTable
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 
@@ -368,8 +368,7 @@ class Sieve:
 
     def __init__(self, routes: RouteTable, liking: Liking) -> None:
         """Take the routes, and a function that accepts or rejects next hops."""
-        self._numbers = routes.shape_numbers
-        self._odd = {number for number, shape in enumerate(routes.shapes) if not _is_plain(shape, liking)}
+        self._routes, self._liking = routes, liking
         # For the routes of a table, by their id: the ranges of the routes that are not plain, and the last address of
         # each.
         self._known: dict[int, tuple[list[Span], list[int]]] = {}
@@ -390,22 +389,25 @@ class Sieve:
         """The ranges that overlap low … high and belong to a route that is not plain."""
         known = self._known.get(id(routes))
         if known is None:
-            spans = joined(map(routes.span, self._places(routes.column.positions)))
+            spans = joined(map(routes.span, self._places(routes.column)))
             known = self._known[id(routes)] = spans, [last for _, last in spans]
         spans, lasts = known
         begin = bisect_left(lasts, low)
         return spans[begin : bisect_left(spans, (high + 1,), begin)]
 
-    def _places(self, positions: Sequence[int]) -> list[int]:
-        """Indexes of the positions whose routes are not plain."""
-        odd, numbers = self._odd, self._numbers
-        return [at for at, position in enumerate(positions) if numbers[position] in odd] if odd else []
+    def _places(self, column: Column) -> list[int]:
+        """Indexes in the column of the routes that are not plain."""
+        numbers = self._routes.shape_numbers
+        alike = (number for number, outline in enumerate(self._routes.outlines) if outline[:2] == column[:2])
+        odd = {number for number in alike if not self._is_plain(number)}
+        return [at for at, position in enumerate(column.positions) if numbers[position] in odd] if odd else []
 
-
-def _is_plain(shape: Route, liking: Liking) -> bool:
-    in_use = not any(leg.dead or leg.linkdown for leg in shape.legs)
-    for_all = not (shape.tos or shape.source) and shape.expires is None
-    return shape.type == "unicast" and for_all and in_use and liking(shape.legs)
+    def _is_plain(self, number: int) -> bool:
+        if not self._routes.outlines[number].is_unicast:
+            return False
+        shape = self._routes.shapes[number]
+        in_use = not any(leg.dead or leg.linkdown for leg in shape.legs)
+        return in_use and not (shape.tos or shape.source) and shape.expires is None and self._liking(shape.legs)
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:

@@ -95,11 +95,12 @@ class Outline(NamedTuple):
     protocol: int
     has_source: bool
     """Whether its routes are only for packets from one prefix of sources."""
+    is_unicast: bool
 
     @classmethod
     def of(cls, shape: Route) -> "Outline":
         """The outline of a shape that is there."""
-        return cls(shape.prefix.family, shape.table, shape.protocol, shape.source is not None)
+        return cls(shape.prefix.family, shape.table, shape.protocol, shape.source is not None, shape.type == "unicast")
 
 
 def _places_of(column: "Column", near: Collection[tuple[int, int]]) -> list[int]:

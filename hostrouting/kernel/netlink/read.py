@@ -57,6 +57,7 @@ from hostrouting.kernel.netlink.numbers import AF_OF, FAMILY_OF
 from hostrouting.kernel.netlink.route_message import RTMSG, name_of, read_leg, read_route
 from hostrouting.kernel.netlink.watch import EVERYTHING, Wanted, device_of, disturbed
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
+from hostrouting.model.route import ROUTE_TYPES
 from hostrouting.model.route_table import Outline, RouteTable, Shapes, routes_like
 from hostrouting.model.rule import SELECTORS, Rule, RuleAction, reached_tables, selector_of
 from hostrouting.model.snapshot import Address, Link, Snapshot
@@ -562,8 +563,9 @@ def _others(raw: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:
 # Routes, many at a time
 
 # The offsets of the family, of the destination's length, and of the other fields before the destination: the first of
-# these is the length of the sources, and one the protocol.
-_FAMILY, _LENGTH, _SAID, _PROTO = HEADER.size, HEADER.size + 1, HEADER.size + 2, HEADER.size + 5
+# these is the length of the sources, and two are the protocol and the type.
+_FAMILY, _LENGTH, _SAID, _PROTO, _TYPE = (HEADER.size + place for place in (0, 1, 2, 5, 7))
+_UNICAST = ROUTE_TYPES.index("unicast")
 _HEADS = struct.Struct("=HHIHH")  # the table, and the header of the destination
 _HEADS_AT = HEADER.size + RTMSG.size
 _DST = _HEADS_AT + _HEADS.size
@@ -640,7 +642,8 @@ class RouteReader:
             self._known[said] = number
             named = _NEXTHOP in said[1]  # or a value that looks like one, which does no harm
             self._shapes.add(self._read_now(message) if named else partial(self._read, message))
-            self._outlines.append(Outline(FAMILY_OF[message[_FAMILY]], table, message[_PROTO], message[_SAID] != 0))
+            family, protocol, kind = FAMILY_OF[message[_FAMILY]], message[_PROTO], message[_TYPE]
+            self._outlines.append(Outline(family, table, protocol, message[_SAID] != 0, kind == _UNICAST))
         else:
             route = self._read_now(message)
             self._shapes.add(route)
