@@ -401,6 +401,7 @@ DEV, VIA, OTHER, BOTH, OTHERS = (), ("fe80::1",), ("fe80::7",), ("fe80::1", "fe8
     ("there", "wanted", "steps"),
     [
         ([(OTHER, OURS)], DEV, ["replace dev"]),
+        ([(OTHER, OURS), (VIA, 12)], DEV, ["conflict dev"]),  # Linux might replace the other one
         ([(OTHER, OURS), (DEV, 12)], DEV, ["keep dev", "delete via"]),
         ([(VIA, OURS), (DEV, OURS)], VIA, ["keep via", "delete dev"]),
         ([(VIA, 12), (DEV, 12)], VIA, ["keep via"]),
@@ -438,17 +439,3 @@ def test_a_device_without_a_carrier() -> None:
     assert told(plan_routes([want("10.1.0.0/16", gateway="10.0.0.1")], plain().with_routes([ours]))) == [
         "keep 10.1.0.0/16"
     ]
-
-
-def test_a_replacement_that_would_hit_another_route() -> None:
-    """In IPv6, our route is not replaced if another program has one with its key: Linux might replace that one."""
-    wanted = Route.to("fd00:9::1/128", dev="eth0", metric=1024, protocol=OURS)
-    stale = Route.to("fd00:9::1/128", dev="eth0", gateway="fe80::1", metric=1024, protocol=OURS)
-    theirs = Route.to("fd00:9::1/128", dev="ib0", metric=1024, protocol=4)
-
-    def actions(*there: Route) -> list[str]:
-        snapshot = attrs.evolve(plain().with_routes(there), rules=default_rules(6))
-        return [step.action for step in plan_exactly([wanted], snapshot, ours=[OURS], about=[wanted.prefix]).steps]
-
-    assert actions(stale) == ["replace"]
-    assert actions(stale, theirs) == ["conflict"]

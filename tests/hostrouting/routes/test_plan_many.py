@@ -169,13 +169,14 @@ def test_a_former_default_route_that_is_the_only_one() -> None:
     assert len(plan_routes(wishes, host, former={77}).pending) == 100
 
 
+@pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("gateway", [None, "10.0.0.7"])
-def test_two_wishes_for_one_key(gateway: str | None) -> None:
+def test_two_wishes_for_one_key(gateway: str | None, times: int) -> None:
     """Two different wanted routes with one key are refused, even if the present route equals one of them."""
     hop = None if gateway is None else as_ip(gateway)
     spelled = DesiredRoute(BLOCKS[0], gateway=as_ip("10.0.0.1"))
     host = host_with([routes_on(block) for block in BLOCKS[:1]])
-    wishes = [spelled, attrs.evolve(spelled), *(DesiredRoute(block) for block in BLOCKS[1:4])]
+    wishes = [*(attrs.evolve(spelled) for _ in range(times)), *(DesiredRoute(block) for block in BLOCKS[1:4])]
     assert [step.action for step in plan_routes(wishes, host).steps] == ["keep", "add", "add", "add"]
     with pytest.raises(ValueError, match="two different routes are wanted"):
         plan_routes([*wishes, DesiredRoute(BLOCKS[0], gateway=hop)], host)
