@@ -181,11 +181,18 @@ def test_a_lost_file_of_a_unit(path: str, text: str | None, told: str) -> None:
     assert line.startswith(told)
 
 
-@pytest.mark.parametrize(("settings", "count"), [("ExecStart=\nExecStart=/bin/true", 0), ("ExecStartPre=", 1)])
-def test_what_would_open_a_coming_gate(settings: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("path", "settings", "count"),
+    [
+        (MACHINE_DROP_IN, "ExecStart=\nExecStart=/bin/true", 0),
+        (MACHINE_DROP_IN, "ExecStartPre=", 1),
+        ("/etc/systemd/system/service.d/99.conf", "ExecStartPre=", 1),  # read in the order of the names alone
+    ],
+)
+def test_what_would_open_a_coming_gate(path: str, settings: str, count: int) -> None:
     """Only commands before the start matter; without systemd nothing is known."""
     host = FakeHost()
-    lay(host, MACHINE_DROP_IN, f"[Service]\n{settings}\n")
+    lay(host, path, f"[Service]\n{settings}\n")
     manager(host).reload()
     assert len(find_coming_openings(host, LAYOUT.machine_unit)) == count
     assert find_coming_openings(attrs.evolve(host, manager=None), LAYOUT.machine_unit) == ()
@@ -335,6 +342,24 @@ def test_a_file_that_opens_it(breaks: Callable[[FakeHost], None], told: str) -> 
     breaks(host)
     manager(host).reload()
     assert told_of(host) == [f"GATE-OPEN: {told}"]
+
+
+def test_a_script_that_only_warns_is_lost() -> None:
+    """A unit starts without a step that only warns. Kills: `_absent` is not asked."""
+    host = installed(attrs.evolve(STRICT, route_overlap=attrs.evolve(STRICT.route_overlap, mode=Mode.WARN)))
+    host.files.remove(LAYOUT.check_script_path)
+    told = (
+        f"{LAYOUT.check_script_path} is missing, so {LAYOUT.machine_unit} may start without it; write it again with: "
+    )
+    assert told_of(host) == [f"GATE-OPEN: {told}hostrouting apply --config FILE"]
+
+
+def test_which_units_are_active() -> None:
+    """Only a unit that runs counts as active. Kills: each that systemd knows does."""
+    host = installed()
+    for name, active in ((KUBE1, "active"), ("systemd-nspawn@kube2.service", "inactive")):
+        manager(host).properties[name] = {"ActiveState": active}
+    assert [unit.active for unit in find_gate_state(host).gated] == [(KUBE1,)]
 
 
 NOT_OURS = "is not as hostrouting wrote it"

@@ -4,8 +4,8 @@ from datetime import datetime, timezone
 
 import pytest
 
-from hostrouting.boot.gate_state import Opening, opening_findings, openings_in_force, parse_openings
-from hostrouting.testing import FakeHost
+from hostrouting.boot.gate_state import Opening, opening_findings, openings_in_force, parse_openings, render_openings
+from hostrouting.testing import FakeFiles, FakeHost
 from tests.support.tasks import LAYOUT
 
 
@@ -40,6 +40,25 @@ def test_until_when() -> None:
     assert is_open(opened(100, modified=50.9), 50.1)
     with pytest.raises(ValueError, match="newer than this host's clock"):
         is_open(opened(100, modified=51.0), 50.9)
+
+
+def test_what_is_not_a_file() -> None:
+    """A folder in its place is not a file that others can write: whether the gate is open is not known."""
+    host = FakeHost(files=FakeFiles(strange={LAYOUT.opening_path: "a directory"}))
+    (finding,) = opening_findings(host, datetime.fromtimestamp(50, timezone.utc))
+    assert (finding.name, finding.target) == ("not-known", LAYOUT.opening_path)
+
+
+@pytest.mark.parametrize(
+    ("unit", "whose", "end"), [("all", "each gated unit", ""), ("a.service", "a.service", " --unit a.service")]
+)
+def test_in_words(unit: str, whose: str, end: str) -> None:
+    """The finding names the units and the command for these alone; the line is read as it was written."""
+    opening = Opening(100, unit, "root", "WHY")
+    assert parse_openings(render_openings([opening])) == (opening,)
+    told = f"{whose} may start unchecked until 1970-01-01T00:01:40Z; root opened the gate: WHY"
+    remedy = f"to end this, run as root: hostrouting gate --close{end}"
+    assert (opening.finding.sentence, opening.finding.remedy) == (told, remedy)
 
 
 @pytest.mark.parametrize("until", ["99999999999", "0"])
