@@ -23,15 +23,12 @@ from hostrouting.routes.uplink import bare_leg, default_route
 from hostrouting.text import spoken
 
 _ADVERTISED = 9  # the route protocol of what routers advertise
-_OF_A_VRF = 0  # the table of a rule that looks up that of the packet's VRF
-
-_NAMED = 3  # the number of addresses and routes that are named; the others are counted
 
 SERIOUS = ("local-rule", "default-routes")
 """No verdict is OK with one of these findings."""
 
 
-def find_flaws(fib: Fib, family: int, *, is_named: bool = False) -> tuple[Finding, ...]:
+def find_flaws(fib: Fib, family: int, *, is_named: bool) -> tuple[Finding, ...]:
     """The flaws of this family, the worst first. `is_named`: the configuration names the expected devices.
 
     Then default routes do not compete for being expected: each is judged.
@@ -69,7 +66,7 @@ def _not_local(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Findi
         and any(route.type == "local" for route in fib.routes(Prefix.of(address.ip), table=TABLE_LOCAL))
     )
     if lost := [str(ip) for ip in own if fib.lookup(ip).kind != "local"]:
-        named = spoken(lost, most=_NAMED)
+        named = spoken(lost)
         told = f"this host does not deliver packets for its own {named}, so it does not answer there"
         why = "no rule looks up table local before another rule sends them away"
         yield Finding("local-rule", "warning", f"{told}: {why}", named, _adding(default_rules(family)[0]))
@@ -104,7 +101,7 @@ def _competing(fib: Fib, family: int) -> Iterator[Finding]:
 def _competition(family: int, routes: Sequence[Route]) -> Finding:
     # Linux may list the next hops in any order.
     devs, ip = sorted({dev for route in routes for dev in route.devs}), "ip -6" if family == IPV6 else "ip"
-    told = f"the next hops of {spoken([f'[{route}]' for route in routes], most=_NAMED)} compete"
+    told = f"the next hops of {spoken([f'[{route}]' for route in routes])} compete"
     told += f": Linux uses one or the other, so packets leave by {spoken(devs, last='or')}"
     remedy = f"if all of them are right, name {spoken(devs)} in routeOverlap.expectedDevs"
     remedy += "; otherwise give one another metric where it comes from"
@@ -124,11 +121,11 @@ def _rank(route: Route) -> tuple[object, ...]:
 
 
 def _for_empty_tables(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Finding]:
-    standing = {_OF_A_VRF, TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT}
+    standing = {TABLE_LOCAL, TABLE_DEFAULT}
     for rule in rules:
         if rule.action == "to_table" and rule.table not in standing and fib.is_empty(family, rule.table):
             ip, table = "ip -6" if family == IPV6 else "ip", table_name(rule.table)
             told = f"rule {rule.priority} has no effect, because table {table} has no IPv{family} routes"
-            words = [ip, "rule del pref", str(rule.priority), *([rule.selection] if rule.selection else [])]
-            remedy = f"if no program will add routes to it, delete the rule with: {' '.join(words)} lookup {table}"
+            deleted = f"{ip} rule del pref {rule.priority} lookup {table}"
+            remedy = f"if no program will add routes to it, delete the rule with: {deleted}"
             yield Finding("empty-table", "note", told, f"rule {rule.priority}", remedy)

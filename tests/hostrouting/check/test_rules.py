@@ -19,7 +19,7 @@ from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeHost, MemoryBackend, plain_vm
 from phases.testing import FakeClock
 from tests.support.cli import say
-from tests.support.commands import ports
+from tests.support.commands import lose_carriers, ports
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.tasks import config
 
@@ -34,6 +34,8 @@ HOST = (
 )
 DEFAULT = "route add default via 10.0.0.1 dev eth0 metric 100"
 SECOND = "route add default via 10.9.0.1 dev eth1 metric 100"
+APPENDED = SECOND.replace("add", "append")
+TWO_WAYS = "route add default nexthop via 10.0.0.1 dev eth0 nexthop via 10.9.0.1 dev eth1"
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ class TestTheLocalRule:
 
     def test_it_is_gone(self, host: Namespace) -> None:
         """The verdict is not OK, and the line repairs it. Kills: the rule for table local is not looked for."""
-        found = examined(host, DEFAULT, "rule del pref 0")
+        found = examined(host, DEFAULT, "rule del pref 0", "route add 198.18.0.0/15 dev eth0 table default")
         assert found.verdict == "undecided"
         [note] = notes(found)
         assert (note.name, note.target) == ("local-rule", "10.0.0.4 and 10.9.0.4")
@@ -129,28 +131,53 @@ class TestTheRuleForMain:
         [note] = notes(found)
         assert (note.name, note.target, note.severity) == ("missing-rule", "main", "warning")
 
+    @pytest.mark.parametrize(
+        ("lines", "told"), [((), []), (("route add 198.18.0.0/15 dev eth0 table default",), ["default"])]
+    )
+    def test_only_that_for_default(self, host: Namespace, lines: tuple[str, ...], told: list[str]) -> None:
+        """It is missed if its table has routes. Kills: it is always, or never, missed."""
+        found = examined(host, DEFAULT, "rule del pref 32767", *lines)
+        assert (found.verdict, [note.target for note in notes(found)]) == ("ok", told)
+
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
 class TestDefaultRoutesThatCompete:
     """Two routes of one metric are an accident; one route with two next hops is a decision."""
 
-    def test_two_of_one_metric(self, host: Namespace) -> None:
+    @pytest.mark.parametrize(
+        ("lines", "left"),
+        [
+            ((DEFAULT, APPENDED), ("eth0",)),
+            ((f"{DEFAULT} table 77", f"{APPENDED} table 77", "rule add lookup 77"), ("eth0",)),
+            (
+                (f"{TWO_WAYS.replace('default', 'default metric 100')}", APPENDED.replace("9.0.1", "9.0.2")),
+                ("eth0", "eth1"),
+            ),
+        ],
+        ids=["two", "in another table", "one has two next hops"],
+    )
+    def test_two_of_one_metric(self, host: Namespace, lines: tuple[str, ...], left: tuple[str, ...]) -> None:
         """Not OK, until one has another metric. Kills: in turn is as good as expected."""
-        found = examined(host, DEFAULT, SECOND.replace("add", "append"))
+        found = examined(host, *lines)
         assert found.verdict == "undecided"
         [note] = notes(found)
+        assert note.sentence.endswith(" compete: Linux uses one or the other, so packets leave by eth0 or eth1")
+        assert "; otherwise give one another metric where it comes from, and until then with: " in note.remedy
+        assert " metric 101 && " in note.remedy
         repaired_by(host, note)
         assert examined(host).verdict == "ok"
-        assert examined(host).families[0].report.expected_devs == ("eth0",)
+        assert examined(host).families[0].report.expected_devs == left
+
+    def test_one_without_a_carrier(self, host: Namespace) -> None:
+        """Its device is not in use, so there is nothing to decide. Kills: only a dead route is not in use."""
+        lose_carriers(host, ["eth1"])
+        found = examined(host, DEFAULT, APPENDED)
+        assert (found.verdict, notes(found)) == ("ok", [])
 
     @pytest.mark.parametrize(
         ("lines", "devs"),
-        [
-            ((DEFAULT, SECOND.replace("add", "append")), ("eth0", "eth1")),
-            (("route add default nexthop via 10.0.0.1 dev eth0 nexthop via 10.9.0.1 dev eth1",), ()),
-            ((DEFAULT, SECOND.replace("100", "200")), ()),
-        ],
+        [((DEFAULT, APPENDED), ("eth0", "eth1")), ((TWO_WAYS,), ()), ((DEFAULT, SECOND.replace("100", "200")), ())],
         ids=["both are named", "two next hops", "two metrics"],
     )
     def test_a_decision(self, host: Namespace, lines: tuple[str, ...], devs: tuple[str, ...]) -> None:
@@ -175,7 +202,7 @@ class TestDefaultRoutesThatCompete:
 
     def test_one_is_named(self, host: Namespace) -> None:
         """Packets by the device that is not named escape; a static route by the named one is OK. Kills: they compete."""
-        found = examined(host, DEFAULT, SECOND.replace("add", "append"), devs=("eth0",))
+        found = examined(host, DEFAULT, APPENDED, devs=("eth0",))
         assert (found.verdict, [note for note in notes(found) if note.name == "default-routes"]) == ("overlap", [])
         found = examined(host, f"route add {CIDR} via 10.0.0.1 dev eth0", devs=("eth0",))
         assert (found.verdict, notes(found)) == ("ok", [])
@@ -195,8 +222,9 @@ class TestDefaultRoutesThatCompete:
 @pytest.mark.linux
 @pytest.mark.needs("root")
 def test_a_rule_for_an_empty_table(host: Namespace) -> None:
-    """A note, with the line that deletes the rule. Kills: the table of a rule is not looked at."""
-    found = examined(host, DEFAULT, "rule add pref 77 not from 10.0.0.0/8 fwmark 0x1/0xff iif eth1 lookup 77")
+    """A note, with the line that deletes the rule; none about a rule for VRFs. Kills: every table is looked at, or none."""
+    rules = "rule add pref 77 not from 10.0.0.0/8 fwmark 0x1/0xff iif eth1 lookup 77", "rule add pref 8 l3mdev"
+    found = examined(host, DEFAULT, *rules)
     assert found.verdict == "ok"
     [note] = notes(found)
     repaired_by(host, note)
