@@ -287,13 +287,6 @@ def test_all_faults_at_once() -> None:
         assert [fault.path for fault in error.faults] == paths
 
 
-def test_a_unit_for_another_target() -> None:
-    """A unit is enabled for one target; a text that names another is refused, because it would be enabled for both."""
-    text = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=sysinit.target\n"
-    with pytest.raises(ValueError, match=r"rails.service has no line WantedBy=multi-user.target, .*; write this line"):
-        Part.of(rail_host().layout, "rails", "exit 0\n", rank=None, unit_text=text)
-
-
 def test_nobody_reads_the_section() -> None:
     """A section that none of the tasks reads is a fault: else a wrong name would leave the rails without rules."""
     with pytest.raises(ConfigError, match=r'extensions\["rail-rules"\]: no task of this name'):
