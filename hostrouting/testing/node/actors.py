@@ -55,7 +55,7 @@ class Act:
     """Whether it is undone after a while."""
     at: Literal["step", "boot", "rest"] = "step"
     then: str = ""
-    """The act that follows at once: how "who what" begins, such as "the agent applies"."""
+    """The act that follows at once: how "who what" begins, such as "the agent applies"; or "rest"."""
     disturbs: bool = True
     """Whether it changes the host itself, and not only by what it has hostrouting or systemd do.
 
@@ -237,7 +237,8 @@ _ADMIN = "an administrator"
 
 ADMINISTRATOR = (
     Act(_ADMIN, "deletes our routes", _delete(ours), then="the agent"),
-    Act(_ADMIN, "takes a route of ours", _take_key, 9, passes=True, then="the agent applies"),
+    Act(_ADMIN, "takes a route of ours", _take_key, 6, passes=True, then="the agent applies"),
+    Act(_ADMIN, "takes a route of ours, and waits", _take_key, 6, passes=True, then="rest"),
     Act(_ADMIN, "adds a route", _add_route, passes=True),
     Act(
         _ADMIN,
@@ -333,8 +334,8 @@ _KERNEL: tuple[Kind, ...] = ("snapshot", "lookup", "change", "change")
 MISHAPS = (
     _mishap("the next step comes in between", 9, lambda node, _: node.next_step()),
     _mishap("a slow answer", 4, lambda node, _: node.pass_time(20.0)),
-    _mishap("a kill", 3, lambda node, _: node.kill()),
-    _mishap("a kill while systemd takes long", 2, lambda node, _: node.kill(), "manager"),
+    _mishap("a kill", 6, lambda node, _: node.kill()),
+    _mishap("a kill while systemd takes long", 3, lambda node, _: node.kill(), "manager"),
     _mishap("ENOBUFS", 3, lambda node, kind: node.kernel.faults.fail(kind, errno.ENOBUFS), *_KERNEL),
     _mishap("a timeout", 2, lambda node, kind: node.kernel.faults.hang(kind), *_KERNEL),
     _mishap("done, but a timeout", 2, lambda node, kind: node.kernel.faults.hang(kind, done=True), *_KERNEL),

@@ -71,8 +71,7 @@ def after_run(node: Node, before: Seen, failure: HostRoutingError | None, *, is_
     """Require what a run has promised that nobody disturbed."""
     now, config, require = Seen.on(node), node.wanted, node.require
     if node.is_applied:
-        [shown] = node.manager.show(("NeedDaemonReload",), node.unit)
-        require("systemd has read what is installed", shown["NeedDaemonReload"] == "yes")
+        require("systemd has read what is installed", not node.manager.has_read_all and "a unit or a drop-in differs")
     if failure is None and node.is_applied:
         require("nothing of ours is left over", left_over(node, config))
         require("what is installed is what was applied", _differences(node, config))

@@ -7,7 +7,7 @@ Each step has a seed of its own, so that it is the same step if others are left 
 steps, so that what is rare in one is common in another: each draws which actors it has, how often each act comes, a
 part of its time in which mishaps are frequent, and a few of the configurations. A mishap is followed by an act of the
 agent at once, because it strikes what hostrouting does next. Of the other steps, half follow the one before at once or
-within seconds, and half come hours later. Every seventh step is a rest: faults end, each actor brings back what the
+within seconds, and half come hours later. Every tenth step is a rest: faults end, each actor brings back what the
 node needs, and after the promised time the laws of a node at rest are asserted.
 """
 
@@ -25,7 +25,7 @@ from hostrouting.testing.node.machine import PROMISED, BrokenLaw, Node
 _DAY = 86_400.0
 _REST = -1
 _SHOWN = 30  # lines of a story
-_RESTS = 0.15  # the part of the steps that are rests
+_RESTS = 0.1  # the part of the steps that are rests
 _ABSENT = 0.3  # the part of lives in which an actor does nothing
 _OFTEN = (0.2, 1.0, 1.0, 3.0)  # by how much an act may be more frequent
 _PAIRS = 0.4  # how often one more act of the agent follows at once
@@ -102,7 +102,7 @@ class Life:
                 else 0.0
                 for act, weight in zip(acts, often, strict=True)
             ]
-            is_rest = not then and chance.random() < _RESTS
+            is_rest = then == "rest" or (not then and chance.random() < _RESTS)
             act = _REST if is_rest or not any(weights) else chance.choices(range(len(acts)), weights)[0]
             steps.append(Step(at, act, chance.getrandbits(32)))
             then = "" if act == _REST else acts[act].then or (then if chance.random() < _PAIRS else "")

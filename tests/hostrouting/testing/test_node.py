@@ -60,7 +60,7 @@ PROGRAMS = (
     *("flannel-vxlan", "aws-vpc-cni", "kube-ovn", "tailscale-accepts-routes", "wg-quick-full-tunnel"),
     *("wg-quick-split-tunnel", "docker", "unbounded-net-ebpf", "kube-router"),
 )
-# None is a new seed in each run. In life 1025, our protocol number could not be written, and changed again.
+# None is a new seed in each run.
 LIVES = [(None, 20)] * 500 if LONG else [(0, 5), (2, 5), (3, 5), (1025, 9)]
 
 
