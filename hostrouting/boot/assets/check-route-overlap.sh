@@ -36,11 +36,10 @@ function groups(text,   part, i, n, all) {
   return all
 }
 function digit(text, place) { return index(DIGITS, substr(text, place, 1)) - 1 }
-function spelled(text,   i, group, address) {
+function spelled(text,   i, address) {
   for (i = 3; text ~ /^4/ && i < 11; i += 2) address = address "." 16 * digit(text, i) + digit(text, i + 1)
-  for (i = 3; text ~ /^6/ && i < 35; i += 4) {
-    group = substr(text, i, 4); sub(/^0+/, "", group); address = address ":" (group == "" ? 0 : group)
-  }
+  if (text ~ /^6/) { address = substr(text, 3); gsub(/..../, ":&", address); gsub(/:0+/, ":", address) }
+  gsub(/::/, ":0:", address); gsub(/::/, ":0:", address); sub(/:$/, ":0", address)
   sub(/:0(:0)+$/, "::", address) || sub(/(:0)+:/, "::", address)
   return address ~ /^::/ ? address : substr(address, 2)
 }
@@ -282,18 +281,18 @@ function sort(   gap, i, n, held) { # each part of the list of places is in orde
   }
 }
 # Asks about some places (a command can have 128 kB). A failure has two lines: a reason, and the number of the question.
-function ask(n, end,   command, i, begin, line, reason) {
-  for (i = n; i <= end; i++) command = command " " spelled(place[i])
+function ask(n, end,   begin, i, command, line, reason) {
+  begin = n - 1; for (i = n; i <= end; i++) command = command " " spelled(place[i])
   command = "printf \"route get fibmatch %s ipproto 17\\n\"" command " | ip -N -d -o -force -batch - 2>&1" # UDP
-  for (begin = n - 1; (command | getline line) > 0;)
+  while ((command | getline line) > 0)
     if (line ~ /^[0-9]/) answer[n++] = line
     else if (line ~ /^\tnh_info/) answer[n - 1] = answer[n - 1] line
     else if (!sub(/^Command failed .*:/, "", line)) { reason = line; sub(/^[^:]*: /, "", reason) }
     else if (!(reason in why) || line + 0 != n - begin) break
     else failure[n++] = reason
+  close(command)
   if (n <= end) give_up("the kernel did not answer for " spelled(place[n]) ": " (reason ? reason : "no answer"))
   if (n > end + 1) give_up("the kernel gave more answers than there were questions")
-  close(command)
 }
 
 # --- Findings: ranges of one expected CIDR with one `what`; a single address of this host may be part of a range

@@ -516,10 +516,11 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "overlap",
     ),
-    "a pod block of Calico in another blackhole of its table": (
+    "a pod block of Calico in another blackhole of its table, and in one of a table that is not looked up": (
         [
             *ports("cali1"),
             "route add blackhole 172.20.40.0/26 proto 80",
+            "route add blackhole 172.20.40.0/26 table 99",
             "route add blackhole 172.20.40.0/25 metric 9",
             "route add 172.20.40.64/26 dev eth0",
         ],
@@ -610,6 +611,11 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         [],
         "overlap",
     ),
+    "a throw where the script asks": (
+        ["rule add pref 100 lookup 100", "route add default dev eth1 table 100", "route add throw 1.1.1.1 table 100"],
+        [],
+        "ok",
+    ),
     "a default route of a type of service, by an object": (
         [
             "nexthop add id 31 via 10.0.0.7 dev eth1 onlink",
@@ -622,11 +628,6 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         ],
         [],
         "overlap",
-    ),
-    "a throw where the script asks": (
-        ["rule add pref 100 lookup 100", "route add default dev eth1 table 100", "route add throw 1.1.1.1 table 100"],
-        [],
-        "ok",
     ),
     "a throw where the script asks, and of the CIDR": (
         [
@@ -658,6 +659,28 @@ def test_as_the_engine(namespace: Namespace, tmp_path: Path, story: str) -> None
     namespace.batch(commands)
     lose_carriers(namespace, lost)
     agree(namespace, tmp_path, story, "172.20.0.0/16", verdict)
+
+
+def test_what_refuses(namespace: Namespace, tmp_path: Path) -> None:
+    """Each range names what refuses it, also beside a pod block. Kills: other refusing routes count, a pod of another table."""
+    commands = [
+        "route add blackhole 172.20.40.0/26 proto 80",
+        *("rule add pref 100 lookup 100", "route add 172.20.60.5 dev veth7 table 100"),
+        "route add blackhole 172.20.60.0/26",
+        "route add blackhole 172.20.80.0/24 metric 9",
+        "rule add pref 9 to 172.20.90.0/24 blackhole",
+        "route add throw 172.20.100.0/24",
+    ]
+    namespace.batch([*ports("cali1"), *ports("veth7"), *commands])
+    checked = agree(namespace, tmp_path, "what refuses", "172.20.0.0/16", "overlap")
+    told = [re.sub(r".* \((\S+?)\u2013\S+\) (.*); expected via eth0", r"\1 \2", line) for line in checked.lines]
+    assert told == [
+        "172.20.60.0 is refused by [blackhole 172.20.60.0/26 proto boot]",
+        "172.20.60.6 is refused by [blackhole 172.20.60.0/26 proto boot]",
+        "172.20.80.0 is refused by [blackhole 172.20.80.0/24 proto boot]",
+        "172.20.90.0 is refused by [rule 9]",
+        "172.20.100.0 has no IPv4 route",
+    ]
 
 
 @pytest.mark.parametrize("name", some_at_night(TOPOLOGIES))
