@@ -15,7 +15,7 @@ from phases.report import Event, Finished, Report, Retrying, Skipped, Started, S
 if TYPE_CHECKING:
     from phases.context import Context
 
-__all__ = ["FakeClock", "RecordingObserver", "StubTask"]
+__all__ = ["FakeClock", "FakeEvent", "RecordingObserver", "StubTask"]
 
 
 def _own_list(errors: Iterable[BaseException]) -> list[BaseException]:

@@ -21,7 +21,6 @@ from hostrouting import (
     plan_routes,
     propose_repair,
 )
-from hostrouting.cli import main
 from hostrouting.model.prefix import Prefix
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200
 
@@ -46,7 +45,6 @@ propose: Any = propose_repair
 fake: Any = FakeHost
 host: Any = Host
 fib: Any = Fib
-run: Any = main
 
 
 @pytest.mark.parametrize("make", TASKS)
@@ -84,8 +82,6 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: propose(FIB, FIB), r"takes an OverlapReport, not a Fib"),
     (lambda: plan("10.0.0.0/8", NODE), r'plan_routes: "10\.0\.0\.0/8" is not a list'),
     (lambda: plan(["10.0.0.0/8"], NODE), r"takes a DesiredRoute, not a str"),
-    (lambda: run("status --json"), r"not as the string 'status --json'; write \['status', '--json'\]"),
-    (lambda: run(["status"], host=FakeHost()), r"a function that makes one, not a FakeHost"),
 ]
 
 
