@@ -276,8 +276,8 @@ class _Reach(NamedTuple):
         return bool(self.lines.get(_LOADED, 0) >> line & 1) or not run_by_test
 
 
-def _reach(path: Path, *, linux: bool) -> _Reach:
-    """What the tests of the suite run of this module."""
+def _reach(path: Path, *, linux: bool, only: Sequence[Path] = ()) -> _Reach:
+    """What the tests of the suite run of this module, or those of these files only."""
     tier = "(unit or linux) and not nightly" if linux else "unit and not nightly"
     tests = sorted((ROOT / "tests").rglob("test_*.py"))
     shared = hashlib.sha256(tier.encode())
@@ -286,7 +286,7 @@ def _reach(path: Path, *, linux: bool) -> _Reach:
     folder = ROOT / ".cache/mutants"
     folder.mkdir(parents=True, exist_ok=True)
     targets = dict[Path, Path]()
-    for file in tests:
+    for file in [file.resolve() for file in only] or tests:
         digest = shared.copy()
         digest.update(file.read_bytes())
         targets[file] = folder / f"{file.stem}-{digest.hexdigest()[:16]}.json"
@@ -574,6 +574,9 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--only", default="", metavar="NAME", help="only in the function or class with this name")
     parser.add_argument("--sample", type=int, default=10_000, metavar="N", help="only so many, evenly spread")
     parser.add_argument("--linux", action="store_true", help="also with the tests that start processes")
+    parser.add_argument(
+        "--tests", type=Path, nargs="+", metavar="FILE", default=[], help="only with the tests of these files"
+    )
     asked = parser.parse_args(words)
     if asked.path is None:
         again = [sys.executable, "-m", "tests.support.mutants"]
@@ -587,10 +590,10 @@ def main(words: Sequence[str]) -> int:
     mutants = mutants[:: -(-len(mutants) // asked.sample) or 1]
     unchanged, unreached, began = Mutant("unchanged", 0, source), list[Mutant](), time.monotonic()
     if is_script:
-        files = _files_for(path)
+        files = asked.tests or _files_for(path)
         outcomes = [*_outcomes([unchanged, *mutants], lambda mutant: _try_script(path, mutant.text, files))]
     else:
-        reach = _reach(path, linux=asked.linux)
+        reach = _reach(path, linux=asked.linux, only=asked.tests)
         unreached = [mutant for mutant in mutants if not reach.tests(mutant.line)]
         outcomes = _try_module(path, source, [mutant for mutant in mutants if mutant not in unreached], reach)
     if any(code for mutant, code in outcomes if mutant.name == "unchanged"):
