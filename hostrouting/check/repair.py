@@ -55,7 +55,6 @@ from hostrouting.model.prefix import (
 from hostrouting.model.route import (
     DEFAULT_METRIC,
     OURS,
-    PATHLESS,
     PROTOCOL_KERNEL,
     REFUSING,
     SCOPE_LINK,
@@ -562,7 +561,7 @@ def _against_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
     main = Rule(family=IPV6, priority=0, table=TABLE_MAIN)
     alone = attrs.evolve(fib.snapshot, rules=(main,), routes=fib.around(gateway))
     # The device is preferred, but the lookup is not restricted to it: like that of the device that a packet came in by.
-    decision = Fib(_with_carriers(alone)).lookup(gateway, attrs.evolve(PLAIN, iif=dev, ipproto=0))
+    decision = Fib(_with_carriers(alone)).lookup(gateway, attrs.evolve(PLAIN, iif=dev))
     if decision.route is None or decision.kind in REFUSING or not decision.route.prefix.network:
         return None
     # Of several next hops, Linux checks the one that it chose by a hash: each must be by the device.
@@ -583,35 +582,25 @@ def _refused_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
     if _is_beside(Fib(_with_carriers(alone)).lookup(gateway, flow), dev):
         return None
     rules = tuple(attrs.evolve(rule, suppress_prefixlength=None, suppress_ifgroup=None) for rule in fib.snapshot.rules)
-    unsuppressed = fib if rules == fib.snapshot.rules else Fib(attrs.evolve(fib.snapshot, rules=rules))
-    decision = unsuppressed.lookup(gateway, flow)
+    unsuppressed = attrs.evolve(fib.snapshot, rules=rules, routes=fib.around(gateway, table=None))
+    decision = Fib(unsuppressed).lookup(gateway, flow)
     return None if _is_beside(decision, dev) else decision
 
 
 def _with_carriers(snapshot: Snapshot) -> Snapshot:
-    """The host as this lookup sees it: whether the carrier matters.
-
-    A lost carrier makes no difference, though Linux may list the next hop as dead.
-    """
-    up = {link.name for link in snapshot.links if link.up}
-    links = [
+    """The host for a lookup that ignores lost carriers, though Linux may list their next hops as dead."""
+    links = tuple(
         attrs.evolve(link, ignore_routes_with_linkdown=False, ipv6_ignore_routes_with_linkdown=False)
-        if link.ignore_routes_with_linkdown or link.ipv6_ignore_routes_with_linkdown
-        else link
         for link in snapshot.links
-    ]
+    )
     routes = [
-        attrs.evolve(
-            route, legs=tuple(attrs.evolve(leg, dead=leg.dev not in up) if leg.dead else leg for leg in route.legs)
-        )
-        if any(leg.dead for leg in route.legs)
-        else route
+        attrs.evolve(route, legs=tuple(attrs.evolve(leg, dead=False) for leg in route.legs))
         for route in snapshot.routes
     ]
-    return attrs.evolve(snapshot, links=tuple(links), routes=routes)
+    return attrs.evolve(snapshot, links=links, routes=routes)
 
 
 def _is_beside(decision: Decision, dev: str) -> bool:
     """Whether the route by this device has no gateway and does not refuse packets."""
-    legs = () if decision.route is None or decision.route.type in PATHLESS else decision.route.legs
+    legs = () if decision.route is None else decision.route.legs
     return any((leg.dev, leg.gateway) == (dev, None) for leg in legs)

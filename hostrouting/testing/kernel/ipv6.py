@@ -178,7 +178,7 @@ class Checks:
         return None if entry is None else entry.route
 
     def _by_rules(self, address: IP, dev: str | None) -> Route | None:
-        """The route that the rules lead to, by this device; here a lost carrier may matter."""
+        """The route that the rules lead to, by this device; a lost carrier may matter, and nothing is suppressed."""
         if not self._rules.custom:
             # A route without a next hop ends this lookup, even a throw route.
             wary = [device.name for device in self._devices if self._devices.ignores_linkdown(device.name, IPV6)]
@@ -188,7 +188,10 @@ class Checks:
             return next((route for route in near if route is not None), None)
         links = tuple(device.link for device in self._devices)
         routes = self._covering(address, self._tables)
-        snapshot = Snapshot(links=links, rules=self._rules.in_force(), routes=routes, ipv6_forwarding=True)
+        rules = (
+            attrs.evolve(rule, suppress_prefixlength=None, suppress_ifgroup=None) for rule in self._rules.in_force()
+        )
+        snapshot = Snapshot(links=links, rules=tuple(rules), routes=routes, ipv6_forwarding=True)
         return Fib(snapshot).lookup(address, attrs.evolve(PLAIN, ipproto=0, iif="", oif=dev or "")).route
 
     def _covering(self, address: IP, tables: Iterable[int]) -> tuple[Route, ...]:
