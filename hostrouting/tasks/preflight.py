@@ -58,7 +58,6 @@ TOOLS = {
     "ip": (("ip",), "iproute2"),
     "nft": (("nft",), "nftables"),
     "sed": (("sed",), "sed"),
-    "sort": (("sort",), "coreutils"),
     "systemctl": (("systemctl",), "systemd"),
 }
 """Each tool of ours with the programs that can be used as it, and the Debian package that has one of them."""

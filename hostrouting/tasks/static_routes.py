@@ -79,7 +79,10 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             rank=50,
             tools=("ip", "awk"),
             unit_text=render_routes_unit(layout, wait=seconds),
-            obsolete=layout.obsolete_paths(layout.routes_unit),
+            obsolete=(
+                *layout.obsolete_paths(layout.routes_unit),
+                layout.at("/etc/systemd/system-preset/50-hostrouting.preset"),  # its former name
+            ),
             is_undone_first=True,
         )
         # It names our route protocol and the script that has succeeded: so it says which routes are ours.

@@ -144,7 +144,6 @@ CASES: dict[str, tuple[object, ...]] = {
     "root without CAP_NET_ADMIN": case("kernel", "error", "CAP_NET_ADMIN", rights=lambda: BARE_ROOT),
     "another user": case("kernel", "warning", "CAP_NET_ADMIN", rights=lambda: ANYONE),
     "the ip of busybox": case("tool", "error", "ip", version_of=lambda _path: "BusyBox v1.35.0 () multi-call binary."),
-    "no sort": case("tool", "error", "sort", **lacking("sort")),
     "no nft": case("tool", "error", "nft", wanted=PROBES, **lacking("nft")),
     "no awk": case("tool", "error", "awk", **lacking("awk")),
     "probes cannot be forwarded": case(

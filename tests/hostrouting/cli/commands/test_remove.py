@@ -26,6 +26,17 @@ def test_remove(repaired: str) -> None:
     assert (again.code, again.lines) == (0, ["NOTHING TO DO: hostrouting has nothing installed on this host"])
 
 
+def test_a_preset_under_its_former_name(repaired: str) -> None:
+    """Apply and remove delete the preset whose name had no unit in it. Kills: the former path is not listed."""
+    host, former = FakeHost(kernel=h200()), "/etc/systemd/system-preset/50-hostrouting.preset"
+    for command in ("apply", "remove"):
+        say("apply", "--config", repaired, host=host)
+        host.files.texts[former] = "enable static-routes.service\n"
+        words = (command, "--config", repaired)
+        assert f"  removed {former}" in say(*words, host=host).lines
+        assert former not in host.files.texts
+
+
 def test_remove_dry_run(repaired: str) -> None:
     """--dry-run lists what would be removed, and the command for it. Nothing is changed."""
     host = FakeHost(kernel=h200())
