@@ -119,9 +119,12 @@ class Check:
         for family in self.found.families:
             yield from _evidence_lines(family)
 
-    def flaw_lines(self) -> Iterator[Line]:
-        """What is wrong with the rules and default routes of this host."""
-        return named_lines([flaw for family in self.found.families for flaw in family.flaws])
+    @property
+    def flaws(self) -> list[Finding]:
+        """What is wrong with the rules and default routes of this host; also a default route that is not used."""
+        families = self.found.families
+        unused = (remark for one in families for remark in one.report.remarks if remark.name == "unused-default-route")
+        return [*(flaw for one in families for flaw in one.flaws), *unused]
 
     def limit_lines(self, *, advice: str, again: str = "") -> Iterator[Line]:
         """What limits or explains the verdict; without a default route also `advice`.

@@ -94,13 +94,13 @@ def remedy_lines(
     mode: str | None = None,
     again: str = "",
 ) -> Iterator[Line]:
-    """The cost of the repair and what it cannot close; then the repair itself, as configuration and as commands.
+    """What the repair cannot close, and its cost; then the repair itself, as configuration and as commands.
 
     `config` is the file of the configuration, if there is one; `cidrs`, `devs` and `mode` are those from the command
     line. With `again`, a long repair is not printed; the line names that command instead.
     """
     found = check.found
-    yield from below(named_lines([*found.costs, *unsafe_findings(found.unsafe, "error")]))
+    yield from below(named_lines([*unsafe_findings(found.unsafe, "error"), *found.costs]))
     lost = next(
         (family for family in found.families if any(unsafe.reason == "no-way" for unsafe in family.repair.unsafe)), None
     )

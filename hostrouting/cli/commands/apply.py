@@ -61,9 +61,9 @@ def after_a_failure(host: Host, gate: GateState) -> Line:
         if has_script_succeeded(files, layout):
             with_it = ", with the last good static-routes.sh"
         elif files.is_there(layout.routes_script_path):
-            why = "static-routes.sh has never succeeded; correct the reason, and apply again"
-            return line(Painted(f"{units} cannot start now:", "warn"), f" {why}")
-    return line(f"Each start of {units} is still checked{with_it}; see: hostrouting status")
+            once = "can start once static-routes.sh has succeeded"
+            return line(Painted(f"{units} {once}", "warn"), ", which is not known yet; see: hostrouting status")
+    return line(f"Each start of {units} is still checked{with_it}; whether it can start now: hostrouting status")
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from hostrouting.cli.check import Check, lasting_line, make_check, mark_lines
 from hostrouting.cli.command import (
     VERDICT_CODES,
@@ -115,6 +117,11 @@ def _page(
         where = f" --snapshot {arguments.snapshot}" if arguments.snapshot else ""
         lost = next(found for found in check.found.families if found.verdict == "no-default-route")
         yield line(f"To see its present route: hostrouting explain {lost.report.cidrs[0].ip}{where}")
+    installed = check.installed.route_overlap if check.installed and (arguments.cidrs or arguments.devs) else None
+    if installed and installed.expected_cidrs:
+        asked = attrs.evolve(check.config.route_overlap, mode=installed.mode)  # the mode changes no answer
+        if asked != installed:
+            yield line("This was not the check that is installed on this host; to run that: hostrouting check")
     yield from standings.lines()
     yield from below(named_lines(gate))
 
@@ -143,8 +150,9 @@ With a configuration, CIDRs given here replace those in it. With neither, the ch
 Nothing is written, and root is not required.
 
 Unless CIDRs are given, the other configured or installed tasks (the probe rewrite) are checked too: if one is not in
-force or cannot work, the exit code is 1. A line says if gated units start unchecked, or cannot start; this changes only
-the exit code of status.
+force or cannot work, the exit code is 1.
+
+A line says if gated units start unchecked, or cannot start; this changes only the exit code of status.
 
 Verdicts: ok (exit code 0), overlap (1), undecided (3), no-default-route (3). Undecided: plain packets (from root,
 without a mark) do not escape, but a rule by source, mark, user or port sends other packets elsewhere. IPv4 and IPv6

@@ -10,7 +10,7 @@ from hostrouting.check.report import repair_document, unsafe_findings
 from hostrouting.cli.check import Check, make_check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply
 from hostrouting.cli.commands import check
-from hostrouting.cli.output import Line, Painted, line, plain
+from hostrouting.cli.output import Line, Painted, line, named_lines, plain
 from hostrouting.cli.remedy import ip_commands, remedy_lines, repaired_configuration, warning_lines
 from hostrouting.cli.terminal import remark
 from hostrouting.errors import NotReady, RouteOverlapError
@@ -68,8 +68,7 @@ def _closes(check: Check) -> str:
 def _document(check: Check) -> dict[str, Any]:
 
     found = check.found
-    flaws = (flaw for family in found.families for flaw in family.flaws)
-    findings = (*unsafe_findings(found.unsafe), *found.costs, *flaws)
+    findings = (*unsafe_findings(found.unsafe), *found.costs, *check.flaws)
     return {
         "schema": COMMAND.schema,
         "verdict": check.found.verdict,
@@ -90,7 +89,7 @@ def _page(proposed: Check, arguments: argparse.Namespace) -> Iterator[Line]:
         )
         if proposed.found.verdict == "no-default-route":
             yield from proposed.limit_lines(advice=check.advice_line(arguments))
-        yield from proposed.flaw_lines()
+        yield from named_lines(proposed.flaws)
         return
     routes, s = counted(count, "static route"), "s" if count == 1 else ""
     if not count:
@@ -103,7 +102,7 @@ def _page(proposed: Check, arguments: argparse.Namespace) -> Iterator[Line]:
         which += " escape" + " of plain packets" * ("undecided" in still)
         yield line(Painted("REPAIR:", "good"), f" {routes} repair{s} {which}; this was proved on the present tables")
     yield from (told for _, told in proposed.open_verdicts)
-    yield from proposed.flaw_lines()
+    yield from named_lines(proposed.flaws)
     yield from remedy_lines(
         proposed, config=arguments.config or "", cidrs=arguments.cidrs, devs=arguments.devs, mode=arguments.mode
     )

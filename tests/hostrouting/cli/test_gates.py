@@ -170,4 +170,5 @@ def test_after_a_failure_that_changed_nothing(host: FakeHost, config: str) -> No
     host.files.broken[LAYOUT.gate_steps_path] = ROOM
     said = say(*words("apply", config), "--wait", "7", host=host)
     assert said.code == 1
-    assert said.lines[-1] == "Each start of systemd-nspawn@.service is still checked; see: hostrouting status"
+    told = "Each start of systemd-nspawn@.service is still checked; whether it can start now: hostrouting status"
+    assert said.lines[-1] == told

@@ -142,3 +142,26 @@ def test_status_leads_to_it(written: Callable[..., str]) -> None:
         ways = [part.partition("hostrouting ")[2].split() for part in told.split(";")]
         assert ways == [["repair", *named], ["check", *named]]
         assert [say(*words, host=host).code for words in ways] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [((), False), ((CIDR,), False), ((OTHER,), True), ((CIDR, "--dev", "ib0"), True)]
+)
+@pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+def test_another_check_than_the_installed_one(
+    written: Callable[..., str], mode: str, words: tuple[str, ...], *, said: bool
+) -> None:
+    """A check that can have another answer than the installed one says so; the mode changes no answer."""
+    host = installed(written(mode=mode))
+    told = "This was not the check that is installed on this host; to run that: hostrouting check"
+    assert (told in say("check", *words, host=host).lines) is said
+
+
+def test_settings_that_a_typed_cidr_leaves_out(tmp_path: Path) -> None:
+    """If the installed check allows a device, the typed one of the same CIDR does not, and the answer explains it."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"routeOverlap": {"expectedCidrs": [CIDR], "allowedDevs": ["...", "ib*"]}}))
+    host = installed(str(path))
+    for words, code, said in (((), 0, False), ((CIDR,), 1, True)):
+        answer = say("check", *words, host=host)
+        assert (answer.code, "This was not the check that is installed" in answer.out) == (code, said)

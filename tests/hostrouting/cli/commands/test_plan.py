@@ -185,7 +185,8 @@ def test_whether_the_gate_would_shut(written: Callable[..., str], stuck: str, be
     assert saved.lines[0] == f"{after}; only routes, because a snapshot has no files"
     say("apply", "--config", written(HALF, mode="WARN"), "--allow-removal", host=host)
     said = say("plan", "--config", config, host=host)
-    assert said.lines[0] == f"{after}; the last good static-routes.sh would stay installed"
+    kept = "the last good static-routes.sh would stay installed, and decides whether gated units start"
+    assert said.lines[0] == f"{after}; {kept}"
     assert host.layout.routes_script_path not in said.out
 
 

@@ -5,7 +5,8 @@ import pytest
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
-from hostrouting.testing import FakeHost, MemoryBackend, ecmp_node, h200, plain_vm
+from hostrouting.model.snapshot import Link
+from hostrouting.testing import FakeHost, MemoryBackend, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
 
 CIDR = "172.16.0.0/16"
@@ -118,6 +119,28 @@ def test_a_part_of_it() -> None:
     assert said.lines[0] == "PARTLY: 2 static routes repair what can be repaired; the rest is listed first"
     [lost] = [text for text in said.lines if text.startswith("UNSAFE: ")]
     assert said.lines.index(lost) < said.lines.index("Until the next boot, as root:")
+
+
+def test_many_costs_hide_no_loss() -> None:
+    """What no route can repair comes before the costs, which are too many to show. Kills: the costs come first."""
+    kernel = plain_vm()
+    for number in range(30):
+        kernel.add_link(Link(name=f"d{number}", index=0))
+        kernel.add_address(f"d{number}", f"172.20.{number}.1/24")
+    kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("9.9.9.0/24")))
+    for command in ("check", "repair"):
+        said = say(command, "172.20.0.0/16", "9.9.9.0/24", kernel=kernel.reopen())
+        told = [text.partition(":")[0] for text in said.lines]
+        assert [name for name in told if name in {"UNSAFE", "REPAIR-COST"}] == ["UNSAFE", *["REPAIR-COST"] * 19]
+
+
+def test_a_default_route_that_is_not_used() -> None:
+    """The page and the document say which default route the proposed routes pass over. Kills: only check says it."""
+    kernel = vpn_node()
+    kernel.ip_route("add", Route.to(CIDR, dev="eth0"))
+    [found] = [one for one in say("repair", CIDR, "--json", kernel=kernel).json["findings"] if one["target"] == "eth0"]
+    assert found["name"] == "unused-default-route"
+    assert f"UNUSED-DEFAULT-ROUTE: {found['sentence']}" in say("repair", CIDR, kernel=kernel.reopen()).lines
 
 
 def test_ecmp() -> None:
