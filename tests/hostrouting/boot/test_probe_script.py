@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import threading
 from typing import TYPE_CHECKING
 
 import attrs
@@ -316,18 +315,14 @@ class TestRoute:
         assert node.fails(required) == f'{GLOBAL}: no route by eth7 within 0 s (Cannot find device "eth7")'
 
     def test_a_link_that_is_late(self, node: Node) -> None:
-        """A link that comes up while the script waits gets its route; a table that was flushed meanwhile is loaded again."""
+        """A link that comes up while the script waits gets its route; a table that was flushed meanwhile is loaded again.
+
+        Kills: the script without its last look at the table.
+        """
         node.inside.batch(["link set eth0 down"])
-
-        def rise() -> None:
-            wait_for("the rules", node.listing)
-            node.nft("flush ruleset")
-            node.inside.batch(["link set eth0 up"])
-
-        other = threading.Thread(target=rise)
-        other.start()
-        node.passes(TOLD._replace(wait=100))
-        other.join()
+        meanwhile = "/usr/sbin/nft flush ruleset && /usr/sbin/ip link set eth0 up && exec /bin/sleep 0.2"
+        done = node.run(TOLD._replace(wait=100), tools={"sleep": meanwhile})
+        assert (done.returncode, done.stderr) == (0, "")
         assert node.routes() == [ROUTE]
         assert node.listing()
 
