@@ -6,7 +6,8 @@ and the routes of azure-vnet, which `tasks.cleanup` deletes and restores.
 How it works. First all additions are made, and read back. Then the deletions are made. Then the table is read again,
 and has to match the plan for every key that the plan is about. If it does not match, or a change was refused, or the
 run was cancelled, the table is read once more, and every difference from the state before is reversed. So it does not
-matter how many changes had been made, or whether that is known. Routes that are not ours are never touched.
+matter how many changes had been made, or whether that is known. Routes that are not ours are never touched, with
+the one exception that the last sentence names.
 
 Two limits. The kernel adds a route before or after all others with its key, never between two of them. So if one of our
 routes was deleted from between two routes that are not ours, and has to be restored, it is restored behind them, and
@@ -14,7 +15,9 @@ the message says so. The first route of a key, which is the one that the kernel 
 in IPv6, each next hop is an entry of its own (`kernel.requests`), but only the protocol of the first can be read. So
 tables are compared entry by entry, as if each had our protocol, and entries are deleted one at a time, with our
 protocol. Entries that Linux does not delete belong to another program; `Applied.beside` names them. The kernel's
-`replace` would delete these, too, so it is used only for one of our routes with one next hop.
+`replace` would delete these, too. It is used only if the one next hop of our route stays and other fields change: Linux
+does not add this next hop again, and there must always be a route. If another program adds a next hop between the
+reading and this change, Linux deletes it.
 """
 
 from __future__ import annotations
@@ -144,11 +147,12 @@ def _replacement(held: Route, wanted: Route, ours: Collection[int]) -> tuple[lis
     there, coming = ({_hop(entry): entry for entry in _entries(_bare(route))} for route in (held, wanted))
     gone = [entry for hop, entry in there.items() if hop not in coming]
     is_alone = len(there) == 1 and held.protocol in ours
-    if is_alone and not gone:  # a single next hop can have a weight that Linux does not list
+    if is_alone and not gone and len(coming) == 1:
         return [RouteRequest("replace", wanted)], []
     protocol = wanted.protocol if held.protocol in ours else held.protocol
     expected = {hop: attrs.evolve(entry, protocol=protocol) for hop, entry in coming.items()}
-    other = [hop for hop in coming if hop in there and there[hop] != expected[hop]]
+    # A single next hop can have a weight that Linux does not list.
+    other = [hop for hop in coming if hop in there and (is_alone or there[hop] != expected[hop])]
     # There are others beside such a next hop while it is missing.
     changed = [change for hop in other for change in (*_removal(there[hop], ours), RouteRequest("append", coming[hop]))]
     new = [RouteRequest("append", entry) for hop, entry in coming.items() if hop not in there]
@@ -420,7 +424,7 @@ def put_back_hops(there: tuple[Route, ...], then: tuple[Route, ...], ours: Seque
     for entry in former:
         standing = now.get(_hop(entry), entry)
         if standing != entry and standing.protocol in ours:
-            yield from (*_removal(entry, ours), RouteRequest("append", entry))
+            yield from (*_removal(standing, ours), RouteRequest("append", entry))
 
 
 def take_away_hops(there: tuple[Route, ...], then: tuple[Route, ...], ours: Sequence[int]) -> Iterator[RouteRequest]:

@@ -8,6 +8,7 @@ from unittest import mock
 import attrs
 import pytest
 
+from hostrouting.errors import ApplyError
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import Prefix, as_ip
@@ -77,22 +78,43 @@ class TestNextHopsOfTwoPrograms:
             } == told
             assert len(one.beside) == len({prefix for prefix, case in cases.items() if case.stays})
 
-    def test_a_rollback_leaves_each_its_own(self, backend: RouteBackend, cases: dict[Prefix, NextHopCase]) -> None:
+    @pytest.mark.parametrize("mtu", [None, 1400])
+    def test_a_rollback_leaves_each_its_own(
+        self, backend: RouteBackend, cases: dict[Prefix, NextHopCase], mtu: int | None
+    ) -> None:
         """A plan that is stopped at any of its checks leaves the next hops of each owner as they were, and says so."""
+        if mtu:  # another program's route with another mtu is a conflict, and Linux lists only the first next hop's
+            cases = {
+                it: case
+                for it, case in cases.items()
+                if all(by == OURS and hop in dict(case.wanted) for hop, by, _ in case.held)
+            }
         put(backend, cases)
         then = found(backend, cases)
-        for nth in (2, 3, 4):
+        for nth in (2,) if mtu else (2, 3, 4):
             put(backend, cases)
             before = backend.snapshot(family=6)
             check = mock.Mock(side_effect=chain([None] * (nth - 1), [KeyboardInterrupt], repeat(None)))
             with pytest.raises(KeyboardInterrupt) as caught, refused(backend) as needless:
-                apply_plan(plan_for(cases, before), backend, before=before, former=[FORMER], check=check)
+                apply_plan(plan_for(cases, before, mtu), backend, before=before, former=[FORMER], check=check)
             now = found(backend, cases)
             assert {change.route.prefix for change in needless} <= {
                 it for it, case in cases.items() if case.is_disputed
             }
             assert not {(nth, case.name): now[it] for it, case in cases.items() if now[it] != then[it]}
             assert [note.partition(", but")[0] for note in notes_of(caught.value)] == [AS_BEFORE]
+
+    def test_bird_comes_meanwhile(self, backend: RouteBackend, cases: dict[Prefix, NextHopCase]) -> None:
+        """Next hops that another program adds before the first change stay its own, and ours are as before."""
+        cases = {it: case for it, case in cases.items() if any(by == OURS for _, by, _ in case.held)}
+        put(backend, cases, owners=[OURS])
+        before = backend.snapshot(family=6)
+        put(backend, cases, owners=[BIRD])
+        with pytest.raises(ApplyError, match="another program changes these routes"):
+            apply_plan(plan_for(cases, before), backend, before=before)
+        now = found(backend, cases)
+        then = {it: {(gateway, by) for gateway, by, _ in case.held} for it, case in cases.items()}
+        assert not {case.name: now[it] for it, case in cases.items() if now[it][0] != then[it]}
 
     def test_bird_leaves_meanwhile(self, backend: RouteBackend, cases: dict[Prefix, NextHopCase]) -> None:
         """A rollback does not restore the next hops that another program has deleted itself, neither as its nor as ours."""
@@ -131,7 +153,7 @@ class TestNextHopsOfTwoPrograms:
             assert gone == {hop for hop in owned if hop[1] == OURS}, case.name
 
 
-def plan_for(cases: dict[Prefix, NextHopCase], before: Snapshot) -> RoutePlan:
+def plan_for(cases: dict[Prefix, NextHopCase], before: Snapshot, mtu: int | None = None) -> RoutePlan:
     """The plan for the routes of these cases."""
     wanted = [
         Route(
@@ -139,6 +161,7 @@ def plan_for(cases: dict[Prefix, NextHopCase], before: Snapshot) -> RoutePlan:
             tuple(NextHop("eth0", gateway=as_ip(gateway), weight=weight) for gateway, weight in case.wanted),
             metric=1024,
             protocol=OURS,
+            mtu=mtu,
         )
         for prefix, case in cases.items()
     ]
