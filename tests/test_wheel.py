@@ -147,7 +147,7 @@ def test_commands(wheel: Path) -> None:
     """The wheel brings the command `hostrouting`."""
     archive = zipfile.ZipFile(wheel)
     lines = archive.read(f"{META}entry_points.txt").decode().split("\n")
-    assert lines[:2] == ["[console_scripts]", "hostrouting = hostrouting.cli:main"]
+    assert lines[:2] == ["[console_scripts]", "hostrouting = hostrouting.cli:run"]
 
 
 @pytest.mark.nightly
