@@ -198,7 +198,7 @@ def test_every_example_says_what_it_shows(path: Path) -> None:
 @pytest.mark.linux
 def test_locale_of_the_suite() -> None:
     """Programs that a test starts print UTF-8, and the test reads it, in any locale."""
-    show = "import sys; from hostrouting.cli.terminal import Terminal; print(Terminal().unicode, '→')"
+    show = "import sys; from hostrouting.cli.terminal import Terminal; print(Terminal(sys.stdout).unicode, '→')"
     assert python("-c", show).stdout == "True →\n"
 
 

@@ -300,7 +300,7 @@ def _answered(code: Callable[[], int], write: Callable[[Terminal], None]) -> int
     from hostrouting.cli.terminal import Terminal  # noqa: PLC0415  imported after parsing
 
     try:
-        write(Terminal())
+        write(Terminal(sys.stdout))
     except OSError as error:
         _say(f"the answer could not be written: {error.strerror or error}")
         return code() or 1

@@ -26,11 +26,11 @@ _GONE = {errno.EPIPE, errno.EIO}  # the pipe was closed; the terminal was
 
 
 class Terminal:
-    """The stream for answers, and what it can show."""
+    """The stream for answers or remarks, and what it can show."""
 
-    def __init__(self, stream: TextIO | None = None, environment: Mapping[str, str] | None = None) -> None:
-        """Determine what the stream (default: standard output) can show, from it and from the environment."""
-        self._stream: TextIO | None = sys.stdout if stream is None else stream  # None if it was closed
+    def __init__(self, stream: TextIO | None, environment: Mapping[str, str] | None = None) -> None:
+        """Determine what the stream can show, from it and from the environment. None is a stream that was closed."""
+        self._stream = stream
         known = os.environ if environment is None else environment
         shown = _isatty(self._stream)
         dumb = known.get("TERM", "dumb") in {"", "dumb"}

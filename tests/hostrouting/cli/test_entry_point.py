@@ -1,5 +1,6 @@
 """From arguments to an exit code: what is printed on which stream, and what errors give."""
 
+import json
 import sys
 from unittest import mock
 
@@ -131,6 +132,22 @@ def test_misuse_is_a_document_too(words: tuple[str, ...]) -> None:
     assert said.json["schema"] == "hostrouting/error/2"
     assert said.json["error"] == "Misused"
     assert said.json["message"] in said.err
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize(
+    ("words", "schema"),
+    [
+        ("snapshot --snapshot - --redact 172.16.0.0/16", "hostrouting/snapshot"),
+        ("check 172.16.0.0/16 --snapshot /nowhere --json", "hostrouting/error"),
+        ("check --bogus --json", "hostrouting/error"),
+    ],
+)
+def test_closed_standard_error(words: str, schema: str) -> None:
+    """With standard error closed, its words are written nowhere: standard output has the document and nothing else."""
+    start = ["sh", "-c", f"exec {sys.executable} -m hostrouting {words} 2>&-"]
+    done = completed(start, input=h200().snapshot().to_json())
+    assert json.loads(done.stdout)["schema"].startswith(schema)
 
 
 def test_json_before_the_command() -> None:

@@ -5,7 +5,8 @@ import io
 import logging
 import os
 import pty
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -108,22 +109,28 @@ def test_a_full_disk_is_one() -> None:
         Terminal(Broken(errno.ENOSPC), {}).write_json("{}")
 
 
-def test_a_log_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def log(text: str) -> None:
+    """Log a warning as the command line does."""
+    log_to_stderr()
+    logging.getLogger("hostrouting").warning(text)
+
+
+@pytest.mark.parametrize("write", [remark, log])
+def test_words_that_cannot_be_written(write: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """A log line or remark that cannot be written is discarded, so that Python does not fail at exit because of it."""
-    level = logging.root.level
     monkeypatch.setattr(logging.root, "handlers", [])
+    monkeypatch.setattr(logging.root, "level", logging.root.level)
     with open("/dev/full", "w", encoding="utf-8") as stream:
         monkeypatch.setattr("sys.stderr", stream)
-        try:
-            remark("left out of the configuration: an entry")
-            log_to_stderr()
-            logging.getLogger("hostrouting").warning("another run has the lock")
-        finally:
-            logging.root.setLevel(level)
+        write("another run has the lock")
         stream.flush()
 
 
-def test_closed_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without standard output nothing is written, and nothing breaks."""
-    monkeypatch.setattr("sys.stdout", None)
-    Terminal(None, {"TERM": "xterm"}).show(LINES)
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_a_closed_stream(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What belongs on a stream that is closed is written nowhere, least of all on the other one."""
+    monkeypatch.setattr(sys, name, None)
+    Terminal(getattr(sys, name), {"TERM": "xterm"}).show(LINES)
+    if name == "stderr":
+        remark("another run has the lock")
+    assert capsys.readouterr() == ("", "")
