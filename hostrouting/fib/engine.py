@@ -119,7 +119,7 @@ class Fib:
     def doubtful_cells(self, prefixes: Sequence[Prefix], liking: Liking, flow: Flow = ANY) -> Iterator[list[Cell]]:
         """The cells of each prefix, in order; some with a unicast route whose next hops `liking` accepts are left out.
 
-        The omitted ranges have no variants, may be parts of cells, and are not listed.
+        In the omitted ranges, every variant has such a route, too. They may be parts of cells, and are not listed.
         """
         sieve = Sieve(self.snapshot.routes, liking)
         for prefix in prefixes:

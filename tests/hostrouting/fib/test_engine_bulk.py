@@ -12,7 +12,7 @@ from hostrouting.check.overlap import Judge, check_overlap
 from hostrouting.fib.decision import Cell
 from hostrouting.fib.engine import Fib, joined
 from hostrouting.fib.packet import ANY, Flow
-from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.prefix import Prefix, as_ip, ip_at
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import Rule, by_priority, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
@@ -23,7 +23,10 @@ from tests.support.topologies import plain
 BLOCK = blocks()
 TABLES = (TABLE_MAIN, 100)
 DEVS = ("eth0", "eth1")
-WAYS = st.sampled_from([(NextHop("eth0"),)] * 8 + [(NextHop("eth1"), NextHop("eth0")), (NextHop("eth0", dead=True),)])
+WAYS = st.sampled_from(
+    [(NextHop("eth0"),), (NextHop("eth0", gateway=as_ip("fe80::1")),)] * 4
+    + [(NextHop("eth1"), NextHop("eth0")), (NextHop("eth0", dead=True),)]
+)
 
 
 def cell_by_cell(fib: Fib, prefixes: Iterable[Prefix], _: object, flow: Flow = ANY) -> Iterator[list[Cell]]:
@@ -49,7 +52,8 @@ def healthy(draw: st.DrawFn, block: Prefix) -> Snapshot:
         [Rule(family=family, priority=100, suppress_prefixlength=draw(st.integers(0, block.length + 2)), table=main)],
     )
     rules = by_priority([*whole.rules, *draw(st.sampled_from(more))])
-    return attrs.evolve(whole, rules=rules, routes=(*routes, *ways))
+    forwards = draw(st.booleans())  # if not, Linux may skip a route in IPv6 whose gateway cannot be reached
+    return attrs.evolve(whole, rules=rules, routes=(*routes, *ways), ipv6_forwarding=forwards)
 
 
 SIXTEEN = st.builds(
@@ -123,7 +127,7 @@ class TestInBulk:
 
     @given(data=st.data(), family=st.sampled_from([4, 6]))
     def test_what_is_left_out(self, data: st.DataObject, family: int) -> None:
-        """If no cell is listed, a unicast route by accepted devices decides, for any unknown fields."""
+        """If no cell is listed, a unicast route by accepted devices decides, for any unknown fields and gateways."""
         block = data.draw(blocks(family))
         fib, judge = Fib(data.draw(healthy(block))), Judge(DEVS, ())
         flow = data.draw(st.sampled_from([ANY, Flow(mark=0), Flow(oif="eth0"), Flow(tos=0x10)]))
@@ -135,9 +139,19 @@ class TestInBulk:
             decision = fib.lookup(ip_at(family, address), flow)
             assert told.get(address, decision) == decision
             if address not in told:
-                assert decision.kind == "unicast"
-                assert not decision.variants
-                assert judge.likes(decision.legs)
+                for one in (decision, *(variant.decision for variant in decision.variants)):
+                    assert one.kind == "unicast"
+                    assert judge.likes(one.legs)
+
+    def test_a_gateway_that_perhaps_cannot_be_reached(self) -> None:
+        """Without forwarding, a range is left out if the route behind the first one is accepted, too."""
+        near = Route.to("2001:db8::/32", dev="eth0", gateway="fe80::1")
+        routes = (near, Route.to("::/0", dev="eth1", gateway="fe80::1"))
+        fib = Fib(Snapshot(rules=default_rules(6), routes=routes, ipv6_forwarding=False))
+        decision = fib.lookup("2001:db8::1")
+        assert [variant.decision.devs for variant in decision.variants] == [("eth1",)]
+        assert list(fib.doubtful_cells([near.prefix], Judge(DEVS, ()).likes)) == [[]]
+        assert list(fib.doubtful_cells([near.prefix], Judge(("eth0",), ()).likes)) == [fib.cells(near.prefix)]
 
     def test_only_what_is_odd_is_looked_at(self) -> None:
         """Among many accepted routes, cells are only computed in the range of an odd one, not of that after the CIDR."""
