@@ -80,6 +80,7 @@ UnsafeReason: TypeAlias = Literal[
 TOO_MANY = 1024
 # Route types that send packets out by a device.
 _SENDING = frozenset({"unicast", "broadcast", "anycast", "multicast"})
+_FREE: tuple[ZoneKind, int] = ("free", 0)
 _NAMED = 9  # a message names at most this many devices
 
 
@@ -165,7 +166,7 @@ def propose_repair(
     if pods:
         proof = report.again(after, flow)
         repair = repair._replace(proof=proof, pods=check_pods(after, proof, every))
-    return repair._replace(costs=(*_diversions(diverted), *_filtered(fib, after, report, added)))
+    return repair._replace(costs=(*_diversions(diverted), *_filtered(fib, after, added)))
 
 
 def _with(fib: Fib, routes: Sequence[Route], replaced: Sequence[Route]) -> Fib:
@@ -195,47 +196,38 @@ def _diversions(diverted: Mapping[Prefix, _Diversion]) -> Iterator[Finding]:
         yield Finding("repair-cost", "warning", f"{before}{networks}{after}" if after else before, networks)
 
 
-def _filtered(before: Fib, after: Fib, report: OverlapReport, routes: Sequence[Route]) -> Iterator[Finding]:
+def _filtered(before: Fib, after: Fib, routes: Sequence[Route]) -> Iterator[Finding]:
     """The packets that the reverse path filter drops only after the repair.
 
     For a packet that arrives on a device for an address of this host, Linux looks up the way back from that address. In
     IPv6 it has no such filter. The way back is the same for all addresses that the same rules select.
     """
-    leaving = {dev for finding in report.escapes for dev in finding.decision.devs}
-    strict = (link for link in before.snapshot.links if link.rp_filter == RP_FILTER_STRICT)
-    links = {link.name: link for link in strict if link.name in leaving and report.family == IPV4}
+    links = {link.name: link for link in before.snapshot.links if link.rp_filter == RP_FILTER_STRICT}
     sources = [rule.src for rule in before.snapshot.rules if rule.family == IPV4 and rule.src is not None]
     alike: dict[tuple[bool, ...], list[Address]] = {}
     for address in before.snapshot.addresses:
         if address.dev in links and address.ip.version == IPV4:
             alike.setdefault(tuple(address.ip in source for source in sources), []).append(address)
     lost: dict[str, set[Prefix]] = {}
-    changed = [*_blocks(route.prefix for route in routes)]
+    changed = [*_blocks(route.prefix for route in routes if route.prefix.family == IPV4)]
     for addresses in alike.values():
         back = reverse_flow(before, PLAIN, addresses[0].ip)
         devs = {address.dev for address in addresses}
         for block in changed:
-            pairs = list(paired(before.cells(block, back), after.cells(block, back)))
-            for place, (_, _, then, now) in enumerate(pairs):
+            # No packets arrive from the host's own addresses: they join the ranges beside them.
+            pairs = [pair for pair in paired(before.cells(block, back), after.cells(block, back)) if not pair[2].own]
+            firsts = [block.first, *(last + 1 for _, last, _, _ in pairs)]
+            lasts = [*(first - 1 for first, _, _, _ in pairs[1:]), block.last]
+            for first, last, (_, _, then, now) in zip(firsts, lasts, pairs, strict=False):
                 # The filter accepts packets only on the device of the way back.
-                for dev in devs.intersection(() if then.own or then.route is None else then.route.devs):
+                for dev in devs.intersection(() if then.route is None else then.route.devs):
                     if drop_reason(after, links[dev], now) and not drop_reason(before, links[dev], then):
-                        lost.setdefault(dev, set()).update(prefixes_between(IPV4, *_beside_own(pairs, place)))
+                        lost.setdefault(dev, set()).update(prefixes_between(IPV4, first, last))
     for dev in links:
         if dev in lost:
             origin, why = some_of(_blocks(lost[dev])), "rp_filter 1: the route back then leaves by another device"
             told = f"after the repair, packets from {origin} that arrive on {dev} are dropped ({why})"
             yield Finding("repair-cost", "warning", told, dev)
-
-
-def _beside_own(pairs: Sequence[tuple[int, int, Decision, Decision]], place: int) -> tuple[int, int]:
-    """The range with the host's own addresses next to it: no packets arrive from these."""
-    low = high = place
-    while low and pairs[low - 1][2].own:
-        low -= 1
-    while high + 1 < len(pairs) and pairs[high + 1][2].own:
-        high += 1
-    return pairs[low][0], pairs[high][1]
 
 
 def _both(one: Repair, other: Repair, packets: PodPackets) -> Repair:
@@ -319,21 +311,15 @@ def _nothing(
 
 
 def _pattern(fib: Fib, report: OverlapReport, family: int, gateway: IP | None) -> DesiredRoute:
-    """The template for the routes: with device and gateway, or open if the default route has several next hops."""
+    """The template for the routes: by a device with a default route, or open if that has several next hops."""
     anywhere = Prefix(family, 0, 0)
     if gateway is not None:
         return DesiredRoute(anywhere, gateway=gateway, dev=next(iter(report.expected_devs)))
     default = default_route(fib, family=family)
     if default is not None and len(default.legs) > 1 and set(default.devs) <= set(report.expected_devs):
         return DesiredRoute(anywhere)
-    named = ((dev, default_route(fib, family=family, dev=dev)) for dev in report.expected_devs)
-    for dev, route in named:
-        if route is not None:
-            through = next(leg.gateway for leg in route.legs if leg.dev == dev)
-            # A static route cannot be configured with a gateway of the other family.
-            spelled = through if through is not None and through.version == family else None
-            return DesiredRoute(anywhere, gateway=spelled, dev=dev)
-    return DesiredRoute(anywhere, dev=next(iter(report.expected_devs)))
+    named = (dev for dev in report.expected_devs if default_route(fib, family=family, dev=dev) is not None)
+    return DesiredRoute(anywhere, dev=next(named, next(iter(report.expected_devs))))
 
 
 def _missing(way: Pending, fib: Fib) -> str:
@@ -429,13 +415,13 @@ class _Task:
             if contest.first == contest.last == self._reach + 1 and decision.own:
                 self._reach = contest.last
             if decision.route is None or decision.route.type != decision.kind:
-                return "free", 0
+                return _FREE
             alike = _ways(decision.route) == _ways(self._way)
-            return ("free", 0) if length is None or alike else ("keep", length)
+            return _FREE if length is None or alike else ("keep", length)
         reason = self._reason_against(family, contest)
         if reason is not None or length is None:
             self._leave(family, contest, reason or "earlier-rule")
-            return "free", 0
+            return _FREE
         self._divert(decision)
         return "open", length
 
@@ -466,7 +452,7 @@ class _Task:
     def _leave(self, family: int, contest: Contest, reason: UnsafeReason) -> None:
         decision, first = contest.decision, contest.first
         before = self.unsafe[-1] if self.unsafe else None
-        follows = before is not None and self._reach + 1 == first
+        follows = self._reach + 1 == first
         self._reach = contest.last
         if before and follows and (before.reason, before.decision) == (reason, decision):
             self.unsafe[-1] = before._replace(last=contest.last)
@@ -508,9 +494,6 @@ def _at_borders(family: int, contest: Contest) -> Iterator[Contest]:
     """Split the range at the borders of the reserved ranges."""
     begins = [at for low, high in RESERVED_RANGES[family] for at in (low, high + 1)]
     inside = [at for at in begins if contest.first < at <= contest.last]
-    if not inside:
-        yield contest
-        return
     for first, following in zip([contest.first, *inside], [*inside, contest.last + 1], strict=True):
         yield contest._replace(first=first, last=following - 1)
 
@@ -527,7 +510,7 @@ def _surprising(findings: Iterable[Escape]) -> Iterator[Unsafe]:
 
 def _still_open(proof: OverlapReport, known: list[Unsafe]) -> Iterator[Unsafe]:
     """What the proof found and was not reported as unsafe before, for the one family of the report."""
-    given_up = sorted(known, key=lambda unsafe: unsafe.first)
+    given_up = sorted(known)
     firsts = [unsafe.first for unsafe in given_up]
     reaches = list(accumulate((unsafe.last for unsafe in given_up), max))
     for finding in proof.escapes:

@@ -323,13 +323,37 @@ class TestRepair:
         """If only the pods' packets reach table main, a route there repairs them, and the proof says so."""
         own = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100, protocol=4)
         astray = Route.to("172.16.0.0/16", dev="ib0", gateway="192.168.7.9", protocol=4)
-        kernel = node(*bridge(), rules=(rule(iif="lo"),), routes=(own, astray))
-        found = examined(kernel)
-        assert (found.report.escapes, found.verdict) == ((), "overlap")
+        # Packets of the host with a mark are looked up like those of pods.
+        marked = rule(90, table=254, fwmark=1, fwmask=1)
+        found = examined(node(*bridge(), rules=(marked, rule(iif="lo")), routes=(own, astray)))
+        assert (found.report.escapes, found.report.verdict, found.verdict) == ((), "undecided", "overlap")
         assert [str(route.destination) for route in found.repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
         assert [pod.verdict for pod in found.repair.pods] == ["ok"]
         assert found.repair.proof.verdict == "ok"
         assert found.repair.unsafe == ()
+
+    def test_what_the_filter_drops_afterwards(self) -> None:
+        """It is a cost also where only packets of pods left by the device. Kills: devices of the host's own escapes only."""
+        own = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100, protocol=4)
+        astray = Route.to("172.16.0.0/16", dev="ib0", gateway="192.168.7.9", protocol=4)
+        rules = (rule(90, src=Prefix.parse("192.168.7.1/32"), table=254), rule(iif="lo"))
+        snapshot = node(*bridge(), rules=rules, routes=(own, astray)).snapshot()
+        strict = tuple(attrs.evolve(link, rp_filter=int(link.name == "ib0")) for link in snapshot.links)
+        [found] = examine_snapshot(attrs.evolve(snapshot, links=strict), config()).families
+        assert (found.report.escapes, [cost.target for cost in found.repair.costs]) == ((), ["ib0"])
+
+    @pytest.mark.parametrize(("most", "reasons"), [(4, set()), (3, {"too-many"})])
+    def test_too_many_in_all(self, monkeypatch: pytest.MonkeyPatch, most: int, reasons: set[str]) -> None:
+        """The routes for all classes of packets count together. Kills: those for the classes before do not count."""
+        monkeypatch.setattr("hostrouting.check.repair.TOO_MANY", most)
+        own = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100, protocol=4)
+        ranges = [Prefix.parse(text) for text in ("172.16.0.0/16", "172.18.0.0/16")]
+        astray = [Route.to(it, dev="ib0", gateway="192.168.7.9", protocol=4) for it in ranges]
+        fine = [rule(101, src=UPPER, dst=ranges[0]), rule(102, src=Prefix.parse("10.244.3.0/25"), dst=ranges[1])]
+        kernel = node(*bridge(), rules=(rule(iif="lo"), *fine), routes=(own, *astray))
+        repair = examined(kernel, expectedCidrs=[*map(str, ranges)]).repair
+        assert len(repair.routes) == most // 2 * 2
+        assert {it.reason for it in repair.unsafe} == reasons
 
     def test_what_would_harm_others(self) -> None:
         """Routes for pods' packets that would take the host from its own pods are not proposed."""
@@ -340,12 +364,13 @@ class TestRepair:
         assert {it.reason for it in found.repair.unsafe} == {"clash"}
 
     def test_of_several_classes(self) -> None:
-        """The line about what cannot be repaired names all packets that it is about."""
+        """What cannot be repaired names, for each range, all packets that it is about. Kills: all ranges are one."""
         links = tuple(Link(name=f"cali{number}", index=0) for number in (1, 2))
         harmless = rule(90, iif="cali2", dst=Prefix.parse("9.0.0.0/8"))
-        found = examined(node(*links, rules=(harmless, rule(src=UPPER)), routes=(ASTRAY,)))
-        [unsafe] = found.repair.unsafe
-        assert {dev for sender in unsafe.senders for dev in sender.devs} == {"cali1", "cali2"}
+        hole = Route.to("172.16.5.0/24", dev="eth0", gateway="10.0.0.1", table=100)
+        unsafe = examined(node(*links, rules=(harmless, rule(src=UPPER)), routes=(ASTRAY, hole))).repair.unsafe
+        devs = [{dev for sender in lost.senders for dev in sender.devs} for lost in unsafe]
+        assert devs == [{"cali1", "cali2"}] * 2
 
 
 class TestTold:

@@ -219,6 +219,8 @@ class TestRepairOfKnownHosts:
         snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT], rules=[local, near, rule, other, *rest])
         _, repair = repaired(snapshot, Prefix.parse("172.16.0.0/16"))
         assert ([it.reason for it in repair.unsafe], repair.routes) == (["too-many"], ())
+        _, repair = repaired(snapshot, Prefix.parse("172.16.0.0/30"))
+        assert (repair.unsafe, texts(repair)) == ((), ["172.16.0.0/31", "172.16.0.2/31"])
 
     @pytest.mark.parametrize(
         ("devs", "gateways", "expected", "told"),
@@ -245,23 +247,32 @@ class TestRepairOfKnownHosts:
         repair = proposed(host(near, [default, away]), "172.16.0.0/16", devs=expected)
         assert (texts(repair), repair.proof.verdict) == ([f"172.16.0.0/16{told}"], "ok")
 
-    def test_the_second_family(self) -> None:
-        """An IPv6 repair uses the IPv6 default route, or the expected one of its two next hops."""
-        legs = (NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("eth1", gateway=as_ip("fe80::2")))
+    @pytest.mark.parametrize(
+        ("ways", "devs", "told"),
+        [
+            (("eth0", "eth1"), ("eth0",), "dev eth0 metric 1"),
+            (("eth0", "eth1"), ("eth0", "eth1"), "metric 1"),
+            (("eth1",), ("eth0", "eth1"), "metric 1"),
+        ],
+    )
+    def test_the_second_family(self, ways: tuple[str, ...], devs: tuple[str, ...], told: str) -> None:
+        """An IPv6 repair uses the IPv6 default route, or the expected one of its next hops, and costs no IPv4 packets."""
+        legs = tuple(NextHop(dev, gateway=as_ip(f"fe80::{at}")) for at, dev in enumerate(ways, 1))
         snapshot = host(
-            [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24")],
+            [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24"), ("ib0", "172.16.1.10/16")],
             [Route(Prefix.parse("::/0"), legs, metric=1024), Route.to("fd22::/32", dev="ib0", metric=256), DEFAULT],
         )
         snapshot = attrs.evolve(
             snapshot,
+            links=tuple(attrs.evolve(link, rp_filter=1) for link in snapshot.links),
             rules=(*default_rules(4), *default_rules(6)),
             routes=[*snapshot.routes, Route.to("fe80::/64", dev="eth0", metric=256)],
             ipv6_forwarding=True,
         )
         fib = Fib(snapshot)
-        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("fd22::/32")], expected_devs=["eth0"]))
-        assert texts(repair) == ["fd22::/32 dev eth0 metric 1"]
-        assert repair.proof.verdict == "ok"
+        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("fd22::/32")], expected_devs=devs))
+        assert (texts(repair), repair.proof.verdict) == ([f"fd22::/32 {told}"], "ok")
+        assert [cost.target for cost in repair.costs] == ["fd22::/32"]
 
     def test_metric_1_only_where_it_is_needed(self) -> None:
         """Of one CIDR, the connected network takes metric 1; longer prefixes than those of an escape do not."""
@@ -270,18 +281,26 @@ class TestRepairOfKnownHosts:
             Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024),
             Route.to("2001:db8:99:1::/64", dev="ib0", metric=256, protocol=2),
             Route.to("2001:db8:99:6::/64", dev="ib0", metric=1, protocol=3),
+            Route.to("2001:db8:99:7::/64", dev="ib0", metric=1024, protocol=OURS),
+            Route.to("2001:db8:99:8::/64", dev="ib0", metric=1024, protocol=3),
+            Route.to("2001:db8:99:9::9/128", dev="ib0", metric=256, protocol=3),
         ]
         snapshot = attrs.evolve(host(devs, routes), rules=default_rules(6), ipv6_forwarding=True)
         fib = Fib(snapshot)
         repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("2001:db8:99::/48")]))
-        assert texts(repair) == ["2001:db8:99:1::/64 metric 1", "2001:db8:99:6::/65", "2001:db8:99:6:8000::/65"]
-        assert repair.proof.verdict == "ok"
+        assert texts(repair) == [
+            "2001:db8:99:1::/64 metric 1",
+            *("2001:db8:99:6::/65", "2001:db8:99:6:8000::/65", "2001:db8:99:7::/64"),
+            *("2001:db8:99:8::/64 metric 1", "2001:db8:99:9::9/128 metric 1"),
+        ]
+        assert (repair.proof.verdict, repair.unsafe) == ("ok", ())
 
     @pytest.mark.parametrize(
         ("network", "sourced", "cidr", "wanted"),
         [
             ("fd00:16::/124", "fd00:16::4/126", "fd00:16::/125", "fd00:16::/125"),
             ("fd00:16::/64", "fd00:16::2/128", "fd00:16::2/127", "fd00:16::2/127"),
+            ("fd00:16::/64", "fd00:16::/125", "fd00:16::/125", "fd00:16::/126 fd00:16::4/126"),
         ],
     )
     def test_a_prefix_with_routes_for_other_sources(self, network: str, sourced: str, cidr: str, wanted: str) -> None:
@@ -297,7 +316,7 @@ class TestRepairOfKnownHosts:
         devs = [("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")]
         fib = Fib(attrs.evolve(host(devs, routes), rules=default_rules(6), ipv6_forwarding=True))
         repair = propose_repair(fib, check_overlap(fib, [Prefix.parse(cidr)]))
-        assert (texts(repair), repair.unsafe, repair.proof.escapes) == ([wanted], (), ())
+        assert (texts(repair), repair.unsafe, repair.proof.escapes) == (wanted.split(), (), ())
 
     def test_a_key_of_another_tos_is_no_key_of_ours(self) -> None:
         """Another program's route with a tos does not hold the key: the repair need not be split."""
@@ -306,26 +325,106 @@ class TestRepairOfKnownHosts:
         repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")], flow=PLAIN), flow=PLAIN)
         assert texts(repair) == ["172.16.0.0/17", "172.16.128.0/17"]
 
-    @pytest.mark.parametrize("does", [{"table": 77}, {"action": "prohibit", "dst": Prefix.parse("172.16.0.0/16")}])
-    def test_what_an_earlier_rule_decides(self, does: dict[str, Any]) -> None:
-        """It cannot be repaired in table main: one range, which routes below do not split, with the rule."""
+    @pytest.mark.parametrize(
+        ("does", "ranges"),
+        [
+            ({"table": 77}, ["172.16.0.0-172.16.6.6", "172.16.6.8-172.16.255.255"]),
+            ({"action": "prohibit", "dst": Prefix.parse("172.16.0.0/16")}, ["172.16.0.0-172.16.255.255"]),
+        ],
+    )
+    def test_what_an_earlier_rule_decides(self, does: dict[str, Any], ranges: list[str]) -> None:
+        """It cannot be repaired in table main; routes below and own addresses do not split its range, right ones do."""
         rule = Rule(family=4, priority=9, **does)
         below = [Route.to(f"172.16.{number}.0/24", dev="ib0") for number in (3, 4, 77)]
         away = Route.to("172.16.0.0/16", dev="tun0", table=77)
+        right = Route.to("172.16.6.7/32", dev="eth0", gateway="10.0.0.1", table=77)
         local, *rest = default_rules(4)
-        snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT, away, *below], rules=[local, rule, *rest])
+        devs = [("eth0", "10.0.0.4/24"), ("eth0", "172.16.5.1/32")]
+        snapshot = host(devs, [DEFAULT, away, right, *below], rules=[local, rule, *rest])
         repair = proposed(snapshot, "172.16.0.0/15" if rule.table == 77 else "172.16.0.0/16")
-        (unsafe,) = repair.unsafe
-        ends = (ip_at(4, unsafe.first), ip_at(4, unsafe.last))
-        assert (unsafe.reason, unsafe.decision.rule, *map(str, ends)) == (
-            "earlier-rule", rule, "172.16.0.0", "172.16.255.255",
-        )  # fmt: skip
+        assert [f"{ip_at(4, it.first)}-{ip_at(4, it.last)}" for it in repair.unsafe] == ranges
+        assert {(it.reason, it.decision.rule) for it in repair.unsafe} == {("earlier-rule", rule)}
         assert (repair.routes, repair.proof.verdict) == ((), "overlap")
+
+    @pytest.mark.parametrize(
+        ("dev", "gateway", "wanted"),
+        [
+            ("wg0", None, ["172.16.0.0/24", "172.16.1.0/25"]),
+            ("eth0", "10.0.0.2", ["172.16.0.0/24", "172.16.1.0/25"]),
+            ("eth0", "10.0.0.1", ["172.16.0.0/23"]),
+        ],
+    )
+    def test_what_leaves_rightly_keeps_its_way(self, dev: str, gateway: str | None, wanted: list[str]) -> None:
+        """A route of the repair covers what leaves rightly only if that has the same gateway. Kills: it always does."""
+        to = [Rule(family=4, priority=51, table=77, dst=Prefix.parse(it)) for it in ("172.16.0.0/24", "172.16.1.0/25")]
+        rules = [Rule(family=4, priority=50, table=254, suppress_prefixlength=20), *to]
+        away = Route.to("172.16.0.0/16", dev="ib0", table=77)
+        right = Route.to("172.16.0.0/16", dev=dev, gateway=gateway)
+        local, *rest = default_rules(4)
+        fib = Fib(host([("eth0", "10.0.0.4/24")], [DEFAULT, away, right], rules=[local, *rules, *rest]))
+        report = check_overlap(fib, ["172.16.0.0/16"], expected_devs=["eth0"], allowed_devs=["wg*"])
+        repair = propose_repair(fib, report)
+        assert (texts(repair), repair.unsafe, repair.proof.verdict) == (wanted, (), "ok")
+        assert [" from ib0: packets" in cost.sentence for cost in repair.costs] == [True]
+
+    @pytest.mark.parametrize(("prefix", "reasons"), [("172.16.0.9/32", ["longest-prefix"]), ("172.16.0.8/31", [])])
+    def test_a_single_address_whose_key_is_held(self, prefix: str, reasons: list[str]) -> None:
+        """A key is held even by a route that is not in use; a shorter prefix closes the address, if it is enough."""
+        legs = (NextHop("ib1", dead=True, linkdown=True),)
+        held = Route(Prefix.parse("172.16.0.9/32"), legs, protocol=3, scope=253)
+        routes = [Route.to(prefix, dev="ib0", metric=5), Route.to("172.16.0.8/32", dev="eth0", gateway="10.0.0.1")]
+        lost = Link(name="ib1", index=9, carrier=False, ignore_routes_with_linkdown=True)
+        snapshot = host([("eth0", "10.0.0.4/24")], [DEFAULT, held, *routes], links=[lost])
+        repair = proposed(snapshot, "172.16.0.0/24")
+        assert ([it.reason for it in repair.unsafe], texts(repair)) == (
+            reasons,
+            ["172.16.0.8/31"] if not reasons else [],
+        )
+
+    @pytest.mark.parametrize(
+        ("protocol", "words"),
+        [(OURS, ["172.16.0.0/17 via 10.9.0.1 dev eth1", "172.16.128.0/17 via 10.9.0.1 dev eth1"]), (77, [])],
+    )
+    def test_a_gateway_behind_a_route(self, protocol: int, words: list[str]) -> None:
+        """The given gateway is on the first expected device, and is reached by a route that is not ours."""
+        near = Route.to("10.9.0.0/24", dev="eth1", protocol=77)
+        snapshot = host([("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24"), ("ib0", "172.16.1.10/16")], [DEFAULT, near])
+        fib = Fib(snapshot)
+        report = check_overlap(fib, ["172.16.0.0/16"], expected_devs=["eth1"])
+        repair = propose_repair(fib, report, protocol=protocol, gateway=as_ip("10.9.0.1"))
+        assert (texts(repair), {it.reason for it in repair.unsafe}) == (words, set() if words else {"no-way"})
+
+    def test_what_the_filter_drops_afterwards(self) -> None:
+        """It drops what arrives where the way back was; the way back of each address is as its rules say.
+
+        Own addresses do not split the range. Kills: addresses with and without a rule have one way back.
+        """
+        devs = [
+            ("ib1", "192.168.1.4/24"),
+            ("ib2", "192.168.2.4/24"),
+            ("ib0", "172.16.1.10/16"),
+            ("eth0", "10.0.0.4/24"),
+        ]
+        local, *rest = default_rules(4)
+        cidr = Prefix.parse("172.16.0.0/16")
+        rules = [
+            Rule(family=4, priority=9, src=Prefix.parse("192.168.1.4/32"), table=77),
+            Rule(family=4, priority=9, src=Prefix.parse("192.168.2.4/32"), dst=cidr, action="prohibit"),
+        ]
+        base = host(devs, [DEFAULT, Route.to(cidr, dev="ib1", table=77)], rules=[local, *rules, *rest])
+        strict = tuple(attrs.evolve(link, rp_filter=1) for link in base.links)
+        repair = proposed(attrs.evolve(base, links=strict), str(cidr))
+        [sentence] = [cost.sentence for cost in repair.costs][1:]
+        assert sentence == (
+            "after the repair, packets from 172.16.0.0/16 that arrive on ib0 are dropped (rp_filter 1: the route"
+            " back then leaves by another device)"
+        )
 
     def test_the_device_of_the_repair_loses_no_neighbours(self) -> None:
         """A repair's cost never names the device that the repair itself uses."""
         near = [(dev, f"172.16.{at}.1/16") for at, dev in enumerate(("ib0", "eth0", "ib1"))]
-        repair = proposed(host([("eth0", "10.0.0.4/24"), *near], [DEFAULT]), "172.16.0.0/16")
+        own = Route.to("172.16.0.0/16", dev="lo", type="local", metric=9)
+        repair = proposed(host([("eth0", "10.0.0.4/24"), *near], [DEFAULT, own]), "172.16.0.0/16")
         assert [" from ib0, ib1: neighbours there" in cost.sentence for cost in repair.costs] == [True]
 
     def test_open_besides_what_was_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,17 +438,23 @@ class TestRepairOfKnownHosts:
             ("still-open", "172.16.9.10", "172.16.255.255"),
         ]
 
-    def test_no_way(self) -> None:
-        """If no gateway is known for the expected device, that is the reason."""
-        fib = Fib(attrs.evolve(h200()))
-        report = check_overlap(fib, [Prefix.parse("172.16.0.0/16")], expected_devs=["eth7"])
+    @pytest.mark.parametrize(
+        ("dev", "missing"),
+        [
+            (
+                "eth7",
+                "the device eth7, which expectedDevs names; this host has eth0, ib0, ib1, ib2, ib3, ib4, ib5, ib6 and ib7",
+            ),
+            ("ib0", "an IPv4 default route on ib0"),
+        ],
+    )
+    def test_no_way(self, dev: str, missing: str) -> None:
+        """If no gateway is known for the expected device, that is the reason; a mistyped device has the names there are."""
+        fib = Fib(h200().with_routes([Route.to("172.16.0.0/17", dev="ib1")]))
+        report = check_overlap(fib, [Prefix.parse("172.16.0.0/17")], expected_devs=[dev])
         repair = propose_repair(fib, report)
         (unsafe,) = repair.unsafe
-        assert (unsafe.reason, unsafe.missing) == (
-            "no-way",
-            "the device eth7, which expectedDevs names; this host has eth0, ib0, ib1, ib2, ib3, ib4, ib5, ib6 and ib7",
-        )
-        assert repair.proof == report
+        assert (unsafe.reason, unsafe.missing, repair.proof) == ("no-way", missing, report)
 
 
 def proposed(snapshot: Snapshot, *cidrs: str, devs: tuple[str, ...] = ()) -> Repair:
@@ -395,13 +500,28 @@ class TestRepairCanBePasted:
         ]
         assert (repair.unsafe, repair.proof.verdict) == ((), "ok")
 
-    def test_reserved(self) -> None:
-        """A reserved range is unsafe for that reason, and the rest is still repaired."""
-        theirs = [Route.to("240.0.0.0/5", dev="wg0"), Route.to("172.16.0.0/16", dev="ib0")]
+    @pytest.mark.parametrize(
+        ("theirs", "wanted", "lost"),
+        [
+            (
+                [*HALVES, Route.to("240.0.0.0/5", dev="wg0"), Route.to("172.16.0.0/16", dev="ib0")],
+                ["0.0.0.0/2", "64.0.0.0/2", "128.0.0.0/2", "172.16.0.0/17", "172.16.128.0/17", "192.0.0.0/3"],
+                ["240.0.0.0-247.255.255.255", "248.0.0.0-255.255.255.254"],
+            ),
+            ([Route.to("192.0.0.0/2", dev="wg0")], ["192.0.0.0/3"], ["240.0.0.0-255.255.255.254"]),
+            ([Route.to("0.0.0.0/7", dev="wg0")], ["1.0.0.0/8"], ["0.0.0.1-0.255.255.255"]),
+            ([Route.to("248.0.0.1/32", dev="wg0", metric=5)], [], ["248.0.0.1-248.0.0.1"]),
+        ],
+    )
+    def test_reserved(self, theirs: list[Route], wanted: list[str], lost: list[str]) -> None:
+        """A reserved range is unsafe for that reason, up to its borders, and the rest is still repaired.
+
+        What a route for the rest closes with it is not reported.
+        """
         repair = proposed(plain().with_routes(theirs), "0.0.0.0/0")
-        assert [str(route.destination) for route in repair.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
-        (unsafe,) = repair.unsafe
-        assert (unsafe.reason, str(ip_at(4, unsafe.first))) == ("reserved", "240.0.0.0")
+        assert [str(route.destination) for route in repair.routes] == wanted
+        assert [f"{ip_at(4, it.first)}-{ip_at(4, it.last)}" for it in repair.unsafe] == lost
+        assert {it.reason for it in repair.unsafe} == {"reserved"}
 
     def test_too_many_in_all(self) -> None:
         """A repair with too many routes is refused as a whole, however few each range takes."""
