@@ -21,8 +21,9 @@ _SHOWN = 20  # devices that a message names; the others are counted
 
 
 def listed(values: Any, what: str) -> tuple[Any, ...]:
-    """The items of a list. TypeError for a single item: text would be split into letters, a network into addresses."""
-    if isinstance(values, str | bytes | IPv4Network | IPv6Network) or not isinstance(values, Iterable):
+    """The items of a list. TypeError for a single item: text would be split into letters, a NamedTuple into fields."""
+    is_one = isinstance(values, str | bytes | IPv4Network | IPv6Network) or hasattr(values, "_fields")
+    if is_one or not isinstance(values, Iterable):
         shown = f'"{values}"' if isinstance(values, str) else str(values)
         raise TypeError(f"{what}: {shown} is not a list; write [{shown}], even around a single item")
     return tuple(values)

@@ -21,6 +21,8 @@ from hostrouting import (
     plan_routes,
     propose_repair,
 )
+from hostrouting.kernel import RouteRequest
+from hostrouting.kernel.netlink.change import carry_out
 from hostrouting.model.prefix import Prefix
 from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200
 
@@ -29,6 +31,7 @@ NODE = h200().snapshot()
 FIB = Fib(NODE)
 CIDR = "172.16.0.0/16"
 REPORT = check_overlap(FIB, [CIDR])
+ADD = RouteRequest("add", NODE.routes[0])
 
 # Callers without a type checker can pass anything here.
 TASKS: list[Any] = [
@@ -45,6 +48,8 @@ propose: Any = propose_repair
 fake: Any = FakeHost
 host: Any = Host
 fib: Any = Fib
+kernel: Any = h200()
+change: Any = carry_out
 
 
 @pytest.mark.parametrize("make", TASKS)
@@ -81,6 +86,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: propose(NODE, REPORT), r"takes a Fib, not a Snapshot"),
     (lambda: propose(FIB, FIB), r"takes an OverlapReport, not a Fib"),
     (lambda: plan("10.0.0.0/8", NODE), r'plan_routes: "10\.0\.0\.0/8" is not a list'),
+    (lambda: kernel.change(ADD), r"^change: add .* is not a list; write \[add "),
+    (lambda: change(None, ADD), r"^change: add .* is not a list; write \[add "),
     (lambda: plan(["10.0.0.0/8"], NODE), r"takes a DesiredRoute, not a str"),
 ]
 

@@ -25,7 +25,7 @@ from hostrouting.cli.command import (
 )
 from hostrouting.cli.failure import code_of, document_of
 from hostrouting.cli.output import SHOWN, Line, Painted, below, line, named_lines, plain
-from hostrouting.cli.source import config_of, wait_of
+from hostrouting.cli.source import config_of, quiet_context, wait_of
 from hostrouting.cli.standings import looked_at_gate
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import of_severity, worst_first
@@ -113,7 +113,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) -> Prospect:
 
-    look = Configure(config, host=host, wait=wait_of(arguments, host), tasks=installed_tasks()).preview()
+    look = Configure(config, host=host, wait=wait_of(arguments, host), tasks=installed_tasks()).preview(quiet_context())
     if arguments.allow_removal:
         going = (attrs.evolve(gone, severity="warning", remedy="") for gone in look.removals)
         look = attrs.evolve(look, removals=tuple(going))

@@ -18,6 +18,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal
 
+from hostrouting.arguments import listed
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.kernel.base import Outcome, RouteRequest, require_simple
 from hostrouting.kernel.netlink import numbers as n
@@ -45,7 +46,7 @@ _Which = tuple[int, int, int | None]
 
 def carry_out(channel: Channel, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
     """Carry out each change, in order, and return the result of each."""
-    wanted = list(changes)
+    wanted = listed(changes, "change")
     errors = _Work(channel, wanted).do()
     if not errors:
         return tuple(map(Outcome, wanted))
@@ -76,7 +77,7 @@ def change_rule(channel: Channel, verb: Literal["add", "delete"], rule: Rule) ->
 class _Work:
     """One batch while it is being carried out. Places are indexes in the list of changes."""
 
-    def __init__(self, channel: Channel, changes: list[RouteRequest]) -> None:
+    def __init__(self, channel: Channel, changes: tuple[RouteRequest, ...]) -> None:
         self._channel = channel
         self._changes = changes
         self._tables = _Tables(channel, before_reading=self._flush)

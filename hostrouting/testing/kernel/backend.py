@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
+from hostrouting.arguments import listed
 from hostrouting.errors import BackendError, RouteRefused
 from hostrouting.fib.arrival import find_drop
 from hostrouting.fib.engine import Fib
@@ -111,7 +112,7 @@ class MemoryBackend:
     def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Carry out each change, and return the result of each."""
         self._usable()
-        return tuple(self._change_one(change) for change in changes)
+        return tuple(self._change_one(change) for change in listed(changes, "change"))
 
     def change_rule(self, verb: Literal["add", "delete"], rule: Rule) -> bool:
         """Add a rule, or delete it; whether anything was changed."""
