@@ -176,12 +176,12 @@ def examine(
     wait: float = 0.0,
     gateway: IP | None = None,
 ) -> Examination:
-    """Check the expected CIDRs on this host, after waiting for a default route of each family; without `ctx`, at once.
+    """Check the expected CIDRs on this host, after waiting for a default route of each family.
 
     The kernel itself is asked once in every cell. If an answer disagrees with its tables, the whole examination is
     repeated; if they still disagree, the verdict follows the kernel. If the kernel does not answer, the error carries
     the tables. Without a default route by the deadline, the family's verdict is no-default-route. The repair of the
-    family of `gateway` uses it.
+    family of `gateway` uses it. Without `ctx`, there is no waiting, whatever `wait` is.
     """
     last: list[Examination] = []
 

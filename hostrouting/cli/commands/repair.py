@@ -31,7 +31,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _as_config(check: Check, arguments: argparse.Namespace) -> Reply:
-    """The reply with only the configuration; warnings about it are logged to standard error."""
+    """The reply with only the configuration; warnings about it go to standard error."""
     if check.found.verdict == "no-default-route":
         sentence = "; ".join(map(plain, check.answer_lines()))
         raise NotReady(f"{sentence}; name the expected device and its router: --dev DEV --gateway ADDRESS")
@@ -117,9 +117,9 @@ COMMAND = Command(
 Exit code 1 means that no static route can repair some of the overlap. 3 means that the verdict is undecided or
 no-default-route once the routes are in place. 0 means that the routes repair everything, or that nothing was wrong.
 
-The result of --as-config includes the installed configuration, or the named one; the cost of the repair is logged to
-standard error. Its routes name no gateway, and without --dev no device, if those of the default route are right.
-So it can be applied on other nodes with the same problem.
+The result of --as-config includes the installed configuration, or the named one; the cost of the repair is
+written to standard error. Its routes name no gateway, and without --dev no device, if those of the default route are
+right. So it can be applied on other nodes with the same problem.
 """,
     examples="""\
 # which routes repair it, and what do they cost?

@@ -27,7 +27,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--script", action="store_true", help=meaning)
-    meaning = "replace addresses and device names, to show it to strangers; the new form of each CIDR is logged"
+    meaning = (
+        "replace addresses and device names, to show it to strangers; standard error has the new form of each CIDR"
+    )
     ways.add_argument("--redact", metavar="CIDR", nargs="*", help=meaning)
 
 
