@@ -182,9 +182,12 @@ class Hit(NamedTuple):
 class Table(ABC):
     """The routes of one table, by prefix. A route is read only when a lookup reaches it."""
 
-    def __init__(self, routes: RouteTable, width: int) -> None:
-        """Index nothing yet; `width` is the number of address bits."""
-        self.routes, self._width = routes, width
+    def __init__(self, routes: RouteTable, width: int, wary: frozenset[str], heeded: frozenset[str]) -> None:
+        """Index nothing yet; `width` is the number of address bits.
+
+        `wary` are the devices with ignore_routes_with_linkdown set, `heeded` those of them that are up.
+        """
+        self.routes, self._width, self._wary, self._heeded = routes, width, wary, heeded
         self._columns: list[Column] = []
         self._entries: dict[int, tuple[Entry, ...]] = {}
 
@@ -242,6 +245,25 @@ class Table(ABC):
     def skips(self, prefix: Prefix, sought: Sought) -> bool:  # noqa: ARG002  IPv6 needs both
         """Whether this packet skips a prefix and all its routes, a new one for any source included."""
         return False
+
+    def in_use(self, route: Route) -> tuple[Legs, Legs]:
+        """The next hops that may get packets, and those that a bound socket can use."""
+        for leg in route.legs:
+            if leg.dead or leg.linkdown:
+                break
+        else:
+            return route.legs, route.legs
+        used = tuple(leg for leg in route.legs if not (leg.dead or (leg.linkdown and leg.dev in self._wary)))
+        if not used:
+            return used, used
+        # When the state of a device changes, Linux computes the shares of the next hops again, but it does not when
+        # ignore_routes_with_linkdown is set. A snapshot does not show which came first, so a next hop without a carrier
+        # may still have its share.
+        return tuple(leg for leg in route.legs if not self.is_dead(leg)), used
+
+    def is_dead(self, leg: NextHop) -> bool:
+        """Whether a next hop is dead. Linux also reports dead while ignore_routes_with_linkdown applies."""
+        return leg.dead and not (leg.linkdown and leg.dev in self._heeded)
 
     def of(self, network: int, length: int) -> tuple[Entry, ...]:
         """The routes of exactly this prefix that are in use, in the kernel's order of preference."""

@@ -12,7 +12,7 @@ next hops.)
 from collections.abc import Callable, Iterator, Sequence
 
 from hostrouting.fib.packet import Sought, has_tos, tos_ask
-from hostrouting.fib.table import BITS, Entry, Hit, Legs, Table
+from hostrouting.fib.table import BITS, Entry, Hit, Table
 from hostrouting.model.prefix import IPV4, width_of
 from hostrouting.model.route import TABLE_LOCAL, NextHop, Route
 from hostrouting.model.route_table import RouteTable
@@ -23,12 +23,8 @@ class TableIPv4(Table):
     """The routes of one IPv4 table."""
 
     def __init__(self, routes: RouteTable, wary: frozenset[str], heeded: frozenset[str] = frozenset()) -> None:
-        """Index nothing yet; `wary` are the devices with ignore_routes_with_linkdown set.
-
-        `heeded` are those of them that are up.
-        """
-        super().__init__(routes, width_of(IPV4))
-        self._wary, self._heeded = wary, heeded
+        """Index nothing yet (`Table`)."""
+        super().__init__(routes, width_of(IPV4), wary, heeded)
 
     def chain(self, address: int, sought: Sought) -> tuple[Hit, ...]:
         """The routes for each tos that makes a difference, then the one for all other packets."""
@@ -40,7 +36,8 @@ class TableIPv4(Table):
         for met in self._covering(address):
             if met is entry:
                 break
-            if bits := tos_bits(met.route.tos)[0]:
+            bits, *_ = tos_bits(met.route.tos)
+            if bits:
                 asked[bits] = None
         found: list[Hit] = []
         for bits in asked:
@@ -84,33 +81,14 @@ class TableIPv4(Table):
             if not key & 255:
                 routes = [entry.route for entry in entries]
                 for place, entry in enumerate(entries):
-                    entry.in_turn = taken_in_turn(routes, place, is_dead=self._is_dead)
+                    entry.in_turn = taken_in_turn(routes, place, is_dead=self.is_dead)
         # A route without any next hop is kept: its path is unknown, but it does take packets.
         found = self._entries[key] = tuple([entry for entry in entries if entry.legs or not entry.route.legs])
         return found
 
     def _entry(self, place: int, length: int) -> Entry:
         route = self.routes[place]
-        return Entry(route, *self._in_use(route), place, length)
-
-    def _in_use(self, route: Route) -> tuple[Legs, Legs]:
-        """The next hops that may get packets, and those that a bound socket can use."""
-        for leg in route.legs:
-            if leg.dead or leg.linkdown:
-                break
-        else:
-            return route.legs, route.legs
-        used = tuple(leg for leg in route.legs if not (leg.dead or (leg.linkdown and leg.dev in self._wary)))
-        if not used:
-            return used, used
-        # When the state of a device changes, IPv4 computes the shares of the next hops again, but it does not when
-        # ignore_routes_with_linkdown is set. A snapshot does not show which came first, so a next hop without a carrier
-        # may still have its share.
-        return tuple(leg for leg in route.legs if not self._is_dead(leg)), used
-
-    def _is_dead(self, leg: NextHop) -> bool:
-        """Whether a next hop is dead. Linux also reports dead while ignore_routes_with_linkdown applies."""
-        return leg.dead and not (leg.linkdown and leg.dev in self._heeded)
+        return Entry(route, *self.in_use(route), place, length)
 
 
 def _rank(entry: Entry) -> tuple[bool, int, int, int]:

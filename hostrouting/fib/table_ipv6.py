@@ -72,7 +72,7 @@ class _Node(NamedTuple):
             is_later, score = metric != self.metrics[0], 4 * PREFERENCES.index(entry.route.preference)
             score = _HIGHEST if entry.ends else score
             dev = sought.oif or sought.iif
-            near = tuple(leg for leg in entry.legs if leg.dev == dev)
+            near = tuple(leg for leg in entry.bound if leg.dev == dev)
             far = () if sought.oif else tuple(leg for leg in entry.legs if leg.dev != dev)
             if near:
                 ways.append((is_later, -score - 2, _Way(entry, near)))
@@ -107,13 +107,12 @@ class _Nodes:
 class TableIPv6(Table):
     """The routes of one IPv6 table."""
 
-    def __init__(self, routes: RouteTable, wary: frozenset[str], *, forwarding: bool | None) -> None:
-        """Index nothing yet; `wary` are the devices with ignore_routes_with_linkdown set.
-
-        `forwarding`: whether the host forwards packets; None if that is not known.
-        """
-        super().__init__(routes, width_of(IPV6))
-        self._wary, self._skips_unreachable = wary, forwarding is not True
+    def __init__(
+        self, routes: RouteTable, wary: frozenset[str], heeded: frozenset[str] = frozenset(), *, forwarding: bool | None
+    ) -> None:
+        """Index nothing yet (`Table`). `forwarding`: whether the host forwards packets; None if that is not known."""
+        super().__init__(routes, width_of(IPV6), wary, heeded)
+        self._skips_unreachable = forwarding is not True
         self._nodes: dict[int, _Nodes] = {}
 
     @cached_property
@@ -222,16 +221,14 @@ class TableIPv6(Table):
 
     def _entry(self, place: int, route: Route, length: int) -> Entry | None:
         """The route with its next hops that are in use; None if it is not usable."""
-        legs = route.legs
-        if any(leg.dead or leg.linkdown for leg in legs):
-            legs = tuple(leg for leg in legs if not (leg.dead or (leg.linkdown and leg.dev in self._wary)))
+        legs, bound = self.in_use(route)
         # A route without any next hop is kept: its path is unknown, but it does take packets.
-        return None if route.expired or (route.legs and not legs) else Entry(route, legs, legs, place, length)
+        return None if route.expired or (route.legs and not legs) else Entry(route, legs, bound, place, length)
 
 
-def _by_length(source: Prefix | None) -> tuple[int, int]:
+def _by_length(source: Prefix | None) -> tuple[int, ...]:
     """A key that sorts the longest prefix of sources first, and "any source" last."""
-    return (1, 0) if source is None else (-source.length, source.network)
+    return (1,) if source is None else (-source.length, source.network)
 
 
 def _beside(sources: Iterable[Prefix]) -> dict[Prefix, int]:

@@ -37,7 +37,8 @@ class Tables:
         self._wary = frozenset(link.name for link in snapshot.links if link.ignore_routes_with_linkdown)
         self._wary_ipv6 = frozenset(link.name for link in snapshot.links if link.ipv6_ignore_routes_with_linkdown)
         self._forwarding = snapshot.ipv6_forwarding
-        self._heeded = frozenset(link.name for link in snapshot.links if link.name in self._wary and link.up)
+        up = frozenset(link.name for link in snapshot.links if link.up)
+        self._heeded, self._heeded_ipv6 = self._wary & up, self._wary_ipv6 & up
         self._rules = {
             family: by_priority(rule for rule in snapshot.rules if rule.family == family) for family in (IPV4, IPV6)
         }
@@ -127,6 +128,6 @@ class Tables:
             self._tables[home] = (
                 TableIPv4(self._routes, self._wary, self._heeded)
                 if family == IPV4
-                else TableIPv6(self._routes, self._wary_ipv6, forwarding=self._forwarding)
+                else TableIPv6(self._routes, self._wary_ipv6, self._heeded_ipv6, forwarding=self._forwarding)
             )
         return self._tables[home]

@@ -162,8 +162,8 @@ function read_words(line,   word, n) {
   while (match(line, /( via (inet6 )?[^ ]+)? dev [^ ]+ (table [0-9]+ proto|weight) /)) {
     n = split(substr(line, RSTART, RLENGTH), word, " "); n -= word[n] == "weight" ? 1 : 3
     line = substr(line, RSTART + RLENGTH - 1)
-    # IPv4 may still use a next hop that has only lost its carrier: that depends on what has changed first.
-    if (word[n + 1] == "weight" && line ~ /^ [0-9]+ dead / && (family == 6 || !is_up[word[n]])) continue
+    # Linux may still use a next hop that has only lost its carrier: that depends on what has changed first.
+    if (word[n + 1] == "weight" && line ~ /^ [0-9]+ dead / && !is_up[word[n]]) continue
     leg_dev[++legs] = word[n]; leg_via[legs] = n > 2 ? word[n - 2] : ""
   }
 }

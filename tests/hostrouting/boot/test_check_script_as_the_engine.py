@@ -894,6 +894,10 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
         ["route add fd20:8::/48 nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev ib0", "link set ib0 down"],
         "ok",
     ),
+    "a next hop that may be dead": (
+        ["route add fd20:8::/48 nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev ib0"],
+        "overlap",
+    ),
     "a group is suppressed for other packets": (
         [
             "route replace default nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth1",
@@ -949,6 +953,7 @@ def test_as_the_engine_in_ipv6(namespace: Namespace, tmp_path: Path, story: str)
     """The same in IPv6."""
     commands, verdict = STORIES_IPV6[story]
     namespace.batch(["route add default via fe80::1 dev eth0", *commands], family=IPV6)
+    lose_carriers(namespace, ["ib0"] * ("may be dead" in story))
     time.sleep(0.02)  # in which a route expires
     checked = agree(namespace, tmp_path, story, "fd20::/16", verdict)
     assert ("packets from fd00:99::/64" in checked.said) is (" from fd00:99::/64" in " ".join(commands))

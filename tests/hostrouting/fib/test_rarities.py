@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 DEFAULT = "route add default via 10.0.0.1 dev eth0"
 TWO = "route add 172.16.0.0/16 nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1"
+TWO_IPV6 = "route add fd16::/16 nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth1"
 
 
 def agreed(namespace: Namespace, *, tos: Iterable[int] = (0,)) -> list[tuple[str, tuple[str, ...]]]:
@@ -72,21 +73,25 @@ def test_a_group_that_is_suppressed(first: str, second: str, dev: str) -> None:
         assert dev in agreed(namespace)[0][1]
 
 
-@pytest.mark.parametrize("late", [True, False])
-def test_shares_of_legs(late: bool) -> None:  # noqa: FBT001  when the setting came
+@pytest.mark.parametrize("late", [True, False])  # when the setting came
+@pytest.mark.parametrize("family", [4, 6])
+def test_shares_of_legs(family: int, *, late: bool) -> None:
     """A next hop without a carrier may still have its share: Linux does not compute it again for the sysctl."""
     with private_namespace() as namespace:
         furnish(namespace, [Link(name="eth0", index=0), Link(name="eth1", index=0)])
         namespace.batch(["address add 10.1.0.4/24 dev eth1", TWO])
+        namespace.batch([TWO_IPV6], family=6)
         if late:
             lose_carriers(namespace, ["eth1"])
-        namespace.sysctl("ipv4/conf/eth1/ignore_routes_with_linkdown", 1)
+        namespace.sysctl(f"ipv{family}/conf/eth1/ignore_routes_with_linkdown", 1)
         if not late:
             lose_carriers(namespace, ["eth1"])
-        said = namespace.ip("-batch", "-", lines=[f"route get 172.16.{at}.1" for at in range(40)]).stdout
+        block = "172.16.0." if family == 4 else "fd16::"
+        said = namespace.ip("-batch", "-", lines=[f"route get {block}{at}" for at in range(1, 60)]).stdout
         used = Counter(line.partition(" dev ")[2].split()[0] for line in said.splitlines() if " dev " in line)
         # A snapshot does not show which of the two came first.
-        assert agreed(namespace) == [("unicast", ("eth0", "eth1"))]
+        with NetlinkBackend(netns=namespace.path) as backend:
+            assert Fib(backend.snapshot(family=family)).lookup(f"{block}1").devs == ("eth0", "eth1")
     assert set(used) == ({"eth0", "eth1"} if late else {"eth0"})
 
 

@@ -22,13 +22,18 @@ def fib(*routes: Route, rules: tuple[Rule, ...] = (), **eth1: Any) -> Fib:
 
 
 @pytest.mark.parametrize(
+    ("prefix", "setting"),
+    [("10.1.0.0/16", "ignore_routes_with_linkdown"), ("fd01::/16", "ipv6_ignore_routes_with_linkdown")],
+)
+@pytest.mark.parametrize(
     ("ignores", "up", "devs"), [(True, True, ("eth0", "eth1")), (True, False, ("eth0",)), (False, True, ("eth0",))]
 )
-def test_a_dead_next_hop(ignores: bool, up: bool, devs: tuple[str, ...]) -> None:  # noqa: FBT001
+def test_a_dead_next_hop(prefix: str, setting: str, *, ignores: bool, up: bool, devs: tuple[str, ...]) -> None:
     """Linux calls a next hop without carrier dead if its device ignores those; it may have a share while that is up."""
     legs = (NextHop(dev="eth0"), NextHop(dev="eth1", dead=True, linkdown=True))
-    route = attrs.evolve(MAIN, legs=legs)
-    assert fib(route, up=up, ignore_routes_with_linkdown=ignores).lookup("10.1.2.3").devs == devs
+    route = attrs.evolve(Route.to(prefix, dev="eth0"), legs=legs)
+    eth1: dict[str, Any] = {"up": up, setting: ignores}
+    assert fib(route, **eth1).lookup(route.prefix.to_network()[1]).devs == devs
 
 
 @pytest.mark.parametrize(
