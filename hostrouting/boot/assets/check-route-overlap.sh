@@ -12,8 +12,7 @@ finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut sho
 configuration=(
 )
 
-set -uo pipefail && umask 022
-export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
+set -uo pipefail && umask 022 && export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mode=${configuration[0]#* } wait=${configuration[1]#* } families=${configuration[3]#* }
 directory=${RUNTIME_DIRECTORY:-${configuration[2]#* }}
 awk='awk' && hash mawk 2>/dev/null && awk=mawk # it starts fastest
@@ -66,6 +65,7 @@ BEGIN {
   why["Network is unreachable"] = why["Operation not supported"] = "no-route" # the second: without IPv6
   why["No route to host"] = "unreachable"; why["Invalid argument"] = "blackhole"; why["Permission denied"] = "prohibit"
   while (("exec ip -N -d -o link show" | getline) > 0) read_link()
+  reads["6 254"] = reads["6 255"] = 1 # Linux looks them up without rules until there was another rule
 }
 function joined(list, separator, item) { return list (list == "" ? "" : separator) item }
 
@@ -125,7 +125,7 @@ function read_rule(   i, n, word, key, type, table, only, selected, is_for) {
   if (word[2] != "not" && selected ~ / ([io]if|[sd]port|tun_id|tos) | ipproto-[02-9]/) return # no plain packets
   if (word[2] == "not" && !table) read_prefix("default") # it takes all others away from a default route
   if (is_for) { named[++nameds] = first; named_to[nameds] = last }
-  if (table) looks[table] = 1
+  if (table) looks[table] = reads[table] = 1
   if (only != "") { suppresses[table, only]; if (family == 6) chooses = "rule " $1 + 0 }
   if (type) add_refusal(type, "rule " refusals)
 }
@@ -138,7 +138,7 @@ function read_route(   hits) { # only default routes and those in the expected C
   if (!match($0, / table [0-9]+ proto /)) uncertain = "this check cannot read a route: " $0
   if ($2 == "default") seen[family] = joined(seen[family], ", ", listed($0))
   # A table that no rule looks up says nothing. An encapsulation can name another table first.
-  if (!(looks["l3mdev"] || looks[family substr($0, RSTART + 6, RLENGTH - 13)] || / encap /)) return
+  if (!(reads["l3mdev"] || reads[family substr($0, RSTART + 6, RLENGTH - 13)] || / encap /)) return
   read_prefix($2); if (size && $1 == 9) { named[++nameds] = first; named_to[nameds] = last } # it passes on
   if (size) { if (is_judged(first, last)) cut(); else return }
   if ($3 == "from") { sourced[family] = 1; leave_out("packets from " $4); return }

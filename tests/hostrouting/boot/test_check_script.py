@@ -280,6 +280,19 @@ class TestOneHost:
         checked = Checked(namespace, check("20.0.0.0/8"), tmp_path)
         assert checked.answer.verdict == "ok"
 
+    @pytest.mark.parametrize(
+        ("gone", "table", "verdict"), [(0, "local", "undecided"), (32766, "main", "no-default-route")]
+    )
+    def test_ipv6_without_one_of_its_rules(
+        self, namespace: Namespace, tmp_path: Path, gone: int, table: str, verdict: str
+    ) -> None:
+        """Until there was another rule, Linux looks up the IPv6 tables local and main even if no rule says so."""
+        routes = ["route add default via fe80::1 dev eth0", f"route add fd16:1:1::/48 dev ib0 table {table}"]
+        namespace.batch([f"rule del pref {gone}", *routes], family=IPV6)
+        assert Checked(namespace, check("fd16:1::/32"), tmp_path).answer.verdict == "overlap"
+        namespace.batch(["rule add pref 9 lookup 99", "rule del pref 9"], family=IPV6)
+        assert Checked(namespace, check("fd16:1::/32"), tmp_path).answer.verdict == verdict
+
     def test_names_that_mean_something(self, namespace: Namespace, tmp_path: Path) -> None:
         """Devices may be called by the words of `ip`, or by letters that shells care about."""
         names = ["via", "dev", "nexthop", "proto", "table", '"q"', "$(id)", "a\\b", "*", "é", "\x1b[31m"]
