@@ -64,7 +64,8 @@ BEGIN {
   split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw nat", type_name, " ")
   why["Network is unreachable"] = why["Operation not supported"] = "no-route" # the second: without IPv6
   why["No route to host"] = "unreachable"; why["Invalid argument"] = "blackhole"; why["Permission denied"] = "prohibit"
-  while (("exec ip -N -d -o link show" | getline) > 0) read_link()
+  while (("ip -N -d -o link show 2>&1 && echo end of links" | getline) > 0)
+    if (!(is_whole = $0 == "end of links" && !is_cut)) read_link() # the last line: ip was not killed
   reads["6 254"] = reads["6 255"] = 1 # Linux looks them up without rules until there was another rule
 }
 function joined(list, separator, item) { return list (list == "" ? "" : separator) item }
@@ -93,10 +94,11 @@ function glob(text) { gsub(/[.]/, "[.]", text); gsub(/[*]/, ".*", text); gsub(/[
 function expect(family, dev) { if (!is_expected[family, dev]++) expected[family] = joined(expected[family], ", ", dev) }
 # The alias of a link is any text, and can have lines that look like those of other links.
 function read_link(   dev, piece, word) {
-  dev = $2; if (!sub(/(@[^@]*)?:$/, "", dev) || dev in is_up) uncertain = "this check cannot read a link: " $0
-  is_up[dev] = $3 ~ /[<,]UP[,>]/
+  dev = $2; split($0, piece, /\\ +/); if (/Dump was interrupted/) is_cut = 1 # -o joins lines by a backslash
+  if (!sub(/(@[^@]*)?:$/, "", dev) || dev in is_up || piece[2] !~ /^link\//)
+    uncertain = "this check cannot read a link: " $0
+  is_up[dev] = $3 ~ /[<,]UP[,>]/; is_fabric[dev] = piece[2] ~ /^link\/(\[32\]|infiniband)/
   if (match($0, / group [0-9]+/)) group[dev] = substr($0, RSTART + 7, RLENGTH - 7)
-  split($0, piece, /\\ +/); is_fabric[dev] = piece[2] ~ /^link\/(\[32\]|infiniband)/ # -o joins lines by a backslash
   split(piece[3], word, " "); dev_kind[dev] = word[1]; if ($3 ~ /LOOPBACK/) loopback = dev
 }
 function is_judged(begin, end,   c) { # mostly by the CIDR of the last time, because routes are sorted
@@ -115,8 +117,7 @@ function read_rule(   i, n, word, key, type, table, only, selected, is_for) {
     if (key ~ /^(not|nop|[678]|\[unresolved\]|\[detached\])$/) continue
     i++; if (key == "to") { read_prefix(word[i]); cut(); is_for = 1 }
     else if (key == "lookup") table = word[i] ~ /^[0-9]/ ? family " " word[i] : "l3mdev"
-    else if (key == "suppress_ifgroup") only = word[i]
-    else if (key == "suppress_prefixlength") suppresses[table]
+    else if (key == "suppress_ifgroup") only = word[i]; else if (key == "suppress_prefixlength") suppresses[table]
     else if (key ~ /^(from|fwmark|iif|oif|uidrange|ipproto|sport|dport|tos|dsfield|dscp|tun_id|flowlabel)$/) {
       if (key word[i] != "fromall" && key word[i] != "iif" loopback) selected = selected " " key " " word[i]
     } else if (key !~ /^(goto|realms|proto)$/) uncertain = "this check does not know what a rule means: " $0
@@ -275,8 +276,7 @@ function is_pod_block(r,   c, i, n, dev, in_table) {
 function give_up(text) { print "failed " text; exit }
 function sort(   gap, i, n, held) { # each part of the list of places is in order already, so this is quick
   for (gap = places; gap > 1;) for (i = (gap = int(gap / 3) + 1) + 1; i <= places; i++) {
-    held = place[i]
-    for (n = i - gap; n > 0 && place[n] > held; n -= gap) place[n + gap] = place[n]
+    held = place[i]; for (n = i - gap; n > 0 && place[n] > held; n -= gap) place[n + gap] = place[n]
     place[n + gap] = held
   }
 }
@@ -331,7 +331,7 @@ function adding(rule) { return "; run: ip " (family == 6 ? "-6 " : "") "rule add
 
 # --- Output: each line begins with what it is; the last one is the verdict
 $1 == "end" {
-  if (!loopback || uncertain) give_up(loopback ? uncertain : "ip lists no links")
+  if (!is_whole || uncertain) give_up(is_whole ? uncertain : "ip did not list all links")
   for (c = 1; c <= cidrs; c++) ask_about(from[c])
   for (n = split("224.0.0.0/4 255.255.255.255 ff00::/8", special, " "); n; n--) { read_prefix(special[n]); cut() }
   for (address in is_spare) if (substr(address, 1, 1) in asked) ask_about(address)
@@ -373,7 +373,7 @@ check() {
   # Any program may be killed, so "end" marks the end. The next hops of a nexthop object are on a line of their own.
   mapfile -t told < <(exec "$awk" -v waited="$wait" -v final="$last" "$program" \
     < <(printf '%s\n' "${configuration[@]/#/setting }" "${seen//$'\n\tnh_info'/ nh_info}" end))
-  [[ ${told[*]} != *'not yet' ]] || return
+  if [[ ${told[*]} == *@('not yet'|'did not list all links') ]]; then [[ $last ]]; return; fi
   look && [[ $seen == "$listing" ]] && return
   [[ $last ]] && told=("note $changing" "${told[@]/#verdict 0 ok/verdict 3 undecided}")
 }

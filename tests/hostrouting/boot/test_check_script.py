@@ -52,7 +52,11 @@ MISHAPS: dict[str, tuple[dict[str, str], str]] = {
     "the input of awk": ({"awk": 'sed "/ table 254/q" | awk "$@"'}, "awk ended without a verdict"),
     "the output of awk": ({"awk": "awk \"$@\" | sed '$d'; exit 137"}, "awk ended without a verdict"),
     "a part of the output of awk": ({"awk": 'awk "$@" | sed "s/^verdict.*/verdict o/"'}, "awk ended without a verdict"),
-    "the list of links": ({"ip": '[[ "$*" == *link* ]] || exec ip "$@"; exit 137'}, "ip lists no links"),
+    "the list of links": ({"ip": '[[ "$*" == *link* ]] || exec ip "$@"; exit 137'}, "ip did not list all links"),
+    "ip, behind the first link": (
+        {"ip": '[[ "$*" == *link* ]] || exec ip "$@"; ip "$@" | head -n 1; exit 137'},
+        "ip did not list all links",
+    ),
     "answers in another order": (
         {"ip": '[[ "$*" == *-force* ]] || exec ip "$@"; ip "$@" >/dev/null; echo "Command failed -:9"'},
         "the kernel did not answer for 1.1.1.1: no answer",
@@ -375,9 +379,13 @@ class TestOneHost:
         """Lists that changed while they were read are read again; if they keep changing, no verdict is given."""
         interrupted = 'echo "Dump was interrupted and may be inconsistent." >&2'
         once = f'[[ -e {tmp_path}/was || "$*" == *force* ]] || {{ : >{tmp_path}/was; {interrupted}; }}'
+        links = f'[[ -e {tmp_path}/links || "$*" != *link* ]] || {{ : >{tmp_path}/links; {interrupted}; }}'
+        always = f'[[ "$*" != *link* ]] || {interrupted}'
         for body, status, last in (
             (once, 0, "<6>check-route-overlap: ok: every expected CIDR leaves by eth0"),
             (interrupted, 1, "<3>check-route-overlap: the routes kept changing while they were read"),
+            (links, 0, "<6>check-route-overlap: ok: every expected CIDR leaves by eth0"),
+            (always, 1, "<3>check-route-overlap: ip did not list all links"),
         ):
             script = put_before(render_check_script(check("10.0.0.0/8")), {"ip": f'{body}\nexec ip "$@"'}, tmp_path)
             (tmp_path / "check.sh").write_text(script)
@@ -446,7 +454,7 @@ class TestOneHost:
         assert "NO-DEFAULT-ROUTE: " in checked.said
         assert "[nat default dev ib0 table 254 " in checked.said
 
-    @pytest.mark.parametrize("alias", ["x\nsetting allow *", "x\n2: eth0: <UP> mtu 9"])
+    @pytest.mark.parametrize("alias", ["x\nsetting allow *", "x\n2: eth0: <UP> mtu 9", "x\n99: pod0: <UP> mtu 9"])
     def test_an_alias_of_two_lines(self, namespace: Namespace, tmp_path: Path, alias: str) -> None:
         """The alias of a link can be any text, and `ip` prints it as it is: a line of it is neither a setting nor a link."""
         namespace.ip("link", "set", "ib0", "alias", alias)
