@@ -62,7 +62,7 @@ from hostrouting.model.route import (
     NextHop,
     Route,
 )
-from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import RP_FILTER_STRICT, Address, Snapshot
 from hostrouting.routes.uplink import METRICS, DesiredRoute, Pending, Uplink, default_route
 from hostrouting.text import spoken
@@ -215,7 +215,8 @@ def _filtered(before: Fib, after: Fib, routes: Sequence[Route]) -> Iterator[Find
         devs = {address.dev for address in addresses}
         for block in changed:
             # No packets arrive from the host's own addresses: they join the ranges beside them.
-            pairs = [pair for pair in paired(before.cells(block, back), after.cells(block, back)) if not pair[2].own]
+            both = paired(before.cells(block, back), after.cells(block, back))
+            pairs = [(first, last, then, now) for first, last, then, now in both if not then.own]
             firsts = [block.first, *(last + 1 for _, last, _, _ in pairs)]
             lasts = [*(first - 1 for first, _, _, _ in pairs[1:]), block.last]
             for first, last, (_, _, then, now) in zip(firsts, lasts, pairs, strict=False):
@@ -400,10 +401,13 @@ class _Task:
         chosen = cover(block, _merged(spared), usable=self._is_usable) or ()
         for at in lost:
             zone = zones[at]
-            if not any(
-                prefix.length >= zone.length and prefix.first <= zone.first and zone.last <= prefix.last
+            # A prefix that we may use contains all of a reserved range, or nothing of it.
+            around = (
+                Prefix.around(block.family, zone.first, prefix.length) == prefix
                 for prefix in chosen
-            ):
+                if prefix.length >= zone.length
+            )
+            if not any(around):
                 self._leave(block.family, pieces[at], "reserved")
         return chosen
 
@@ -483,7 +487,7 @@ def _merged(zones: list[Zone]) -> list[Zone]:
     """The same zones, with equal neighbours merged."""
     found: list[Zone] = []
     for zone in zones:
-        if found and found[-1][2:] == zone[2:]:
+        if found and (found[-1].kind, found[-1].length) == (zone.kind, zone.length):
             found[-1] = found[-1]._replace(last=zone.last)
         else:
             found.append(zone)
@@ -541,10 +545,8 @@ def _against_ipv4(fib: Fib, gateway: IP) -> Decision | None:
 
 
 def _against_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
-    main = Rule(family=IPV6, priority=0, table=TABLE_MAIN)
-    alone = attrs.evolve(fib.snapshot, rules=(main,), routes=fib.around(gateway))
     # The device is preferred, but the lookup is not restricted to it: like that of the device that a packet came in by.
-    decision = Fib(_with_carriers(alone)).lookup(gateway, attrs.evolve(PLAIN, iif=dev))
+    decision = _in_main(fib, gateway).lookup(gateway, attrs.evolve(PLAIN, iif=dev))
     if decision.route is None or decision.kind in REFUSING or not decision.route.prefix.network:
         return None
     # Of several next hops, Linux checks the one that it chose by a hash: each must be by the device.
@@ -560,14 +562,17 @@ def _refused_ipv4(fib: Fib, gateway: IP, dev: str) -> Decision | None:
 
 def _refused_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
     flow = attrs.evolve(PLAIN, iif="", oif=dev, ipproto=0)
-    main = Rule(family=IPV6, priority=0, table=TABLE_MAIN)
-    alone = attrs.evolve(fib.snapshot, rules=(main,), routes=fib.around(gateway))
-    if _is_beside(Fib(_with_carriers(alone)).lookup(gateway, flow), dev):
+    if _is_beside(_in_main(fib, gateway).lookup(gateway, flow), dev):
         return None
     rules = tuple(attrs.evolve(rule, suppress_prefixlength=None, suppress_ifgroup=None) for rule in fib.snapshot.rules)
     unsuppressed = attrs.evolve(fib.snapshot, rules=rules, routes=fib.around(gateway, table=None))
     decision = Fib(unsuppressed).lookup(gateway, flow)
     return None if _is_beside(decision, dev) else decision
+
+
+def _in_main(fib: Fib, gateway: IP) -> Fib:
+    """The host for a lookup of an IPv6 gateway in table main alone."""
+    return Fib(_with_carriers(attrs.evolve(fib.snapshot, rules=default_rules(IPV6), routes=fib.around(gateway))))
 
 
 def _with_carriers(snapshot: Snapshot) -> Snapshot:

@@ -140,6 +140,7 @@ LOCAL_8 = onto("10.0.0.0/8", "lo", TABLE_LOCAL, "local")
         ),
         ("fd00:16::1 dev ib0", (onto("fd00:16::/64", "ib0"),), True),
         ("fd00:16::1 dev ib0", (onto("fd00:16::/64", "ib0", 100), rule()), False),
+        ("fd00:16::1 dev eth0", (onto("fd00:16::/64", "eth0"), onto("fd00:16::/64", "lo", 255, "local")), True),
         ("fd00:16::1 dev eth0", (IN_TABLE_100, rule()), True),
         ("fd00:16::1 dev eth0", (IN_TABLE_100, rule(suppress_prefixlength=124)), True),
         ("fd00:16::1 dev eth0", (IN_TABLE_100, rule(suppress_ifgroup=0)), True),
@@ -157,6 +158,11 @@ LOCAL_8 = onto("10.0.0.0/8", "lo", TABLE_LOCAL, "local")
         ("fd00:77::1 dev eth0 onlink", (onto("fd00::/16", "lo", type="local"),), False),
         ("fd00:77::1 dev eth0 onlink", (onto("fd00::/16", "eth0", type="multicast"),), False),
         ("fd00:77::1 dev eth0 onlink", (onto("fd00::/16", "eth1", 100), rule()), True),
+        (
+            "fd00:77::1 dev eth0 onlink",
+            (onto("fd00::/16", "eth1"), Rule(family=6, priority=1, action="prohibit")),
+            False,
+        ),
         ("fd00:77::1 dev eth0 onlink", (Route.to("fd00::/16", type="prohibit"),), True),
         ("2001:db8::1 dev eth0 onlink", (onto("::/2", "eth1"),), True),
         ("2001:db8::1 dev eth0 onlink", (onto("2000::/3", "eth1"),), False),
@@ -207,3 +213,11 @@ def test_nothing_to_ask() -> None:
     """A next hop without a gateway, or with a link-local one, is not looked up."""
     for leg in (NextHop("eth0"), NextHop("ib0", gateway=as_ip("fe80::1"))):
         assert refused_gateway(Fib(h200()), leg) is None
+
+
+@pytest.mark.parametrize("merged", [True, False])
+def test_tables_known_to_be_merged(merged: bool) -> None:  # noqa: FBT001  a parameter
+    """Whether the IPv4 tables are merged is taken from the host. Kills: it is derived from the rules again."""
+    near = [onto("10.8.0.0/16", "eth0", TABLE_LOCAL, "broadcast"), onto("10.8.0.0/24", "eth0")]
+    fib = Fib(host([("eth0", "10.0.0.4/24")], near), merged=merged)
+    assert (refused_gateway(fib, NextHop("eth0", gateway=as_ip("10.8.0.1"))) is None) is merged

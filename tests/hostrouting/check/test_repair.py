@@ -294,6 +294,8 @@ class TestRepairOfKnownHosts:
             *("2001:db8:99:8::/64 metric 1", "2001:db8:99:9::9/128 metric 1"),
         ]
         assert (repair.proof.verdict, repair.unsafe) == ("ok", ())
+        alone = propose_repair(fib, check_overlap(fib, ["2001:db8:99:9::/64"]))
+        assert texts(alone) == ["2001:db8:99:9::9/128 metric 1"]
 
     @pytest.mark.parametrize(
         ("network", "sourced", "cidr", "wanted"),
@@ -324,6 +326,18 @@ class TestRepairOfKnownHosts:
         fib = Fib(h200().with_routes([theirs]))
         repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")], flow=PLAIN), flow=PLAIN)
         assert texts(repair) == ["172.16.0.0/17", "172.16.128.0/17"]
+        # It stays, so packets with this tos still escape. Kills: the repair takes its place.
+        assert propose_repair(fib, check_overlap(fib, ["172.16.0.0/16"])).proof.verdict == "undecided"
+
+    def test_our_route_with_a_lower_metric(self) -> None:
+        """A route of ours with another key stays, and what it captures is reported. Kills: the repair takes its place."""
+        stale = Route.to("2001:db8:99::/64", dev="ib0", metric=5, protocol=OURS)
+        routes = [Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024), stale]
+        fib = Fib(
+            attrs.evolve(host([("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")], routes), rules=default_rules(6))
+        )
+        repair = propose_repair(fib, check_overlap(fib, ["2001:db8:99::/48"]))
+        assert [it.reason for it in repair.unsafe] == ["still-open"]
 
     @pytest.mark.parametrize(
         ("does", "ranges"),
@@ -411,13 +425,14 @@ class TestRepairOfKnownHosts:
             Rule(family=4, priority=9, src=Prefix.parse("192.168.1.4/32"), table=77),
             Rule(family=4, priority=9, src=Prefix.parse("192.168.2.4/32"), dst=cidr, action="prohibit"),
         ]
-        base = host(devs, [DEFAULT, Route.to(cidr, dev="ib1", table=77)], rules=[local, *rules, *rest])
+        right = [Route.to(f"172.16.{at}.0/24", dev="eth0", gateway="10.0.0.1") for at in (0, 255)]
+        base = host(devs, [DEFAULT, Route.to(cidr, dev="ib1", table=77), *right], rules=[local, *rules, *rest])
         strict = tuple(attrs.evolve(link, rp_filter=1) for link in base.links)
         repair = proposed(attrs.evolve(base, links=strict), str(cidr))
         [sentence] = [cost.sentence for cost in repair.costs][1:]
         assert sentence == (
-            "after the repair, packets from 172.16.0.0/16 that arrive on ib0 are dropped (rp_filter 1: the route"
-            " back then leaves by another device)"
+            "after the repair, packets from 172.16.1.0/24, 172.16.2.0/23, 172.16.4.0/22 or 11 more that arrive on ib0"
+            " are dropped (rp_filter 1: the route back then leaves by another device)"
         )
 
     def test_the_device_of_the_repair_loses_no_neighbours(self) -> None:
@@ -443,14 +458,14 @@ class TestRepairOfKnownHosts:
         [
             (
                 "eth7",
-                "the device eth7, which expectedDevs names; this host has eth0, ib0, ib1, ib2, ib3, ib4, ib5, ib6 and ib7",
+                "the device eth7, which expectedDevs names; this host has eth0, ib0, ib1, ib2, ib3, ib4, ib5, ib6, ib7 and 1 more",
             ),
             ("ib0", "an IPv4 default route on ib0"),
         ],
     )
     def test_no_way(self, dev: str, missing: str) -> None:
         """If no gateway is known for the expected device, that is the reason; a mistyped device has the names there are."""
-        fib = Fib(h200().with_routes([Route.to("172.16.0.0/17", dev="ib1")]))
+        fib = Fib(h200().with_routes([Route.to("172.16.0.0/17", dev="ib1")])).with_links([Link(name="wg0", index=99)])
         report = check_overlap(fib, [Prefix.parse("172.16.0.0/17")], expected_devs=[dev])
         repair = propose_repair(fib, report)
         (unsafe,) = repair.unsafe
