@@ -140,7 +140,6 @@ LOCAL_8 = onto("10.0.0.0/8", "lo", TABLE_LOCAL, "local")
         ),
         ("fd00:16::1 dev ib0", (onto("fd00:16::/64", "ib0"),), True),
         ("fd00:16::1 dev ib0", (onto("fd00:16::/64", "ib0", 100), rule()), False),
-        ("fd00:16::1 dev eth0", (onto("fd00:16::/64", "eth0"), onto("fd00:16::/64", "lo", 255, "local")), True),
         ("fd00:16::1 dev eth0", (IN_TABLE_100, rule()), True),
         ("fd00:16::1 dev eth0", (IN_TABLE_100, rule(suppress_prefixlength=124)), True),
         ("fd00:16::1 dev eth0", (IN_TABLE_100, rule(suppress_ifgroup=0)), True),
@@ -151,6 +150,7 @@ LOCAL_8 = onto("10.0.0.0/8", "lo", TABLE_LOCAL, "local")
         ("fd00:16::1 dev eth0", (IN_TABLE_100, rule(ipproto=1), rule(ipproto=17)), False),
         # With onlink, table main must not lead elsewhere, except by a network that begins with ::.
         ("fd00:77::1 dev eth0 onlink", (), True),
+        ("fd00:77::1 dev eth0 onlink", (onto("fd00::/16", "lo", TABLE_LOCAL, "local"),), True),
         ("fd00:77::1 dev eth0 onlink", (onto("fd00::/16", "eth0"),), True),
         ("fd00:77::1 dev eth0 onlink", (onto("fd00::/16", "eth1"),), False),
         ("fd00:77::1 dev eth0 onlink", (onto("fd00::/16", "ib0"),), False),
