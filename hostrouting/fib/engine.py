@@ -397,8 +397,8 @@ class Sieve:
 
     def _places(self, column: Column) -> list[int]:
         """Indexes in the column of the routes that are not plain."""
-        numbers, outlines = self._routes.shape_numbers, self._routes.outlines
-        alike = (number for number in range(len(outlines)) if outlines[number][:2] == column[:2])
+        numbers = self._routes.shape_numbers
+        alike = (number for number, outline in enumerate(self._routes.outlines) if outline[:2] == column[:2])
         odd = {number for number in alike if not self._is_plain(number)}
         return [at for at, position in enumerate(column.positions) if numbers[position] in odd] if odd else []
 
