@@ -39,6 +39,7 @@ import inspect
 import io
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -170,7 +171,8 @@ def _short(node: ast.AST | None) -> str:
     if node is None:
         return "nothing"
     head = f"if {ast.unparse(node.test)}" if isinstance(node, ast.If | ast.While) else ast.unparse(node)
-    return " ".join(head.split())[:60]
+    # Python 3.10 writes parentheses around several targets of a loop.
+    return re.sub(r"\bfor \(([^()]*)\) in\b", r"for \1 in", " ".join(head.split()))[:60]
 
 
 def lines_of(source: str) -> list[Mutant]:
