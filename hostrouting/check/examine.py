@@ -181,7 +181,7 @@ def examine(
     The kernel itself is asked once in every cell. If an answer disagrees with its tables, the whole examination is
     repeated; if they still disagree, the verdict follows the kernel. If the kernel does not answer, the error carries
     the tables. Without a default route by the deadline, the family's verdict is no-default-route. The repair of the
-    family of `gateway` uses it. Without `ctx`, there is no waiting, whatever `wait` is.
+    family of `gateway` uses it. Without `ctx`, `wait` is ignored.
     """
     last: list[Examination] = []
 

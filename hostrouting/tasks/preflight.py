@@ -60,7 +60,7 @@ TOOLS = {
     "sed": (("sed",), "sed"),
     "systemctl": (("systemctl",), "systemd"),
 }
-"""Each tool of ours with the programs that can be used as it, and the Debian package that has one of them."""
+"""The tools that our scripts need: for each, the programs that will do, and the Debian package with one of them."""
 
 _OLDEST_SYSTEMD = 247
 _SHOWN = 5  # errors in the message of a failure
