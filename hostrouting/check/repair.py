@@ -37,7 +37,7 @@ from hostrouting.check.packets import PodPackets, some_of, with_devices_of
 from hostrouting.check.pods import PodReport, check_pods
 from hostrouting.fib.arrival import drop_reason, reverse_flow
 from hostrouting.fib.decision import Contest, Decision, paired
-from hostrouting.fib.engine import Fib
+from hostrouting.fib.engine import Fib, gives_way
 from hostrouting.fib.packet import ANY, PLAIN, Flow
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import (
@@ -378,9 +378,10 @@ class _Task:
     def _route_to(self, prefix: Prefix) -> Route:
         """The route to this prefix, with a lower metric only if another route would win otherwise."""
         usual = DEFAULT_METRIC[prefix.family]
-        others = (route for route in self._fib.routes(prefix) if route.protocol != self._protocol)
-        is_needed = self._way.metric != METRICS[prefix.family][-1] or any(route.metric <= usual for route in others)
-        return attrs.evolve(self._way, prefix=prefix, metric=self._way.metric if is_needed else usual)
+        near = self._fib.routes(prefix)
+        is_enough = all(gives_way(route, usual, self._protocol) for route in near)
+        is_lowest = self._way.metric == METRICS[prefix.family][-1]
+        return attrs.evolve(self._way, prefix=prefix, metric=usual if is_lowest and is_enough else self._way.metric)
 
     def _close(self, block: Prefix) -> tuple[Prefix, ...]:
         """The prefixes that close the block's escapes, as far as possible."""

@@ -144,7 +144,7 @@ class Fib:
         runs, main = list(self._runs(ready, prefix.first, prefix.last)), self._tables.main(prefix.family)
 
         def beats(entry: Entry) -> int:
-            return entry.length + (not _gives_way(entry.route, metric, ours))
+            return entry.length + (not gives_way(entry.route, metric, ours))
 
         ends = [*(place - 1 for place, _ in runs[1:]), prefix.last]
         for (place, decision), last in zip(runs, ends, strict=True):
@@ -330,7 +330,7 @@ def _numbers(ending: Ending) -> tuple[int, int | None]:
     return id(None if stage is None else stage.rule), None if entry is None else entry.position
 
 
-def _gives_way(route: Route, metric: int, ours: int) -> bool:
+def gives_way(route: Route, metric: int, ours: int) -> bool:
     """Whether a new route with this prefix, tos 0 and this metric would win over this route or replace it."""
     if route.table != TABLE_MAIN or route.tos:
         return False

@@ -321,24 +321,26 @@ class TestRepairOfKnownHosts:
         repair = propose_repair(fib, check_overlap(fib, [Prefix.parse(cidr)]))
         assert (texts(repair), repair.unsafe, repair.proof.escapes) == (wanted.split(), (), ())
 
-    def test_a_key_of_another_tos_is_no_key_of_ours(self) -> None:
-        """Another program's route with a tos does not hold the key: the repair need not be split."""
-        theirs = attrs.evolve(Route.to("172.16.0.0/17", dev="ib0", protocol=3), tos=0x10)
-        fib = Fib(h200().with_routes([theirs]))
+    @pytest.mark.parametrize("protocol", [3, OURS])
+    def test_a_key_of_another_tos_is_no_key_of_ours(self, protocol: int) -> None:
+        """A route with a tos does not hold the key, whoever added it: the repair need not be split."""
+        other = attrs.evolve(Route.to("172.16.0.0/17", dev="ib0", protocol=protocol), tos=0x10)
+        fib = Fib(h200().with_routes([other]))
         repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("172.16.0.0/16")], flow=PLAIN), flow=PLAIN)
         assert texts(repair) == ["172.16.0.0/17", "172.16.128.0/17"]
         # It stays, so packets with this tos still escape. Kills: the repair takes its place.
         assert propose_repair(fib, check_overlap(fib, ["172.16.0.0/16"])).proof.verdict == "undecided"
 
-    def test_our_route_with_a_lower_metric(self) -> None:
-        """A route of ours with another key stays, and what it captures is reported. Kills: the repair takes its place."""
-        stale = Route.to("2001:db8:99::/64", dev="ib0", metric=5, protocol=OURS)
-        routes = [Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024), stale]
+    @pytest.mark.parametrize(("metric", "wanted"), [(1, " metric 1"), (5, " metric 1"), (1024, ""), (2000, "")])
+    def test_our_stale_route(self, metric: int, wanted: str) -> None:
+        """A route of ours by another device is replaced, or loses. Kills: one with a lower metric is left to win."""
+        ours = Route.to("2001:db8:99::/64", dev="ib0", metric=metric, protocol=OURS)
+        routes = [Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024), ours]
         fib = Fib(
             attrs.evolve(host([("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")], routes), rules=default_rules(6))
         )
-        repair = propose_repair(fib, check_overlap(fib, ["2001:db8:99::/48"]))
-        assert [it.reason for it in repair.unsafe] == ["still-open"]
+        repair = propose_repair(fib, check_overlap(fib, ["2001:db8:99::/64"]))
+        assert (texts(repair), repair.unsafe, repair.proof.escapes) == ([f"2001:db8:99::/64{wanted}"], (), ())
 
     @pytest.mark.parametrize(
         ("does", "ranges"),

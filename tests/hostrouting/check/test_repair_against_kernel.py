@@ -70,3 +70,22 @@ def test_the_kernel_agrees(data: st.DataObject) -> None:
     for address, answer in zip(addresses, answers, strict=True):
         welcome = isinstance(answer, Route) and (answer.type != "unicast" or {"eth0", "wg0"} >= set(answer.devs))
         assert welcome or address in unsafe
+
+
+@pytest.mark.parametrize("metric", [1, 5, 1024])
+def test_our_stale_ipv6_route(metric: int) -> None:
+    """Where a route of ours leads wrong, Linux uses the repair instead. Kills: one with a lower metric is left to win."""
+    cidr = Prefix.parse("2001:db8:99::/64")
+    with private_namespace() as namespace:
+        furnish(namespace, links := tuple(Link(name=name, index=0) for name in DEVICES))
+        default = "route add default via fe80::1 dev eth0"
+        namespace.batch([default, f"route add {cidr} dev ib0 metric {metric} proto {REPAIRS}"], family=6)
+        fib = Fib(Snapshot(links=links, rules=namespace.rules(6), routes=namespace.routes(6)))
+        repair = propose_repair(fib, check_overlap(fib, [cidr]), protocol=REPAIRS)
+        for wish in repair.routes:
+            route = resolve_route(wish, fib, protocol=REPAIRS)
+            assert isinstance(route, Route)
+            namespace.batch([route_command(route).replace("append", "replace")], family=6)
+        [answer] = namespace.get(6, ["2001:db8:99::7"])
+    assert isinstance(answer, Route)
+    assert (answer.devs, repair.proof.escapes) == (("eth0",), ())
