@@ -9,6 +9,8 @@ make a verdict undecided. Known are:
 
 - *Replies from an own address.* A packet with a source address of this host leaves by the device that has the address:
   replies leave where the requests came in. The packets of a socket that is bound to a device leave by that device.
+  Packets with a source that Linux chooses by itself are not known: for TCP, Linux chooses the source by a first lookup,
+  and then looks up the route again, with the source, and so meets rules that the first lookup did not.
 - *Forwarded packets.* A source that is not this host's own, or a device that packets arrive on, selects packets that
   this host forwards. Those of pods have a check of their own (`pods`); nothing is expected of others. An address on an
   allowed device counts as a pod's.
@@ -20,15 +22,16 @@ A case lists only the conditions that a plain packet does not meet.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Literal, TypeAlias
 
 from hostrouting.config.cni import CNI_ROUTES, CniRoute
 from hostrouting.config.settings import IntendedRule
 from hostrouting.fib.decision import Case, Cases, Condition, Decision
 from hostrouting.fib.engine import Fib
-from hostrouting.model.prefix import LOOPBACK, Prefix, width_of
+from hostrouting.model.prefix import IPV4, LOOPBACK, Prefix, width_of
 from hostrouting.model.route import REFUSING, TABLE_MAIN, Route
+from hostrouting.model.snapshot import Address
 
 
 class PodBlocks:
@@ -100,6 +103,7 @@ class Exceptions:
         """Take the host, the patterns of allowed devices, and the rules that are declared."""
         self._fib, self._family, self._allowed = fib, family, allowed_devs
         self._reasons = {declared.rule: declared.reason for declared in intended}
+        self._sources_by = cache(self._find_sources)
 
     @cached_property
     def _own(self) -> dict[int, set[str]]:
@@ -110,8 +114,33 @@ class Exceptions:
                 found.setdefault(int(address.ip), set()).add(address.dev)
         return {ip: devs for ip, devs in found.items() if not all(is_like(dev, self._allowed) for dev in devs)}
 
-    def known(self, case: Case, decision: Decision) -> Known:
-        """The known kind of packets that fulfil all conditions of the case and get this decision; None if unknown."""
+    def sources(self, decision: Decision) -> frozenset[int]:
+        """The sources that Linux may choose for plain packets with this decision.
+
+        For a device without an address, IPv4 takes the first address of the host. IPv6 takes one that suits the
+        destination, so any; the devices of pods have none, and are left out.
+        """
+        routes = (route for route in (decision.route, *decision.in_turn) if route is not None)
+        preferred = frozenset(int(route.prefsrc) for route in routes if route.prefsrc is not None)
+        return preferred or frozenset().union(*map(self._sources_by, decision.devs))
+
+    def _find_sources(self, dev: str) -> frozenset[int]:
+        near = frozenset(int(address.ip) for address in self._global if address.dev == dev)
+        if near or (self._family != IPV4 and is_like(dev, self._allowed)):
+            return near
+        return frozenset(int(address.ip) for address in self._global[: 1 if self._family == IPV4 else None])
+
+    @cached_property
+    def _global(self) -> tuple[Address, ...]:
+        """The addresses that Linux chooses for destinations elsewhere: not those of the scopes host and link."""
+        every = self._fib.snapshot.addresses
+        return tuple(address for address in every if address.ip.version == self._family and not address.scope)
+
+    def known(self, case: Case, decision: Decision, chosen: frozenset[int] = frozenset()) -> Known:
+        """The known kind of packets that fulfil all conditions of the case and get this decision; None if unknown.
+
+        `chosen` are the sources that Linux may choose for plain packets to the same destination.
+        """
         if self._reasons and case and all(condition.rule.selection in self._reasons for condition in case):
             return "intended"
         sources = [
@@ -121,7 +150,7 @@ class Exceptions:
             if name == "from" and (condition.holds or len(condition.selectors) == 1)
         ]
         if sources:
-            return self._by_source(sources, decision)
+            return self._by_source(sources, decision, chosen)
         if any(map(_is_forwarded, case)):
             return "forwarded"
         if decision.goes_out and any(condition.holds and self._is_bound(condition, decision) for condition in case):
@@ -133,13 +162,15 @@ class Exceptions:
         rules = (condition.rule.selection for case in cases for condition in case) if self._reasons else ()
         return tuple(dict.fromkeys(self._reasons[rule] for rule in rules if rule in self._reasons))
 
-    def _by_source(self, sources: list[tuple[Prefix, bool]], decision: Decision) -> Known:
-        own = [
-            devs
+    def _by_source(self, sources: list[tuple[Prefix, bool]], decision: Decision, chosen: frozenset[int]) -> Known:
+        own = {
+            ip: devs
             for ip, devs in self._own.items()
             if all((block.first <= ip <= block.last) is inside for block, inside in sources)
-        ]
-        if own and not (decision.goes_out and all(devs.issuperset(decision.devs) for devs in own)):
+        }
+        if own and not (decision.goes_out and all(devs.issuperset(decision.devs) for devs in own.values())):
+            return ""
+        if not chosen.isdisjoint(own):
             return ""
         of_hosts = all(inside and block.first == block.last for block, inside in sources)
         return "own-address" if own and of_hosts else "forwarded"

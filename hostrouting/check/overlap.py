@@ -400,9 +400,9 @@ def _notes(cidr: Prefix, cells: Iterable[Cell], judge: Judge, exceptions: Except
             extents[id(cell.decision)] = (cell.decision, first, cell.last)
     found: dict[tuple[int, Judged, Known], tuple[int, int, Cases, Decision, dict[int, None]]] = {}
     judged: dict[int, Judged] = {}
-    kinds: dict[tuple[int, int], dict[Known, Cases]] = {}
+    kinds: dict[tuple[int, int, frozenset[int]], dict[Known, Cases]] = {}
     for decision, low, high in extents.values():
-        escapes = judge.escape(decision) is not None
+        escapes, chosen = judge.escape(decision) is not None, exceptions.sources(decision)
         for variant in decision.variants:
             # Many ranges share few variants.
             its = variant.decision
@@ -412,9 +412,9 @@ def _notes(cidr: Prefix, cells: Iterable[Cell], judge: Judge, exceptions: Except
             if (escape is not None) is escapes:
                 continue
             # Equal cases are one object, so its id is enough.
-            which = (id(variant.cases), id(its))
+            which = (id(variant.cases), id(its), chosen)
             if which not in kinds:
-                kinds[which] = _by_kind(variant.cases, its, exceptions) if escape else {"": variant.cases}
+                kinds[which] = _by_kind(variant.cases, its, exceptions, chosen) if escape else {"": variant.cases}
             for known, cases in kinds[which].items():
                 key = (id(variant.cases), escape, known)
                 first, last, _, leading, routes = found.setdefault(key, (low, high, cases, its, {}))
@@ -426,9 +426,9 @@ def _notes(cidr: Prefix, cells: Iterable[Cell], judge: Judge, exceptions: Except
         yield Note(cidr, first, last, cases, leading, escape is not None, more, known=known, reasons=reasons)
 
 
-def _by_kind(cases: Cases, decision: Decision, exceptions: Exceptions) -> dict[Known, Cases]:
+def _by_kind(cases: Cases, decision: Decision, exceptions: Exceptions, chosen: frozenset[int]) -> dict[Known, Cases]:
     """The cases, grouped by the known kind of their packets."""
     found: dict[Known, list[Case]] = {}
     for case in cases:
-        found.setdefault(exceptions.known(case, decision), []).append(case)
+        found.setdefault(exceptions.known(case, decision, chosen), []).append(case)
     return {known: tuple(some) for known, some in found.items()}

@@ -88,14 +88,19 @@ def test_healthy_nodes(name: str, tmp_path: Path) -> None:
 
 
 def node(
-    *rules: Rule, dev: str = "ib0", prefix: str = "0.0.0.0/0", kernel: MemoryBackend | None = None
+    *rules: Rule, dev: str = "ib0", prefix: str = "0.0.0.0/0", kernel: MemoryBackend | None = None, own: str = ""
 ) -> MemoryBackend:
-    """A host with these rules, which look up table 77: its route to `prefix` leaves by `dev`, which has 172.31.0.9."""
+    """A host with these rules, which look up table 77: its route to `prefix` leaves by `dev`.
+
+    ib0 has 172.31.0.9, and eth1 may have an address of its `own`.
+    """
     kernel = kernel or plain_vm()
     if kernel.snapshot().link("ib0") is None:
         kernel.add_link(Link(name="ib0", index=0, type=ARPHRD_INFINIBAND))
     kernel.add_link(Link(name="eth1", index=0))
     kernel.add_address("ib0", "172.31.0.9/24")
+    if own:
+        kernel.add_address("eth1", own)
     for rule in rules:
         kernel.add_rule(attrs.evolve(rule, table=rule.table or 77))
     kernel.ip_route("add", Route.to(prefix, dev=dev, table=77))
@@ -129,8 +134,9 @@ CASES: dict[str, tuple[MemoryBackend, str, tuple[str, ...]]] = {
     "an own address, by no device": (node(by(src=Prefix.parse(OWN), action="prohibit")), "undecided", ("",)),
     "a block with an own address": (node(*of("172.31.0.0/24")), "ok", ("forwarded",)),
     "a block with the address of another device": (node(*of("10.0.0.0/24")), "undecided", ("",)),
+    "all but the only own address": (node(by(src=Prefix.parse(ETH0_OWN), invert=True), dev="eth1"), "undecided", ("",)),
     "all but the own address of eth0": (
-        node(by(src=Prefix.parse(ETH0_OWN), invert=True), dev="eth1"),
+        node(by(src=Prefix.parse(ETH0_OWN), invert=True), dev="eth1", own="10.1.0.4/24"),
         "ok",
         ("own-address",),
     ),
@@ -168,6 +174,79 @@ def test_each_kind_of_packets(name: str) -> None:
     kernel, verdict, known = CASES[name]
     report = check_overlap(Fib(kernel.snapshot()), [CIDR])
     assert (report.verdict, sorted(note.known for note in report.notes)) == (verdict, sorted(known))
+
+
+IB0 = ("address add 172.31.0.9/24 dev ib0", "route add default dev ib0 table 77")
+RAIL = (*IB0, "rule add pref 100 from 172.31.0.9 lookup 77")
+# Commands, whether TCP's packets to the CIDR leave by ib0, and the verdict.
+CHOSEN_SOURCES: dict[str, tuple[tuple[str, ...], bool, str]] = {
+    "eth0 has an address": ((*ETH0, *RAIL), False, "ok"),
+    "eth0 has none": ((*RAIL, "route add default via 10.0.0.1 dev eth0 onlink"), True, "undecided"),
+    "eth0 has none, another device has the first": (
+        ("address add 10.0.9.4/24 dev lo", *RAIL, "route add default via 10.0.0.1 dev eth0 onlink"),
+        False,
+        "ok",
+    ),
+    "its default route prefers that of ib0": (
+        (*ETH0, *RAIL, "route change default via 10.0.0.1 dev eth0 proto dhcp metric 100 src 172.31.0.9"),
+        True,
+        "undecided",
+    ),
+    "another route prefers that of ib0": ((*ETH0, *RAIL, "route add 10.9.0.0/16 dev ib0 src 172.31.0.9"), False, "ok"),
+    "both have one address": (
+        (*ETH0, *IB0, "address add 10.0.0.4/32 dev ib0", "rule add pref 100 from 10.0.0.4 lookup 77"),
+        True,
+        "undecided",
+    ),
+    "both have one address, and a block is selected": (
+        (*ETH0, *IB0, "address add 10.0.0.4/32 dev ib0", "rule add pref 100 from 10.0.0.0/24 lookup 77"),
+        True,
+        "undecided",
+    ),
+    "a pod's device has none": ((*RAIL, *ETH0, f"route add {CIDR} dev cali1"), True, "undecided"),
+}
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@for_each("name", CHOSEN_SOURCES)
+def test_sources_that_linux_chooses(name: str) -> None:
+    """TCP looks up the route with the chosen source: a rule may send it out by the device of this source.
+
+    Kills: each own address on the device is that of a reply; preferred sources of other routes; the last address.
+    """
+    commands, escapes, verdict = CHOSEN_SOURCES[name]
+    devs = ("ib0", "eth0", "cali1")
+    near = [f"neighbour add 172.16.5.9 lladdr 02:00:00:00:00:01 dev {dev}" for dev in devs]
+    with private_namespace() as namespace:
+        namespace.batch(["link set lo up", *ports(*devs), *commands, *near])
+        with closing(NetlinkBackend(netns=namespace.path)) as backend:
+            report = check_overlap(Fib(backend.snapshot()), [CIDR], expected_devs=["eth0"], allowed_devs=["cali*"])
+        namespace.run("timeout", "0.2", "bash", "-c", "exec 3<>/dev/tcp/172.16.5.9/80")
+        [ib0] = json.loads(namespace.ip("-s", "-j", "link", "show", "ib0").stdout)
+    assert (ib0["stats64"]["tx"]["packets"] > 0, report.verdict) == (escapes, verdict)
+
+
+def test_sources_that_linux_chooses_in_ipv6() -> None:
+    """A device without an address takes any of the host's; one of a pod has none, and does not count.
+
+    Kills: the first address, as in IPv4; pods' devices as in IPv4.
+    """
+    own = Prefix.parse("fd00:31::9/128")
+    for at_home, dev, verdict in ((False, "eth0", "undecided"), (True, "eth0", "ok"), (True, "cali1", "ok")):
+        kernel = MemoryBackend()
+        for name in ("eth1", "eth0", "cali1", "ib0"):
+            kernel.add_link(name)
+        kernel.add_address("eth1", "fd00:1::4/64")
+        kernel.add_address("ib0", "fd00:31::9/64")
+        if at_home:
+            kernel.add_address("eth0", "fd00:99::4/64")
+        kernel.add_rule(Rule(family=6, priority=100, src=own, table=77))
+        routes = [Route.to("::/0", dev=dev), Route.to("::/0", dev="ib0", table=77)]
+        assert all(done.ok for done in kernel.change([RouteRequest("add", route) for route in routes]))
+        fib = Fib(kernel.snapshot())
+        report = check_overlap(fib, ["fd00:16::/32"], expected_devs=["eth0"], allowed_devs=["cali*"])
+        assert report.verdict == verdict, dev
 
 
 def test_the_address_of_the_pods_own_bridge() -> None:
