@@ -528,11 +528,13 @@ class _Change:
         self._stop(down)  # while systemd still knows these units, so that the stop does not count as a failure
         for part in down:
             self._note(part.name, part.files.remove(self._files, failures))
-        if not gate.installed.present(self._files):  # otherwise units still start the gate, and it has to succeed
-            for file_set in (FileSet(obsolete=(path, self._layout.opening_path)), gate.rest):
-                self._note("", file_set.remove(self._files, failures))
+        is_over = not gate.installed.present(self._files)  # otherwise units still start the gate, and it has to succeed
+        if is_over:
+            self._note("", gate.rest.remove(self._files, failures))
         self._reload(down)
         self._forget(down, failures)
+        if is_over:  # last, because the list tells the next run of a removal that systemd has not read
+            self._note("", FileSet(obsolete=(path, self._layout.opening_path)).remove(self._files, failures))
         if failures:
             raise failures[0] if len(failures) == 1 else ExceptionGroup("not everything could be removed", failures)
 

@@ -31,6 +31,12 @@ DEADLY = """\
 case "$*" in *daemon-reload*) kill -9 $PPID; exit 1 ;; esac
 exec /usr/bin/systemctl.real "$@"
 """
+# Its reloads fail once the unit of the gate is gone.
+STUBBORN = f"""\
+#!/bin/sh
+case "$*" in *daemon-reload*) [ -e {LAYOUT.gate_unit_path} ] || exit 1 ;; esac
+exec /usr/bin/systemctl.real "$@"
+"""
 # Another's unit keeps the template loaded, so that only a reload has systemd look for drop-ins anew.
 WANTED_BY = {"/etc/systemd/system/keeps-it-loaded.target": f"[Unit]\nWants={KUBE1}\n"}
 
@@ -40,14 +46,19 @@ CONFLICT, HALF = config(StaticRoute(CIDR), mode=Mode.WARN), config(HALVES[0], mo
 OTHER_HALF, WHOLE = config(HALVES[1], mode=Mode.STRICT), config(*HALVES, mode=Mode.WARN)
 
 
-def killed_at_the_reload(system: System, name: str, settings: HostRoutingConfig, *, wait: int = 0) -> None:
-    """Run the task, and have it killed after it wrote or removed its files."""
+def run_with(systemctl: str, system: System, name: str, settings: HostRoutingConfig, *, wait: int = 0) -> int:
+    """Run the task with this script in the place of systemctl; return its exit status."""
     system.must("mv", "/usr/bin/systemctl", "/usr/bin/systemctl.real")
-    system.lay("/usr/bin/systemctl", DEADLY, mode=0o755)
+    system.lay("/usr/bin/systemctl", systemctl, mode=0o755)
     try:
-        assert run_task(system, name, settings, wait=wait).returncode == -9
+        return run_task(system, name, settings, wait=wait).returncode
     finally:
         system.must("mv", "/usr/bin/systemctl.real", "/usr/bin/systemctl")
+
+
+def killed_at_the_reload(system: System, name: str, settings: HostRoutingConfig, *, wait: int = 0) -> None:
+    """Run the task, and have it killed after it wrote or removed its files."""
+    assert run_with(DEADLY, system, name, settings, wait=wait) == -9
 
 
 def begin_unit(system: System, unit: str) -> None:
@@ -71,6 +82,21 @@ def test_killed_before_the_reload() -> None:
         killed_at_the_reload(system, "Remove", config())
         assert run_task(system, "Remove", config()).returncode == 0
         assert start(system) == 0
+
+
+@pytest.mark.releases
+@many_times
+def test_a_removal_that_systemd_has_not_read() -> None:
+    """After a removal whose last reload fails, an empty configuration has systemd forget the units.
+
+    Kills: nothing on the host that says so.
+    """
+    with host() as system:
+        configure(system, config(*HALVES))
+        assert run_with(STUBBORN, system, "Remove", config()) == 1
+        assert system.show(LAYOUT.routes_unit, "LoadState") == "loaded"
+        configure(system, config())
+        assert system.show(LAYOUT.routes_unit, "LoadState") == "not-found"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from hostrouting.check.exceptions import is_like
 from hostrouting.errors import HostRoutingError, NotReady, RouteConflict
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, ip_at
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
-from hostrouting.testing.host import UNIT_FOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,10 +71,7 @@ def after_run(node: Node, before: Seen, failure: HostRoutingError | None, *, is_
     """Require what a run has promised that nobody disturbed."""
     now, config, require = Seen.on(node), node.wanted, node.require
     if node.is_applied:
-        [shown] = node.manager.show(("NeedDaemonReload",), node.unit)
-        units = {path: text for path, text in now.files.items() if path.startswith(UNIT_FOLDERS)}
-        unread = [path for path, text in units.items() if node.manager.read.get(path) != text]
-        require("systemd has read what is installed", unread or (shown["NeedDaemonReload"] == "yes" and node.unit))
+        require("systemd has read what is installed", not node.manager.has_read_all and "a unit or a drop-in differs")
     if failure is None and node.is_applied:
         require("nothing of ours is left over", left_over(node, config))
         require("what is installed is what was applied", _differences(node, config))

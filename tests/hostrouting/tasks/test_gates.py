@@ -358,10 +358,15 @@ class TestEndedAnywhere:
                 assert host.files.texts == host.files.links == {}
 
     @with_errors
-    def test_remove(self, error: Callable[[str], BaseException]) -> None:
-        """The next Remove leaves nothing."""
-        for host, _ in ended(WANTED, lambda host: Remove(WANTED, host=host), error):
-            run(Remove(WANTED, host=host))
+    @pytest.mark.parametrize("again", [Remove, Configure])
+    def test_remove(self, again: type[Remove | Configure], error: Callable[[str], BaseException]) -> None:
+        """The next Remove leaves nothing, and neither does an empty configuration.
+
+        Kills: nothing on the host that says that systemd has not read the removal.
+        """
+        wanted = WANTED if again is Remove else config(*REPAIR)  # the check's markers would say so as well
+        for host, _ in ended(wanted, lambda host: Remove(wanted, host=host), error):
+            run(again(config(), host=host))
             assert host.files.texts == host.files.links == {}
             assert ours(host) == []
             assert is_read(host)
