@@ -146,7 +146,7 @@ def read_ip_document(data: bytes) -> Snapshot:
         with _reading(f"addresses{family}"):
             addresses += read_addresses(_saved(document, "addresses", family), names)
         with _reading(f"rules{family}"):
-            rules += read_rules(_saved(document, "rules", family))
+            rules += read_rules(_saved(document, "rules", family), frozenset(names.values()))
     reader = RouteReader(partial(read_route, names=names, nexthops=nexthops))
     for family in (IPV4, IPV6):
         with _reading(f"routes{family}"):

@@ -115,10 +115,11 @@ function read_rule(   i, n, word, key, type, table, only, selected, is_for) {
   for (i = 2; i <= n; i++) {
     key = word[i]; if (key ~ /^[68]$/) type = key # not 7: Linux answers as if there were no route
     if (key ~ /^(not|nop|[678]|\[unresolved\]|\[detached\])$/) continue
-    i++; if (key == "to") { read_prefix(word[i]); cut(); is_for = 1 }
+    i++; if (key ~ /^[io]if$/ && !(word[i] in is_up) && word[i + 1] != "[detached]") key = key "-altname" # any device
+    if (key == "to") { read_prefix(word[i]); cut(); is_for = 1 }
     else if (key == "lookup") table = word[i] ~ /^[0-9]/ ? family " " word[i] : "l3mdev"
     else if (key == "suppress_ifgroup") only = word[i]; else if (key == "suppress_prefixlength") suppresses[table]
-    else if (key ~ /^(from|fwmark|iif|oif|uidrange|ipproto|sport|dport|tos|dsfield|dscp|tun_id|flowlabel)$/) {
+    else if (key ~ /^(from|fwmark|iif|oif|uidrange|ipproto|sport|dport|tos|dsfield|dscp|tun_id|flowlabel|[io]if-altname)$/) {
       if (key word[i] != "fromall" && key word[i] != "iif" loopback) selected = selected " " key " " word[i]
     } else if (key !~ /^(goto|realms|proto)$/) uncertain = "this check does not know what a rule means: " $0
   }

@@ -112,7 +112,8 @@ def take_snapshot(
         names = {link.index: link.name for link in links}
         kept.name(names)
         addresses = [read_addresses(sorted(listed("address", one).values(), key=device_of), names) for one in families]
-        rules = [read_rules(listed("rule", one).values()) for one in families]
+        devs = frozenset(names.values())
+        rules = [read_rules(listed("rule", one).values(), devs) for one in families]
         if wanted.reached and channel.strict:
             wanted = matters = wanted._replace(tables=reached_tables(sum(rules, ())))
         snapshot = Snapshot(
@@ -316,7 +317,7 @@ _ASKED_SETTINGS = ((IPV4, EVERY), (IPV4, NEW), (IPV6, EVERY))
 
 _IFF_UP = 0x1
 _IFA_F_NOPREFIXROUTE = 0x200
-_FIB_RULE_INVERT = 0x2
+_FIB_RULE_INVERT, _FIB_RULE_IIF_DETACHED, _FIB_RULE_OIF_DETACHED = 0x2, 0x8, 0x10
 _FIB_RULE_FIND_SADDR = 0x10000
 _UNSET = 0xFFFFFFFF
 _ACTIONS: dict[int, RuleAction] = {1: "to_table", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
@@ -498,9 +499,24 @@ def _address(data: bytes, dev: str) -> Address | None:
     )
 
 
-def read_rules(messages: Iterable[bytes]) -> tuple[Rule, ...]:
-    """The rules, each IPv4 or IPv6."""
-    return tuple(map(_rule, messages))
+def read_rules(messages: Iterable[bytes], devs: Collection[str] | None = None) -> tuple[Rule, ...]:
+    """The rules, each IPv4 or IPv6; `devs` are the names of the devices, if they are known."""
+    return tuple([_rule(data) if devs is None else _rule_among(devs, data) for data in messages])
+
+
+def _rule_among(devs: Collection[str], data: bytes) -> Rule:
+    """The rule on a host with these devices.
+
+    A rule may have been added with an alternative name of a device. Linux does not list for which device it is.
+    """
+    rule = _rule(data)
+    *_, flags = _RULE.unpack_from(data)
+    for word, detached in (("iif", _FIB_RULE_IIF_DETACHED), ("oif", _FIB_RULE_OIF_DETACHED)):
+        dev = getattr(rule, word)
+        if dev is not None and dev not in devs and not flags & detached:
+            said: dict[str, Any] = {word: None, "others": (*rule.others, (f"{word}-altname", dev))}
+            rule = attrs.evolve(rule, **said)
+    return rule
 
 
 @lru_cache(_REMEMBERED)

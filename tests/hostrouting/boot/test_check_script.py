@@ -253,6 +253,15 @@ class TestOneHost:
         assert checked.answer.verdict == "overlap"
         assert "of these, only plain" not in checked.said
 
+    def test_a_rule_for_the_host_itself_by_another_name(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A rule may be for lo by an alternative name of it, which Linux lists. Kills: the name is that of no device."""
+        namespace.batch(["link property add dev lo altname loop0", "rule add pref 100 iif loop0 lookup 100"])
+        namespace.batch(["route add 192.168.7.0/24 dev ib0 table 100", "rule add pref 101 iif gone lookup 100"])
+        checked = Checked(namespace, check("192.168.0.0/16"), tmp_path)
+        assert (checked.answer.verdict, "rule 100 (iif-altname loop0)" in checked.said) == ("overlap", True)
+        namespace.batch(["rule del pref 100"])
+        assert Checked(namespace, check("192.168.0.0/16"), tmp_path).answer.verdict == "ok"
+
     @each_awk
     def test_next_hop_objects(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
         """The legs of a group of next hop objects are those of the group."""

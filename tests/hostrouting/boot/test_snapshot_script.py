@@ -146,6 +146,14 @@ def test_odd_names(namespace: Namespace, tree: Path) -> None:
     assert {link.master for link in found.links} == {None, "x\\xff\x01y"}
 
 
+def test_a_rule_by_an_alternative_name(namespace: Namespace) -> None:
+    """It is read as netlink reads it. Kills: the name is that of no device."""
+    namespace.batch(["link property add dev lo altname loop0", "rule add pref 100 iif loop0 lookup 100"])
+    found, expected = read_ip_document(taken(namespace, ["sh"])), of_netlink(namespace.path)
+    assert found.rules == expected.rules
+    assert ("iif-altname", "loop0") in [other for rule in found.rules for other in rule.others]
+
+
 def test_a_device_that_is_down(namespace: Namespace) -> None:
     """A device that is down is read as one without a carrier, because ip does not distinguish them."""
     namespace.batch(["link add br0 type bridge", "link set wg0 down"])

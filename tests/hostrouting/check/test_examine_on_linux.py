@@ -52,6 +52,23 @@ def test_an_escape_over_several_legs() -> None:
     assert found.routes
 
 
+def test_a_rule_by_an_alternative_name() -> None:
+    """Linux does not list for which device it is: that of lo is for the host's own packets.
+
+    Kills: the name is that of no device; a name without a device is an alternative one.
+    """
+    lines = [
+        "link property add dev lo altname loop0",
+        "route add default via fd00:99::1 dev eth0",
+        "route add fd00:16:5::/64 dev ib0 table 100",
+        "rule add pref 9 iif gone lookup 100",
+    ]
+    assert examined(*lines).verdict == "ok"
+    assert examined(*lines, "rule add pref 8 oif loop0 lookup 100").verdict == "undecided"
+    found = examined(*lines, "rule add pref 8 iif loop0 lookup 100")
+    assert (found.verdict, [escape.devs for escape in found.escapes]) == ("overlap", [("ib0",)])
+
+
 def test_routes_of_one_object() -> None:
     """Linux may name another route of the same nexthop object, which says nothing about the address that was asked.
 
