@@ -276,7 +276,7 @@ class _Transaction:
         problem = ""
         for _ in range(_TRIES):
             try:
-                changes = list(self._way_back(self._read(at_any_rate=True)))
+                changes = list(self._way_back(self._read_back()))
                 for batch in _batches(changes):
                     self._change(batch)
             except BackendError as error:
@@ -288,7 +288,7 @@ class _Transaction:
                 if not changes:
                     break
         try:
-            now = self._read(at_any_rate=True)
+            now = self._read_back()
         except BackendError as error:
             return f"rolling back failed too ({error}); the present state of the route table is not known"
         return problem + self._truth(now)
@@ -332,6 +332,19 @@ class _Transaction:
             return then
         return tuple(entry for entry in then if _hop(entry) in hops or (key, _hop(entry)) in self._touched)
 
+    def _read_back(self) -> _Table:
+        """The table, also if it keeps changing. A next hop that looks as it was before is as we have added it since.
+
+        Of several IPv6 next hops, Linux lists only the mtu of the first.
+        """
+        now = self._read(at_any_rate=True)
+        added = {_place_of(change): change.route for change in self.done if change.verb != "delete"}
+        for key in now.shared:
+            then = self._before.at(key)
+            there = (added.get((key, _hop(one)), one) if one in then else one for one in now.at(key))
+            now.found[key] = tuple(there)
+        return now
+
     def _read(self, *, at_any_rate: bool = False) -> _Table:
         families = {key.prefix.family for key in self._keys}
         tables = {key.table for key in self._keys}
@@ -365,18 +378,18 @@ class _Table:
 
     def __init__(self, snapshot: Snapshot, keys: set[RouteKey], protocol: int) -> None:
         """`protocol` is taken for next hops that the kernel lists together, without the protocol of each."""
-        self._found: dict[RouteKey, tuple[Route, ...]] = {}
+        self.found: dict[RouteKey, tuple[Route, ...]] = {}
         self.shared: set[RouteKey] = set()
         for place in snapshot.routes.leading_to({key.prefix for key in keys}):
             route = _bare(snapshot.routes[place])
             if is_shared(route):
                 route = attrs.evolve(route, protocol=protocol)
                 self.shared.add(route.key)
-            self._found[route.key] = (*self._found.get(route.key, ()), *sorted(_entries(route), key=str))
+            self.found[route.key] = (*self.found.get(route.key, ()), *sorted(_entries(route), key=str))
 
     def at(self, key: RouteKey) -> tuple[Route, ...]:
         """The entries that hold the key; the kernel uses the first."""
-        return self._found.get(key, ())
+        return self.found.get(key, ())
 
     def has(self, route: Route) -> bool:
         """Whether the table has this route. The protocols of IPv6 next hops are not listed, so any counts."""
