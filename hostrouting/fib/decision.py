@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import MULTICAST, Prefix, width_of
-from hostrouting.model.route import TABLE_MAIN, NextHop, Route, RouteType, protocol_name, table_name
+from hostrouting.model.route import PROTOCOL_KERNEL, TABLE_MAIN, NextHop, Route, RouteType, protocol_name, table_name
 from hostrouting.model.rule import Rule
 
 CHOSEN = "chosen"
@@ -24,8 +24,9 @@ _MULTICAST = {family: Prefix.of(block) for family, block in MULTICAST.items()}
 def is_own(kind: Kind, route: Route | None) -> bool:
     """Whether a packet stays on this host, or on one local network: then no device is expected for it.
 
-    A route of type broadcast, anycast or multicast counts for a single address, and inside the multicast range. It does
-    not count for a longer range: Linux sends those packets out by the route's device, as for a unicast route.
+    A route of type broadcast, anycast or multicast counts inside the multicast range, and for a single address if Linux
+    itself has added it: for the ends of a network, and in IPv6 for the routers of one. Any other does not count: Linux
+    sends those packets out by the route's device, as for a unicast route.
     """
     if kind == "local":
         return True
@@ -34,7 +35,8 @@ def is_own(kind: Kind, route: Route | None) -> bool:
     if route is None or route.type != kind:
         return True  # the kind follows from the address alone
     prefix = route.prefix
-    return prefix.length == width_of(prefix.family) or prefix in _MULTICAST[prefix.family]
+    is_of_linux = prefix.length == width_of(prefix.family) and route.protocol == PROTOCOL_KERNEL
+    return is_of_linux or prefix in _MULTICAST[prefix.family]
 
 
 def goes_out(kind: Kind, route: Route | None) -> bool:

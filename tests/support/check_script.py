@@ -15,6 +15,7 @@ from hostrouting.boot.scripts import render_check_script
 from hostrouting.check.examine import examine_snapshot
 from hostrouting.check.report import marked_verdict
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.fib.decision import is_own
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from tests.support.awks import AWKS, only_awk, put_before
 from tests.support.systemd import THIS_HOST
@@ -123,7 +124,7 @@ def own_addresses(snapshot: Snapshot) -> frozenset[tuple[int, int]]:
     return frozenset(
         (route.prefix.family, int(route.prefix.first))
         for route in snapshot.routes
-        if route.type in {"local", "broadcast", "anycast", "multicast"} and route.prefix.first == route.prefix.last
+        if route.prefix.first == route.prefix.last and is_own(route.type, route)
     ) | {(IPV4, 0), (IPV4, (1 << 32) - 1)}
 
 

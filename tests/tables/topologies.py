@@ -15,7 +15,7 @@ from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.config.values import Mode
 from hostrouting.finding import ESCAPES
 from hostrouting.model.prefix import IP, Prefix, as_ip
-from hostrouting.model.route import OURS, REFUSING, NextHop, Route, RouteType
+from hostrouting.model.route import OURS, PROTOCOL_KERNEL, REFUSING, NextHop, Route, RouteType
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
@@ -211,12 +211,24 @@ TOPOLOGIES: dict[str, Topology] = {
     ),
     **{f"{kind} to a network": Topology(plain_vm, (_by("ib0", _BLOCK, kind=kind),), _PART, _REPAIR) for kind in _SENT},
     **{f"{kind} by the uplink": Topology(plain_vm, (_by("eth0", _BLOCK, kind=kind),)) for kind in _SENT},
-    # For a single address, or inside the multicast range, such a route only concerns the host's local networks.
+    # Inside the multicast range, or for a single address that Linux found, such a route only concerns the host's networks.
     **{
         f"{kind} to an address": Topology(
             plain_vm,
-            tuple(_by("ib0", prefix, kind=kind) for prefix in ("172.16.8.9/32", "224.0.0.0/4")),
+            (
+                _by("ib0", "224.0.0.0/4", kind=kind),
+                Route.to("172.16.8.9/32", dev="ib0", type=kind, protocol=PROTOCOL_KERNEL),
+            ),
             cidrs=(CIDR, "224.0.0.0/4"),
+        )
+        for kind in _SENT
+    },
+    **{
+        f"{kind} to an address, by another program": Topology(
+            plain_vm,
+            (_by("ib0", "172.16.8.9/32", kind=kind),),
+            ("overlap 172.16.8.9-172.16.8.9 ib0",),
+            ("longest-prefix",),
         )
         for kind in _SENT
     },

@@ -229,7 +229,7 @@ function decide(n,   i, type, devs, by, met) {
   $0 = answer[n]; read_prefix($2)
   # Of IPv6 routes that share a nexthop object, Linux may name another one: then only the devices are right.
   is_own = place[n] == BROADCAST || ($1 == 2 ? first <= place[n] && place[n] <= last : \
-    $1 ~ /^[345]$/ && first place[n] == place[n] last); if (is_own) return
+    /^[345] .* proto 2 / && first place[n] == place[n] last); if (is_own) return
   by = named_route(); if (!size && family == 4) read_turns($0)
   if (!legs) give_up("the kernel names no device for this route; set net.ipv4.nexthop_compat_mode to 1: " $0)
   if (/ encap (seg6|ioam6|rpl|bpf)/) doubt("the route [" by "] encapsulates packets, and Linux can route these anew")
