@@ -67,7 +67,7 @@ class Seen:
         )
 
 
-def after_run(node: Node, before: Seen, failure: HostRoutingError | None, *, is_routes: bool) -> None:
+def after_run(node: Node, before: Seen, failure: HostRoutingError | None, *, is_routes: bool, is_removal: bool) -> None:
     """Require what a run has promised that nobody disturbed."""
     now, config, require = Seen.on(node), node.wanted, node.require
     if node.is_applied:
@@ -77,13 +77,16 @@ def after_run(node: Node, before: Seen, failure: HostRoutingError | None, *, is_
         require("what is installed is what was applied", _differences(node, config))
     if failure is None:
         return
-    _after_failure(node, before, now, failure)
+    _after_failure(node, before, now, failure, is_removal=is_removal)
     if is_routes:
         _after_routes(node, before, now, failure)
 
 
-def _after_failure(node: Node, before: Seen, now: Seen, failure: HostRoutingError) -> None:
-    """Require that what is said of a failure is so."""
+def _after_failure(node: Node, before: Seen, now: Seen, failure: HostRoutingError, *, is_removal: bool) -> None:
+    """Require that what is said of a failure is so.
+
+    A removal goes on after a failure, with what an earlier run has left of a part whose units are gone.
+    """
     if isinstance(failure, tuple(_REASONS)):
         _require_reason(node, failure)
     if "every change was rolled back" in str(failure):
@@ -91,7 +94,8 @@ def _after_failure(node: Node, before: Seen, now: Seen, failure: HostRoutingErro
         node.require("what was rolled back is as before", now.routes != before.routes and changed)
     if "/run/systemd" in str(failure) and not before.has_room:
         differing = {*now.files.items()} ^ {*before.files.items()}
-        node.require("a run that systemd has no room for changes nothing", [path for path, _ in differing])
+        wrong = [path for path, _ in differing if not is_removal or path.startswith(UNIT_FOLDERS)]
+        node.require("a run that systemd has no room for changes nothing", wrong)
 
 
 def _after_routes(node: Node, before: Seen, now: Seen, failure: HostRoutingError) -> None:

@@ -442,7 +442,7 @@ class Node:
                 is_kept = bool(former) and is_routes and not self.is_applied and not laws.is_strict(config)
                 self.may_hold = (*former, *([] if is_kept else [config]))
         if before.disturbed == self.disturbed:
-            laws.after_run(self, before, failure, is_routes=is_routes)
+            laws.after_run(self, before, failure, is_routes=is_routes, is_removal=isinstance(task, Remove))
         touched = [path for path, text in self.foreign_files.items() if self.files.texts.get(path) != text]
         touched += [] if _NEIGHBOUR in self.neighbours.look().neighbours else [str(_NEIGHBOUR)]
         self.require("no file or neighbour of others changes", touched)

@@ -38,6 +38,7 @@ from hostrouting.testing.node import (
     networkd,
     program,
 )
+from hostrouting.testing.node.laws import ours
 from tests.support.cases import some_at_night
 from tests.support.examples import LONG
 from tests.support.ip_lines import things
@@ -283,6 +284,20 @@ def test_a_script_that_cannot_be_read() -> None:
     node.files.texts[LAYOUT.check_script_path] = "exit 0\n"
     with pytest.raises(BrokenLaw, match="what is installed can be read"):
         node.start()
+
+
+def test_a_removal_that_systemd_has_no_room_for() -> None:
+    """Changes no unit, and finishes what an earlier run began: it deletes the routes whose unit that run has deleted."""
+    settings, bare = config(HALVES[0]), config(cidrs=())
+    node = Node(settings, bare)
+    node.apply(settings)
+    node.arm(lambda _: setattr(node.manager, "room", 0), nth=1)
+    node.apply(bare)
+    units = {path for path in node.files.texts if path.startswith("/etc/systemd")}
+    assert [str(route.prefix) for route in ours(node)] == [HALVES[0]]
+    node.apply(None)
+    assert ours(node) == []
+    assert {path for path in node.files.texts if path.startswith("/etc/systemd")} == units
 
 
 def test_a_gate_that_is_stopped() -> None:
