@@ -175,8 +175,11 @@ def examine(
     *,
     wait: float = 0.0,
     gateway: IP | None = None,
+    whole: bool = False,
 ) -> Examination:
     """Check the expected CIDRs on this host, after waiting for a default route of each family.
+
+    Only the families that the configuration names are read, unless the caller needs the `whole` host.
 
     The kernel itself is asked once in every cell. If an answer disagrees with its tables, the whole examination is
     repeated; if they still disagree, the verdict follows the kernel. If the kernel does not answer, the error carries
@@ -184,24 +187,22 @@ def examine(
     family of `gateway` uses it. Without `ctx`, `wait` is ignored.
     """
     last: list[Examination] = []
+    once = partial(_examine_once, backend, config, gateway, family=None if whole else _only_family(config))
 
     def attempt() -> tuple[Examination | None, str]:
-        found = _examine_once(backend, config, gateway)
+        found = once()
         last[:] = [found]
         if found.lacking:
             return None, " and ".join(found.lacking)
         return found, ""
 
     try:
-        if ctx is None:
-            found = _examine_once(backend, config, gateway)
-        else:
-            found = await_found(ctx, backend, attempt, wait=wait)
+        found = once() if ctx is None else await_found(ctx, backend, attempt, wait=wait)
         for left in reversed(range(_TRIES - 1)):
             if not found.surprises:
                 break
             # The last time, everything is read: a table may have changed without a report.
-            found = _examine_once(backend, config, gateway, anew=not left)
+            found = once(anew=not left)
     except NotReady:
         found = last[0]
     return found
@@ -220,6 +221,14 @@ def concern_of(snapshot: Snapshot, config: HostRoutingConfig) -> Concern:
     check = config.route_overlap
     names = {*check.expected_devs, *(route.dev for route in CNI_ROUTES)} - {"*"}
     return Concern.of(snapshot, map(Prefix.of, check.expected_cidrs), names=names, protocols={config.protocol})
+
+
+def _only_family(config: HostRoutingConfig) -> int | None:
+    """The only family of this configuration's CIDRs and routes; None if it has both or none."""
+    check = config.route_overlap
+    named = {*map(Prefix.of, (*check.expected_cidrs, *check.pod_cidrs))}
+    families = {prefix.family for prefix in (*named, *(wish.destination for wish in wanted_routes(config)))}
+    return families.pop() if len(families) == 1 else None
 
 
 def _lacks_default(found: FamilyExamination) -> bool:
@@ -246,10 +255,10 @@ def _reports(fib: Fib, config: HostRoutingConfig) -> Iterator[OverlapReport]:
 
 
 def _examine_once(
-    backend: RouteBackend, config: HostRoutingConfig, gateway: IP | None, *, anew: bool = False
+    backend: RouteBackend, config: HostRoutingConfig, gateway: IP | None, *, family: int | None, anew: bool = False
 ) -> Examination:
     about = None if config.route_overlap.pod_cidrs else partial(concern_of, config=config)
-    snapshot, still = read(backend, reached=True, about=about, anew=anew)
+    snapshot, still = read(backend, family=family, reached=True, about=about, anew=anew)
     fib = Fib(snapshot)
     found = []
     for report in _reports(fib, config):
@@ -448,17 +457,18 @@ def with_repair(found: Examination, *, protocol: int) -> Fib | None:
 def read(
     backend: RouteBackend,
     *,
+    family: int | None = None,
     reached: bool = False,
     about: Callable[[Snapshot], Concern] | None = None,
     anew: bool = False,
 ) -> tuple[Snapshot, bool]:
     """The host's state. It is inconsistent if the tables kept changing: then it is the last snapshot.
 
-    `reached` leaves out the tables that no rule looks up, and `about` the changes that do not matter; then `anew` also
-    reads tables without a reported change.
+    `family` leaves out the other family, `reached` the tables that no rule looks up, and `about` the changes that do
+    not matter; then `anew` also reads tables without a reported change.
     """
     try:
-        return backend.snapshot(reached=reached, about=about, anew=anew), True
+        return backend.snapshot(family=family, reached=reached, about=about, anew=anew), True
     except BackendError as error:
         if isinstance(error.last, Snapshot):
             return error.last, False

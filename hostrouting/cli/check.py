@@ -170,7 +170,7 @@ def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check
     else:
         with open_kernel(host) as kernel:
             ctx = quiet_context() if arguments.wait else None
-            found = examine(ctx, kernel, config, wait=arguments.wait, gateway=gateway)
+            found = examine(ctx, kernel, config, wait=arguments.wait, gateway=gateway, whole=True)
     known_devices(arguments, found.fib.snapshot)
     return Check(found, config, installed, start=start, gateway=gateway)
 

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 
 import attrs
 
+from hostrouting.errors import InputError
 from hostrouting.fib.table import Entry, Table
 from hostrouting.fib.table_ipv4 import TableIPv4
 from hostrouting.fib.table_ipv6 import TableIPv6
-from hostrouting.model.prefix import IPV4, IPV6, Prefix
+from hostrouting.model.prefix import IPV4, Prefix
 from hostrouting.model.route import PROTOCOL_KERNEL, TABLE_LOCAL, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule, by_priority, default_rules
 from hostrouting.model.snapshot import Snapshot
@@ -39,18 +40,20 @@ class Tables:
         self._forwarding = snapshot.ipv6_forwarding
         up = frozenset(link.name for link in snapshot.links if link.up)
         self._heeded, self._heeded_ipv6 = self._wary & up, self._wary_ipv6 & up
+        # Of the families that were read.
         self._rules = {
-            family: by_priority(rule for rule in snapshot.rules if rule.family == family) for family in (IPV4, IPV6)
+            family: by_priority(rule for rule in snapshot.rules if rule.family == family)
+            for family in snapshot.families
         }
         if merged is None:
             kernels = (
                 rule if rule.protocol == PROTOCOL_KERNEL else attrs.evolve(rule, protocol=PROTOCOL_KERNEL)
-                for rule in self._rules[IPV4]
+                for rule in self._rules.get(IPV4, ())
             )
             merged = tuple(kernels) == default_rules(IPV4)
         self.merged = merged
         self._tables: dict[tuple[int, int], Table] = {}
-        for family in (IPV4, IPV6):
+        for family in snapshot.families:
             self._make(family, TABLE_MAIN)  # looked up even while it is empty
         for column in self._routes.columns:
             self._make(column.family, column.table).add(column)
@@ -61,11 +64,11 @@ class Tables:
 
     def main(self, family: int) -> Table:
         """Table main, which always exists."""
-        return self._tables[family, TABLE_MAIN]
+        return self._tables[self._home(family, TABLE_MAIN)]
 
     def walked(self, family: int) -> tuple[Rule, ...]:
         """The rules that a walk visits."""
-        rules = self._rules[family]
+        rules = self._rules_of(family)
         return rules[1:] if family == IPV4 and self.merged else rules
 
     def rule_of(self, rule: Rule, route: Route) -> Rule:
@@ -97,6 +100,7 @@ class Tables:
 
     def around(self, family: int, number: int | None, address: int) -> Iterator[Route]:
         """The routes of a table (None: of any) whose prefix contains the address, in each the longest prefix first."""
+        self._rules_of(family)
         numbers = [column.table for column in self._routes.columns if column.family == family]
         for one in numbers if number is None else (number,):
             home = self.find(family, one)
@@ -118,7 +122,13 @@ class Tables:
             yield from ((entry.route, entry) for entry in entries)
             yield from ((self._routes[place], None) for place in home.positions(network, length) if place not in used)
 
+    def _rules_of(self, family: int) -> tuple[Rule, ...]:
+        if family not in self._rules:
+            raise InputError("snapshot", path="family", problem=f"nothing of IPv{family} was read: take a whole one")
+        return self._rules[family]
+
     def _home(self, family: int, number: int) -> tuple[int, int]:
+        self._rules_of(family)
         together = family == IPV4 and number == TABLE_LOCAL and self.merged
         return family, TABLE_MAIN if together or number == _UNSAID else number
 

@@ -157,14 +157,15 @@ class RouteBackend(Protocol):
     ) -> Snapshot:
         """The present links and addresses, by the numbers of devices, and the rules and routes, in the kernel's order.
 
-        `family` (4 or 6) leaves out the other family's addresses, rules and routes. `table`, `protocol` and `prefixes`
-        leave out other routes: a real kernel filters by table and protocol itself, so that reading a few routes among
-        100,000 is fast. `reached` leaves out the tables that no rule looks up, except Linux's own (`reached_tables`):
-        they decide nothing, and may be large. The snapshot is consistent: if any part of it may have changed while it
-        was read, everything is read again, a few times; then BackendError is raised (unsettled), with the last
-        snapshot. Changes of routes that are left out do not matter (in IPv6: those of other tables), so a few prefixes
-        can be read on a host whose tables keep changing. With `about`, only changes that matter to that answer count.
-        A part without a reported change may be reused from the last such call; `anew` prevents that.
+        `family` (4 or 6) leaves out the other family's addresses, rules and routes; the snapshot says so, and its `Fib`
+        answers no question about them. `table`, `protocol` and `prefixes` leave out other routes: a real kernel filters
+        by table and protocol itself, so that reading a few routes among 100,000 is fast. `reached` leaves out the
+        tables that no rule looks up, except Linux's own (`reached_tables`): they decide nothing, and may be large. The
+        snapshot is consistent: if any part of it may have changed while it was read, everything is read again, a few
+        times; then BackendError is raised (unsettled), with the last snapshot. Changes of routes that are left out do
+        not matter (in IPv6: those of other tables), so a few prefixes can be read on a host whose tables keep changing.
+        With `about`, only changes that matter to that answer count. A part without a reported change may be reused from
+        the last such call; `anew` prevents that.
         Settings are there for both families in any case. Needs no privilege.
         """
 
@@ -298,14 +299,16 @@ def part_of(
     reached: bool,
 ) -> Snapshot:
     """The requested part of a snapshot, as `RouteBackend.snapshot` promises it."""
-    if reached and (tables := reached_tables(snapshot.rules)) is not None:
+    rules = tuple(rule for rule in snapshot.rules if family in {None, rule.family})
+    if reached and (tables := reached_tables(rules)) is not None:
         near = snapshot.routes.places(lambda outline: outline.table in tables)
         snapshot = attrs.evolve(snapshot, routes=snapshot.routes.part(near))
     if family is None and table is None and protocol is None and prefixes is None:
         return snapshot
     return attrs.evolve(
         snapshot,
+        family=family,
         addresses=tuple(address for address in snapshot.addresses if family in {None, address.ip.version}),
-        rules=tuple(rule for rule in snapshot.rules if family in {None, rule.family}),
+        rules=rules,
         routes=snapshot.routes.only(family=family, table=table, protocol=protocol, prefixes=asked_prefixes(prefixes)),
     )

@@ -95,6 +95,7 @@ class Address:
 
 
 _NO_ROUTES = RouteTable.of(())
+_BOTH = (IPV4, IPV6)
 
 
 def _as_table(routes: Iterable[Route]) -> RouteTable:  # mypy infers the field's type only from a function
@@ -116,8 +117,15 @@ class Snapshot:
     ipv6_forwarding: bool | None = None
     # A device with the settings that a new one gets (`net.ipv4.conf.default`); None if they are not known.
     default_link: Link | None = None
+    # The only family whose addresses, rules and routes were read (4 or 6); None: both. What was not read may be there.
+    family: int | None = None
     # What its document has and this version did not read, such as "ticks in a Route"; a newer version wrote it.
     skipped: tuple[str, ...] = ()
+
+    @property
+    def families(self) -> tuple[int, ...]:
+        """The families that were read."""
+        return _BOTH if self.family is None else (self.family,)
 
     def link(self, name: str) -> Link | None:
         """The device with this name; None if there is none."""
@@ -248,7 +256,7 @@ class _Form:
         except InputError as error:
             raise _inside(name, error) from error
         found = self._cls(**values)
-        if isinstance(found, Rule):
+        if isinstance(found, Rule | Snapshot):
             for name, problem in _problems_of(found):
                 raise InputError("snapshot", path=name, problem=problem)
         return found
@@ -327,13 +335,14 @@ def _text_problem(text: str) -> str:
     return ""
 
 
-def _problems_of(rule: Rule) -> Iterator[tuple[str, str]]:
-    if rule.family not in {IPV4, IPV6}:
-        yield "family", f"{rule.family} is not an address family: use 4 or 6"
+def _problems_of(found: Rule | Snapshot) -> Iterator[tuple[str, str]]:
+    if found.family not in {IPV4, IPV6, None}:
+        yield "family", f"{found.family} is not an address family: use 4 or 6"
         return
-    yield from (fault for selector in SELECTORS if (fault := selector.fault(rule)))
-    if rule.action == "goto" and rule.target is None:
-        yield "target", "missing: a goto needs the priority to jump to"
+    for rule in (found,) if isinstance(found, Rule) else ():
+        yield from (fault for selector in SELECTORS if (fault := selector.fault(rule)))
+        if rule.action == "goto" and rule.target is None:
+            yield "target", "missing: a goto needs the priority to jump to"
 
 
 def _excerpt(value: Any) -> str:

@@ -140,7 +140,7 @@ class BackendContract:
             for wanted in restrictions:
                 some = backend.snapshot(**wanted)
                 assert list(some.routes) == [route for route in everything.routes if _has(route, wanted)]
-                assert some.links == everything.links
+                assert (some.links, some.family) == (everything.links, wanted.get("family"))
             assert [str(route.prefix) for route in _mine(backend)] == ["192.0.2.0/24"]
 
     def test_snapshot_stays_what_it_was(self) -> None:
@@ -515,7 +515,10 @@ class BackendContract:
                 assert attrs.evolve(some, routes=every.routes) == every
 
     def test_snapshot_of_what_has_changed(self) -> None:
-        """A snapshot that says what it is about has every change since the last one, with and without `anew`."""
+        """A snapshot that says what it is about has every change since the last one, with and without `anew`.
+
+        So has one of one family, in turn with one of both.
+        """
         route, rule = _ours("192.0.2.0/24"), Rule(family=4, priority=100, table=1001, protocol=OURS)
         with self.make() as backend:
             about = partial(Concern.of, networks=[route.prefix], protocols={OURS})
@@ -529,6 +532,9 @@ class BackendContract:
             for change in (lambda: None, *changes):
                 change()
                 every = backend.snapshot(reached=True)
+                assert backend.snapshot(reached=True, about=about) == every
+                part = backend.snapshot(family=4, reached=True)
+                assert backend.snapshot(family=4, reached=True, about=about) == part
                 assert backend.snapshot(reached=True, about=about) == every
                 assert backend.snapshot(reached=True, about=about, anew=True) == every
 

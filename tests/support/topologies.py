@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import attrs
+
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import PROTOCOL_KERNEL, SCOPE_HOST, SCOPE_LINK, TABLE_LOCAL, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
@@ -82,9 +84,9 @@ def refusing() -> MemoryBackend:
 
 def plain() -> Snapshot:
     """One Ethernet device with an address and a default route, as DHCP configures it."""
-    return topologies.plain_vm().snapshot(family=4)
+    return attrs.evolve(topologies.plain_vm().snapshot(family=4), family=None)  # a whole host, without IPv6
 
 
 def h200() -> Snapshot:
     """The host that this library was written for: eth0 has the default route, ib0 to ib7 each have a connected 172.16.0.0/16."""
-    return topologies.h200().snapshot(family=4)
+    return attrs.evolve(topologies.h200().snapshot(family=4), family=None)  # as above

@@ -125,7 +125,7 @@ class HostStatus:
         if by is None:
             return Fib(backend.snapshot())
         try:
-            self.check = Check(examine(None, backend, by), by)
+            self.check = Check(examine(None, backend, by, whole=True), by)
         except BackendError as error:
             if not isinstance(error.fib, Fib):
                 raise

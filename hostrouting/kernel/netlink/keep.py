@@ -64,8 +64,8 @@ class Kept:
         self._changing: dict[tuple[int, int], float] = {}
         self._names: dict[int, str] = {}
         self._routes: dict[bytes, Route] = {}
-        self._last: list[RouteTable] = []
-        self._joined = RouteTable.of(())
+        # What was joined last, and from what, by the families: the guard's tasks ask for one and for both in turn.
+        self._joined: dict[tuple[int, ...], tuple[list[RouteTable], RouteTable]] = {}
 
     @property
     def is_ours(self) -> bool:
@@ -100,12 +100,13 @@ class Kept:
             found = self._tables[home] = read(partial(_read_route, self._names, self._routes))
         return found
 
-    def joined(self, tables: Iterable[RouteTable]) -> RouteTable:
+    def joined(self, families: tuple[int, ...], tables: Iterable[RouteTable]) -> RouteTable:
         """The routes of all these tables; the same object as last time if they have not changed."""
         parts = [*tables]
-        if [*map(id, parts)] != [*map(id, self._last)]:
-            self._last, self._joined = parts, RouteTable.joined(parts)
-        return self._joined
+        last, _ = self._joined.get(families, ([], None))
+        if not last or [*map(id, parts)] != [*map(id, last)]:
+            self._joined[families] = parts, RouteTable.joined(parts)
+        return self._joined[families][1]
 
     def name(self, names: Mapping[int, str]) -> None:
         """Use these names for the devices from now on."""

@@ -90,7 +90,6 @@ def take_snapshot(
     `kept` listens for changes of the wanted family; if the wanted snapshot says what it is about, the parts that are
     kept are not read again. `files` reads what `settings_in_files` reads.
     """
-    families = (IPV4, IPV6) if wanted.family is None else (wanted.family,)
     # A kernel that cannot filter lists everything, so every change matters.
     matters = wanted if channel.strict else EVERYTHING
     snapshot: Snapshot | None = None
@@ -111,18 +110,20 @@ def take_snapshot(
         links = read_links(sorted(listed("link").values(), key=device_of), every)
         names = {link.index: link.name for link in links}
         kept.name(names)
-        addresses = [read_addresses(sorted(listed("address", one).values(), key=device_of), names) for one in families]
-        devs = frozenset(names.values())
-        rules = [read_rules(listed("rule", one).values(), devs) for one in families]
+        addresses, rules, devs = list[Address](), list[Rule](), frozenset(names.values())
+        for family in wanted.families:
+            addresses += read_addresses(sorted(listed("address", family).values(), key=device_of), names)
+            rules += read_rules(listed("rule", family).values(), devs)
         if wanted.reached and channel.strict:
-            wanted = matters = wanted._replace(tables=reached_tables(sum(rules, ())))
+            wanted = matters = wanted._replace(tables=reached_tables(rules))
         snapshot = Snapshot(
             links=links,
-            addresses=sum(addresses, ()),
-            rules=sum(rules, ()),
-            routes=list_routes(channel, families, names, wanted, kept),
+            addresses=tuple(addresses),
+            rules=tuple(rules),
+            routes=list_routes(channel, wanted.families, names, wanted, kept),
             ipv6_forwarding=settings.get((IPV6, EVERY), Settings()).forwarding,
             default_link=default_link(settings.get((IPV4, NEW)), every),
+            family=wanted.family,
         )
         if not disturbed(kept.hear(), matters, snapshot):
             return snapshot
@@ -209,7 +210,7 @@ def list_routes(
         return reader.table()
 
     plainly = partial(read_route, names=names, nexthops={})
-    joined = RouteTable.joined if kept is None else kept.joined
+    joined = RouteTable.joined if kept is None else partial(kept.joined, families)
     found = joined(
         read(family, number, plainly) if kept is None else kept.table(family, number, partial(read, family, number))
         for family in families

@@ -31,7 +31,7 @@ from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import HEADER, as_backend_error, attributes_of, why_not_opened
 from hostrouting.kernel.netlink.numbers import FAMILY_OF
 from hostrouting.kernel.netlink.route_message import read_route
-from hostrouting.model.prefix import IPV4, Prefix
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, Route
 
 if TYPE_CHECKING:
@@ -72,9 +72,14 @@ class Wanted(NamedTuple):
     """What an answer from the reading depends on: other changes do not spoil it."""
 
     @property
+    def families(self) -> tuple[int, ...]:
+        """The families that are read."""
+        return (IPV4, IPV6) if self.family is None else (self.family,)
+
+    @property
     def is_whole(self) -> bool:
-        """Whether no route is left out except those of tables that no rule looks up."""
-        return self.family is None and self.table is None and self.protocol is None and self.prefixes is None
+        """Whether no route of these families is left out, except those of tables that no rule looks up."""
+        return self.table is None and self.protocol is None and self.prefixes is None
 
     def disturbed_by(self, route: Route) -> bool:
         """Whether a change of this route, wanted or not, can make the reading wrong.

@@ -28,7 +28,7 @@ def node(**settings: dict[str, Any]) -> Snapshot:
     kernel.add_address("eth1", "10.1.0.4/24")
     snapshot = kernel.snapshot(family=4)
     links = [attrs.evolve(link, **settings.get(link.name, {})) for link in snapshot.links]
-    return attrs.evolve(snapshot, links=tuple(links))
+    return attrs.evolve(snapshot, links=tuple(links), family=None)  # a whole host, without IPv6
 
 
 def told(snapshot: Snapshot, **check: object) -> list[str]:

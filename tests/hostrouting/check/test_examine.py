@@ -179,7 +179,7 @@ def test_read_of_a_host_that_never_rests() -> None:
     assert read(kernel) == (snapshot, True)
     asked = mock.Mock(wraps=kernel)
     read(asked)
-    assert asked.mock_calls == [mock.call.snapshot(reached=False, about=None, anew=False)]
+    assert asked.mock_calls == [mock.call.snapshot(family=None, reached=False, about=None, anew=False)]
     kernel.faults.fail("snapshot", BackendError("busy", last=snapshot, kind="unsettled"))
     assert read(kernel) == (snapshot, False)
     kernel.faults.fail("snapshot", BackendError("busy", kind="unsettled"))
@@ -205,6 +205,34 @@ def test_what_is_read() -> None:
     assert [options["reached"], *(concern.has_device(99, name) for name in ("wg7", "ib7"))] == [True, True, False]
     examine(context(), asked, PODS, wait=0)
     assert asked.snapshot.call_args.kwargs["about"] is None
+
+
+@pytest.mark.parametrize(
+    ("cidrs", "pods", "route", "family"),
+    [
+        ([], [], None, None),
+        ([CIDR], [], None, 4),
+        (["fd00::/16"], [], None, 6),
+        ([CIDR, "fd00::/16"], [], None, None),
+        ([CIDR], ["fd00:1::/64"], None, None),
+        ([CIDR], [], "192.0.2.0/24", 4),
+        ([CIDR], [], "2001:db8::/32", None),
+    ],
+)
+def test_only_the_family_of_the_question_is_read(
+    cidrs: list[str], pods: list[str], route: str | None, family: int | None
+) -> None:
+    """The families are those of the CIDRs and of the configured routes; a caller with other questions gets both.
+
+    Kills: an examination that reads less than the correction of the configuration needs.
+    """
+    static = {"enabled": True, "routes": [{"destination": route, "dev": "eth0"}]} if route else {}
+    overlap = {"expectedCidrs": cidrs, "podCidrs": pods, "expectedDevs": ["eth0"]}
+    wanted = HostRoutingConfig.from_mapping({"routeOverlap": overlap, "staticRoutes": static})
+    found = examine(None, plain_vm(), wanted)
+    assert found.fib.snapshot.family == family
+    assert examine(None, plain_vm(), wanted, whole=True).fib.snapshot.family is None
+    assert find_correction(found, wanted).add == ()
 
 
 def with_empty_table() -> MemoryBackend:

@@ -10,7 +10,7 @@ import pytest
 
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import Route
+from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.testing import FakeHost, MemoryBackend, h200
 from tests.support.cli import Said, say
@@ -172,6 +172,18 @@ def test_a_repair_that_is_piped_into_apply(written: Callable[..., str], *, named
         assert printed.json == pasted(say("repair", CIDR, host=FakeHost(kernel=h200()))) or installs
     again = say("repair", CIDR, "--as-config", "--config", "-", stdin=printed.out.encode(), host=host)
     assert (again.code, again.json) == (0, printed.json)
+
+
+def test_routes_of_the_other_family_are_kept() -> None:
+    """With nothing installed, the configuration that repairs IPv4 has our present IPv6 routes, too.
+
+    Kills: repair reads only the family of its question.
+    """
+    kernel = h200()
+    six = "2001:db8::/32"
+    kernel.ip_route("add", Route.to(six, dev="eth0", protocol=OURS))
+    printed = say("repair", CIDR, "--as-config", kernel=kernel)
+    assert {six} < {route["destination"] for route in printed.json["staticRoutes"]["routes"]}
 
 
 def test_no_configuration_that_repairs(written: Callable[..., str]) -> None:

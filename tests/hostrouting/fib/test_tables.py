@@ -1,13 +1,15 @@
 """hostrouting.fib.tables: which routes, rules and devices of a host belong to a table."""
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 import pytest
 
+from hostrouting.errors import InputError
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.tables import Tables
-from hostrouting.model.prefix import Prefix
+from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
@@ -51,6 +53,37 @@ def test_a_route_without_carrier(prefix: str, setting: str) -> None:
     mine: dict[str, Any] = {setting: True}
     assert fib(*routes, **mine).lookup(address).devs == ("eth0",)
     assert fib(*routes, **other).lookup(address).devs == ("eth1",)
+
+
+QUESTIONS: dict[str, Callable[[Fib], object]] = {
+    "lookup": lambda fib: fib.lookup("fd01::1"),
+    "cells": lambda fib: fib.cells("fd01::/16"),
+    "doubtful_cells": lambda fib: [*fib.doubtful_cells([Prefix.parse("fd01::/16")], lambda _: True)],
+    "defaults": lambda fib: [*fib.defaults(6)],
+    "suppressed_defaults": lambda fib: fib.suppressed_defaults(6),
+    "routes": lambda fib: fib.routes(Prefix.parse("fd01::/16")),
+    "skips": lambda fib: fib.skips(Prefix.parse("fd01::/16")),
+    "is_empty": lambda fib: fib.is_empty(6, 7),
+    "within": lambda fib: [*fib.within(Prefix.parse("fd01::/16"))],
+    "around": lambda fib: [*fib.around(as_ip("fd01::1"))],
+    "around, in any table": lambda fib: [*fib.around(as_ip("fd01::1"), table=None)],
+    "covering": lambda fib: [*fib.covering(as_ip("fd01::1"), TABLE_MAIN)],
+    "a route is added": lambda fib: fib.with_routes([Route.to("fd01::/16", dev="eth0")]),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
+def test_a_family_that_was_not_read(question: Callable[[Fib], object]) -> None:
+    """No question about it is answered, because there may be routes; the other family has all of its answers.
+
+    Kills: what was not read is taken for empty.
+    """
+    whole = fib(MAIN).snapshot
+    question(Fib(whole))
+    alone = Fib(attrs.evolve(whole, family=4, rules=default_rules(4)))
+    with pytest.raises(InputError, match="nothing of IPv6 was read"):
+        question(alone)
+    assert (alone.lookup("10.1.2.3"), alone.merged) == (Fib(whole).lookup("10.1.2.3"), True)
 
 
 def test_rules_of_the_other_family() -> None:

@@ -253,6 +253,7 @@ class TestSnapshotIsAValue:
                 '{"rules": [{"family": 4, "priority": 1, "dst": "fd00::/8"}]}',
                 r"rules\[0\]\.dst: fd00::/8 in a rule of IPv4",
             ),
+            ('{"family": 7}', "family: 7 is not an address family: use 4 or 6"),
             ('{"rules": [{"family": 4, "priority": 1, "uids": [9, 3]}]}', r"rules\[0\]\.uids: 9-3 is not a range"),
             ('{"rules": [{"family": 4, "priority": 1, "action": "goto"}]}', r"rules\[0\]\.target: missing"),
             ('{"rules": [{"family": 4, "priority": 1, "tos": 999}]}', r"rules\[0\]\.tos: 999 is not in 0\.\.255"),

@@ -381,7 +381,7 @@ def test_the_kernel_cannot_be_asked(written: Callable[..., str]) -> None:
 def test_tables_that_never_rest(written: Callable[..., str]) -> None:
     """On a host whose routes keep changing, the last reading is used, and the verdict is not ok."""
     host = checked(written(), plain_vm())
-    last = host.kernel.snapshot(family=4)
+    last = host.kernel.snapshot()
     backend = host.kernel.reopen()
     restless = mock.Mock(side_effect=BackendError("busy", last=last, kind="unsettled"))
     backend.snapshot = restless  # type: ignore[method-assign]  # tables that change all the while
