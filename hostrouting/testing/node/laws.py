@@ -18,6 +18,7 @@ from hostrouting.check.exceptions import is_like
 from hostrouting.errors import HostRoutingError, NotReady, RouteConflict
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, ip_at
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
+from hostrouting.testing.host import UNIT_FOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
