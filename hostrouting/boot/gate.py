@@ -164,7 +164,7 @@ class Part:
         return self.files + self.program
 
     def found(self, files: Files) -> Part | None:
-        """The part with the texts that its files have on the host; None if one is missing, masked or not ours."""
+        """The part with the files that exist and their texts on the host; None if one is masked or not ours."""
         own, program = self.files.found(files), self.program.found(files)
         return None if own is None or program is None else attrs.evolve(self, files=own, program=program)
 
@@ -287,13 +287,16 @@ class Gate:
                 found.append(link)
         return tuple(found)
 
-    def is_whole(self, part: Part) -> bool:
-        """Whether the step of an installed part is listed and not `changing`, and its files are as they were written.
+    def as_written(self, part: Part) -> Part | None:
+        """The part as it is on the host; None if a file is not as it was written, or the step not listed or `changing`.
 
-        Which version wrote the other files of the gate does not matter.
+        Which version wrote it does not matter, nor that this had other files.
         """
-        found, noted = self.digests_of((part.all_files,)), gate_digests(self._listed)
-        return part.step in self.steps and found.items() <= noted.items()
+        found, noted = part.found(self.files), gate_digests(self._listed)
+        if found is None or part.step not in self.steps:
+            return None
+        written = {path: noted[path] for path in self.digests_of((part.all_files,)) if path in noted}
+        return found if self.digests_of((found.all_files,)) == written else None
 
     @property
     def _listed(self) -> str:
@@ -433,11 +436,13 @@ class Gate:
         steps |= {part.name: part.step for part in up if part.step is not None}
         return tuple(sorted(steps.values(), key=lambda step: (step.rank, step.name)))
 
-    def digests_after(self, up: Sequence[Part], down: Iterable[Part]) -> dict[str, str]:
+    def digests_after(self, up: Sequence[Part], down: Sequence[Part]) -> dict[str, str]:
         """The digests of the files after the change, by their paths on the host."""
         root = self.layout.root.rstrip("/")
         leaving = (*(part.all_files for part in down), self.leaving_drop_ins(up))
-        gone = {file.path.removeprefix(root) for file_set in leaving for file in file_set.files}
+        paths = [file.path for file_set in leaving for file in file_set.files]
+        paths += [path for part in (*up, *down) for path in part.files.obsolete]
+        gone = {path.removeprefix(root) for path in paths}
         kept = {path: digest for path, digest in gate_digests(self._listed).items() if path not in gone}
         return kept | self.digests_of(self._sets(up))
 

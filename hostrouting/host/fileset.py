@@ -108,13 +108,13 @@ class FileSet:
         return (*self.links, *(alias for alias in self.aliases if files.is_there(alias[0].rpartition("/")[0])))
 
     def found(self, files: Files) -> FileSet | None:
-        """The same files with the texts that they have on the host; None if one is missing, masked or not ours."""
+        """The files that exist, with the texts that they have on the host; None if one is masked or not ours."""
         own: list[File] = []
         for file in self.files:
             text = files.read(file.path)
-            if not text or file.is_foreign(files):
+            if text == "" or file.is_foreign(files):
                 return None
-            own.append(file._replace(text=text))
+            own += [] if text is None else [file._replace(text=text)]
         return attrs.evolve(self, files=tuple(own))
 
     def foreign(self, files: Files) -> tuple[str, ...]:

@@ -151,12 +151,11 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
     @property
     def _fallback(self) -> Part | None:
-        """The part on the host, if it differs from the new one, is complete, and its script has succeeded."""
-        files, layout, part = self.host.files, self.host.layout, self.part
-        found = part.found(files)
-        if found is None or found == part or not Gate(self.host).is_whole(found):
-            return None
-        return found if has_script_succeeded(files, layout) else None
+        """The part on the host, if it differs from the new one, is as it was written, and its script has succeeded."""
+        part = self.part
+        found = Gate(self.host).as_written(part)
+        is_good = found != part and has_script_succeeded(self.host.files, self.host.layout)
+        return found if is_good else None
 
     def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> RoutesResult:
         """Carry out the plan, all or nothing, after waiting for everything that it needs."""

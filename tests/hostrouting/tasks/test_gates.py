@@ -235,9 +235,19 @@ class TestLastGood:
         run(Configure(second, host=host))
         assert is_done(host, second)
 
-    def test_it_stays_after_an_upgrade(self) -> None:
-        """Another version wrote the gate's files and the script: what counts is that they are as they were written."""
+    @pytest.mark.parametrize("former", [None, "/etc/systemd/system-preset/50-hostrouting.preset"])
+    @pytest.mark.parametrize("routes", [REPAIR, ()])
+    def test_it_stays_after_an_upgrade(self, former: str | None, routes: tuple[str, ...]) -> None:
+        """Another version wrote the gate's files and the script: what counts is that they are as they were written.
+
+        It may have given a file another name. Kills: what it did not write is missed, and what is obsolete stays listed.
+        """
         host = good()
+        if former is not None:
+            host.files.texts[former] = host.files.texts.pop(LAYOUT.routes_preset_path)
+            host.files.texts[LAYOUT.gate_steps_path] = host.files.texts[LAYOUT.gate_steps_path].replace(
+                LAYOUT.routes_preset_path, former
+            )
         for path in (LAYOUT.gate_script_path, LAYOUT.gate_unit_path, LAYOUT.gate_drop_in()):
             host.files.texts[path] += "# of another version\n"
         listed = host.files.texts[LAYOUT.gate_steps_path]
@@ -251,6 +261,15 @@ class TestLastGood:
             match="another route has the same destination",
         )
         assert host.files.texts[LAYOUT.routes_script_path] == script
+        run(Configure(config(*routes, cidrs=(CIDR,), mode="WARN"), host=host))
+        assert Gate(host).lost == ()
+
+    def test_a_lost_file_is_not_the_last_good(self) -> None:
+        """What was written with the script and is gone is written again with the new one. Kills: it is not missed."""
+        host = good()
+        host.files.remove(LAYOUT.routes_unit_path)
+        failure_of(run, Configure(config(CIDR, cidrs=(CIDR,), mode="WARN"), host=host))
+        assert LAYOUT.routes_unit_path in host.files.texts
 
     def test_without_one_the_gate_is_shut(self) -> None:
         """A script that has never succeeded is not kept: the one of the new configuration takes its place."""
