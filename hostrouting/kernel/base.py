@@ -173,10 +173,10 @@ class RouteBackend(Protocol):
         """Ask the kernel what it would do with a packet to each destination; the answers are in the same order.
 
         A destination may be text. The kernel is given the known fields of the flow: source, iif, oif, mark, tos, uid,
-        ipproto and ports; the others are those of a plain packet of this process. If the protocol is unknown, the
-        packet is UDP, in both families; 0 means no protocol in IPv6, and UDP in IPv4. Needs no privilege and sends no
-        packet. Raises ValueError for mixed families, TypeError for one destination outside a list, and BackendError for
-        a device that does not exist or a source address that this host cannot use.
+        ipproto and ports; the others are those of a plain packet: it is of root, whoever asks. If the protocol is
+        unknown, the packet is UDP, in both families; 0 means no protocol in IPv6, and UDP in IPv4. Needs no privilege
+        and sends no packet. Raises ValueError for mixed families, TypeError for one destination outside a list, and
+        BackendError for a device that does not exist or a source address that this host cannot use.
         """
 
     def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:

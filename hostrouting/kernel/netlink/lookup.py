@@ -83,9 +83,11 @@ def encode_lookup(
     """The request for the entry that decides for the destination `dst`.
 
     Without `entry` it asks for the result for one packet, whose answer is always small. struct.error if a number of the
-    flow does not fit. Without a protocol in the request, Linux takes UDP in IPv4, and none in IPv6.
+    flow does not fit. Without a protocol in the request, Linux takes UDP in IPv4, and none in IPv6; without a user, the
+    one who asks, and for a packet that arrives none.
     """
     protocol = PLAIN.ipproto if flow.ipproto is None else flow.ipproto
+    uid = PLAIN.uid if flow.uid is None and flow.iif in {None, "lo"} else flow.uid
     source = None if flow.source is None or int(flow.source) == 0 else flow.source
     asked: list[tuple[int, bytes | None]] = [
         (n.RTA_DST, ip_at(family, dst).packed),
@@ -93,7 +95,7 @@ def encode_lookup(
         (_IIF, _WORD.pack(index_of(flow.iif)) if flow.iif not in {None, "lo"} and flow.iif else None),
         (n.RTA_OIF, _WORD.pack(index_of(flow.oif)) if flow.oif else None),
         (_MARK, _WORD.pack(flow.mark) if flow.mark else None),
-        (_UID, None if flow.uid is None else _WORD.pack(flow.uid)),
+        (_UID, None if uid is None else _WORD.pack(uid)),
         (_IP_PROTO, struct.pack("=B", protocol) if protocol else None),
         # Ports are in network byte order, as in a packet.
         (_SPORT, struct.pack(">H", flow.sport) if flow.sport else None),

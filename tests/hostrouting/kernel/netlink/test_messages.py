@@ -169,9 +169,9 @@ class TestAsking:
             "DPORT": flow.dport or None,
         }
         words = [(f"RTA_{name}", value) for name, value in said.items() if value]
-        if flow.uid is not None:
+        if flow.uid is not None or flow.iif in {None, "lo"}:
             place = [name for name, _ in words if name in {"RTA_DST", "RTA_SRC", "RTA_IIF", "RTA_OIF", "RTA_MARK"}]
-            words.insert(len(place), ("RTA_UID", flow.uid))
+            words.insert(len(place), ("RTA_UID", flow.uid or 0))
         asked = encode_lookup(family, flow, lambda name: 300 + DEVICES.index(name), entry=entry, dst=destination)
         assert asked == encode("route", n.RTM_GETROUTE, n.NLM_F_REQUEST, fields=fields, attributes=words)
 

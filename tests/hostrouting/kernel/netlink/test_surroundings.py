@@ -19,6 +19,7 @@ import pytest
 
 from hostrouting.errors import BackendError
 from hostrouting.fib.decision import Kind
+from hostrouting.fib.packet import ANY, Flow
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import backend as backend_module
@@ -174,6 +175,23 @@ class TestPrivileges:
         assert not heard
         words = "this process may not change routes or rules; this requires root or the capability CAP_NET_ADMIN"
         assert refused == [f"{words} (kernel: Operation not permitted)"] * 3
+
+    def test_a_question_is_about_packets_of_root(self, namespace: Namespace, backend: NetlinkBackend) -> None:
+        """Whoever asks, the packet is root's, unless the flow has a user. Kills: the user who asks."""
+        rules = [f"rule add pref {at} uidrange {user}-{user} blackhole" for at, user in ((9, 0), (10, NOBODY))]
+        namespace.batch(rules[:1])
+        backend.snapshot()  # so that what it takes is loaded
+
+        def child() -> list[Kind]:
+            enter_namespace(namespace.path)
+            os.setgroups([])
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            flows = (ANY, Flow(iif="lo"), Flow(uid=NOBODY))
+            return [NetlinkBackend().lookup([as_ip("10.0.0.9")], flow)[0].kind for flow in flows]
+
+        assert in_child(child) == ["blackhole", "blackhole", "unicast"]
+        namespace.batch(["rule del pref 9", *rules[1:]])
+        assert in_child(child) == ["unicast", "unicast", "blackhole"]
 
     def test_no_netlink(self) -> None:
         """In a sandbox without netlink, the error says so."""
