@@ -163,14 +163,13 @@ class Exceptions:
         return tuple(dict.fromkeys(self._reasons[rule] for rule in rules if rule in self._reasons))
 
     def _by_source(self, sources: list[tuple[Prefix, bool]], decision: Decision, chosen: frozenset[int]) -> Known:
-        own = {
-            ip: devs
-            for ip, devs in self._own.items()
-            if all((block.first <= ip <= block.last) is inside for block, inside in sources)
-        }
-        if own and not (decision.goes_out and all(devs.issuperset(decision.devs) for devs in own.values())):
+        def is_among(ip: int) -> bool:
+            return all((block.first <= ip <= block.last) is inside for block, inside in sources)
+
+        own = [devs for ip, devs in self._own.items() if is_among(ip)]
+        if own and not (decision.goes_out and all(devs.issuperset(decision.devs) for devs in own)):
             return ""
-        if not chosen.isdisjoint(own):
+        if any(map(is_among, chosen)):
             return ""
         of_hosts = all(inside and block.first == block.last for block, inside in sources)
         return "own-address" if own and of_hosts else "forwarded"

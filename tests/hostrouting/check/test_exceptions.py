@@ -203,6 +203,14 @@ CHOSEN_SOURCES: dict[str, tuple[tuple[str, ...], bool, str]] = {
         True,
         "undecided",
     ),
+    "a route to pods prefers that of the pods' bridge": (
+        (
+            *(*ETH0, *IB0, "address add 10.244.0.5/32 dev cali1", f"route add {CIDR} dev cali1 src 10.244.0.5"),
+            "rule add pref 100 from 10.244.0.0/24 lookup 77",
+        ),
+        True,
+        "undecided",
+    ),
     "a pod's device has none": ((*RAIL, *ETH0, f"route add {CIDR} dev cali1"), True, "undecided"),
 }
 
