@@ -206,7 +206,7 @@ class _Watching:
         self._state = State(since=self._clock.utc())
         self._told = self._state  # what the lines in the journal say so far
         self._held_since: float | None = None  # since when another run holds the host
-        self._listed = self._read_list()  # the list of steps with which the configuration was read
+        self._listed: str | None = ""  # the gate's list with which the configuration was read; not known yet
         self._use(guard.config)
 
     def _use(self, config: HostRoutingConfig) -> None:
@@ -404,7 +404,8 @@ class _Watching:
         """
         if self._guard.again is None:
             return
-        listed = self._read_list()
+        # It has a digest of each file: a run that changes any of them changes it, too.
+        listed = self._host.files.read(self._host.layout.gate_steps_path) if self._guard.follows else ""
         try:
             found = self._guard.again()
         except HostRoutingError as error:
@@ -417,11 +418,6 @@ class _Watching:
         if found != self._config:
             self._line("the configuration has changed; the new one is used from now on", 6)
             self._use(found)
-
-    def _read_list(self) -> str | None:
-        """The gate's list of steps, which has a digest of each file: a run that changes any of them changes it, too."""
-        host = self._guard.host
-        return host.files.read(host.layout.gate_steps_path) if self._guard.follows else None
 
     def _note(self, about: str, text: str) -> None:
         """Keep this sentence about a problem of the guard itself; an empty one removes it."""

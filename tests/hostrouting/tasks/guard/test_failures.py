@@ -360,15 +360,31 @@ def test_what_a_run_has_changed_since(play: Play) -> None:
     assert play.told(f"{LAYOUT.check_script_path}: is missing")
 
 
+def test_what_a_run_has_changed_before_the_first_look(play: Play) -> None:
+    """If the configuration cannot be read at the first look, that with which the guard began is not used.
+
+    A run may have changed the host in between. Kills: the guard takes the present list for that of its configuration.
+    """
+    play.host.files.remove(LAYOUT.check_script_path)
+    play.again, play.follows = lambda: kept_config(play.host), True
+    play.perform((1.0, play.delete), (100.0, play.see), until=110)
+    assert play.seen == [0]
+    assert play.told(f"{LAYOUT.check_script_path}: is missing")
+
+
 def test_a_configuration_that_cannot_be_read(play: Play) -> None:
     """The former configuration stays; the fault is reported once, and is in guard.json until the file can be read."""
-    broken = True
+    broken = False
     states: list[dict[str, object]] = []
 
     def again() -> HostRoutingConfig:
         if broken:
             raise ConfigError([], source="agent.json")
         return play.settings
+
+    def damage() -> None:
+        nonlocal broken
+        broken = True
 
     def mend() -> None:
         nonlocal broken
@@ -377,7 +393,7 @@ def test_a_configuration_that_cannot_be_read(play: Play) -> None:
         broken = False
 
     play.again, play.follows = again, True
-    play.perform((150.0, mend), until=250)
+    play.perform((10.0, damage), (150.0, mend), until=250)
     assert str(states[0]["failure"]).startswith("the configuration stays as it was: ")
     assert (states[0]["verdict"], states[0]["looks"]) == ("ok", 3), "a look that was made did not fail"
     assert "hostrouting_guard_failures_total 0" in play.host.files.texts[LAYOUT.figures_path].splitlines()

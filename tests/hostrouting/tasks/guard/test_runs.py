@@ -75,25 +75,27 @@ def test_an_order_while_another_run_holds_the_host(play: Play) -> None:
 
 def test_reload(play: Play) -> None:
     """The configuration is read again when that is ordered, whole or not at all."""
-    answers = [config(*REPAIR, "10.9.0.0/16", cidrs=(CIDR,))]
+    answers = [None, config(*REPAIR, "10.9.0.0/16", cidrs=(CIDR,)), None]
 
     def again() -> HostRoutingConfig:
-        if answers:
-            return answers.pop()
+        if found := answers.pop(0):
+            return found
         raise ConfigError([], source="agent.json")
 
     play.again = again
     play.perform(
+        (5.0, play.orders.reload),
+        (6.0, lambda: play.see("10.9.0.0/16")),
         (10.0, play.orders.reload),
         (11.0, lambda: play.see("10.9.0.0/16")),
         (20.0, play.orders.reload),
         (21.0, lambda: play.see("10.9.0.0/16")),
         until=30,
     )
-    assert play.seen == [1, 1]
+    assert play.seen == [0, 1, 1]
     assert "the configuration has changed; the new one is used from now on" in play.service.texts
-    assert play.told("^the configuration stays as it was: ")
-    assert play.service.notified.count("READY=1") == 3
+    assert len(play.told("^the configuration stays as it was: ")) == 2
+    assert play.service.notified.count("READY=1") == 4
 
 
 def test_another_run_holds_the_host(play: Play) -> None:
