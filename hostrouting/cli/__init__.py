@@ -29,11 +29,6 @@ __all__ = ["main", "run"]
 def run() -> int:
     """Run the command line of this process, which ends afterwards: nothing is freed."""
     import gc  # noqa: PLC0415  as in `main`
-    import os  # noqa: PLC0415  as above
-    import sys  # noqa: PLC0415  as above
-
-    if sys.stderr is None:  # it was closed; argparse and print() would then write to standard output
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  it is for the whole process
 
     # Modules and their classes stay until the end. To look among them for garbage, again and again while they load and
     # once more when Python ends, took a sixth of the processor time of a check, which has 35,000 objects at its end.
@@ -47,12 +42,18 @@ def run() -> int:
 def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None = None) -> int:
     """Carry out one command line, on this machine or another host; return the exit code."""
     # Nothing is loaded before the `try`, so that Ctrl-C while modules load is handled here as well.
+    import sys  # noqa: PLC0415  any interpreter has it loaded already
+
+    if sys.stderr is None:  # it was closed; argparse and print() would write to standard output
+        from contextlib import redirect_stderr  # noqa: PLC0415  few need it
+        from os import devnull  # noqa: PLC0415  as above
+
+        with open(devnull, "w", encoding="utf-8") as nowhere, redirect_stderr(nowhere):
+            return main(argv, host=host)
     try:
         from hostrouting.cli import entry_point  # noqa: PLC0415  Ctrl-C may come while it loads
 
         return entry_point.main(argv, host=host)
     except KeyboardInterrupt:
-        import sys  # noqa: PLC0415  any interpreter has it loaded already
-
         print("hostrouting: interrupted", file=sys.stderr)  # noqa: T201  the module that usually prints may not be loaded yet
         return 130  # 128 plus the number of SIGINT, as in a shell

@@ -1,11 +1,14 @@
 """From arguments to an exit code: what is printed on which stream, and what errors give."""
 
+import io
 import json
 import sys
+from contextlib import redirect_stdout
 from unittest import mock
 
 import pytest
 
+from hostrouting.cli import main
 from hostrouting.cli.failure import code_of
 from hostrouting.errors import ApplyError, BackendError, FileError, HostRoutingError, NotReady, RouteOverlapError
 from hostrouting.finding import Finding
@@ -148,6 +151,18 @@ def test_closed_standard_error(words: str, schema: str) -> None:
     start = ["sh", "-c", f"exec {sys.executable} -m hostrouting {words} 2>&-"]
     done = completed(start, input=h200().snapshot().to_json())
     assert json.loads(done.stdout)["schema"].startswith(schema)
+
+
+@pytest.mark.parametrize("words", ["check --bogus --json", "--json"])
+def test_without_standard_error(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller's process may have no standard error: it is None again afterwards, and the answer is one document.
+
+    Kills: only the program opens another one.
+    """
+    monkeypatch.setattr(sys, "stderr", None)
+    with redirect_stdout(io.StringIO()) as written, pytest.raises(SystemExit):
+        main(words.split())
+    assert (json.loads(written.getvalue())["schema"], sys.stderr) == ("hostrouting/error/2", None)
 
 
 def test_json_before_the_command() -> None:
