@@ -8,12 +8,12 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes as ConfigureSt
 from hostrouting.tasks.overlap_check import CheckRouteOverlap as CheckRouteOverlap  # checks that expected addresses leave by an expected device
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource as RewriteProbeSource  # makes load-balancer probes over IPv6 reach the pods
 from hostrouting.tasks.guard.service import InstallGuard as InstallGuard  # installs the service that runs Guard, if the configuration enables it
-from hostrouting.tasks.preflight import Preflight as Preflight  # finds what would make a bootstrap, the next start or a reboot fail
+from hostrouting.tasks.preflight import Preflight as Preflight, PreflightResult as PreflightResult  # finds what would make a bootstrap, the next start or a reboot fail; what it found
 from hostrouting.tasks.configure import Remove as Remove  # removes everything that hostrouting installed, and nothing else
 from hostrouting.tasks.guard.loop import Guard as Guard, Orders as Orders  # keeps right what they installed; tells a running Guard to read its configuration again, or to look
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet as CleanStaleAzureVnet  # deletes what azure-vnet left; runs only if you call it
 from hostrouting.tasks.cleanup.task import UndoCleanup as UndoCleanup, Cleanup as Cleanup  # restores what that deleted; the base class of such a task, for another CNI
-from hostrouting.tasks.results import RoutesResult as RoutesResult, CheckResult as CheckResult, PreflightResult as PreflightResult, CleanupResult as CleanupResult  # what these tasks found and did; the others return Effects
+from hostrouting.tasks.results import RoutesResult as RoutesResult, CheckResult as CheckResult, CleanupResult as CleanupResult  # what these tasks found and did; the others return Effects
 from hostrouting.check.examine import Examination as Examination  # all of one check: verdict, findings and the `routes` that repair them
 from hostrouting.check.overlap import Verdict as Verdict  # its verdict
 from hostrouting.finding import Finding as Finding  # one thing to tell an operator: its name, severity, sentence, target and remedy

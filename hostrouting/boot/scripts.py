@@ -11,6 +11,7 @@ single quotes, and may contain only characters that are safe in them.
 
 from __future__ import annotations
 
+import os
 from binascii import a2b_qp
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
@@ -231,10 +232,8 @@ def _without_comments(lines: Iterable[str]) -> Iterator[str]:
 
 def asset_lines(asset: str) -> Iterator[str]:
     """The lines of an asset, with those of the files that it includes."""
-    from pathlib import Path  # noqa: PLC0415  loaded only if a script is rendered
-
     loader: Any = __spec__.loader  # which reads from a folder or, for hostrouting.pyz, from an archive
-    for line in loader.get_data(str(Path(__file__).parent / "assets" / asset)).decode().splitlines():
+    for line in loader.get_data(os.path.join(os.path.dirname(__file__), "assets", asset)).decode().splitlines():
         if line.startswith(_INCLUDE):
             yield from asset_lines(line.removeprefix(_INCLUDE))
         else:

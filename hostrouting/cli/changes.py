@@ -6,7 +6,6 @@ which task it is and what the task does (`hostrouting.tasks`), and the state of 
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -180,7 +179,7 @@ def run_task(
     SIGHUP stops it like SIGTERM, so that closing the terminal stops the run cleanly, or calls `on_hangup`.
     """
     log_to_stderr()
-    with _hangup(on_hangup or (lambda: signal.raise_signal(signal.SIGTERM))):
+    with _hangup(on_hangup):
         # The answer has the text of each error.
         report = phases.run(task, observers=[] if quietly else phases.default_observers(errors=False))
     effects = sum((effects_of(told) for node in report.walk() for told in (node.result, node.error)), Effects())
@@ -192,12 +191,14 @@ def run_task(
 
 
 @contextmanager
-def _hangup(act: Callable[[], object]) -> Iterator[None]:
-    """Call `act` for each SIGHUP during the block, unless the process runs under nohup."""
+def _hangup(act: Callable[[], object] | None) -> Iterator[None]:
+    """For each SIGHUP during the block, call `act` or raise SIGTERM, unless the process runs under nohup."""
+    import signal  # noqa: PLC0415  a command that only shows changes does not need it
+
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGHUP) != signal.SIG_DFL:
         yield
         return
-    signal.signal(signal.SIGHUP, lambda *_: act())
+    signal.signal(signal.SIGHUP, lambda *_: act() if act else signal.raise_signal(signal.SIGTERM))
     try:
         yield
     finally:

@@ -34,7 +34,7 @@ from hostrouting.check.report import check_findings, escape_target
 from hostrouting.config.settings import MACHINES, HostRoutingConfig, needs_config
 from hostrouting.config.values import Upkeep
 from hostrouting.errors import BackendError, FileError, HostRoutingError, ManagerError, PreflightFailed, is_denied
-from hostrouting.finding import ESCAPES, Finding, Severity, of_severity, worst_first
+from hostrouting.finding import ESCAPES, Finding, Severity, of_severity, worst, worst_first
 from hostrouting.host.files import NO_ROOM
 from hostrouting.host.fileset import OURS, Changes
 from hostrouting.host.host import Host, needs_host
@@ -42,7 +42,7 @@ from hostrouting.routes.plan import RoutePlan
 from hostrouting.tasks.base import HostTask, removals_of, valid_wait
 from hostrouting.tasks.configure import TASKS, Configure, TaskClasses, classes, make_tasks, unknown_parts
 from hostrouting.tasks.keeping import NETWORKD
-from hostrouting.tasks.results import Change, PreflightResult
+from hostrouting.tasks.results import Change
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
@@ -146,6 +146,30 @@ def gated_findings(state: str, openings: Iterable[str], *, unit: str) -> Iterato
         yield Finding("unit", "error", sentence, unit)
     for opening in openings:
         yield Finding("unit", "warning", f"with the gate installed, {opening}", unit)
+
+
+@attrs.frozen
+class PreflightResult:
+    """What Preflight found, errors first."""
+
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def worst(self) -> Severity:
+        """The worst severity; note if there are no findings."""
+        return worst(self.findings)
+
+    def log_fields(self) -> dict[str, object]:
+        """How many errors and warnings there are."""
+        severities = [finding.severity for finding in self.findings]
+        return {"errors": severities.count("error"), "warnings": severities.count("warning")}
+
+    def to_mapping(self) -> dict[str, object]:
+        """The findings as plain values."""
+        return {"findings": [finding.to_mapping() for finding in self.findings]}
+
+    def __str__(self) -> str:
+        return "\n".join(f"{found.severity}: {found.name}: {found}" for found in self.findings) or "nothing found"
 
 
 @attrs.frozen

@@ -12,7 +12,7 @@ import attrs
 
 from hostrouting.check.report import check_document
 from hostrouting.errors import Fault
-from hostrouting.finding import Finding, Severity, of_severity, worst
+from hostrouting.finding import Finding, of_severity, worst
 from hostrouting.host.effects import Effects, Operation
 from hostrouting.host.fileset import Changes
 
@@ -153,30 +153,6 @@ class RoutesResult(Effects):
     def to_mapping(self) -> dict[str, object]:
         """What was changed, as plain values; routes are written as in `ip route`."""
         return {**super().to_mapping(), "kept": 0 if self.plan is None else self.plan.kept}
-
-
-@attrs.frozen
-class PreflightResult:
-    """What Preflight found, errors first."""
-
-    findings: tuple[Finding, ...] = ()
-
-    @property
-    def worst(self) -> Severity:
-        """The worst severity; note if there are no findings."""
-        return worst(self.findings)
-
-    def log_fields(self) -> dict[str, object]:
-        """How many errors and warnings there are."""
-        severities = [finding.severity for finding in self.findings]
-        return {"errors": severities.count("error"), "warnings": severities.count("warning")}
-
-    def to_mapping(self) -> dict[str, object]:
-        """The findings as plain values."""
-        return {"findings": [finding.to_mapping() for finding in self.findings]}
-
-    def __str__(self) -> str:
-        return "\n".join(f"{found.severity}: {found.name}: {found}" for found in self.findings) or "nothing found"
 
 
 @attrs.frozen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,11 +24,10 @@ from hostrouting.cli.command import (
 )
 from hostrouting.cli.failure import code_of, document_of
 from hostrouting.cli.output import SHOWN, Line, Painted, below, line, named_lines, plain
-from hostrouting.cli.source import config_of, quiet_context, wait_of
+from hostrouting.cli.source import config_of, quiet_context, saved_snapshot, wait_of
 from hostrouting.cli.standings import looked_at_gate
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import of_severity, worst_first
-from hostrouting.host.saved import read_snapshot
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure, installed_tasks
 from hostrouting.tasks.results import Change
@@ -103,11 +101,8 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     config = config_of(arguments)
     if arguments.snapshots is not None:
         return _of_many(arguments, config)
-    prospect = (
-        _elsewhere(read_snapshot(arguments.snapshot), config)
-        if arguments.snapshot is not None
-        else _here(arguments, host(), config)
-    )
+    saved = saved_snapshot(arguments)
+    prospect = _here(arguments, host(), config) if saved is None else _elsewhere(saved, config)
     return Reply(prospect.code, lambda: _document(prospect), lambda: _page(prospect, arguments))
 
 
@@ -128,6 +123,7 @@ def _elsewhere(before: Snapshot, config: HostRoutingConfig) -> Prospect:
 def _of_many(arguments: argparse.Namespace, config: HostRoutingConfig) -> Reply:
     """The reply for the snapshots of many nodes: each is read and planned while the reply is printed or grouped."""
     from hostrouting.cli.fleet import sources_of, worst_code
+    from hostrouting.host.saved import read_snapshot
 
     sources, codes = sources_of(arguments), {FINE}
 
@@ -151,6 +147,8 @@ def _of_many(arguments: argparse.Namespace, config: HostRoutingConfig) -> Reply:
 
 def _lines_of_many(planned: Iterator[tuple[Source, Prospect | HostRoutingError]], config: str) -> Iterator[Line]:
     """The lines for nodes with the same plan: the answer, the nodes, the steps, and the verdict afterwards."""
+    from shlex import quote
+
     from hostrouting.cli.fleet import NAMES
 
     groups: dict[tuple[str, ...], tuple[list[Line], list[Source]]] = {}
@@ -166,7 +164,7 @@ def _lines_of_many(planned: Iterator[tuple[Source, Prospect | HostRoutingError]]
         yield line(Painted(f"{counted(len(sources), 'node')}: ", "strong"), *head)
         yield line("  ", Painted(spoken([source.name for source in sources], most=NAMES), "soft"))
         yield from rest
-        words = f"hostrouting plan --config {config} --snapshot {shlex.quote(sources[0].path)}"
+        words = f"hostrouting plan --config {config} --snapshot {quote(sources[0].path)}"
         yield line(f"  For {sources[0].name}: {words}")
 
 

@@ -16,14 +16,13 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, FileError
 from hostrouting.finding import of_severity
 from hostrouting.tasks.configure import installed_tasks
-from hostrouting.tasks.preflight import Preflight
+from hostrouting.tasks.preflight import Preflight, PreflightResult
 from hostrouting.text import counted
 
 if TYPE_CHECKING:
     import argparse
 
     from hostrouting.host.host import Host
-    from hostrouting.tasks.results import PreflightResult
 
 _CODES = {"note": FINE, "warning": FAILED, "error": WRONG_INPUT}
 """2 is also the code for bad input, as with every command: a bootstrap with such a configuration fails, too."""

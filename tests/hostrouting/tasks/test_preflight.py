@@ -27,8 +27,7 @@ from hostrouting.model.rule import default_rules
 from hostrouting.tasks.base import HostTask
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
 from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.preflight import TOOLS, Preflight, gated_findings
-from hostrouting.tasks.results import PreflightResult
+from hostrouting.tasks.preflight import TOOLS, Preflight, PreflightResult, gated_findings
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.azure_leftovers import MANAGED, azure_host
 from tests.support.kinds import kind_of
