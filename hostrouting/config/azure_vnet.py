@@ -36,7 +36,7 @@ class StateFile(Word):
     """Take them out of the file, after a copy of it was saved."""
 
 
-@attrs.frozen(init=False)
+@attrs.frozen(init=False, repr=False)
 class AzureVnetCleanupConfig(Section):
     """Which state of azure-vnet is stale, and what the cleanup may change."""
 

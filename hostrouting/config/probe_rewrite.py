@@ -50,7 +50,7 @@ class OnUnknown(Word):
     SKIP = "skip"
 
 
-@attrs.frozen(init=False)
+@attrs.frozen(init=False, repr=False)
 class ImdsConfig(Section):
     """How to query the instance metadata service; only used if the condition is imds."""
 
@@ -72,7 +72,7 @@ class ImdsConfig(Section):
         self._keys.fill(self, locals())
 
 
-@attrs.frozen(init=False)
+@attrs.frozen(init=False, repr=False)
 class ProbeRewriteConfig(Section):
     """The rewrite of the load balancer's probes, and the switch that enables it."""
 

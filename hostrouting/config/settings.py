@@ -76,7 +76,7 @@ _EARLY = (
 )
 
 
-@attrs.frozen(init=False)
+@attrs.frozen(init=False, repr=False)
 class GateConfig(Section):
     """The units that wait for the gate."""
 
@@ -115,7 +115,7 @@ _RULE_LETTERS = frozenset(f"{_ALPHANUMERIC}_.-/:")
 _PUNCTUATION = "/-_.+@"  # what the path of a program may have besides letters and digits
 
 
-@attrs.frozen(init=False)
+@attrs.frozen(init=False, repr=False)
 class StaticRoute(Section):
     """One route that the host must have."""
 
@@ -141,7 +141,7 @@ class StaticRoute(Section):
         return made
 
 
-@attrs.frozen(init=False)
+@attrs.frozen(init=False, repr=False)
 class StaticRoutesConfig(Section):
     """The static routes, and the switch that enables them."""
 
@@ -156,7 +156,7 @@ class StaticRoutesConfig(Section):
         self._keys.fill(self, locals())
 
 
-@attrs.frozen(init=False)
+@attrs.frozen(init=False, repr=False)
 class IntendedRule(Section):
     """A policy rule that sends some packets elsewhere on purpose, and why."""
 
@@ -168,7 +168,7 @@ class IntendedRule(Section):
         self._keys.fill(self, locals())
 
 
-@attrs.frozen(init=False)
+@attrs.frozen(init=False, repr=False)
 class RouteOverlapConfig(Section):
     """The CIDRs that must leave by the expected devices, and what to do if one does not."""
 
@@ -200,7 +200,7 @@ class RouteOverlapConfig(Section):
         self._keys.fill(self, locals())
 
 
-@attrs.frozen(init=False)
+@attrs.frozen(init=False, repr=False)
 class GuardConfig(Section):
     """Whether the guard runs as a service that keeps the routing right, and the program that it runs."""
 
@@ -212,7 +212,7 @@ class GuardConfig(Section):
         self._keys.fill(self, locals())
 
 
-@attrs.frozen(init=False)
+@attrs.frozen(init=False, repr=False)
 class HostRoutingConfig(Section):
     """The whole configuration; without arguments it asks for nothing.
 

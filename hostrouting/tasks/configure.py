@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from glob import iglob
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import attrs
 
@@ -314,8 +314,7 @@ def _is_concerned(task: HostTask[Any]) -> bool:
         return True  # the error is that of the task
 
 
-@attrs.frozen
-class _Absent:
+class _Absent(NamedTuple):
     """A task that is not wanted, and has nothing on the host."""
 
     task: HostTask[Any]
@@ -328,8 +327,7 @@ class _Absent:
         return phases.Skip(self.task.nothing)
 
 
-@attrs.frozen
-class _BehindGate:
+class _BehindGate(NamedTuple):
     """A task whose part of the gate was changed together with those of the others."""
 
     task: HostTask[Any]

@@ -31,7 +31,6 @@ NETWORKD = "systemd-networkd.service"
 """The unit that reads the drop-in."""
 
 
-@attrs.frozen
 class KeepKernelRules(HostTask[Effects]):
     """Add Linux's own rules again where they are missing, now, at every boot and before a gated unit starts.
 
@@ -73,7 +72,6 @@ class KeepKernelRules(HostTask[Effects]):
             kernel.change_rule("add", operation.thing)
 
 
-@attrs.frozen
 class KeepForeign(HostTask[Effects]):
     """Tell systemd-networkd, by a drop-in, to keep routes and rules that it does not know.
 

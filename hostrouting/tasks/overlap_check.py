@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import attrs
-
 from hostrouting.boot.gate import Part
 from hostrouting.boot.gate_files import GateStep
 from hostrouting.boot.gate_state import opening_findings
@@ -44,7 +42,6 @@ _WRONG = (*ESCAPES, "no-default-route")
 _REMEDIES = ("missing-rule", "action", "unsafe", "repair-cost")
 
 
-@attrs.frozen
 class CheckRouteOverlap(HostTask[CheckResult]):
     """Check that every address of the expected CIDRs leaves by an expected device, now and before gated units start.
 

@@ -22,7 +22,6 @@ from hostrouting.check.examine import await_plan, read
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ApplyError, BackendError, ConfigError, NotReady
 from hostrouting.host.fileset import File, FileSet
-from hostrouting.kernel.concern import Concern
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import DEFAULT_METRIC, Route, RouteKey
 from hostrouting.routes.apply import Applied, apply_plan
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from hostrouting.host.files import Files
     from hostrouting.host.layout import HostLayout
     from hostrouting.kernel.base import RouteBackend
+    from hostrouting.kernel.concern import Concern
     from hostrouting.model.snapshot import Snapshot
 
 _SHOWN = 10  # reasons in one line
@@ -46,7 +46,6 @@ _NOT_NOW = ("route-conflict", "route-waits")
 _ATTEMPTS = 5  # transactions of one look: each of the four steps of one may find refused routes, and the last succeeds
 
 
-@attrs.frozen
 class ConfigureStaticRoutes(HostTask[RoutesResult]):
     """Install the static routes of the configuration, now and at every boot, before any gated unit starts.
 
@@ -235,6 +234,8 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
     def _concern(self, snapshot: Snapshot) -> Concern:
         """What the plan depends on, if nothing is missing."""
+        from hostrouting.kernel.concern import Concern  # noqa: PLC0415  only a guard needs it
+
         wanted = self._wanted
         networks = [wish.destination for wish in wanted]
         networks += [Prefix(way.version, int(way), way.max_prefixlen) for wish in wanted if (way := wish.gateway)]

@@ -31,7 +31,6 @@ _SHOWN = 3  # stale entries that are named
 _SUBJECT = "the clean-up after azure-vnet"
 
 
-@attrs.frozen
 class KeepAzureVnetClean(HostTask[CleanupResult]):
     """Report what azure-vnet left and is stale; with `azureVnetCleanup.repeat`, delete it now and later.
 

@@ -20,7 +20,6 @@ from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, Operation
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.tasks.base import HostTask, start_unit
-from hostrouting.tasks.guard.state import VALID
 from hostrouting.tasks.results import Change, Look, Standing
 from hostrouting.text import show
 from phases.text import moment_as_text
@@ -116,6 +115,8 @@ class InstallGuard(HostTask[Effects]):
         is_installed = self._manager is not None and files.is_there(layout.guard_unit_path)
         if self.host.backend is None or not (runs or is_installed):
             return None
+        from hostrouting.tasks.guard.state import VALID  # noqa: PLC0415  only a host with a guard needs it
+
         see = f"see: systemctl status {layout.guard_unit}"
         stopped = [] if runs else [Finding("guard", "error", "the guard does not run", layout.guard_unit, see)]
         written = document_in(files.read(layout.guard_path), GUARD_SCHEMA) if runs else {}
