@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from ipaddress import IPv6Address, IPv6Network
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,7 +43,7 @@ def is_rewritten(config: ProbeRewriteConfig, *, source: IPv6Address, destination
 
 # The record of what was added to the kernel.
 
-_ROUTE = re.compile(r"route ([0-9a-f:.]+) protocol (\d+)")
+_ROUTE = re.compile(r"route ([0-9a-f:.]+) protocol ([0-9]{1,3})")
 
 
 @attrs.frozen
@@ -65,12 +66,12 @@ class Record:
         """The record in this text; lines that are not understood are ignored."""
         head, _, loaded = text.partition("\n\n")
         lines = head.splitlines()
-        routes = (found for line in lines if (found := _ROUTE.fullmatch(line)))
-        return cls(
-            tuple(line.removeprefix("table ") for line in lines if re.fullmatch("table [a-z][a-z0-9_]*", line)),
-            tuple((IPv6Address(found[1]), int(found[2])) for found in routes),
-            loaded,
-        )
+        routes = list[tuple[IPv6Address, int]]()
+        for found in filter(None, map(_ROUTE.fullmatch, lines)):
+            with suppress(ValueError):
+                routes.append((IPv6Address(found[1]), int(found[2])))
+        tables = (line.removeprefix("table ") for line in lines if re.fullmatch("table [a-z][a-z0-9_]*", line))
+        return cls(tuple(tables), tuple(routes), loaded)
 
     def __add__(self, other: Record) -> Record:
         """The record of both, without repetitions."""

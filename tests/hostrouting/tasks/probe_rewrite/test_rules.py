@@ -168,7 +168,8 @@ class TestRecord:
 
     def test_what_is_not_understood_is_left_out(self) -> None:
         """A truncated or unknown line is skipped, and the others are read; a sum has everything once."""
-        text = "table one\nroute 2001:db8::1\nroute nonsense protocol 213\ntable a;b\n\nloaded"
+        text = "table one\nroute 2001:db8::1\nroute nonsense protocol 213\ntable a;b\n"
+        text += f"route 2001:db8 protocol 213\nroute 2001:db8::5 protocol {'9' * 5000}\n\nloaded"
         assert Record.parse(text) == Record(("one",), (), "loaded")
         assert Record(("one",)) + Record(("two", "one"), ((KNOWN, 4),)) == Record(("one", "two"), ((KNOWN, 4),))
 
