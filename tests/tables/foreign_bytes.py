@@ -3,28 +3,47 @@
 `make fuzz` searches for an input that makes one fail otherwise; a test gives each its inputs and what is cut off from them.
 """
 
+import json
+import os
+import struct
 from collections.abc import Callable, Sequence
-from tempfile import NamedTemporaryFile
+from sys import byteorder
 
 import attrs
 
 from hostrouting.boot.gate_files import parse_gate_steps
-from hostrouting.boot.scripts import parse_check_script, parse_static_routes_script
-from hostrouting.boot.units import parse_extension, parse_protocol_numbers
+from hostrouting.boot.gate_state import parse_openings
+from hostrouting.boot.installed import _parse_cleanup
+from hostrouting.boot.probe import ProbeScript, parse_probe_script, render_probe_script
+from hostrouting.boot.scripts import (
+    parse_check_script,
+    parse_static_routes_script,
+    render_check_script,
+    render_static_routes_script,
+)
+from hostrouting.boot.units import parse_extension, parse_guard_unit, parse_protocol_numbers, render_guard_unit
 from hostrouting.check.report import CHECK_SCHEMA, document_in, escapes_in, marked_verdict
 from hostrouting.cli.commands.clean import _approved
+from hostrouting.config.probe_rewrite import ProbeRewriteConfig
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.fleet.outcome import Ran, outcome_of
 from hostrouting.host.conflists import files_in_force, read_conflists
 from hostrouting.host.metadata import _read as read_metadata
-from hostrouting.host.saved import snapshot_in
+from hostrouting.host.saved import _KEYS, _LISTS, _SAVED, SCHEMA, read_ip_document, snapshot_in
 from hostrouting.kernel.marking import ipsec_policies, iptables_rules, nft_rules
+from hostrouting.kernel.netlink.channel import HEADER, pack_attributes
+from hostrouting.kernel.netlink.route_message import encode_change
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
 from hostrouting.tasks.cleanup.azure_vnet import read_state
 from hostrouting.tasks.cleanup.plan import UndoLog
 from hostrouting.tasks.cleanup.saved_rules import read_saved
 from hostrouting.tasks.probe_rewrite.rules import Record
 from hostrouting.testing.topologies import h200
+from tests.support.config_keys import COMPLETE
+from tests.support.rawmessages import pack_rule
 
 
 @attrs.frozen
@@ -43,7 +62,29 @@ def _text(read: Callable[[str], object]) -> Callable[[bytes], object]:
 
 _SNAPSHOT = h200().snapshot().to_json().encode()
 _CONFIG = b"""{"hostRouting": {"staticRoutes": {"enabled": true, "routes": [{"destination": "172.16.0.0/17", "gateway": "10.0.0.1",
-"dev": "eth0", "metric": 4}]}, "routeOverlap": {"expectedCidrs": ["172.16.0.0/16", "fd00::/8"], "mode": "STRICT"}}}"""
+"dev": "eth0", "metric": 4}]}, "routeOverlap": {"expectedCidrs": ["172.16.0.0/16", "fd00::/8"], "mode": "STRICT",
+"intendedRules": [{"rule": "fwmark 0x1", "reason": "storage"}]}}}"""
+_PARSED = HostRoutingConfig.from_json(_CONFIG)
+_COMPLETE = HostRoutingConfig.from_mapping(COMPLETE).to_json(indent=None).encode()
+_INDEX = {"eth0": 2, "ib0": 3}
+_ROUTES = [
+    Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1", metric=4, protocol=213),
+    Route.to("fd00::/8", dev="ib0", gateway="fe80::1"),
+]
+_RULE = Rule(family=4, priority=10, table=100, fwmark=1, fwmask=255, dst=Prefix.parse("10.0.0.0/8"), iif="eth0")
+# A host that has only two devices, as the script of `hostrouting snapshot --script` prints it.
+_LINKS = [
+    {"ifindex": index, "ifname": name, "flags": ["UP", "LOWER_UP"], "link_type": "[1]", "group": "0"}
+    for name, index in _INDEX.items()
+]
+_NODE = (
+    {key: [] if key in _LISTS else "" for key in _KEYS}
+    | {"schema": SCHEMA, "links": _LINKS, "on": ["eth0/accept_local"]}
+    | {
+        "settings4": [{"interface": "all", "rp_filter": "strict", "forwarding": True}],
+        "nexthops": [{"id": 1, "dev": "eth0", "gateway": "10.0.0.1"}, {"id": 2, "group": [{"id": 1, "weight": 2}]}],
+    }
+)
 _NFT = (
     b'{"nftables": [{"chain": {"family": "inet", "table": "t", "name": "c", "type": "route", "hook": "output", "prio": 0}},'
     b' {"rule": {"family": "inet", "table": "t", "chain": "c", "handle": 7, "expr": [{"mangle": {"key": {"meta": {"key": "mark"}},'
@@ -53,7 +94,7 @@ _STATE = (
     b'{"Network": {"ExternalInterfaces": {"eth0": {"Networks": {"azure": {"Endpoints": {"1": {"HostIfName": "azv1",'
     b' "MacAddress": "qrvM3e7/", "IPAddresses": [{"IP": "10.240.0.9", "Mask": "//8AAA=="}]}}}}}}}}'
 )
-_SAVED = b"*nat\n:PREROUTING ACCEPT\n-A PREROUTING -p ARP --arp-op Request --arp-ip-dst 10.240.0.9 -j arpreply --arpreply-mac aa:bb:cc:dd:ee:ff --arpreply-target DROP\n"
+_EBTABLES = b"*nat\n:PREROUTING ACCEPT\n-A PREROUTING -p ARP --arp-op Request --arp-ip-dst 10.240.0.9 -j arpreply --arpreply-mac aa:bb:cc:dd:ee:ff --arpreply-target DROP\n"
 _UNDO = b"ebtables -t nat -A PREROUTING -p IPv4 -i eth0 --ip-dst 10.240.0.9 -j dnat --to-dst aa:bb:cc:dd:ee:ff --dnat-target ACCEPT\nip neigh add 10.240.0.9 lladdr aa:bb:cc:dd:ee:ff dev azure0 nud permanent\nip -4 route add 10.240.0.9/32 dev azv1 table 254 proto 3 scope 253 metric 0\n"
 _PLAN = (
     b'{"schema": "hostrouting/clean/2", "action": "plan", "host": "h", "boot": "b", "entries": [{"kind": "route",'
@@ -61,22 +102,57 @@ _PLAN = (
 )
 
 
+def _block(script: str) -> bytes:
+    """The settings of a script, without what is the same in each."""
+    begin = script.index("configuration=(\n")
+    return script[begin : script.index("\n)\n", begin) + 3].encode()
+
+
+def _message(kind: int, body: bytes) -> bytes:
+    return HEADER.pack(HEADER.size + len(body), kind, 0, 0, 0) + body
+
+
+def _listed(name: str) -> Callable[[bytes], object]:
+    """The reader of the kernel's messages in one list of a saved host."""
+    first, _, _ = _SAVED[name]
+
+    def read(data: bytes) -> object:
+        lists = {f"{name}{family}": (first.to_bytes(4, byteorder) + data).hex() for family in (4, 6)}
+        return read_ip_document(json.dumps(_NODE | lists).encode())
+
+    return read
+
+
 def _through_a_file(read: Callable[[str], object]) -> Callable[[bytes], object]:
     """The reader of a file that is named."""
+    file = os.memfd_create("foreign")
 
     def read_file(data: bytes) -> object:
-        with NamedTemporaryFile() as file:
-            file.write(data)
-            file.flush()
-            return read(file.name)
+        os.ftruncate(file, 0)
+        os.pwrite(file, data, 0)
+        return read(f"/proc/self/fd/{file}")
 
     return read_file
 
 
 READERS = {
-    "configuration": Reader(HostRoutingConfig.from_json, seeds=[_CONFIG]),
-    "snapshot": Reader(snapshot_in, seeds=[_SNAPSHOT]),
-    "saved-rules": Reader(_text(read_saved), seeds=[_SAVED]),
+    "configuration": Reader(HostRoutingConfig.from_json, seeds=[_CONFIG, _COMPLETE]),
+    "snapshot": Reader(snapshot_in, seeds=[_SNAPSHOT, json.dumps(_NODE).encode()]),
+    "kernel-routes": Reader(
+        _listed("routes"), seeds=[encode_change("add", route, _INDEX.__getitem__) for route in _ROUTES]
+    ),
+    "kernel-rules": Reader(_listed("rules"), seeds=[_message(32, pack_rule(_RULE))]),
+    "kernel-addresses": Reader(
+        _listed("addresses"),
+        seeds=[
+            _message(
+                20,
+                struct.pack("=4BI", 2, 24, 0, 0, 2)
+                + pack_attributes([(1, b"\x0a\0\0\4"), (2, b"\x0a\0\0\4"), (3, b"eth0\0")]),
+            )
+        ],
+    ),
+    "saved-rules": Reader(_text(read_saved), seeds=[_EBTABLES]),
     "nft": Reader(_text(lambda text: nft_rules(text, family=4)), (ValueError,), [_NFT]),
     "iptables": Reader(
         _text(lambda text: iptables_rules(text, program="iptables-nft")),
@@ -90,7 +166,7 @@ READERS = {
         _text(lambda text: ipsec_policies(text, family=4)),
         (ValueError,),
         [
-            b"src 10.0.0.0/8 dst 172.16.0.0/16 dir out priority 1 \n\ttmpl src 1.1.1.1 dst 2.2.2.2\n\t\tproto esp mode tunnel\n"
+            b"src 10.0.0.0/8 dst 172.16.0.0/16 \n\tdir out priority 1 \n\tmark 0x1/0xff \n\ttmpl src 1.1.1.1 dst 2.2.2.2\n\t\tproto esp mode tunnel\n"
         ],
     ),
     "conflist": Reader(
@@ -100,11 +176,21 @@ READERS = {
     "state": Reader(_text(read_state), (ValueError,), [_STATE]),
     "undo": Reader(_text(UndoLog.parse), (ValueError,), [_UNDO]),
     "record": Reader(
-        _text(Record.parse), seeds=[b"table hostrouting_slb\nroute 2603:1062:0:1::1 213\n\ntable ip6 x {}"]
+        _text(Record.parse), seeds=[b"table hostrouting_slb\nroute 2603:1062:0:1::1 protocol 213\n\ntable ip6 x {}"]
     ),
     "steps": Reader(_text(parse_gate_steps), (ValueError,), [b"50 requires static-routes\nend\n"]),
-    "routes-script": Reader(_text(parse_static_routes_script), (ValueError, HostRoutingError)),
-    "check-script": Reader(_text(parse_check_script), (ValueError, HostRoutingError)),
+    "routes-script": Reader(
+        _text(parse_static_routes_script), (ValueError,), [_block(render_static_routes_script(_PARSED))]
+    ),
+    "check-script": Reader(_text(parse_check_script), (ValueError,), [_block(render_check_script(_PARSED))]),
+    "probe-script": Reader(
+        _text(parse_probe_script),
+        (ValueError,),
+        [_block(render_probe_script(ProbeScript(ProbeRewriteConfig(enabled=True, interfaces=["eth0"]))))],
+    ),
+    "guard-unit": Reader(_text(parse_guard_unit), (ValueError,), [render_guard_unit("/usr/bin/hostrouting").encode()]),
+    "cleanup": Reader(_text(_parse_cleanup), (ValueError,), [b'{"settings": {"managed": ["10.240.0.0/16"]}}']),
+    "openings": Reader(_text(parse_openings), (ValueError,), [b"1700000000 kubelet.service root a test\n"]),
     "extension": Reader(_text(parse_extension), (ValueError,), [b'{"settings": {"rails": [0]}}']),
     "protocols": Reader(_text(parse_protocol_numbers), (ValueError,), [b"213 hostrouting\n"]),
     "marker": Reader(_text(marked_verdict), (), [b"undecided\n", b"OVERLAP: 172.16.0.0/16\n"]),
