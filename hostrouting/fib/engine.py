@@ -47,6 +47,7 @@ class _Ready(NamedTuple):
     family: int
     rules: Rules
     fixed: bool  # whether Linux keeps to one default route: only its own packets from unbound sockets take turns
+    asks: bool  # whether Linux looks up the route of packets for multicast and broadcast addresses, and may refuse them
     # The first address of each region, where rules or special addresses change; the last is behind all addresses.
     regions: list[int]
     # By region and, for each table, the longest prefix that covers an address: nothing else makes a difference.
@@ -233,7 +234,8 @@ class Fib:
             by_address = {place for low, high, _ in _BY_ADDRESS[family] for place in (low, high + 1)}
             regions = sorted({0, *rules.cuts, *by_address})
             fixed = bool(flow.oif) or flow.iif not in {None, "lo"}
-            ready = self._ready[family, flow] = _Ready(family, rules, fixed, regions, {})
+            asks = family == IPV6 or not (fixed or int(flow.source or 0))
+            ready = self._ready[family, flow] = _Ready(family, rules, fixed, asks, regions, {})
         return ready
 
     def _doubtful(self, ready: _Ready, sieve: "Sieve", low: int, high: int) -> list[Span]:
@@ -281,7 +283,8 @@ class Fib:
         region = ready.rules.region(address)
         ending, unsure = region.decide(address)
         by_address = _by_address(ready.family, address)
-        if by_address is not None:
+        is_refused = ready.asks and by_address != "local" and _kind(ending) in {"no-route", *REFUSING}
+        if by_address is not None and not is_refused:
             return self._decision(ending, fixed=ready.fixed, by_address=by_address)
         if not unsure:
             return self._decision(ending, fixed=ready.fixed)

@@ -220,7 +220,7 @@ function doubt(text) { if (!doubted[text]++) { doubts++; print "note", text } }
 # --- What Linux does with the packets to one place
 # Sets `what`, empty if all is well: what is wrong, in words, and the prefix of the deciding route of table main.
 function decide(n,   i, type, devs, by, met) {
-  what = is_own = ""; if (place[n] ~ /^(4-e|6-ff)/) return # multicast
+  what = is_own = ""; if (place[n] ~ /^(4-e|6-ff)/ && !(n in failure)) return # multicast
   if (n in failure) {
     $0 = ""; type = why[failure[n]]; if (type != "no-route" && is_for_pods(place[n], type)) return
     by = type == "no-route" ? "has no IPv" family " route" : "is refused by [" named_route() "]"

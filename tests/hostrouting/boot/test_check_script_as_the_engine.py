@@ -1024,6 +1024,22 @@ def test_multicast_by_another_device(namespace: Namespace, tmp_path: Path, cidr:
     agree(namespace, tmp_path, "everything by ib0, eth0 expected", cidr, "overlap")
 
 
+@pytest.mark.parametrize(
+    ("cidr", "refused"),
+    [
+        ("0.0.0.0/0", "route add unreachable 224.0.0.0/4"),
+        ("224.0.0.0/3", "route add throw 224.0.0.0/8"),
+        ("255.255.255.255/32", "rule add pref 5 to 255.255.255.255 prohibit"),
+        ("::/0", "route add blackhole ff05::/16 table local"),
+        ("ff00::/8", "route add unreachable ff02::5 table local"),
+    ],
+)
+def test_refused_multicast_and_broadcast(namespace: Namespace, tmp_path: Path, cidr: str, refused: str) -> None:
+    """Linux refuses these packets, too. Kills: what follows from the address alone is never refused."""
+    namespace.batch([refused], family=Prefix.parse(cidr).family)
+    agree(namespace, tmp_path, f"{refused}, eth0 expected", cidr, "overlap")
+
+
 def test_one_cidr_in_another(namespace: Namespace, tmp_path: Path) -> None:
     """An escape that concerns both families is reported for each."""
     namespace.batch([ESCAPE])

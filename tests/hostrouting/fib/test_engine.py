@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from hostrouting.fib.decision import Decision
 from hostrouting.fib.engine import Fib
-from hostrouting.fib.packet import PLAIN, Flow
+from hostrouting.fib.packet import ANY, PLAIN, Flow
 from hostrouting.fib.rules import Rules
-from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip, ip_at
 from hostrouting.model.route import NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, by_priority, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
@@ -334,6 +334,21 @@ class TestCellsPartitionThePrefix:
             "0.0.0.1": "unicast", "224.0.0.0": "multicast", "240.0.0.0": "unicast",
             "255.255.255.255": "broadcast", "::": "unicast", "ff00::": "multicast",
         }  # fmt: skip
+
+    @pytest.mark.parametrize("destination", ["224.0.0.5", "255.255.255.255", "ff05::1"])
+    def test_addresses_that_linux_refuses(self, destination: str) -> None:
+        """A route refuses packets of this host for such an address, too; a packet that arrives is not looked up in IPv4.
+
+        Kills: the kind always follows from the address, and it never does where a route refuses.
+        """
+        family = as_ip(destination).version
+        refusal = Route.to("::/0" if family == IPV6 else "0.0.0.0/0", type="prohibit")
+        fib = Fib(Snapshot(rules=default_rules(family), routes=[refusal]))
+        by_address = "broadcast" if destination.endswith("255") else "multicast"
+        unasked = [Flow(oif="eth0"), Flow(iif="eth0"), Flow(source=as_ip("10.0.0.4" if family == IPV4 else "fd10::4"))]
+        found = [fib.lookup(destination, flow).kind for flow in (ANY, PLAIN, *unasked)]
+        rest = [by_address] * 3 if family == IPV4 else ["no-route", "prohibit", "prohibit"]
+        assert found == ["prohibit", "prohibit", *rest]
 
     @given(st.data(), BLOCK)
     @settings(max_examples=scaled(150))
