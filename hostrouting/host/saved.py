@@ -50,6 +50,7 @@ from hostrouting.kernel.netlink.read import (
 from hostrouting.kernel.netlink.route_message import RTMSG, read_route
 from hostrouting.model.prefix import IPV4, IPV6, as_ip
 from hostrouting.model.route import NextHop
+from hostrouting.model.route_table import RouteTable
 from hostrouting.model.snapshot import ENDS_EARLY, Address, Link, Snapshot, not_json
 
 if TYPE_CHECKING:
@@ -147,14 +148,13 @@ def read_ip_document(data: bytes) -> Snapshot:
             addresses += read_addresses(_saved(document, "addresses", family), names)
         with _reading(f"rules{family}"):
             rules += read_rules(_saved(document, "rules", family), frozenset(names.values()))
-    reader = RouteReader(partial(read_route, names=names, nexthops=nexthops))
+    tables: list[RouteTable] = []
     for family in (IPV4, IPV6):
         with _reading(f"routes{family}"):
-            listing = _saved(document, "routes", family)
-            reader.take(listing)
-    routes = reader.table()
-    with _reading("routes"):
-        list(routes)  # routes are made on first use, and a fault has to be found now
+            reader = RouteReader(partial(read_route, names=names, nexthops=nexthops))
+            reader.take(_saved(document, "routes", family))
+            tables.append(reader.table())
+            list(tables[-1])  # routes are made on first use, and a fault has to be found now
     # Values that no kernel accepts are refused as in a snapshot of our own; no value of a route is too large for it.
     forwarding = settings[IPV6].get("all", Settings()).forwarding
     found = Snapshot(
@@ -165,7 +165,7 @@ def read_ip_document(data: bytes) -> Snapshot:
         default_link=default_link(settings[IPV4].get("default"), settings[IPV4].get("all", Settings())),
         skipped=tuple(f"{key[:_SHOWN]!a} in the document" for key in sorted(document.keys() - _KEYS)),
     )
-    return attrs.evolve(Snapshot.from_json(found.to_json()), routes=routes)
+    return attrs.evolve(Snapshot.from_json(found.to_json()), routes=RouteTable.joined(tables))
 
 
 def _parsed(data: bytes) -> dict[str, Any]:

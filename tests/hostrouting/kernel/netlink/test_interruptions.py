@@ -20,6 +20,7 @@ from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import channel as sockets_module
 from hostrouting.kernel.netlink.channel import Channel, KernelError
+from hostrouting.kernel.netlink.read import RouteReader
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import Route
 from tests.support.children import enter_namespace, in_child
@@ -71,6 +72,28 @@ class TestInterruptions:
                 break
             assert backend.snapshot() == expected
         assert broken_off > 10
+
+    def test_reading_a_part_that_is_broken_off_disturbs_no_later_one(
+        self, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Even while somebody holds the exception, the next list is read. Kills: no closing of the first one."""
+
+        def stopped(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(RouteReader, "take", stopped)
+            with pytest.raises(KeyboardInterrupt) as held:
+                backend.snapshot()
+        assert [outcome.ok for outcome in backend.change([RouteRequest("delete", MANY[0])])] == [True]
+        assert held.type is KeyboardInterrupt
+
+    def test_a_next_hop_object_is_read_after_the_list(self, namespace: Namespace, backend: NetlinkBackend) -> None:
+        """A socket carries one list at a time, and that of 4,000 routes comes in parts. Kills: read at once."""
+        namespace.sysctl("ipv4/nexthop_compat_mode", 0)
+        namespace.batch(["nexthop add id 7 via 10.0.0.1 dev eth0", "route add 9.0.0.0/8 nhid 7"])
+        [route] = (route for route in backend.snapshot().routes if route.nexthop_id)
+        assert (str(route.prefix), route.devs) == ("9.0.0.0/8", ("eth0",))
 
     def test_a_batch_that_is_broken_off_disturbs_no_later_one(
         self, backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
