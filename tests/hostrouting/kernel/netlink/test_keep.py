@@ -85,7 +85,8 @@ def test_the_order_of_devices_and_addresses() -> None:
             return [link.name for link in found.links], [str(address) for address in found.addresses]
 
         with NetlinkBackend(netns=node.path) as fresh:
-            assert order(kept) == order(fresh)
+            # Linux reports the address a moment after it has it.
+            wait_for("the address in its place", lambda: order(kept) == order(fresh))
 
 
 @pytest.mark.linux
