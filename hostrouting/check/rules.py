@@ -16,12 +16,13 @@ from collections.abc import Iterator, Sequence
 
 from hostrouting.fib.engine import Fib
 from hostrouting.finding import Finding, Severity
-from hostrouting.model.prefix import IPV6, Prefix
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, Route, table_name
 from hostrouting.model.rule import Rule, by_priority, command_adding, default_rules, missing_rules
 from hostrouting.routes.uplink import bare_leg, default_route
 from hostrouting.text import spoken
 
+_LAST = 0xFFFFFFFF  # the highest metric
 _ADVERTISED = 9  # the route protocol of what routers advertise
 
 SERIOUS = ("local-rule", "default-routes")
@@ -88,31 +89,34 @@ def _competing(fib: Fib, family: int) -> Iterator[Finding]:
     used = default_route(fib, family=family)
     if used is None:
         return
+    near = fib.routes(used.prefix, table=used.table)
     alike = [
         route
-        for route in fib.routes(used.prefix, table=used.table)
+        for route in near
         if _rank(route) == _rank(used) and any(not leg.dead and not leg.linkdown for leg in route.legs)
     ]
     is_advertised = family == IPV6 and any(route.protocol == _ADVERTISED and len(route.devs) > 1 for route in alike)
     if is_advertised or len({frozenset(route.devs) for route in alike}) > 1:
-        yield _competition(family, alike)
+        yield _competition(family, alike, near)
 
 
-def _competition(family: int, routes: Sequence[Route]) -> Finding:
+def _competition(family: int, routes: Sequence[Route], near: Sequence[Route]) -> Finding:
     # Linux may list the next hops in any order.
     devs, ip = sorted({dev for route in routes for dev in route.devs}), "ip -6" if family == IPV6 else "ip"
     told = f"the next hops of {spoken([f'[{route}]' for route in routes])} compete"
     told += f": Linux uses one or the other, so packets leave by {spoken(devs, last='or')}"
     remedy = f"if all of them are right, name {spoken(devs)} in routeOverlap.expectedDevs"
     remedy += "; otherwise give one another metric where it comes from"
-    # IPv4 has no command for one next hop of several.
-    ways = [(leg, route) for route in routes if family == IPV6 or len(route.legs) == 1 for leg in route.legs]
-    if ways:
-        leg, moved = max(ways, key=lambda way: way[0].dev or "")
+    # IPv4 has no command for one next hop of several. Instead of a route without a nexthop object, IPv6 may delete one
+    # with an object, whatever its gateway.
+    whole = [route for route in routes if (family == IPV6 or len(route.legs) == 1) and route.nexthop_id is None]
+    taken = {route.metric for route in near if route.metric >= routes[0].metric}
+    free = min({metric + 1 for metric in taken} - taken)
+    if whole and free <= _LAST and (family == IPV4 or all(route.nexthop_id is None for route in near)):
+        leg, moved = max(((leg, route) for route in whole for leg in route.legs), key=lambda way: way[0].dev or "")
         of = "" if moved.table == TABLE_MAIN else f" table {table_name(moved.table)}"
         way = f"default {bare_leg(leg)} proto {moved.protocol}{of} metric"
-        added, deleted = f"{ip} route add {way} {moved.metric + 1}", f"{ip} route del {way} {moved.metric}"
-        remedy += f", and until then with: {added} && {deleted}"
+        remedy += f", and until then with: {ip} route add {way} {free} && {ip} route del {way} {moved.metric}"
     return Finding("default-routes", "warning", told, spoken(devs), remedy)
 
 

@@ -169,6 +169,33 @@ class TestDefaultRoutesThatCompete:
         assert examined(host).verdict == "ok"
         assert examined(host).families[0].report.expected_devs == left
 
+    def test_the_next_metric_is_taken(self, host: Namespace) -> None:
+        """The command gives one that no default route has. Kills: one more, or the lowest that is free."""
+        host.batch([*ports("wg0"), "route add default dev wg0 metric 7"])
+        host.sysctl("ipv4/conf/wg0/ignore_routes_with_linkdown", 1)
+        lose_carriers(host, ["wg0"])
+        found = examined(host, DEFAULT, APPENDED, DEFAULT.replace("100", "101"))
+        [note] = notes(found)
+        assert " metric 102 && " in note.remedy
+        repaired_by(host, note)
+        assert examined(host).families[0].report.expected_devs == ("eth0",)
+        found = examined(host, "route flush exact default", DEFAULT.replace("100", f"{2**32 - 1}"),
+                         APPENDED.replace("100", f"{2**32 - 1}"))  # fmt: skip
+        assert "with: " not in notes(found)[0].remedy
+
+    @pytest.mark.parametrize(("cidr", "number"), [(CIDR, "1"), (CIDR6, "2")])
+    def test_next_hop_objects(self, host: Namespace, cidr: str, number: str) -> None:
+        """No command is named: IPv4 would find no such route, and IPv6 would delete another one. Kills: it is named."""
+        gateways = ("10.0.0.1", "10.9.0.1") if cidr == CIDR else ("fd00:99::1", "fd00:9::1")
+        objects = [f"nexthop add id {number}{at} via {way} dev eth{at}" for at, way in enumerate(gateways)]
+        found = examined(host, *objects, *(f"route append default nhid {number}{at}" for at in (0, 1)), cidr=cidr)
+        [note] = [note for note in notes(found) if note.name == "default-routes"]
+        assert (found.verdict, "with: " in note.remedy) == ("undecided", False)
+        # Of an IPv6 route beside it, neither.
+        found = examined(host, f"route del default nhid {number}1", f"route append default via {gateways[1]} dev eth1 metric 1024",
+                         cidr=cidr)  # fmt: skip
+        assert not any("with: ip -6" in note.remedy for note in notes(found))
+
     def test_one_without_a_carrier(self, host: Namespace) -> None:
         """Its device is not in use, so there is nothing to decide. Kills: only a dead route is not in use."""
         lose_carriers(host, ["eth1"])
