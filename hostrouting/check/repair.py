@@ -81,6 +81,10 @@ TOO_MANY = 1024
 # Route types that send packets out by a device.
 _SENDING = frozenset({"unicast", "broadcast", "anycast", "multicast"})
 _FREE: tuple[ZoneKind, int] = ("free", 0)
+# By family: the first address of each reserved range, and the first one after it.
+_BORDERS = {
+    family: sorted({at for low, high in ranges for at in (low, high + 1)}) for family, ranges in RESERVED_RANGES.items()
+}
 _NAMED = 9  # a message names at most this many devices
 
 
@@ -497,10 +501,10 @@ def _merged(zones: list[Zone]) -> list[Zone]:
 
 def _at_borders(family: int, contest: Contest) -> Iterator[Contest]:
     """Split the range at the borders of the reserved ranges."""
-    begins = [at for low, high in RESERVED_RANGES[family] for at in (low, high + 1)]
-    inside = [at for at in begins if contest.first < at <= contest.last]
+    borders = _BORDERS[family]
+    inside = borders[bisect_right(borders, contest.first) : bisect_right(borders, contest.last)]
     for first, following in zip([contest.first, *inside], [*inside, contest.last + 1], strict=True):
-        yield contest._replace(first=first, last=following - 1)
+        yield Contest(first, following - 1, contest.decision, contest.length)
 
 
 def _ways(route: Route) -> set[tuple[str | None, IP | None]]:
@@ -556,7 +560,7 @@ def _against_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
 
 def _refused_ipv4(fib: Fib, gateway: IP, dev: str) -> Decision | None:
     near = [route for route in fib.around(gateway, table=None) if route.scope >= SCOPE_LINK]
-    neighbours = Fib(_with_carriers(attrs.evolve(fib.snapshot, routes=near)), merged=fib.merged)
+    neighbours = Fib(_with_carriers(fib.snapshot, near), merged=fib.merged)
     decision = neighbours.lookup(gateway, attrs.evolve(PLAIN, oif=dev, ipproto=0))
     return None if decision.kind in {"unicast", "local"} else decision
 
@@ -573,20 +577,16 @@ def _refused_ipv6(fib: Fib, gateway: IP, dev: str) -> Decision | None:
 
 def _in_main(fib: Fib, gateway: IP) -> Fib:
     """The host for a lookup of an IPv6 gateway in table main alone."""
-    return Fib(_with_carriers(attrs.evolve(fib.snapshot, rules=default_rules(IPV6), routes=fib.around(gateway))))
+    return Fib(_with_carriers(attrs.evolve(fib.snapshot, rules=default_rules(IPV6)), fib.around(gateway)))
 
 
-def _with_carriers(snapshot: Snapshot) -> Snapshot:
-    """The host for a lookup that ignores lost carriers, though Linux may list their next hops as dead."""
-    links = tuple(
-        attrs.evolve(link, ignore_routes_with_linkdown=False, ipv6_ignore_routes_with_linkdown=False)
-        for link in snapshot.links
-    )
-    routes = [
-        attrs.evolve(route, legs=tuple(attrs.evolve(leg, dead=False) for leg in route.legs))
-        for route in snapshot.routes
+def _with_carriers(snapshot: Snapshot, routes: Iterable[Route]) -> Snapshot:
+    """The host with these routes, for a lookup that ignores lost carriers: Linux may list their next hops as dead."""
+    its = [
+        attrs.evolve(route, legs=tuple(attrs.evolve(leg, dead=False, linkdown=False) for leg in route.legs))
+        for route in routes
     ]
-    return attrs.evolve(snapshot, links=links, routes=routes)
+    return attrs.evolve(snapshot, routes=its)
 
 
 def _is_beside(decision: Decision, dev: str) -> bool:

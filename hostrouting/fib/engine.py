@@ -52,6 +52,8 @@ class _Ready(NamedTuple):
     regions: list[int]
     # By region and, for each table, the longest prefix that covers an address: nothing else makes a difference.
     decisions: dict[tuple[int, ...], Decision]
+    # By first and last address: a check, its repair and the questions to the kernel are about the same ranges.
+    runs: dict[Span, list[tuple[int, Decision]]]
 
 
 class Fib:
@@ -142,7 +144,7 @@ class Fib:
         order; they are not maximal.
         """
         ready = self._prepare(prefix.family, flow)
-        runs, main = list(self._runs(ready, prefix.first, prefix.last)), self._tables.main(prefix.family)
+        runs, main = self._runs(ready, prefix.first, prefix.last), self._tables.main(prefix.family)
 
         def beats(entry: Entry) -> int:
             return entry.length + (not gives_way(entry.route, metric, ours))
@@ -235,7 +237,7 @@ class Fib:
             regions = sorted({0, *rules.cuts, *by_address})
             fixed = bool(flow.oif) or flow.iif not in {None, "lo"}
             asks = family == IPV6 or not (fixed or int(flow.source or 0))
-            ready = self._ready[family, flow] = _Ready(family, rules, fixed, asks, regions, {})
+            ready = self._ready[family, flow] = _Ready(family, rules, fixed, asks, regions, {}, {})
         return ready
 
     def _doubtful(self, ready: _Ready, sieve: "Sieve", low: int, high: int) -> list[Span]:
@@ -260,8 +262,14 @@ class Fib:
             found.append(Cell(begin, high, before))
         return found
 
-    def _runs(self, ready: _Ready, low: int, high: int) -> Iterator[tuple[int, Decision]]:
+    def _runs(self, ready: _Ready, low: int, high: int) -> list[tuple[int, Decision]]:
         """The decisions in low … high, each with its first address; neighbours may be equal."""
+        found = ready.runs.get((low, high))
+        if found is None:
+            found = ready.runs[low, high] = [*self._find_runs(ready, low, high)]
+        return found
+
+    def _find_runs(self, ready: _Ready, low: int, high: int) -> Iterator[tuple[int, Decision]]:
         within = range(bisect_right(ready.regions, low) - 1, bisect_right(ready.regions, high))
         # What changes at a place: the longest prefix in one of the tables, or (the last index) the region.
         tables = ready.rules.tables
@@ -401,13 +409,12 @@ class Sieve:
     def _places(self, column: Column) -> list[int]:
         """Indexes in the column of the routes that are not plain."""
         numbers = self._routes.shape_numbers
-        alike = (number for number, outline in enumerate(self._routes.outlines) if outline[:2] == column[:2])
-        odd = {number for number in alike if not self._is_plain(number)}
+        home = column[:2]
+        alike = ((number, outline) for number, outline in enumerate(self._routes.outlines) if outline[:2] == home)
+        odd = {number for number, outline in alike if not (outline.is_unicast and self._is_plain(number))}
         return [at for at, position in enumerate(column.positions) if numbers[position] in odd] if odd else []
 
     def _is_plain(self, number: int) -> bool:
-        if not self._routes.outlines[number].is_unicast:
-            return False
         shape = self._routes.shapes[number]
         in_use = not any(leg.dead or leg.linkdown for leg in shape.legs)
         return in_use and not (shape.tos or shape.source) and shape.expires is None and self._liking(shape.legs)
