@@ -321,6 +321,17 @@ class TestRepairOfKnownHosts:
         repair = propose_repair(fib, check_overlap(fib, [Prefix.parse(cidr)]))
         assert (texts(repair), repair.unsafe, repair.proof.escapes) == (wanted.split(), (), ())
 
+    @pytest.mark.parametrize(("length", "wanted"), [(64, "fd00:16::/65 fd00:16:0:0:8000::/65"), (128, "")])
+    def test_a_route_for_the_sources_of_plain_packets(self, length: int, wanted: str) -> None:
+        """Linux prefers it to a route for any source, whatever the metrics. Kills: a lower metric wins."""
+        theirs = attrs.evolve(Route.to(f"fd00:16::/{length}", dev="ib0", metric=1024), source=Prefix.parse("::/1"))
+        routes = [Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024), theirs]
+        devs = [("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")]
+        fib = Fib(attrs.evolve(host(devs, routes), rules=default_rules(6), ipv6_forwarding=True))
+        repair = propose_repair(fib, check_overlap(fib, [Prefix.parse("fd00:16::/32")]))
+        assert texts(repair) == wanted.split()
+        assert [unsafe.reason for unsafe in repair.unsafe] == ["longest-prefix"] * (not wanted)
+
     @pytest.mark.parametrize("protocol", [3, OURS])
     def test_a_key_of_another_tos_is_no_key_of_ours(self, protocol: int) -> None:
         """A route with a tos does not hold the key, whoever added it: the repair need not be split."""
