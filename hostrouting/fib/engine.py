@@ -342,7 +342,7 @@ def _numbers(ending: Ending) -> tuple[int, int | None]:
 
 
 def gives_way(route: Route, metric: int, ours: int) -> bool:
-    """Whether a new route with this prefix and metric, for any tos and source, would win over this one or replace it."""
+    """Whether a new route with this prefix and metric, any tos and source, would win over this one or replace it."""
     if route.table != TABLE_MAIN or route.tos or route.source is not None:
         return False
     return metric < route.metric or (metric == route.metric and route.protocol == ours)
