@@ -396,7 +396,7 @@ class _Task:
         chosen = cover(block, _merged(zones), usable=self._is_usable)
         if chosen is not None:
             return chosen
-        # Only reserved ranges can make a choice impossible: leave them out for the others.
+        # Only reserved ranges can make a choice impossible: leave out each that no choice closes with the others.
         lost = [
             at
             for at, zone in enumerate(zones)
@@ -405,15 +405,12 @@ class _Task:
         spared = [zone._replace(kind="free") if at in set(lost) else zone for at, zone in enumerate(zones)]
         chosen = cover(block, _merged(spared), usable=self._is_usable) or ()
         for at in lost:
-            zone = zones[at]
-            # A prefix that we may use contains all of a reserved range, or nothing of it.
-            around = (
-                Prefix.around(block.family, zone.first, prefix.length) == prefix
-                for prefix in chosen
-                if prefix.length >= zone.length
-            )
-            if not any(around):
+            tried = [*spared[:at], zones[at], *spared[at + 1 :]]
+            closing = cover(block, _merged(tried), usable=self._is_usable)
+            if closing is None:
                 self._leave(block.family, pieces[at], "reserved")
+            else:
+                spared, chosen = tried, closing
         return chosen
 
     def _treatment(self, family: int, contest: Contest) -> tuple[ZoneKind, int]:
