@@ -11,7 +11,7 @@ SCRIPTS := .ci/run \
   tests/support/debian/postinst tests/support/debian/prerm tests/support/debian/rtupdate \
   $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test all bare hermetic smoke nightly check docs commands public pythons roots releases matrix mutants fuzz bench pyz deb rpm dist packages release clean
+.PHONY: help demo test all bare hermetic smoke nightly check docs commands public pythons roots releases matrix mutants fuzz days bench pyz deb rpm dist packages release clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -35,13 +35,13 @@ smoke: $(VENV)/ready ## run the tests that start no process, the first example a
 	$(PYTEST) -m 'unit and not nightly' $(ARGS)
 	$(PYTEST) -q tests/examples/test_bootstrap.py tests/examples/test_demo.py
 
-nightly: ## all that can be checked: each test, with the oldest and the newest Python and each Debian, and what is published; takes an hour
+nightly: ## all that can be checked: each test, with the oldest and the newest Python and each Debian, and what is published; takes a night
 	$(MAKE) --no-print-directory bare TIER='unit or not unit'
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory check all
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory pythons EACH=all
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory hermetic TIER='unit or not unit'
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory matrix packages
-	$(MAKE) --no-print-directory mutants
+	$(MAKE) --no-print-directory mutants fuzz days
 
 hermetic: $(VENV)/ready ## run the tests on a host with a wrong gate, and name its files that they read; requires root
 	$(BIN)/python -m tests.support.decoy $(PYTEST) -m '$(TIER)' --ignore=tests/test_hermetic.py $(ARGS)
@@ -82,8 +82,11 @@ matrix: $(VENV)/ready roots ## run the systemd tests in Debian 11, 12 and 13; ta
 mutants: $(VENV)/ready ## list the changes that no test notices: ARGS=PATH of a module or of a script, or tonight's modules; takes minutes
 	@$(BIN)/python -m tests.support.mutants $(ARGS)
 
-fuzz: $(VENV)/fuzz ## look for bytes of others that a reader does not refuse as it should: ARGS='READER --runs 1000000'
+fuzz: $(VENV)/fuzz ## look for bytes of others that a reader does not refuse as it should: ARGS='READER --runs 1000000', or tonight's readers
 	$(BIN)/python -m tests.support.fuzz $(ARGS)
+
+days: $(VENV)/ready ## let simulated nodes live for ten thousand days: 2,500 lives with new seeds; takes half an hour
+	HYPOTHESIS_PROFILE=long $(PYTEST) tests/hostrouting/testing/test_node.py -k days_of_a_node $(ARGS)
 
 bench: $(VENV)/ready ## measure the speed next to other tools; ARGS=--write updates docs/benchmarks.md, ARGS='--against COMMIT' compares
 	$(BIN)/python -m tests.benchmarks.run $(ARGS)
