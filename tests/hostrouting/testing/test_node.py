@@ -62,7 +62,7 @@ PROGRAMS = (
     *("wg-quick-split-tunnel", "docker", "unbounded-net-ebpf", "kube-router"),
 )
 # None is a new seed in each run; `make days` needs ten thousand days, and short lives find more than long ones.
-LIVES = [(None, 4)] * 2500 if LONG else [(0, 5), (2, 5), (3, 5), (1025, 9)]
+LIVES = [pytest.param(None, 4, id=f"life{n}") for n in range(2500)] if LONG else [(0, 5), (2, 5), (3, 5), (1025, 9)]
 
 
 def config(
