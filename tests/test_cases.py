@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.cases import for_each
+from tests.support.cases import for_each, some_at_night
 
 
 def test_every_failure_is_told() -> None:
@@ -23,3 +23,11 @@ def test_every_failure_is_told() -> None:
 def test_fixtures_are_given(tmp_path_factory: pytest.TempPathFactory, case: str) -> None:
     """An argument that is not a case is a fixture, as in any test."""
     assert (tmp_path_factory.mktemp(case)).name.startswith(case)
+
+
+def test_another_case_leaves_the_others_as_they_are() -> None:
+    """Whether a case is nightly depends on its name alone, and some are part of each run. Kills: its place decides."""
+    names = [f"case {number}" for number in range(30)]
+    nightly = {case.values[0]: bool(case.marks) for case in some_at_night(names)}
+    assert {case.values[0]: bool(case.marks) for case in some_at_night(["new", *names])}.items() >= nightly.items()
+    assert set(nightly.values()) == {True, False}

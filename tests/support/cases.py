@@ -10,6 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -40,5 +41,8 @@ def for_each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., None]]
 
 
 def some_at_night(cases: Iterable[str], *, each: int = 3) -> list[Any]:
-    """For `pytest.mark.parametrize`: every third case is part of each run, beginning with the first; the others are nightly."""
-    return [pytest.param(it, marks=[pytest.mark.nightly] if place % each else []) for place, it in enumerate(cases)]
+    """For `pytest.mark.parametrize`: about every third case is part of each run; the others are nightly.
+
+    The name alone decides: another case changes nothing for those that are there.
+    """
+    return [pytest.param(it, marks=[pytest.mark.nightly] if crc32(it.encode()) % each else []) for it in cases]
