@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mutants import ROOMS, functions_changed, known_survivors, lines_of, mutants_of
+from tests.support.mutants import ROOMS, functions_changed, known_survivors, lines_of, mutants_of, nights
 from tests.support.pages import ROOT
 
 SOURCE = """
@@ -76,6 +76,14 @@ def test_the_list() -> None:
             names = [mutant.name for mutant in mutants]
             assert [name for name in known if name not in names] == [], module
             assert 20 * len(known) <= len(names), module
+
+
+def test_the_nights_of_a_week() -> None:
+    """Each module of the list whose changes are tried at night has one night of the week, and no night is empty."""
+    week = nights()
+    tried = sorted(module for module, known in known_survivors().items() if isinstance(known, dict))
+    assert sorted(module for night in week for module in night) == tried
+    assert (len(week), all(week)) == (7, True)
 
 
 @pytest.mark.parametrize(

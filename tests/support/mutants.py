@@ -12,15 +12,16 @@ merges tests keeps the list from before: `diff` with the list from afterwards sh
    room first, of these the fastest and those that noticed most so far. Nothing but the function differs from the module as it was loaded, for the function
    did not run while modules were loaded and tests collected. Where it did, and where what is changed is not inside a
    function, the process is forked before any module of ours is loaded, which takes some seconds more.
-3. Of a script for bash, each line is left out in turn, and the test files that name a function that renders it are run, with the changed script mounted over the real one in a private mount namespace. Of an included script these are the
-   files for the scripts that include it. The files of its room and the tests that failed for other lines are run first.
+3. Of a script for bash, each line is left out in turn, and the tests in the files that name a function which renders it
+are run likewise, with the changed script mounted over the real one in a mount namespace of the process. Of an included
+script these are the files for the scripts that include it. No test may read the script while tests are collected.
 
 First of all, the unchanged module must pass. All of it happens in a mount namespace in which only the checkout and empty
 folders for temporary files can be written to, for a mutant of what writes files may write them anywhere.
 
 What is left to a reader: a survivor can be equivalent to the original. tests/tables/mutants.toml lists these, each with its
 reason. A survivor that is not listed fails, and so does one that is listed and dies. Without a PATH, the modules of tonight
-are tried: a part of the list, another one each night. Texts, annotations and decorators are not changed, and False does
+are tried, and in a week all; what was not reached in the --minutes is named. Texts, annotations and decorators are not changed, and False does
 not become None.
 
 mutmut and cosmic-ray were not taken: for each mutant they collect the whole suite anew, which takes longer than the tests.
@@ -59,13 +60,24 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["LIST", "ROOMS", "Mutant", "functions_changed", "known_survivors", "lines_of", "main", "mutants_of"]
+__all__ = [
+    "LIST",
+    "ROOMS",
+    "Mutant",
+    "functions_changed",
+    "known_survivors",
+    "lines_of",
+    "main",
+    "mutants_of",
+    "nights",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 _PATIENCE = 600  # seconds after which a mutant counts as hanging
 _ENOUGH = 60  # tests of other rooms for one mutant
 _MEMORY = 1 << 30  # bytes, more than which a mutant does not get
-_UNREADABLE = 99  # an exit code that pytest does not have
+_LATE = 1000  # stands for the exit code of a mutant for which no time was left
+_CLONE_NEWNS = 0x20000
 _LOADED_BEFORE = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # what pytest would rewrite is loaded already
 _PAIRS: list[tuple[type, type]] = [
     (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot), (ast.Lt, ast.LtE), (ast.Gt, ast.GtE),
@@ -191,6 +203,7 @@ def lines_of(source: str) -> list[Mutant]:
 LIST = ROOT / "tests/tables/mutants.toml"
 ROOMS = ("check", "fib", "routes", "boot")
 _NIGHTS = 7
+_LIKE = 20  # mutants of a module take as long as a line of a script
 
 
 def known_survivors() -> dict[str, dict[str, str] | str]:
@@ -198,9 +211,33 @@ def known_survivors() -> dict[str, dict[str, str] | str]:
     return tomllib.loads(LIST.read_text(encoding="utf-8"))
 
 
-def _tonight() -> list[str]:
-    modules = sorted(module for module, known in known_survivors().items() if isinstance(known, dict))
-    return modules[int(time.time() // 86_400) % _NIGHTS :: _NIGHTS]
+def nights() -> list[list[str]]:
+    """The modules of each night of a week, which take about as long each night; a script that takes longer has its own."""
+    costs = dict[str, int]()
+    for module, known in known_survivors().items():
+        text = (ROOT / module).read_text(encoding="utf-8")
+        if isinstance(known, dict):
+            is_script = module.endswith(".sh")
+            costs[module] = _LIKE * len(lines_of(text)) if is_script else len(mutants_of(text, with_text=False))
+    found: list[list[str]] = [[] for _ in range(_NIGHTS)]
+    for module in sorted(costs, key=lambda module: (-costs[module], module)):
+        min(found, key=lambda night: sum(costs[each] for each in night)).append(module)
+    return found
+
+
+def _try_tonight(words: Sequence[str], minutes: float) -> int:
+    until, code, late = time.monotonic() + 60 * minutes, 0, list[str]()
+    for module in nights()[int(time.time() // 86_400) % _NIGHTS]:
+        if (left := (until - time.monotonic()) / 60) <= 0:
+            late.append(module)
+            continue
+        again = [sys.executable, "-m", "tests.support.mutants", module, *words, "--minutes", str(left)]
+        code = max(code, subprocess.run(again, check=False).returncode)
+    if late:
+        _say(f"not tried for want of time: {', '.join(late)}")
+    if never := [module for module, known in known_survivors().items() if isinstance(known, str)]:
+        _say(f"not tried at any night, see {LIST.name}: {', '.join(never)}")
+    return code
 
 
 # Which tests run which lines
@@ -310,8 +347,12 @@ def _reach(path: Path, *, linux: bool, only: Sequence[Path] = ()) -> _Reach:
 
 def _parts(words: list[str]) -> list[list[str]]:
     """As many parts as there are processors."""
-    count = os.cpu_count() or 1
-    return [part for start in range(count) if (part := words[start::count])]
+    return [part for start in range(_at_once()) if (part := words[start :: _at_once()])]
+
+
+def _at_once() -> int:
+    """The number of processors that this process may use: `taskset` limits it."""
+    return len(os.sched_getaffinity(0))
 
 
 # How a mutant is tried
@@ -334,7 +375,8 @@ def _chosen(path: Path, reach: _Reach, line: int, kills: Mapping[str, int]) -> l
     Of the others, _ENOUGH are enough: what only the test of something else notices, its own do not check.
     """
     tests = sorted(reach.tests(line), key=lambda test: (0.01 + reach.seconds.get(test, 0)) / (1 + kills.get(test, 0)))
-    room = f"tests/{path.parent.relative_to(ROOT)}/"
+    folder = path.parent if path.suffix == ".py" else path.parents[1]
+    room = f"tests/{folder.relative_to(ROOT)}/"
     others = [test for test in tests if not test.startswith(room)]
     return [test for test in tests if test.startswith(room)] + others[:_ENOUGH]
 
@@ -354,7 +396,9 @@ def _passes(session: Any, tests: Sequence[str], reach: _Reach, tell: int = -1) -
     there = {item.nodeid: item for item in session.items}
     items = [there[test] for test in tests if test in there]
     for item, following in zip(items, [*items[1:], None], strict=True):
-        signal.setitimer(signal.ITIMER_PROF, 1 + 10 * reach.seconds.get(item.nodeid, 0))
+        usual = reach.seconds.get(item.nodeid, 0)
+        signal.setitimer(signal.ITIMER_PROF, 1 + 10 * usual)
+        signal.setitimer(signal.ITIMER_REAL, 20 + 10 * usual)  # while a program that the test has started never ends
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.testsfailed:
             if tell >= 0:
@@ -372,6 +416,7 @@ def _fork() -> int:
     for descriptor in range(3):
         os.dup2(nothing, descriptor)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (_PATIENCE, _PATIENCE))
     return 0
 
 
@@ -402,14 +447,24 @@ def functions_changed(source: str, changed: str, path: Path) -> dict[str, CodeTy
 class _Warm:
     """A plugin that tries mutants with the collected tests, each in a process of its own, where pytest would run the tests."""
 
-    def __init__(self, path: Path, mutants: dict[Mutant, dict[str, CodeType]], reach: _Reach) -> None:
-        self._path, self._mutants, self._reach = path, mutants, reach
+    def __init__(self, path: Path, mutants: dict[Mutant, dict[str, CodeType]], reach: _Reach, until: float) -> None:
+        self._path, self._mutants, self._reach, self._until = path, mutants, reach, until
         self._live = dict[str, list[FunctionType]]()
         self._kills = Counter[str]()
+        self._is_read = False
+        if path.suffix != ".py":
+            sys.addaudithook(self._watch)
         self.outcomes = list[tuple[Mutant, int]]()
+
+    def _watch(self, event: str, arguments: tuple[object, ...]) -> None:
+        self._is_read |= event == "open" and arguments[0] == str(self._path)
 
     def pytest_collection_finish(self) -> None:
         """Find the module's functions, while the garbage collector still knows them."""
+        if self._path.suffix != ".py":
+            if self._is_read:
+                raise SystemExit(f"{self._path} is read while tests are collected, so they would not see a change")
+            return
         importlib.import_module(_name_of(self._path))
         for found in gc.get_objects():
             if isinstance(found, FunctionType) and found.__code__.co_filename == str(self._path):
@@ -427,6 +482,8 @@ class _Warm:
             if child := _fork():
                 return child
             try:
+                if self._path.suffix != ".py":
+                    _put_over(self._path, mutant.text)
                 for live, code in new:
                     live.__code__ = code
                 os._exit(not _passes(session, tests, self._reach, tell))
@@ -434,17 +491,35 @@ class _Warm:
                 os._exit(1)
 
         first, *others = self._mutants
-        self.outcomes = [*_outcomes([first], start)]
+        self.outcomes = [*_outcomes([first], start, self._until)]
         if self.outcomes[0][1]:
             _say(f"exit code {self.outcomes[0][1]}: {os.read(told, 1 << 16).decode()}")
         else:
-            self.outcomes += _outcomes(others, start)
+            self.outcomes += _outcomes(others, start, self._until)
         return True
 
 
 def _name_of(path: Path) -> str:
     relative = path.relative_to(ROOT).with_suffix("")
     return ".".join((relative.parent if relative.name == "__init__" else relative).parts)
+
+
+def _can_be_read(script: str) -> bool:
+    return not subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False).returncode
+
+
+def _put_over(path: Path, text: str) -> None:
+    """Mount the text over the file, for this process and those that it starts."""
+    import ctypes  # noqa: PLC0415  os.unshare exists from Python 3.12 on
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNS):
+        raise OSError(ctypes.get_errno(), "unshare")
+    with tempfile.NamedTemporaryFile("w", suffix=path.name) as changed:
+        changed.write(text)
+        changed.flush()
+        os.chmod(changed.name, path.stat().st_mode)
+        subprocess.run(["mount", "--bind", changed.name, path], check=True)
 
 
 # In a process that has loaded nothing of ours
@@ -523,31 +598,18 @@ def _files_for(script: Path) -> list[Path]:
     return sorted(tests, key=lambda test: (room.name not in test.parts, test))
 
 
-def _try_script(path: Path, text: str, files: Sequence[Path]) -> int:
-    """The same for a script; _UNREADABLE if bash cannot read the changed text."""
-    if child := os.fork():
-        return child
-    os.setpgid(0, 0)
-    with tempfile.NamedTemporaryFile("w", suffix=path.name) as changed:
-        changed.write(text)
-        changed.flush()
-        os.chmod(changed.name, path.stat().st_mode)
-        if subprocess.run(["bash", "-n", changed.name], capture_output=True, check=False).returncode:
-            os._exit(_UNREADABLE)
-        pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist", "-m", "(unit or linux) and not nightly"]
-        pytest += ["--failed-first", "-o", f"cache_dir=.cache/mutants/{path.name}"]
-        mounted = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
-        words = ["unshare", "--mount", "sh", "-c", mounted, "sh", changed.name, str(path), *pytest, *map(str, files)]
-        environment = {**os.environ, "CI": "true"}
-        os._exit(subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, check=False).returncode)
+def _outcomes(mutants: Sequence[Mutant], start: Callable[[Mutant], int], until: float) -> Iterator[tuple[Mutant, int]]:
+    """The exit code for each mutant, as many at once as there are processors for this process.
 
-
-def _outcomes(mutants: Sequence[Mutant], start: Callable[[Mutant], int]) -> Iterator[tuple[Mutant, int]]:
-    """The exit code for each mutant, as many at once as there are processors."""
+    What a mutant has left behind in its group of processes ends with it.
+    """
     running: dict[int, tuple[Mutant, float]] = {}
     left = list(mutants)
     while left or running:
-        while left and len(running) < (os.cpu_count() or 1):
+        if time.monotonic() > until:
+            yield from ((mutant, _LATE) for mutant in left if mutant.line)
+            left = [mutant for mutant in left if not mutant.line]  # the unchanged one
+        while left and len(running) < _at_once():
             mutant = left.pop(0)
             running[start(mutant)] = (mutant, time.monotonic())
         for child, (mutant, began) in list(running.items()):
@@ -556,6 +618,8 @@ def _outcomes(mutants: Sequence[Mutant], start: Callable[[Mutant], int]) -> Iter
                 os.killpg(child, signal.SIGKILL)
                 done, status = os.waitpid(child, 0)
             if done:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child, signal.SIGKILL)
                 del running[child]
                 yield mutant, os.waitstatus_to_exitcode(status)
         time.sleep(0.01)
@@ -573,35 +637,50 @@ def main(words: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(prog="make mutants ARGS=", usage="make mutants ARGS='PATH [options]'")
     parser.add_argument("path", type=Path, nargs="?", help="a module, or a script for bash; without: those of tonight")
-    parser.add_argument("--only", default="", metavar="NAME", help="only in the function or class with this name")
+    parser.add_argument(
+        "--only",
+        default="",
+        metavar="NAME",
+        help="only in the function or class with this name; or the lines with this text",
+    )
     parser.add_argument("--sample", type=int, default=10_000, metavar="N", help="only so many, evenly spread")
+    parser.add_argument("--from", type=int, default=0, metavar="LINE", dest="first", help="only from this line on")
+    parser.add_argument(
+        "--minutes", type=float, default=100_000, metavar="N", help="then name the line to continue from"
+    )
     parser.add_argument("--linux", action="store_true", help="also with the tests that start processes")
     parser.add_argument(
         "--tests", type=Path, nargs="+", metavar="FILE", default=[], help="only with the tests of these files"
     )
     asked = parser.parse_args(words)
     if asked.path is None:
-        again = [sys.executable, "-m", "tests.support.mutants"]
-        return max([subprocess.run([*again, it, *words], check=False).returncode for it in _tonight()], default=0)
+        return _try_tonight(words, asked.minutes)
     path = asked.path.resolve()
     source = path.read_text(encoding="utf-8")
     is_script = path.suffix != ".py"
     mutants = lines_of(source) if is_script else mutants_of(source)
     if asked.only:
-        mutants = [mutant for mutant in mutants if asked.only in mutant.name.partition(":")[0].split(".")]
+        named = [mutant.name if is_script else mutant.name.partition(":")[0].split(".") for mutant in mutants]
+        mutants = [mutant for mutant, within in zip(mutants, named, strict=True) if asked.only in within]
+    mutants = [mutant for mutant in mutants if mutant.line >= asked.first]
     mutants = mutants[:: -(-len(mutants) // asked.sample) or 1]
-    unchanged, unreached, began = Mutant("unchanged", 0, source), list[Mutant](), time.monotonic()
+    unreached, began = list[Mutant](), time.monotonic()
+    until = began + 60 * asked.minutes
     if is_script:
-        files = asked.tests or _files_for(path)
-        outcomes = [*_outcomes([unchanged, *mutants], lambda mutant: _try_script(path, mutant.text, files))]
+        measured = _reach(path, linux=True, only=asked.tests or _files_for(path))
+        reach = measured._replace(lines=dict.fromkeys(measured.seconds, -1))  # which lines bash runs is not measured
+        outcomes = _try_warm(
+            path, source, {mutant: {} for mutant in mutants if _can_be_read(mutant.text)}, reach, until
+        )
     else:
         reach = _reach(path, linux=asked.linux, only=asked.tests)
         unreached = [mutant for mutant in mutants if not reach.tests(mutant.line)]
-        outcomes = _try_module(path, source, [mutant for mutant in mutants if mutant not in unreached], reach)
+        outcomes = _try_module(path, source, [mutant for mutant in mutants if mutant not in unreached], reach, until)
     if any(code for mutant, code in outcomes if mutant.name == "unchanged"):
         _say(f"{asked.path}: its tests fail without any change, so they can show nothing")
         return 2
-    outcomes = [(mutant, code) for mutant, code in outcomes if mutant.name != "unchanged" and code != _UNREADABLE]
+    late = [mutant.line for mutant, code in outcomes if code == _LATE]
+    outcomes = [(mutant, code) for mutant, code in outcomes if mutant.name != "unchanged" and code != _LATE]
     left = [(mutant, "survived") for mutant, code in outcomes if not code]
     left += [(mutant, "run by no test") for mutant in unreached]
     known = known_survivors().get(str(path.relative_to(ROOT)), {})
@@ -617,11 +696,15 @@ def main(words: Sequence[str]) -> int:
         f"{asked.path}: {len(tried)} mutants: {len(tried) - len(left)} died, {len(left) - len(unreached)} survived,"
         f" {len(unreached)} run by no test; {len(left) - len(new)} of these are listed, {len(gone)} listed ones died;"
         f" {time.monotonic() - began:.0f} s"
+        + f"; {len(late)} were not tried for want of time: go on with --from {min(late, default=0)}"
+        * bool(late)
     )
     return bool(new or gone)
 
 
-def _try_module(path: Path, source: str, mutants: Sequence[Mutant], reach: _Reach) -> list[tuple[Mutant, int]]:
+def _try_module(
+    path: Path, source: str, mutants: Sequence[Mutant], reach: _Reach, until: float
+) -> list[tuple[Mutant, int]]:
     """The exit code for each mutant, and for the module as it is."""
     plain = ast.unparse(ast.parse(source))
     code = {
@@ -632,13 +715,22 @@ def _try_module(path: Path, source: str, mutants: Sequence[Mutant], reach: _Reac
     import pytest  # noqa: F401, PLC0415
 
     unchanged = Mutant("unchanged", 0, plain)
-    tried = [*_outcomes([unchanged, *cold], lambda mutant: _try_cold(path, mutant, reach))] if cold else []
+    tried = [*_outcomes([unchanged, *cold], lambda mutant: _try_cold(path, mutant, reach), until)] if cold else []
     _say(f"{len(cold)} of {len(mutants)} mutants are tried in processes that load everything anew")
-    warm = _Warm(path, {unchanged: {}, **{mutant: code[mutant] for mutant in mutants if code[mutant]}}, reach)
+    return tried + _try_warm(path, plain, {mutant: code[mutant] for mutant in mutants if code[mutant]}, reach, until)
+
+
+def _try_warm(
+    path: Path, plain: str, mutants: dict[Mutant, dict[str, CodeType]], reach: _Reach, until: float
+) -> list[tuple[Mutant, int]]:
+    """The same for mutants that can be tried when the tests are collected."""
+    if not mutants:
+        return []
+    warm = _Warm(path, {Mutant("unchanged", 0, plain): {}, **mutants}, reach, until)
     files = {test.partition("::")[0] for mutant in mutants for test in _chosen(path, reach, mutant.line, {})}
     if _pytest(files, warm):
         raise SystemExit("the tests cannot be collected")
-    return tried + warm.outcomes
+    return warm.outcomes
 
 
 # Whatever a mutant writes is gone afterwards
@@ -646,12 +738,14 @@ def _try_module(path: Path, source: str, mutants: Sequence[Mutant], reach: _Reac
 _MOUNT = """
 cd "$1"; shift; mount --bind . .; mount -o remount,bind,ro /
 for folder in /tmp /run /var/tmp; do case $PWD/ in "$folder"/*) ;; *) mount -t tmpfs tmpfs "$folder" ;; esac; done
-cd "$PWD"; exec "$@"
+cd "$PWD"; "$@"; exit $?  # the shell stays, because it ends what becomes an orphan
 """
 
 
 def _in_private_mounts(words: Sequence[str]) -> int:
-    unshare = ["unshare", "--mount", *["--map-root-user"] * bool(os.geteuid()), "sh", "-ec", _MOUNT, "sh", str(ROOT)]
+    # In a namespace for processes, too: whatever a mutant has left running ends with this.
+    unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    unshare += [*["--map-root-user"] * bool(os.geteuid()), "sh", "-ec", _MOUNT, "sh", str(ROOT)]
     return subprocess.run(
         [*unshare, sys.executable, "-m", "tests.support.mutants", "--here", *words], check=False
     ).returncode

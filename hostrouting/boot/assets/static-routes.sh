@@ -261,9 +261,7 @@ function settle(wish,   word, n, i, given, key, new, r, f, stands, is_there, is_
   if (other && !is_said) conflict[++conflicts] = wish ": another route has the same destination and metric: [" \
     head[other] shown[like[other]] "], which is not ours; for the routes to configure instead, run: hostrouting status"
   if (is_said || other) return
-  i = asks
   for (n = 1; n <= holders[key]; n++) remove(holder[key, n])
-  if (asks > i) return
   new = " " word[1] " table 254 proto " ours " metric " given["metric"] " tos 0" new
   change("add" new, "del" new)
 }
@@ -318,6 +316,6 @@ function remove(r,   f, n, text, part) {
 
 function change(command, undoing) { forth[++steps] = command; inverse[steps] = undoing }
 # Plans a command that may fail. Returns 0 if it has failed.
-function ask(command, undoing) { if (command in theirs) return 0; asks++; change(command, undoing); return 1 }
+function ask(command, undoing) { if (command in theirs) return 0; change(command, undoing); return 1 }
 '
 main

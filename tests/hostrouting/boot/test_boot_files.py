@@ -145,12 +145,12 @@ def texts(config: HostRoutingConfig) -> list[str]:
 
 PROBE = ProbeScript(ProbeRewriteConfig(enabled=True, interfaces=["eth0"]))
 SCRIPTS = {
-    "static-routes": render_static_routes_script(ODD),
-    "check-route-overlap": render_check_script(ODD),
-    "probe-rewrite": render_probe_script(PROBE),
-    "host-routing-gate": render_gate_script(),
-    "kernel-rules": render_rules_script(),
-    "snapshot": render_snapshot_script(),
+    "static-routes": lambda: render_static_routes_script(ODD),
+    "check-route-overlap": lambda: render_check_script(ODD),
+    "probe-rewrite": lambda: render_probe_script(PROBE),
+    "host-routing-gate": render_gate_script,
+    "kernel-rules": render_rules_script,
+    "snapshot": render_snapshot_script,
 }
 
 
@@ -190,7 +190,7 @@ class TestWhatIsRenderedIsReadBack:
         """Everything that the script about probes was told comes back from it, and only its data block depends on it."""
         text = render_probe_script(told)
         assert parse_probe_script(text) == told
-        assert block_of(text)[1] == block_of(SCRIPTS["probe-rewrite"])[1]
+        assert block_of(text)[1] == block_of(SCRIPTS["probe-rewrite"]())[1]
 
     @given(st.integers(0, 255), st.sets(st.integers(0, 255)))
     def test_protocol_name(self, protocol: int, others: set[int]) -> None:
@@ -330,7 +330,7 @@ class TestSettings:
 
     def test_what_is_around_them(self) -> None:
         """Before them are comments without gaps, after them what the script includes; one that is missing is named."""
-        text = SCRIPTS["static-routes"]
+        text = SCRIPTS["static-routes"]()
         head = text.partition("configuration=(")[0].splitlines()
         assert head[-2].startswith("# Why it does what it does")
         asset = "\n".join(asset_lines("static-routes.sh")).partition("configuration=(")[0].splitlines()
@@ -345,13 +345,13 @@ class TestSettings:
             ("protocols", {"2/kernel", "11/zebra", "213/hostrouting"}, "200/200"),
             ("pods", {"6/12/*"}, ""),
         ):
-            lines = words_of(SCRIPTS["check-route-overlap"], key)
+            lines = words_of(SCRIPTS["check-route-overlap"](), key)
             words = [word for line in lines for word in line]
             assert [len(line) for line in lines[:-1]] == [8] * (len(lines) - 1)
             assert len(words) == len({*words})
             assert some <= {*words}
             assert other not in words
-        assert len(words_of(SCRIPTS["kernel-rules"], "rule")) == 5
+        assert len(words_of(SCRIPTS["kernel-rules"](), "rule")) == 5
 
 
 class TestTexts:
@@ -449,7 +449,7 @@ class TestReaders:
     @pytest.mark.parametrize("which", SCRIPTS)
     def test_bash(self, which: str) -> None:
         """Bash parses the scripts."""
-        subprocess.run(["bash", "-n"], input=SCRIPTS[which], text=True, check=True)
+        subprocess.run(["bash", "-n"], input=SCRIPTS[which](), text=True, check=True)
 
     @pytest.mark.needs("shellcheck")
     @pytest.mark.parametrize("which", SCRIPTS)
@@ -457,14 +457,14 @@ class TestReaders:
         """Shellcheck has nothing to say about the scripts, as they are rendered, but what the asset allows."""
         allowed = re.findall(r"shellcheck disable=(\S+)", "\n".join(asset_lines(f"{which}.sh")))
         command = ["shellcheck", *(f"--exclude={code}" for code in allowed), "-"]
-        done = subprocess.run(command, input=SCRIPTS[which], text=True, capture_output=True, check=False)
+        done = subprocess.run(command, input=SCRIPTS[which](), text=True, capture_output=True, check=False)
         assert done.stdout == ""
 
     @pytest.mark.needs("mawk")
     @pytest.mark.parametrize("which", sorted(SCRIPTS.keys() - {"snapshot"}))
     def test_without_comments(self, which: str) -> None:
         """What is installed has a head and headings; for bash and for awk, it is the same program as the asset."""
-        installed, whole = SCRIPTS[which], "\n".join(asset_lines(f"{which}.sh"))
+        installed, whole = SCRIPTS[which](), "\n".join(asset_lines(f"{which}.sh"))
         head, body = (part.splitlines() for part in installed.split("\nconfiguration=(\n"))
         assert len(head) <= 2 + 10 + 1
         assert [line for line in body if not line.strip() or line.lstrip().startswith("#")] == re.findall(
@@ -507,10 +507,10 @@ def test_assets_are_scripts_of_their_own() -> None:
 def test_facts_that_other_files_own() -> None:
     """The usual metrics are settings of the scripts that need them, and in no script's body; nor are reserved ranges."""
     usual = {f"  'metric {family} {metric}'" for family, metric in DEFAULT_METRIC.items()}
-    block, body = block_of(SCRIPTS["probe-rewrite"])
+    block, body = block_of(SCRIPTS["probe-rewrite"]())
     assert f"  'metric {DEFAULT_METRIC[6]}'" in block
     assert "1024" not in "\n".join(body)
-    block, body = block_of(SCRIPTS["static-routes"])
+    block, body = block_of(SCRIPTS["static-routes"]())
     assert usual <= set(block)
     assert not re.search(r"1024|\b(127|224)\.0|fe80|ff00", "\n".join(body))
 

@@ -50,6 +50,26 @@ class TestMeanwhile:
         assert (ran.lines, ran.status) == ([], 0)
         assert ours(namespace) == [str(half.destination) for half in HALVES]
 
+    def test_somebody_else_is_faster_and_another_route_is_refused(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The other program's route stays, and the reason is that of the refused one.
+
+        Kills: what failed is undone, too; each failure has the reason of the first.
+        """
+        namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main"])
+        first = "ip route add 172.16.128.0/17 via 10.0.0.1 dev eth0 proto 213"
+        tools = {"ip": f'[[ "$*" == "-batch"* ]] && {first} 2>&-\nexec ip "$@"'}
+        [line] = Ran(namespace, [HALVES[1], REFUSED], tmp_path, tools=tools).lines
+        assert line.endswith(": Error: Nexthop has invalid gateway.")
+        assert ours(namespace) == ["172.16.128.0/17"]
+
+    def test_routes_that_are_not_listed_to_the_end(self, namespace: Namespace, tmp_path: Path) -> None:
+        """If `ip` could not list all routes, nothing is written, although it lists the links. Kills: only its end counts."""
+        failed = r'sed "0,/^[0-9]*: /s//Dump terminated\nCommand failed -:7\n&/"'
+        tools = {"ip": f'[[ "$*" == "-N "* ]] || exec ip "$@"\nip "$@" | {failed}'}
+        ran = Ran(namespace, HALVES, tmp_path, tools=tools)
+        assert ran.lines == ["<3>static-routes: the routes cannot be read: ip failed: Dump terminated"]
+        assert (ran.status, ours(namespace)) == (1, [])
+
     def test_read_while_it_changed(self, namespace: Namespace, tmp_path: Path) -> None:
         """Tables that changed while they were read are read again."""
         seen = tmp_path / "seen"
@@ -153,6 +173,13 @@ class TestMeanwhile:
         ran = Ran(namespace, HALVES, tmp_path, tools={"awk": stop_at(call, tmp_path)})
         assert (ran.lines, ran.status) == ([STOPPED], 128 + signal.SIGTERM)
         assert ours(namespace) == ["10.1.0.0/16"]
+
+    def test_told_to_stop_after_a_second_attempt(self, namespace: Namespace, tmp_path: Path) -> None:
+        """What the first attempt failed for is not told any more after one that succeeded."""
+        namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main"])
+        tools = {"awk": stop_at(3, tmp_path), "sleep": "ip route del broadcast 10.0.0.77 dev eth0 table main"}
+        ran = Ran(namespace, [REFUSED], tmp_path, tools=tools, wait=30)
+        assert (ran.lines, ran.status) == ([STOPPED], 128 + signal.SIGTERM)
 
     def test_told_to_stop_after_it_gave_up(self, namespace: Namespace, tmp_path: Path) -> None:
         """The script says each thing once."""
@@ -268,6 +295,18 @@ class TestMeanwhile:
         assert is_seen, "it is away for moments only"
         assert ours(namespace) == ["10.1.0.0/16"]
         assert "10.1.0.0/16 table 254" in said
+
+    def test_what_somebody_deletes_while_it_waits(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A route that was put back once, and that another program has deleted since, stays deleted.
+
+        Kills: each failure undoes the attempts before it again.
+        """
+        namespace.batch(
+            ["route add broadcast 10.0.0.77 dev eth0 table main", "route add 172.16.0.0/17 dev ib0 proto 213"]
+        )
+        tools = {"sleep": "ip route del 172.16.0.0/17 2>&-"}
+        assert Ran(namespace, [REFUSED], tmp_path, tools=tools, wait=2).status == 1
+        assert ours(namespace) == []
 
     def test_two_at_once(self, namespace: Namespace, tmp_path: Path) -> None:
         """Runs at the same time come to the same end, all of them well."""

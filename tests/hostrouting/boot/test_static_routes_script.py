@@ -377,6 +377,7 @@ class TestOneHost:
         """Whichever awk a host has, the script says and does the same."""
         namespace.batch(
             [
+                "route add 10.7.0.0/16 dev ib0",  # the words after the prefix are those of another one
                 "route add 172.16.0.0/17 dev ib0 proto 186 metric 4000000000",
                 "route add 10.9.0.0/16 dev ib0",
                 "route add 10.8.0.0/16 via 10.0.0.9 dev eth0",  # `ip` ends this line with a blank
@@ -386,6 +387,7 @@ class TestOneHost:
             *HALVES,
             StaticRoute("10.8.0.0/16"),
             StaticRoute("10.9.0.0/16"),
+            StaticRoute("10.7.0.0/16"),
             StaticRoute("172.16.0.0/17", metric=4_000_000_000),
         ]
         lines = [
@@ -394,6 +396,7 @@ class TestOneHost:
             for text, holder in (
                 ("10.8.0.0/16", "10.8.0.0/16 via 10.0.0.9 dev eth0"),
                 ("10.9.0.0/16", "10.9.0.0/16 dev ib0 scope link"),
+                ("10.7.0.0/16", "10.7.0.0/16 dev ib0 scope link"),
                 ("172.16.0.0/17 metric 4000000000", "172.16.0.0/17 dev ib0 proto bgp scope link metric 4000000000"),
             )
         ]
@@ -468,6 +471,20 @@ class TestOneHost:
         (line,) = namespace.ip("-N", "route", "show", "172.16.0.0/17").stdout.splitlines()
         assert line == f"{wanted} "
 
+    def test_another_programs_route_behind_ours(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Our route that differs goes, because another program's route behind it is as wanted. Kills: it is a conflict."""
+        namespace.batch(["route add 172.16.0.0/17 dev ib0 proto 213"])
+        namespace.batch(["route append 172.16.0.0/17 via 10.0.0.1 dev eth0 proto static"])
+        ran = Ran(namespace, HALVES[:1], tmp_path)
+        assert (ran.lines, ran.status, ours(namespace)) == ([], 0, [])
+
+    def test_an_environment_with_its_names(self, namespace: Namespace, tmp_path: Path) -> None:
+        """What the environment has under the names of the script's variables changes nothing."""
+        ran = Ran(
+            namespace, HALVES, tmp_path, lines="any", dev="any", plan="any", why="any", undo="any", finished="any"
+        )
+        assert (ran.lines, ran.status, len(ours(namespace))) == ([], 0, 2)
+
     @each_awk
     def test_by_an_object(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
         """One of our routes by a nexthop object is also replaced, whoever created the object."""
@@ -499,6 +516,7 @@ class TestOneHost:
             (["rule add fwmark 51820 lookup 100", "route add default dev wg0 table 100"], "via 10.0.0.1 dev eth0"),
             (["rule add lookup main suppress_prefixlength 0"], "via 10.0.0.1 dev eth0"),
             (["rule add from 10.0.0.4 lookup 100", "route add default dev wg0 table 100"], "via 10.0.0.1 dev eth0"),
+            (["rule add to 203.0.113.0/24 lookup 100", "route add default dev wg0 table 100"], "via 10.0.0.1 dev eth0"),
             (["rule add lookup 100", "route add throw default table 100"], "via 10.0.0.1 dev eth0"),
             (
                 ["route add default via inet6 fe80::1 dev eth0 table 100", "rule add lookup 100"],
@@ -550,12 +568,16 @@ class TestOneHost:
         assert len(found.legs) == len(by)
         assert [leg.dev for leg in found.legs] == [it.split()[1] for it in by]
 
-    def test_a_dead_default_route(self, namespace: Namespace, tmp_path: Path) -> None:
-        """A default route that is not in use for want of a carrier is passed over, as by the kernel."""
+    @pytest.mark.parametrize("metric", [0, 9])
+    def test_a_dead_default_route(self, namespace: Namespace, tmp_path: Path, metric: int) -> None:
+        """A default route that is not in use for want of a carrier is passed over, as by the kernel.
+
+        Kills: of two with one metric, the first is taken even if it is dead.
+        """
         namespace.batch(
             ["route replace default via 10.0.0.1 dev eth0 metric 9", "route del default metric 0"], force=True
         )
-        namespace.batch(["route add default dev ib0"])
+        namespace.batch([f"route prepend default dev ib0 metric {metric}"])
         lose_carriers(namespace, ["ib0"])
         before = namespace.snapshot()
         ran = Ran(namespace, HALVES, tmp_path)
