@@ -29,6 +29,8 @@ _NUMBERS = {
     "kcmp": (312, 272),
     "keyctl": (250, 219),
     "kexec_load": (246, 104),
+    "memfd_create": (319, 279),
+    "mq_open": (240, 180),
     "open_by_handle_at": (304, 265),
     "perf_event_open": (298, 241),
     "personality": (135, 92),
@@ -149,7 +151,7 @@ def attempts(other: int) -> dict[str, Callable[[], None]]:
     for path in (
         *("/etc/shadow", "/etc/gshadow", "/root", "/home", _SHM, "/dev/mem", "/dev/kmsg", "/proc/kcore"),
         *(f"/proc/{other}/environ", f"/proc/{other}/mem", f"/proc/{other}/root", "/proc/1/environ", "/proc/kallsyms"),
-        *("/run/systemd/private", "/etc/ssh", "/etc/ssl/private", "/proc/keys", "/etc/hosts"),
+        *("/run/systemd/private", "/etc/ssh", "/etc/ssl/private", "/proc/keys", "/etc/hosts", f"{_TMP}/others"),
     ):
         found[f"read {path}"] = lambda path=path: _read(path)  # type: ignore[misc]
     for name, pid in (("systemd", 1), ("another unit", other), ("everything", -1)):
@@ -172,6 +174,11 @@ def attempts(other: int) -> dict[str, Callable[[], None]]:
         "priority of another": lambda: os.setpriority(os.PRIO_PROCESS, other, 5),
         "processors of another": lambda: os.sched_setaffinity(other, os.sched_getaffinity(0)),
         "real time": lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)),
+        "memory as a file": lambda: _call("memfd_create", b"probe"),
+        "message queue": lambda: _call("mq_open", b"probe", os.O_RDWR | os.O_CREAT, 0o600, 0),
+        "messages": lambda: _libc("msgget", 0, 0o600),
+        "semaphores": lambda: _libc("semget", 0, 1, 0o600),
+        "shared memory": lambda: _libc("shmget", 0, 4096, 0o600),
         "mount": lambda: _libc("mount", b"none", b"/tmp", b"tmpfs", 0, None),
         "umount": lambda: _libc("umount2", b"/tmp", 2),
         "fsopen": lambda: _call("fsopen", b"tmpfs"),
