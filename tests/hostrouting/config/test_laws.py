@@ -77,6 +77,21 @@ def test_what_differs_is_written_otherwise(one: HostRoutingConfig, other: HostRo
     assert hash(one) == hash(HostRoutingConfig.from_json(one.to_json()))
 
 
+@given(configs())
+def test_repr(config: HostRoutingConfig) -> None:
+    """A section shows all of its settings, in the order of its fields. Kills: a repr without the defaults."""
+    for section in (
+        config,
+        config.static_routes,
+        config.route_overlap,
+        config.probe_rewrite,
+        config.probe_rewrite.imds,
+    ):
+        names = [field.name for field in attrs.fields(type(section)) if field.eq]
+        shown = ", ".join(f"{name}={getattr(section, name)!r}" for name in names)
+        assert repr(section) == f"{type(section).__name__}({shown})"
+
+
 @given(json_values())
 def test_what_was_read_is_read_again(value: Any) -> None:
     """If a document can be read, writing and reading the result gives the same configuration."""
