@@ -76,7 +76,6 @@ class _Group:
         valid_task(cast("AnyTask", self))
 
 
-@attrs.frozen
 class Serial(_Group):
     """The task that serial() returns."""
 

@@ -12,7 +12,6 @@ single quotes, and may contain only characters that are safe in them.
 from __future__ import annotations
 
 import os
-from binascii import a2b_qp
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from ipaddress import IPv6Network
@@ -144,6 +143,8 @@ def _as_word(text: str) -> str:
 
 
 def _intended_rule(words: str) -> IntendedRule:
+    from binascii import a2b_qp  # noqa: PLC0415  few configurations have such a rule
+
     reason, _, rule = words.partition(" ")
     return IntendedRule(rule, a2b_qp(reason).decode())
 

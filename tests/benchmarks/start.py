@@ -30,8 +30,9 @@ for module in sys.argv[1:]:
 """
 _LIMITS = {"check": 7.0}  # in interpreters that do nothing
 _WITHOUT_ATTRS = (
-    "do without attrs: with 120 lines of our own that compile the methods of a class when they are first called, it"
-    " would take 2 interpreters less"
+    "do without attrs. An interpreter with attrs is 4 of its 9, and with Python's other modules 5. Ours are 4: the methods"
+    " that attrs compiles for 25 classes at each start 1.2, 46 NamedTuples 0.6, loading all else in 73 modules 1.3, and"
+    " the check itself 0.9. With 120 lines of our own that compile a method when it is first called, it would take 7.2"
 )
 _KEPT_OUT = ("pyroute2", "asyncio", "rich")
 _CHECKED = f"import sys, hostrouting, phases; print([it for it in {_KEPT_OUT} if it in sys.modules])"
