@@ -333,9 +333,9 @@ class _Asking:
         places = sorted(asked)
         for begin in range(0, len(places), _AT_ONCE):
             some = places[begin : begin + _AT_ONCE]
-            answers = self._backend.lookup([ip_at(family, place) for place in some], flow)
-            for place, answer in zip(some, answers, strict=True):
-                address = ip_at(family, place)
+            addresses = [ip_at(family, place) for place in some]
+            answers = self._backend.lookup(addresses, flow)
+            for place, address, answer in zip(some, addresses, answers, strict=True):
                 if not _explains(asked[place], answer, address) and find_drop(self._fib, address, flow) is None:
                     found[place] = _as_answered(asked[place], answer)
                     self.surprises.append(_surprise(address, asked[place], answer, flow))

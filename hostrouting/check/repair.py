@@ -420,10 +420,9 @@ class _Task:
             # A kind that follows from the address alone is the same for every route.
             if contest.first == contest.last == self._reach + 1 and decision.own:
                 self._reach = contest.last
-            if decision.route is None or decision.route.type != decision.kind:
+            if length is None or decision.route is None or decision.route.type != decision.kind:
                 return _FREE
-            alike = _ways(decision.route) == _ways(self._way)
-            return _FREE if length is None or alike else ("keep", length)
+            return _FREE if _ways(decision.route) == _ways(self._way) else ("keep", length)
         reason = self._reason_against(family, contest)
         if reason is not None or length is None:
             self._leave(family, contest, reason or "earlier-rule")

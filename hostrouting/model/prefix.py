@@ -108,10 +108,11 @@ class Prefix:
 
     def __contains__(self, other: "Prefix | IP") -> bool:
         """Whether this block contains the address, or every address of the prefix."""
-        inner = other if isinstance(other, Prefix) else Prefix.of(other)
-        return (
-            inner.family == self.family and inner.length >= self.length and self.network <= inner.network <= self.last
-        )
+        if isinstance(other, Prefix):
+            family, length, number = other.family, other.length, other.network
+        else:
+            family, length, number = other.version, other.max_prefixlen, int(as_ip(other))
+        return family == self.family and length >= self.length and self.network <= number <= self.last
 
     def halves(self) -> "tuple[Self, Self]":
         """The two halves of this block, each one bit longer. A single address raises ValueError."""
