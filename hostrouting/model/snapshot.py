@@ -27,7 +27,7 @@ from hostrouting.text import SHOWN
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-ARPHRD_INFINIBAND = 32
+ARPHRD_INFINIBAND, ARPHRD_LOOPBACK = 32, 772
 RP_FILTER_STRICT = 1  # a packet is dropped if the route back to its source leaves by another device
 
 
@@ -70,6 +70,11 @@ class Link:
     def infiniband(self) -> bool:
         """Whether the device is an InfiniBand device, whatever its name."""
         return self.type == ARPHRD_INFINIBAND
+
+    @property
+    def loopback(self) -> bool:
+        """Whether no packet leaves the host by the device, whatever its name."""
+        return self.type == ARPHRD_LOOPBACK
 
 
 @attrs.frozen(kw_only=True)

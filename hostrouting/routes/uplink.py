@@ -143,10 +143,10 @@ def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
 
     Includes every next hop of an ECMP route, and the default routes that Linux uses in turn with it: in IPv4 those of
     the same metric; in IPv6 those of the same metric and preference, because a host that does not forward packets skips
-    a router that does not answer. InfiniBand is left out, because it has to be named as an expected device.
+    a router that does not answer. InfiniBand is left out, because it has to be named as an expected device; and lo.
     """
-    fabric = {link.name for link in fib.snapshot.links if link.infiniband}
-    route = default_route(fib, family=family, avoided=fabric)
+    avoided = {link.name for link in fib.snapshot.links if link.infiniband or link.loopback}
+    route = default_route(fib, family=family, avoided=avoided)
     if route is None:
         return ()
     entries = tuple(fib.defaults(family))
@@ -157,7 +157,7 @@ def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
     if family == IPV6 and fib.snapshot.ipv6_forwarding is not True and all(leg.gateway for leg in route.legs):
         in_turn = [leg for entry in entries if _rank(entry.route) == _rank(route) for leg in entry.route.legs]
     devs = dict.fromkeys([*route.devs, *(leg.dev for leg in in_turn if leg.dev is not None)])
-    return tuple(dev for dev in devs if dev not in fabric)
+    return tuple(dev for dev in devs if dev not in avoided)
 
 
 def _rank(route: Route) -> tuple[int, int, str]:
@@ -173,12 +173,15 @@ def seen_instead(fib: Fib, *, family: int = IPV4) -> str:
     for entry in fib.defaults(family):
         if entry.route.type != "unicast":
             return f"a default route that refuses packets ({entry.route.type})"
-        return f"a default route by {', '.join(entry.route.devs)} (InfiniBand, which expectedDevs has to name)"
+        devs = ", ".join(entry.route.devs)
+        if any(link.loopback and link.name in entry.route.devs for link in fib.snapshot.links):
+            return f"a default route by {devs}, by which no packet leaves this host"
+        return f"a default route by {devs} (InfiniBand, which expectedDevs has to name)"
     tables = reached_tables(rule for rule in fib.snapshot.rules if rule.family == family)
     of_all = (route for route in fib.snapshot.routes if route.prefix.length == 0 and route.prefix.family == family)
     unused = (route for route in of_all if route.type == "unicast" and (tables is None or route.table in tables))
-    devs = dict.fromkeys(dev for route in unused for dev in route.devs)
-    return f"a default route by {', '.join(devs)} that is not in use" if devs else "no default route"
+    devs = ", ".join(dict.fromkeys(dev for route in unused for dev in route.devs))
+    return f"a default route by {devs} that is not in use" if devs else "no default route"
 
 
 def missing_default(fib: Fib, *, family: int, dev: str | None = None) -> str:

@@ -97,7 +97,7 @@ function read_link(   dev, piece, word) {
   dev = $2; split($0, piece, /\\ +/); if (/Dump was interrupted/) is_cut = 1 # -o joins lines by a backslash
   if (!sub(/(@[^@]*)?:$/, "", dev) || dev in is_up || piece[2] !~ /^link\//)
     uncertain = "this check cannot read a link: " $0
-  is_up[dev] = $3 ~ /[<,]UP[,>]/; is_fabric[dev] = piece[2] ~ /^link\/(\[32\]|infiniband)/
+  is_up[dev] = $3 ~ /[<,]UP[,>]/; is_fabric[dev] = piece[2] ~ /^link\/(\[32\]|infiniband|\[772\]|loopback)/
   if (match($0, / group [0-9]+/)) group[dev] = substr($0, RSTART + 7, RLENGTH - 7)
   split(piece[3], word, " "); dev_kind[dev] = word[1]; if ($3 ~ /LOOPBACK/) loopback = dev
 }
@@ -193,7 +193,7 @@ function read_turns(line,   alike) {
 
 # --- The expected devices, if none are configured
 # Those of the default route that Linux uses for an address that no rule names. Where longer prefixes hide it, or it
-# leaves by InfiniBand, the next one in that table.
+# leaves by InfiniBand or lo, the next one in that table.
 function learn(   n, line, table, i, alike) {
   for (n = 1; n <= places && !line; n++) {
     if (!(place[n] in is_spare) || place[n] !~ "^" family || answer[n] !~ /^1 / || is_named(place[n])) continue

@@ -352,8 +352,8 @@ class TestOneHost:
     def test_an_overlap_is_not_awaited(self, namespace: Namespace, tmp_path: Path, dev: str) -> None:
         """With a default route and the expected devices up, an overlap is reported at once."""
         namespace.batch([f"route replace default dev {dev}"])
-        naps = tmp_path / "naps"
-        script = put_before(render_check_script(check(), wait=100), {"sleep": leaving_word(naps, "sleep")}, tmp_path)
+        naps, wanted = tmp_path / "naps", check(expected_devs=["lo"] * (dev == "lo"))
+        script = put_before(render_check_script(wanted, wait=100), {"sleep": leaving_word(naps, "sleep")}, tmp_path)
         (tmp_path / "check.sh").write_text(script)
         done = namespace.run("bash", str(tmp_path / "check.sh"), RUNTIME_DIRECTORY=str(tmp_path / "state"))
         assert (done.returncode, "<3>OVERLAP: " in done.stderr) == (1, True)

@@ -359,6 +359,12 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
         ["ib0"],
         "ok",
     ),
+    "a default route by lo": (["route replace default dev lo"], [], "no-default-route"),
+    "a default route by lo before another": (
+        ["route del default", "route add default dev lo metric 5", "route add default via 10.0.0.1 dev eth0 metric 9"],
+        [],
+        "overlap",
+    ),
     "two default routes": (["route add default dev wg0 metric 50", ESCAPE], [], "overlap"),
     "a default route by two of one device": (
         ["route replace default nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0", ESCAPE],

@@ -12,7 +12,7 @@ from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.prefix import IPV6, Prefix, as_ip
 from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
-from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
+from hostrouting.model.snapshot import ARPHRD_INFINIBAND, ARPHRD_LOOPBACK, Link, Snapshot
 from hostrouting.routes.uplink import (
     DesiredRoute,
     Uplink,
@@ -163,6 +163,18 @@ class TestDefaultRoute:
         assert outbound_devs(fib, family=family) == devs
         if not devs:
             told = "a default route by ib0 (InfiniBand, which expectedDevs has to name)"
+            assert seen_instead(fib, family=family) == told
+
+    @pytest.mark.parametrize("family", [4, 6])
+    @pytest.mark.parametrize(("others", "devs"), [({"eth0": 100}, ("eth0",)), ({}, ())])
+    def test_loopback(self, others: dict[str, int], devs: tuple[str, ...], family: int) -> None:
+        """What leaves by lo, whatever it is called, does not leave the host. Kills: lo is expected."""
+        routes = [Route.to(Prefix(family, 0, 0), dev=dev, metric=at) for dev, at in {"loop0": 5, **others}.items()]
+        links = (Link(name="loop0", index=1, type=ARPHRD_LOOPBACK), Link(name="eth0", index=2))
+        fib = Fib(Snapshot(links=links, rules=default_rules(family), routes=routes))
+        assert outbound_devs(fib, family=family) == devs
+        if not devs:
+            told = "a default route by loop0, by which no packet leaves this host"
             assert seen_instead(fib, family=family) == told
 
     def test_infiniband_in_a_multipath_route(self) -> None:
