@@ -34,6 +34,9 @@ def contests(folder: Path) -> Iterator[Contest | LeftOut]:
 
     yield import_contest()
     yield task_contest()
+    from tests.benchmarks.configuration import configuration_contest  # noqa: PLC0415  as above
+
+    yield configuration_contest()
     from tests.benchmarks.fleet import fleet_contests  # noqa: PLC0415  as above
 
     yield from fleet_contests(folder)
