@@ -77,7 +77,8 @@ def _missing(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Finding
     """The rules for main and default. The latter only matters if its table has routes, or if both are gone."""
     missing = [rule for rule in missing_rules(rules, family) if rule.table != TABLE_LOCAL]
     is_used = len(missing) > 1 or not fib.is_empty(family, TABLE_DEFAULT)
-    for rule in missing if rules else ():
+    # Without any, the kernel may not have rules, or not this family; with a default route, it has lost them.
+    for rule in missing if rules or fib.routes(Prefix(family, 0, 0)) else ():
         if rule.table == TABLE_MAIN or is_used:
             table = table_name(rule.table)
             told = f"no rule looks up table {table} for all packets, as on every new host, so its routes are not used"

@@ -122,6 +122,17 @@ class TestTheRuleForMain:
             *("32767:", "from", "all", "lookup", "default"),
         ]
 
+    def test_no_rule_at_all(self, host: Namespace) -> None:
+        """The remedies lead to a host that is right. Kills: a kernel without rules does not have any."""
+        found = examined(host, DEFAULT, "rule flush", "rule del pref 0")
+        seen = []
+        while found.verdict != "ok" and len(seen) < 5:
+            told = [note for note in notes(found) if "with: ip " in note.remedy]
+            seen.append(found.verdict)
+            repaired_by(host, told[0])
+            found = examined(host)
+        assert seen == ["no-default-route", "undecided"]
+
     def test_another_default_route(self, host: Namespace) -> None:
         """With a default route in another table, the missing rule is a warning. Kills: the verdict depends on it."""
         found = examined(
