@@ -6,7 +6,7 @@ Not here: what follows from several looks (`guard.pace`, `guard.state`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
@@ -242,8 +242,7 @@ class CleanupResult(Effects):
         return fields | more | ({"dry_run": True} if self.is_dry_run else {})
 
 
-@attrs.frozen
-class Repair:
+class Repair(NamedTuple):
     """One repair: its key, the wanted state, and the state that was found."""
 
     key: str
