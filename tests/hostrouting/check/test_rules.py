@@ -125,7 +125,7 @@ class TestTheRuleForMain:
     def test_no_rule_at_all(self, host: Namespace) -> None:
         """The remedies lead to a host that is right. Kills: a kernel without rules does not have any."""
         found = examined(host, DEFAULT, "rule flush", "rule del pref 0")
-        seen = []
+        seen: list[str] = []
         while found.verdict != "ok" and len(seen) < 5:
             told = [note for note in notes(found) if "with: ip " in note.remedy]
             seen.append(found.verdict)
