@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from hostrouting.arguments import require
-from hostrouting.errors import BackendError, FileError, MetadataError, UnitFailed
+from hostrouting.errors import BackendError, FileError, ManagerError, MetadataError, UnitFailed
 from hostrouting.host.files import PROTECTED, SETTINGS
 from hostrouting.host.host import Host, makes_edge, not_callable
 from hostrouting.host.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
@@ -293,11 +293,15 @@ class FakeManager:
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """See Manager. Values come from `properties` first, then from the unit files as last read.
 
-        A pattern matches the units in `properties`. NeedDaemonReload is "yes" if a file of the unit has changed since.
+        A pattern matches the units in `properties`; a template is not a unit. NeedDaemonReload is "yes" if a file
+        of the unit has changed since.
         """
         self.asked.append((tuple(names), *units))
         if not units:
             return ({name: self.version if name == "Version" else "" for name in names},)
+        for template in (unit for unit in units if "@." in unit):
+            told = f"Unit name {template} is neither a valid invocation ID nor unit name."
+            raise ManagerError(f"systemctl show: Failed to get properties: {told}")
         found, there = [], self._units()
         read_all = there == self.read
         for unit in units:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 import pytest
 
 from hostrouting.config.values import Mode
+from hostrouting.errors import ManagerError
+from hostrouting.testing import FakeManager
 from hostrouting.testing.host import shown
 from tests.support.gate import KUBE1, LAYOUT, config, gate_tests, host
 from tests.support.inside import answering
@@ -92,11 +94,15 @@ def _texts(system: System, files: Mapping[str, str]) -> dict[str, str]:
 
 @pytest.mark.releases
 def test_as_systemd_has_it() -> None:
-    """The same files give the same properties, in both."""
+    """The same files give the same properties, in both, and both refuse a template."""
     units = [KUBE1, LAYOUT.gate_unit]
     with host(config(mode=Mode.STRICT)) as system, answering(system, _SHOW) as show:
         [version] = show([["Version"], []])
         assert version["Version"][:3].isdigit()
+        refused = system.run("systemctl", "show", "--", LAYOUT.gate_unit, LAYOUT.machine_unit)
+        with pytest.raises(ManagerError) as caught:
+            FakeManager().show(_NAMES, LAYOUT.gate_unit, LAYOUT.machine_unit)
+        assert (refused.returncode, refused.stderr.strip()) == (1, str(caught.value).partition(": ")[2])
         for name, files in CASES.items():
             for path, text in files.items():
                 if text:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.errors import BackendError
+from hostrouting.errors import BackendError, ManagerError
 from hostrouting.fib.decision import is_own
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.packet import PLAIN
@@ -69,6 +69,14 @@ def test_a_manager_that_has_yet_to_read() -> None:
     assert needs() == "no"
     host.files.remove("/etc/systemd/system/a.service")
     assert needs() == "yes"
+
+
+@pytest.mark.parametrize("units", [("kubelet.service", "m@.service"), ("m@.service",)])
+def test_a_manager_does_not_show_a_template(units: tuple[str, ...]) -> None:
+    """As systemd, it shows none of the units if one is a template, which is not a unit. Kills: it shows that, too."""
+    manager = FakeManager(properties={"m@.service": {"SubState": "dead"}})
+    with pytest.raises(ManagerError, match=r"m@\.service is neither a valid invocation ID nor unit name"):
+        manager.show(("Id",), *units)
 
 
 def test_what_a_manager_shows() -> None:
