@@ -324,11 +324,15 @@ class Gate:
         return (*self.installed.present(self.files), *listed, *self.rest.present(self.files))
 
     @property
+    def _is_emptied(self) -> bool:
+        """Whether the list is that of a removal that has not ended."""
+        return self.files.read(self.layout.gate_steps_path) == render_gate_steps(())
+
+    @property
     def is_left(self) -> bool:
         """Whether the existing files are those of a removal that was interrupted."""
-        listed = self.files.read(self.layout.gate_steps_path)
-        if listed is not None:
-            return listed == render_gate_steps(())
+        if self.files.is_there(self.layout.gate_steps_path):
+            return self._is_emptied
         return bool(self.present()) and not self.installed.present(self.files)
 
     def starting(self, units: Iterable[str]) -> tuple[str, ...]:
@@ -360,10 +364,15 @@ class Gate:
         return tuple(error for file_set in self._sets(up) for error in file_set.obstacles(self.files))
 
     def is_unread(self, parts: Iterable[Part] = ()) -> bool:
-        """Whether systemd needs a daemon-reload to read the present contents of our files."""
+        """Whether systemd needs a daemon-reload to read the present contents of our files.
+
+        So it may after a removal that has not ended: nothing says which units have lost their drop-in.
+        """
+        if self.manager is None or self._is_emptied:
+            return self.manager is not None
         gated = map(pattern_of, {*self.gated, *self._units})
         units = (self.layout.gate_unit, *(part.unit for part in parts if part.unit), *sorted(gated))
-        found = () if self.manager is None else self.manager.show(("NeedDaemonReload",), *units)
+        found = self.manager.show(("NeedDaemonReload",), *units)
         return any(unit.get("NeedDaemonReload") == "yes" for unit in found)
 
     def ungateable(self, up: Collection[Part]) -> tuple[Fault, ...]:

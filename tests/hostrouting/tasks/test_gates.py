@@ -8,7 +8,14 @@ import pytest
 
 import phases
 from hostrouting.boot.gate import Gate
-from hostrouting.boot.gate_files import GateStep, digest_of, gate_digests, parse_gate_steps, render_gate_steps
+from hostrouting.boot.gate_files import (
+    GateStep,
+    digest_of,
+    gate_digests,
+    parse_gate_steps,
+    render_gate_drop_in,
+    render_gate_steps,
+)
 from hostrouting.boot.gate_state import find_gate_state
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError, ManagerError
@@ -405,6 +412,24 @@ class TestEndedAnywhere:
 
 class TestMadeUpFor:
     """What a run left undone, the next one does."""
+
+    @pytest.mark.parametrize("again", [Remove, Configure])
+    def test_a_drop_in_that_was_alone(self, again: type[Remove | Configure]) -> None:
+        """A disk was full after the drop-in of a unit; its removal, which systemd has not read, is read by the next one.
+
+        Else the unit would not start: systemd keeps the command of the gate, whose script is gone.
+        Kills: only the units of the configuration are asked whether systemd has to read them.
+        """
+        host, mishaps = mishap_host()
+        host.files.write(LAYOUT.gate_drop_in("kubelet.service"), render_gate_drop_in(LAYOUT))
+        manager_of(host).boot()
+        mishaps.watch = lambda event: mishaps.arm(1, busy) if event == "reload" else None
+        with pytest.raises(phases.TaskFailed, match="did not answer"):
+            run(again(config(), host=host))
+        mishaps.watch = lambda _: None
+        run(again(config(), host=host))
+        assert host.files.texts == {}
+        assert is_read(host)
 
     @with_errors
     @pytest.mark.parametrize("down", [False, True])
