@@ -261,7 +261,7 @@ class _Form:
         except InputError as error:
             raise _inside(name, error) from error
         found = self._cls(**values)
-        if isinstance(found, Rule | Snapshot):
+        if "family" in members:  # a Rule or a Snapshot
             for name, problem in _problems_of(found):
                 raise InputError("snapshot", path=name, problem=problem)
         return found
