@@ -302,7 +302,7 @@ def plan_routes(
     desired routes with one destination and metric.
     """
     wishes = listed(desired, "plan_routes")
-    for wish in dict(zip(map(type, wishes), wishes, strict=True)).values():  # one of each type
+    for wish in {type(wish): wish for wish in wishes}.values():  # one of each type
         require(wish, DesiredRoute, "plan_routes", 'write DesiredRoute("10.0.0.0/8")')
     routes, fib = snapshot.routes, Fib(snapshot)
     ours = frozenset({protocol, *former})

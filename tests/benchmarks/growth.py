@@ -181,7 +181,8 @@ def _read(bench: Bench, count: int) -> Iterator[Contest]:
             return found
 
         times = families_in_turn(methods, BOTH if count == _IN_BOTH else (IPV4,), rounds=_ROUNDS)
-    yield from by_family(Contest(f"read {count:,} routes", {}, goals, panel="read", size=count), times)
+    # To receive the list and do nothing else takes 1.46 to 1.53 times as long in IPv6: its messages are twice as large.
+    yield from by_family(Contest(f"read {count:,} routes", {}, goals, panel="read", size=count), times, at_most=1.7)
 
 
 def _check(bench: Bench, count: int) -> Contest:

@@ -646,8 +646,8 @@ class RouteReader:
         said = (message[_SAID:_DST], message[behind:])
         number = self._known.get(said)
         if number is None:
-            is_usual = _table_of(message) is not None
-            return self._shapes[self._learn(said, message)] if is_usual else self._read_now(message)
+            table = _table_of(message)
+            return self._read_now(message) if table is None else self._shapes[self._learn(said, message, table)]
         make = self._makers.get(number) or self._makers.setdefault(number, routes_like(self._shapes[number]))
         network = int.from_bytes(message[_DST:behind], "big")
         return make(Prefix(FAMILY_OF[message[_FAMILY]], network, message[_LENGTH]))
@@ -674,23 +674,24 @@ class RouteReader:
             for place, one in enumerate(every):
                 if one not in known:
                     unknown = piece[place * size : (place + 1) * size]
-                    if _table_of(unknown) is None:
+                    table = _table_of(unknown)
+                    if table is None:
                         self._odd.append((begin + place, unknown))
                     else:
-                        self._learn(one, unknown)
+                        self._learn(one, unknown, table)
             numbers = list(map(known.get, every, repeat(0)))
         self._numbers.extend(numbers * count if are_alike else numbers)
         self._lengths += piece[_LENGTH::size]
 
-    def _learn(self, said: tuple[bytes, bytes], message: bytes) -> int:
-        """Store the shape of a message with the usual layout, and return its number."""
+    def _learn(self, said: tuple[bytes, bytes], message: bytes, table: int) -> int:
+        """Store the shape of a message with the usual layout, in this table, and return its number."""
         number = self._known[said] = len(self._shapes)
         named = _NEXTHOP in said[1]  # or a value that looks like one, which does no harm
         if named:
             self._named.append(number)
         self._shapes.add(partial(self._read_now if named else self._read, message))
         family, protocol, kind = FAMILY_OF[message[_FAMILY]], message[_PROTO], message[_TYPE]
-        self._outlines.append(Outline(family, _table_of(message) or 0, protocol, message[_SAID] != 0, kind == _UNICAST))
+        self._outlines.append(Outline(family, table, protocol, message[_SAID] != 0, kind == _UNICAST))
         return number
 
 
