@@ -6,23 +6,26 @@ an argument, a statement. One that none of the tests fails for that run the chan
 merges tests keeps the list from before: `diff` with the list from afterwards shows what is no longer noticed.
 
 1. Which tests run which lines is measured by coverage, whose context is the running test. The result for a file of tests
-   is kept in .cache until that file or the product changes. Unit tests are measured; with --linux also the others.
+   is kept in .cache until that file or the product changes. Unit tests are measured, and of the file of tests that has the
+   module's name all; with --linux those of all files.
 2. pytest collects the tests once. A process is forked for each mutant, puts the code of the changed function into the place
    of the old one, so that whoever imported it runs the changed one, and runs tests until one fails: those of the module's
-   room first, of these the fastest and those that noticed most so far. Nothing but the function differs from the module as it was loaded, for the function
-   did not run while modules were loaded and tests collected. Where it did, and where what is changed is not inside a
-   function, the process is forked before any module of ours is loaded, which takes some seconds more.
-3. Of a script for bash, each line is left out in turn, and the tests in the files that name a function which renders it
-are run likewise, with the changed script mounted over the real one in a mount namespace of the process. Of an included
-script these are the files for the scripts that include it. No test may read the script while tests are collected.
+   room first, of these the fastest and those that noticed most so far. Nothing but the function differs from the module as
+   it was loaded, for the function did not run while modules were loaded and tests collected. Where it did, and where what
+   is changed is not inside a function, the process is forked before any module of ours is loaded, which takes some seconds
+   more.
+3. Of a script for bash, each line is left out in turn. The tests in the files that name a function which renders it are
+   run likewise, with the changed script mounted over the real one in a mount namespace of the process. Of an included
+   script these are the files for the scripts that include it. No test may read the script while tests are collected.
 
-First of all, the unchanged module must pass. All of it happens in a mount namespace in which only the checkout and empty
-folders for temporary files can be written to, for a mutant of what writes files may write them anywhere.
+First of all, the unchanged module must pass. All of it happens in namespaces: only the checkout and empty folders for
+temporary files can be written to, for a mutant of what writes files may write them anywhere, and whatever a mutant has
+left running ends with the tool.
 
 What is left to a reader: a survivor can be equivalent to the original. tests/tables/mutants.toml lists these, each with its
 reason. A survivor that is not listed fails, and so does one that is listed and dies. Without a PATH, the modules of tonight
-are tried, and in a week all; what was not reached in the --minutes is named. Texts, annotations and decorators are not changed, and False does
-not become None.
+are tried, and in a week all; what was not reached in the --minutes is named. Texts, annotations and decorators are not
+changed, and False does not become None.
 
 mutmut and cosmic-ray were not taken: for each mutant they collect the whole suite anew, which takes longer than the tests.
 """
@@ -316,28 +319,34 @@ class _Reach(NamedTuple):
 
 
 def _reach(path: Path, *, linux: bool, only: Sequence[Path] = ()) -> _Reach:
-    """What the tests of the suite run of this module, or those of these files only."""
-    tier = "(unit or linux) and not nightly" if linux else "unit and not nightly"
+    """What the tests of the suite run of this module, or those of these files only.
+
+    Without `linux`, only the file of tests that has the module's name is measured with its tests that start processes.
+    """
     tests = sorted((ROOT / "tests").rglob("test_*.py"))
-    shared = hashlib.sha256(tier.encode())
+    shared = hashlib.sha256()
     for file in sorted(file for folder in ("hostrouting", "phases", "tests") for file in (ROOT / folder).rglob("*.py")):
         shared.update(b"" if file in tests or file == Path(__file__) else file.read_bytes())
     folder = ROOT / ".cache/mutants"
     folder.mkdir(parents=True, exist_ok=True)
-    targets = dict[Path, Path]()
+    own = ROOT / "tests" / path.relative_to(ROOT).with_name(f"test_{path.stem}.py")
+    targets, missing = list[Path](), dict[str, list[str]]()
     for file in [file.resolve() for file in only] or tests:
+        tier = "(unit or linux) and not nightly" if linux or file == own else "unit and not nightly"
         digest = shared.copy()
-        digest.update(file.read_bytes())
-        targets[file] = folder / f"{file.stem}-{digest.hexdigest()[:16]}.json"
-    if missing := [f"{file.relative_to(ROOT)}={target}" for file, target in targets.items() if not target.exists()]:
-        _say(f"measuring which lines the tests of {len(missing)} files run, once, until they or the product change")
+        digest.update(tier.encode() + file.read_bytes())
+        targets.append(folder / f"{file.stem}-{digest.hexdigest()[:16]}.json")
+        if not targets[-1].exists():
+            missing.setdefault(tier, []).append(f"{file.relative_to(ROOT)}={targets[-1]}")
+    for tier, files in missing.items():
+        _say(f"measuring which lines the tests of {len(files)} files run, once, until they or the product change")
         words = [sys.executable, "-m", "tests.support.mutants", "--measure", tier]
-        measuring = [subprocess.Popen([*words, *part], cwd=ROOT, stdout=subprocess.DEVNULL) for part in _parts(missing)]
+        measuring = [subprocess.Popen([*words, *part], cwd=ROOT, stdout=subprocess.DEVNULL) for part in _parts(files)]
         codes = [process.wait() for process in measuring]
         if any(codes):
             raise SystemExit("tests fail while they are measured: run them")
     lines, seconds = Counter[str](), dict[str, float]()
-    for target in targets.values():
+    for target in targets:
         found = json.loads(target.read_text())
         seconds |= found["seconds"]
         for test, bits in found["lines"].get(str(path.relative_to(ROOT)), {}).items():

@@ -207,6 +207,14 @@ class TestDefaultRoutesThatCompete:
                          cidr=cidr)  # fmt: skip
         assert not any("with: ip -6" in note.remedy for note in notes(found))
 
+    def test_the_highest_metric(self, host: Namespace) -> None:
+        """It is taken if it is free, and behind it there is none. Kills: the last one is not taken."""
+        for metric, remedied in ((4294967294, True), (4294967295, False)):
+            ways = [way.replace("metric 100", f"metric {metric}") for way in (DEFAULT, APPENDED)]
+            [note] = notes(examined(host, *ways))
+            assert (" metric 4294967295 && " in note.remedy, "until then" in note.remedy) == (remedied, remedied)
+            host.batch(way.replace("append", "del").replace("add", "del") for way in ways)
+
     def test_one_without_a_carrier(self, host: Namespace) -> None:
         """Its device is not in use, so there is nothing to decide. Kills: only a dead route is not in use."""
         lose_carriers(host, ["eth1"])
@@ -267,6 +275,17 @@ def test_a_rule_for_an_empty_table(host: Namespace) -> None:
     [note] = notes(found)
     repaired_by(host, note)
     assert notes(examined(host)) == []
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_a_rule_of_the_other_family(host: Namespace) -> None:
+    """A rule is for the table of its own family. Kills: each family has the rules of both."""
+    host.batch(["rule add pref 77 lookup 77", "route add default via fd00:99::1 dev eth0 table 77"], family=6)
+    examined(host, DEFAULT)
+    with closing(NetlinkBackend(netns=host.path)) as backend:
+        found = examine(phases.Context(clock=FakeClock(), observers=[]), backend, config(cidrs=(CIDR, CIDR6)), wait=0)
+    assert (found.verdict, notes(found)) == ("ok", [])
 
 
 def competing() -> MemoryBackend:
