@@ -192,8 +192,7 @@ function read_turns(line,   alike) {
 }
 
 # --- The expected devices, if none are configured
-# Those of the default route that Linux uses for an address that no rule names. Where longer prefixes hide it, or it
-# leaves by InfiniBand or lo, the next one in that table.
+# Those of Linux's default route for an address that no rule names; if that is hidden, or by InfiniBand or lo, the next.
 function learn(   n, line, table, i, alike) {
   for (n = 1; n <= places && !line; n++) {
     if (!(place[n] in is_spare) || place[n] !~ "^" family || answer[n] !~ /^1 / || is_named(place[n])) continue
