@@ -49,7 +49,7 @@ warn() { printf '<4>host-routing-gate: %s\n' "$*" >&2; }
 # the service is running, `start` waits for that run.
 ask() {
   local begin tries last=''
-  pass_if_opened
+  end_if_opened
   # Exit with 1: a setting of the unit may count other statuses, such as that of SIGTERM, as success.
   trap 'finished=1; exit 1' TERM HUP INT QUIT PIPE ALRM USR1 USR2
   read -r begin _ </proc/uptime
@@ -74,7 +74,7 @@ refuse_start() {
 # Ends this script if an administrator has opened the gate for this unit. Lines are "UNTIL UNIT WHO WHY", with the time
 # in seconds since 1970, and `all` for every unit. A file that is not exactly that, that others than root can write, or
 # that is newer than the clock does not open the gate: after a clock was set back, the gate would be open for too long.
-pass_if_opened() {
+end_if_opened() {
   local lines=() line mode='' since='' now until form='^([0-9]{1,11}) ([^ ]+) ([^ ]+) (.+)$'
   [[ -e $opening || -L $opening ]] || return 0
   printf -v now '%(%s)T' -1

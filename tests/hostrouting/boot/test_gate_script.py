@@ -408,13 +408,19 @@ class TestScript:
 
     @pytest.mark.parametrize("arguments", [(), ("ask",)], ids=["the unit", "ask"])
     def test_cut_short(self, place: Place, arguments: tuple[str, ...]) -> None:
-        """A script that is cut anywhere fails, because its second line sets a trap for that."""
+        """A script that is cut anywhere fails, because its second line sets a trap for that.
+
+        Kills: `pass_if_opened` as the name of a function, which begins with that of the function `pass`.
+        """
         place.put([step("50 requires a")], {"a": OK})
         # Of `ask` and `scripts` other programs are the beginning: one writes a file, and one waits.
         text = put_before(place.text, dict.fromkeys(["systemctl", "sleep", "as", "script"], "exit 0"), place.folder)
         assert place.run(*arguments, text=text).returncode == 0
         begin, end = text.index(" EXIT ") + len(" EXIT "), len(text.rstrip())
-        for length in (*range(begin, end, 47), *range(end - 12, end)):
+        # Of a name at the beginning of a line, what is left may be the name of a function.
+        functions = "|".join(re.findall(r"^(\w+)\(\)", text, re.MULTILINE))
+        names = [found.end() for found in re.finditer(rf"^({functions})\B", text, re.MULTILINE)]
+        for length in (*range(begin, end, 47), *range(end - 12, end), *names):
             done = place.run(*arguments, text=text[:length])
             assert done.returncode != 0, text[:length][-80:]
 
