@@ -119,7 +119,7 @@ function read_rule(   i, n, word, key, type, table, only, selected, is_for) {
     if (key == "to") { read_prefix(word[i]); cut(); is_for = 1 }
     else if (key == "lookup") table = word[i] ~ /^[0-9]/ ? family " " word[i] : "l3mdev"
     else if (key == "suppress_ifgroup") only = word[i]; else if (key == "suppress_prefixlength") suppresses[table]
-    else if (key ~ /^(from|fwmark|iif|oif|uidrange|ipproto|sport|dport|tos|dsfield|dscp|tun_id|flowlabel|[io]if-altname)$/) {
+    else if (key ~ /^(from|fwmark|[io]if(-altname)?|uidrange|ipproto|[sd]port|tos|dsfield|dscp|tun_id|flowlabel)$/) {
       if (key word[i] != "fromall" && key word[i] != "iif" loopback) selected = selected " " key " " word[i]
     } else if (key !~ /^(goto|realms|proto)$/) uncertain = "this check does not know what a rule means: " $0
   }
@@ -170,8 +170,7 @@ function read_words(line,   word, n) {
   }
 }
 function in_suppressed_group(   i, count) {
-  for (i = 1; i <= legs; i++) count += (family " " has["table"], group[leg_dev[i]]) in suppresses
-  return count
+  for (i = 1; i <= legs; i++) count += (family " " has["table"], group[leg_dev[i]]) in suppresses; return count
 }
 # Linux takes default routes in turn that are alike for it and have gateways: in IPv4 the first one of each, in IPv6 all
 # if the host does not forward packets. Those by different devices compete.
