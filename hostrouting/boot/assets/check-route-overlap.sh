@@ -204,7 +204,6 @@ function learn(   n, line, table, i, alike) {
   }
   if (!line && (table || nameds)) print "note", "routes or rules hide the IPv" family \
     " default route from this check; name the right devices in routeOverlap.expectedDevs"
-  if (!line) return
   alike = read_turns(line); for (i = 1; i <= legs; i++) if (!is_fabric[leg_dev[i]]) expect(family, leg_dev[i])
   if (rivals[alike] > 1) doubt("IPv" family " default routes compete: Linux uses " rival_routes[alike] \
     "; name the right devices in routeOverlap.expectedDevs, or give one route another metric")
