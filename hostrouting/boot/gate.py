@@ -533,7 +533,8 @@ class _Change:
         """Empty the list, so that each unit starts; then remove the gate and the parts, as far as possible."""
         failures: list[FileError] = []
         gate, path = self._gate, self._layout.gate_steps_path
-        if gate.installed.present(self._files) or self._files.is_there(path):
+        has_units = any(part.unit for part in down if part.present(self._files))
+        if has_units or gate.installed.present(self._files) or self._files.is_there(path):
             with suppress(FileError):
                 self._list(())
             self._stop_gate()  # units that are starting pass now
