@@ -33,7 +33,7 @@ from hostrouting.fib.decision import Decision
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.packet import ANY, Flow
 from hostrouting.finding import Finding
-from hostrouting.model.prefix import IP, IPV4, Prefix, ip_at
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, ip_at
 from hostrouting.model.route import Route, protocol_name
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import DesiredRoute, missing_default, resolve_route, seen_instead, wanted_routes
@@ -336,7 +336,7 @@ class _Asking:
             addresses = [ip_at(family, place) for place in some]
             answers = self._backend.lookup(addresses, flow)
             for place, address, answer in zip(some, addresses, answers, strict=True):
-                if not _explains(asked[place], answer, address) and find_drop(self._fib, address, flow) is None:
+                if not _explains(asked[place], answer) and find_drop(self._fib, address, flow) is None:
                     found[place] = _as_answered(asked[place], answer)
                     self.surprises.append(_surprise(address, asked[place], answer, flow))
         return found
@@ -358,13 +358,13 @@ def _as_answered(decision: Decision, answer: Answer) -> Decision:
     return Decision(decision.kind if by_address else answer.kind, None, route, () if route is None else route.legs)
 
 
-def _explains(decision: Decision, answer: Answer, address: IP) -> bool:
-    """Whether the tables give this answer about the address, perhaps for another choice of next hop."""
+def _explains(decision: Decision, answer: Answer) -> bool:
+    """Whether the tables give this answer, perhaps for another choice of next hop."""
     others = (variant.decision for variant in decision.variants if variant.is_by_hash)
-    return any(_agree(possible, answer, address) for possible in (decision, *others))
+    return any(_agree(possible, answer) for possible in (decision, *others))
 
 
-def _agree(decision: Decision, answer: Answer, address: IP) -> bool:
+def _agree(decision: Decision, answer: Answer) -> bool:
     """Whether both are one route. Linux lists an IPv6 route's next hops from the chosen one on."""
     route = answer.route
     if route is None or decision.route is None:
@@ -372,8 +372,9 @@ def _agree(decision: Decision, answer: Answer, address: IP) -> bool:
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing or decision.kind == "local"
     mine = (decision.route, *decision.in_turn)
-    if address not in route.prefix:  # of the IPv6 routes that share a nexthop object, Linux may name any
-        return any(sorted(route.devs) == sorted(own.devs) for own in mine)
+    if route.nexthop_id is not None and route.prefix.family == IPV6:
+        # Linux may name any route with the next hop that it chose, and not the one that decides.
+        return any(own.nexthop_id is not None and not {*route.devs}.isdisjoint(own.devs) for own in mine)
     return any(_named(route) == _named(own) for own in mine)
 
 

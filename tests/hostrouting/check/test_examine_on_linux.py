@@ -1,5 +1,6 @@
 """hostrouting.check.examine on Linux: what the kernel answers is what its tables say, where it only says it otherwise."""
 
+import os
 from collections.abc import Iterable
 from contextlib import closing
 
@@ -8,6 +9,7 @@ import pytest
 import phases
 from hostrouting.check.examine import Examination, examine
 from hostrouting.check.report import check_document, remarks
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
@@ -96,6 +98,33 @@ def test_a_repair_through_a_gateway_on_a_network_of_another_device() -> None:
     assert unsafe.against is not None
     assert unsafe.against.route is not None
     assert str(unsafe.against.route.prefix) == "fd00::/16"
+
+
+@pytest.mark.parametrize("default", ["nhid 41", "nhid 43"])
+def test_a_group_and_a_route_of_one_member(default: str) -> None:
+    """Linux names the route by which it has used the next hop before, not the one that decides for the address.
+
+    Kills: the answer, with only the next hop of the default route, or with another one, is the verdict.
+    """
+    objects = [f"nexthop add id {at} via fe80::1 dev {dev}" for at, dev in ((41, "eth0"), (42, "ib0"))]
+    special = "nhid 43" if default == "nhid 41" else "nhid 41"
+    cidrs = [f"fd00:16::{number:x}0/124" for number in range(1, 16)]
+    with private_namespace() as namespace:
+        furnish(namespace, LINKS)
+        namespace.sysctl("ipv6/conf/all/forwarding", 1)
+        namespace.batch(objects, family=6)
+        namespace.batch(["nexthop add id 43 group 41/42"])
+        namespace.batch(
+            [f"route add {at}" for at in (f"default {default}", *(f"{it} {special}" for it in cidrs))], family=6
+        )
+        for cpu in os.sched_getaffinity(0):
+            for number in range(9):
+                namespace.run("taskset", "-c", str(cpu), "ip", "-6", "route", "get", f"2001:db8::{number}")
+        asked = HostRoutingConfig(route_overlap={"expectedCidrs": cidrs, "expectedDevs": ["eth0"]})
+        with closing(NetlinkBackend(netns=namespace.path)) as backend:
+            found = examine(phases.Context(clock=FakeClock(), observers=[]), backend, asked, wait=0)
+    escaping = {str(escape.cidr) for escape in found.escapes}
+    assert (escaping, found.surprises) == (set(cidrs if special == "nhid 43" else ()), ())
 
 
 def test_a_next_hop_in_a_group_that_a_rule_suppresses() -> None:
