@@ -64,13 +64,12 @@ BEGIN {
   split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw nat", type_name, " ")
   why["Network is unreachable"] = why["Operation not supported"] = "no-route" # the second: without IPv6
   why["No route to host"] = "unreachable"; why["Invalid argument"] = "blackhole"; why["Permission denied"] = "prohibit"
-  while (("ip -N -d -o link show 2>&1 && echo end of links" | getline) > 0)
-    if (!(is_whole = $0 == "end of links" && !is_cut)) read_link() # the last line: ip was not killed
   reads["6 254"] = reads["6 255"] = 1 # Linux looks them up without rules until there was another rule
 }
 function joined(list, separator, item) { return list (list == "" ? "" : separator) item }
 
-# --- Input: the settings; then for each family what `ip` lists: settings of the kernel, rules, and routes
+# --- Input: the links; the settings; then for each family what `ip` lists: settings of the kernel, rules, and routes
+!has_links { if (!(is_whole = $0 == "end of links" && !is_cut)) read_link(); next } # the last line: ip was not killed
 $1 == "setting" { read_setting(); next }
 $1 == "family" { family = $2; next }
 $1 == "inet6" && $2 == "all" { forwards = $4 == "on"; next }
@@ -370,6 +369,7 @@ check() {
   if [[ $seen == *'Dump was interrupted'* ]]; then [[ $last ]]; return; fi
   # Any program may be killed, so "end" marks the end. The next hops of a nexthop object are on a line of their own.
   mapfile -t told < <(exec "$awk" -v waited="$wait" -v final="$last" "$program" \
+    <(ip -N -d -o link show 2>&1 && echo end of links) has_links=1 - \
     < <(printf '%s\n' "${configuration[@]/#/setting }" "${seen//$'\n\tnh_info'/ nh_info}" end))
   if [[ ${told[*]} == *@('not yet'|'did not list all links') ]]; then [[ $last ]]; return; fi
   look && [[ $seen == "$listing" ]] && return
@@ -392,7 +392,8 @@ leave() {
 main() {
   local told=() why listing last='' sentence tries=0 waited=0 line text verdict status='' wrong=() notes=() action=()
   [[ -d $directory ]] || why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory: ${why##*: }"
-  why=$(exec rm -f "$directory"/route-overlap.{new,json,npd,detected,ok} 2>&1) || # that of the command is among them
+  set -- "$directory"/route-overlap.* # after a boot there are none; that of the command is among them
+  [[ $* == *'.*' ]] || why=$(exec rm -f "$directory"/route-overlap.{new,json,npd,detected,ok} 2>&1) ||
     complain "a file of an earlier check stays: ${why##*$'\n'}"
   trap 'say "stopped before there was a verdict"; finished=1; exit 143' TERM
   until ((waited >= wait * 5)) && last=last; check; do

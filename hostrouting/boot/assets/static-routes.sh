@@ -63,7 +63,7 @@ write() {
   local said status=0 line why_not='' reason='' count=$((${#plan[@]} / 2 - 1))
   undo=("${plan[@]:count+1:count}" "${undo[@]}")
   said=$(exec ip -batch - -force 2>&1 < <(printf '%s\n' "${plan[@]:1:count}")) || status=$?
-  while read -r line; do
+  ((status == 0)) || while read -r line; do
     [[ $line == 'Command failed -:'* ]] || { reason=${reason:-$line} && continue; }
     unset "undo[count - ${line##*:}]"
     line=${plan[${line##*:}]}
