@@ -429,7 +429,8 @@ class Node:
                 failure, is_routes = _first(failed), ConfigureStaticRoutes.name in failed.path
                 self.counts["failed applies"] += 1
                 self.is_applied = isinstance(failure, RouteOverlapError)
-                keeps = isinstance(failure, _KEPT) and is_routes
+                # A note says that the former script could not be put back.
+                keeps = isinstance(failure, _KEPT) and is_routes and not getattr(failure, "__notes__", ())
                 good = config if self.is_applied else former_good if keeps else None
                 raise failure from failed
             finally:

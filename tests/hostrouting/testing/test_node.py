@@ -5,6 +5,7 @@ A failing life of the long profile is repeated with its seed, which the error na
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 import time
@@ -19,6 +20,7 @@ import pytest
 import phases
 from hostrouting import Configure, HostRoutingConfig
 from hostrouting.config.settings import GuardConfig
+from hostrouting.errors import FileError
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.route import Route
@@ -297,6 +299,28 @@ def test_a_removal_that_systemd_has_no_room_for() -> None:
     node.apply(None)
     assert ours(node) == []
     assert {path for path in node.files.texts if path.startswith("/etc/systemd")} == units
+
+
+def test_a_script_that_is_not_put_back() -> None:
+    """Is not the last good one: a route of others came in the middle of a run, then the disk failed; the next run fails, too."""
+
+    def come(_: object) -> None:
+        for address in node.born.addresses:
+            node.put("add", address)
+
+    def fail(_: object) -> None:
+        raise FileError("cannot write: Input/output error", path="/", errno=errno.EIO)
+
+    former, new = config(*HALVES, mode="WARN"), config("172.16.0.0/16", mode="WARN")
+    node = Node(former, new)
+    lose_addresses(node)
+    node.apply(former)
+    node.arm(come, nth=6)
+    node.arm(fail, nth=12, kinds=("file",))
+    node.apply(new)
+    assert str(node.failure).startswith("172.16.0.0/16 cannot be installed")
+    assert node.good is None
+    node.apply(new)
 
 
 def test_a_gate_that_is_stopped() -> None:
