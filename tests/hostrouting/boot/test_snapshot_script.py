@@ -32,7 +32,6 @@ from tests.support.systemd import THIS_HOST
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
-SCRIPT = render_snapshot_script()
 CIDRS = ("10.0.0.0/8", "172.16.0.0/12", "0.0.0.0/0")
 each_tree = pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.name or "this host")
 
@@ -53,7 +52,11 @@ def command(tree: Path) -> list[str]:
 def taken(namespace: Namespace, shell: list[str]) -> bytes:
     """The document that the script prints there; nothing else is printed."""
     done = subprocess.run(
-        [*namespace.enter, *shell], input=SCRIPT.encode(), capture_output=True, check=False, timeout=60
+        [*namespace.enter, *shell],
+        input=render_snapshot_script().encode(),
+        capture_output=True,
+        check=False,
+        timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout
@@ -188,7 +191,11 @@ def test_selectors_that_ip_does_not_know(tree: Path, family: int) -> None:
         assert [kernel.add_rule(rule).errno for rule in rules] == [0] * len(rules)
         enter = ["nsenter", f"--net={kernel.path}"]
         done = subprocess.run(
-            [*enter, *command(tree)], input=SCRIPT.encode(), capture_output=True, check=True, timeout=30
+            [*enter, *command(tree)],
+            input=render_snapshot_script().encode(),
+            capture_output=True,
+            check=True,
+            timeout=30,
         )
         expected = of_netlink(kernel.path)
     assert read_ip_document(done.stdout).rules == expected.rules
@@ -213,14 +220,14 @@ def with_ip(body: str, tmp_path: Path, namespace: Namespace | None = None) -> su
     program.write_text(f"#!/bin/sh\nREAL={shutil.which('ip')}\n{body}\n")
     program.chmod(0o755)
     if namespace is not None:
-        return namespace.run("sh", text=SCRIPT, PATH=f"{tmp_path}:{os.environ['PATH']}")
+        return namespace.run("sh", text=render_snapshot_script(), PATH=f"{tmp_path}:{os.environ['PATH']}")
     with private_namespace() as made:
         return with_ip(body, tmp_path, made)
 
 
 # What `ip` does instead, and what the script says then.
 FAILURES = {
-    "missing": ("exit 127", "this host does not have the ip of iproute2; install iproute2"),
+    "no ip": ("exit 127", "this host does not have the ip of iproute2; install iproute2"),
     "busybox": ('exec busybox ip "$@"', "this host does not have the ip of iproute2; install iproute2"),
     "old": (
         'case "$*" in -N*) echo \'Option "-N" is unknown\' >&2; exit 255 ;; esac; exec $REAL "$@"',
@@ -310,7 +317,7 @@ def test_a_missing_program(namespace: Namespace, tmp_path: Path, missing: str) -
     """On a host without one of the programs that it uses, one line names that program."""
     for tool in {"ip", "od", "tr", "sed", "head"} - {missing}:
         (tmp_path / tool).symlink_to(str(shutil.which(tool)))
-    script = SCRIPT.replace('PATH="$PATH:/usr/sbin:/usr/bin:/sbin:/bin"', f"PATH={tmp_path}")
+    script = render_snapshot_script().replace('PATH="$PATH:/usr/sbin:/usr/bin:/sbin:/bin"', f"PATH={tmp_path}")
     done = namespace.run("/bin/sh", text=script)
     told = f"hostrouting snapshot: the program {missing} is not installed; install it (every POSIX system has it)\n"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
@@ -318,7 +325,7 @@ def test_a_missing_program(namespace: Namespace, tmp_path: Path, missing: str) -
 
 def test_cut_short(namespace: Namespace) -> None:
     """Of a script whose end did not arrive, nothing is printed; a document without its end is refused."""
-    done = namespace.run("sh", text=SCRIPT.rstrip("\n").rpartition("\n")[0])
+    done = namespace.run("sh", text=render_snapshot_script().rstrip("\n").rpartition("\n")[0])
     assert done.stdout == ""
     document = taken(namespace, ["sh"])
     for end in (0, len(document) // 2, len(document) - 3):
