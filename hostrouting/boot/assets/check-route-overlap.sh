@@ -143,6 +143,7 @@ function read_route(   hits) { # only default routes and those in the expected C
   read_prefix($2); if (size && $1 == 9) { named[++nameds] = first; named_to[nameds] = last } # it passes on
   if (size) { if (is_judged(first, last)) cut(); else return }
   if ($3 == "from") { sourced[family] = 1; leave_out("packets from " $4); return }
+  if (family == 6 && / nhid / && /\tnexthop /) { team[++teams] = $0; team_from[teams] = first; team_to[teams] = last }
   if ($1 == 1 && size && !chooses) return # there can be 100,000, and the answers are enough for these
   if (/ tos 0x/) return # an encapsulation has a decimal one
   read_words($0)
@@ -190,7 +191,7 @@ function read_turns(line,   alike) {
 }
 
 # --- The expected devices, if none are configured
-# Those of Linux's default route for an address that no rule names; if that is hidden, or by InfiniBand or lo, the next.
+# Those of the default route for an address that no rule names; if that is hidden, or by InfiniBand or lo, the next.
 function learn(   n, line, table, i, alike) {
   for (n = 1; n <= places && !line; n++) {
     if (!(place[n] in is_spare) || place[n] !~ "^" family || answer[n] !~ /^1 / || is_named(place[n])) continue
@@ -215,7 +216,7 @@ function doubt(text) { if (!doubted[text]++) { doubts++; print "note", text } }
 
 # --- What Linux does with the packets to one place
 # Sets `what`, empty if all is well: what is wrong, in words, and the prefix of the deciding route of table main.
-function decide(n,   i, type, devs, by, met) {
+function decide(n,   i, g, word, type, devs, by, met) {
   what = is_own = ""; if (place[n] ~ /^(4-e|6-ff)/ && !(n in failure)) return # multicast
   if (n in failure) {
     $0 = ""; type = why[failure[n]]; if (type != "no-route" && is_for_pods(place[n], type)) return
@@ -223,14 +224,20 @@ function decide(n,   i, type, devs, by, met) {
     what = type SUBSEP by "; expected via " expected[family] SUBSEP halved(); return
   }
   $0 = answer[n]; read_prefix($2)
-  # Of IPv6 routes that share a nexthop object, Linux may name another one: then only the devices are right.
   is_own = place[n] == BROADCAST || ($1 == 2 ? first <= place[n] && place[n] <= last : \
     /^[345] .* proto 2 / && first place[n] == place[n] last); if (is_own) return
   by = named_route(); if (!size && family == 4) read_turns($0)
   if (!legs) give_up("the kernel names no device for this route; set net.ipv4.nexthop_compat_mode to 1: " $0)
   if (/ encap (seg6|ioam6|rpl|bpf)/) doubt("the route [" by "] encapsulates packets, and Linux can route these anew")
-  for (i = 1; i <= legs; i++) if (!((family, leg_dev[i]) in is_expected || is_allowed(leg_dev[i]) || met[leg_dev[i]]++))
-    devs = joined(devs, ", ", leg_dev[i])
+  # Where an IPv6 group decides, Linux may name the route of a member: each group that is not around the answer counts.
+  for (g = 0; g <= (family == 6 && / nhid / ? teams : 0) && !devs; g++) {
+    if (g && (place[n] < team_from[g] || team_to[g] < place[n] || (team_from[g] <= first && last <= team_to[g] && \
+      first <= place[n] && place[n] <= last))) continue
+    if (g) { read_words(team[g]); split(team[g], word, " "); by = word[2] " by a nexthop group" }
+    for (i = 1; i <= legs; i++)
+      if (!((family, leg_dev[i]) in is_expected || is_allowed(leg_dev[i]) || met[leg_dev[i]]++))
+        devs = joined(devs, ", ", leg_dev[i])
+  }
   if (devs) what = "overlap" SUBSEP "routes via " devs " [" by "], expected " expected[family] SUBSEP halved()
 }
 function is_allowed(dev,   i) {

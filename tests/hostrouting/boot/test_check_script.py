@@ -495,6 +495,34 @@ class TestOneHost:
         checked = Checked(namespace, check("fd16::/32"), tmp_path)
         assert checked.answer.verdict == "overlap"
 
+    @each_awk
+    def test_a_group_and_a_route_of_one_member(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+        """Linux may name the route of one member, whose device is right, in place of a group. Kills: the answer alone.
+
+        A longer prefix by that member is right, and so is a group without its device. Kills: any group around it.
+        """
+        objects = [f"nexthop add id {at} via fe80::1 dev {dev}" for at, dev in ((41, "eth0"), (42, "ib0"), (44, "wg0"))]
+        namespace.sysctl("ipv6/conf/all/forwarding", 1)
+        namespace.batch(objects, family=IPV6)
+        namespace.batch(["nexthop add id 43 group 41/42", "nexthop add id 45 group 42/44"])
+        namespace.batch(["route add default nhid 41"], family=IPV6)
+        groups = [f"fd16::{number:x}0/124" for number in range(1, 16)]
+        routes = [
+            *(f"{group} nhid 43" for group in groups),
+            "fd17::/32 nhid 43",
+            "fd17:1::/48 nhid 41",
+            "fd18::/16 nhid 45",
+        ]
+        namespace.batch([f"route add {route}" for route in routes], family=IPV6)
+        for cpu in os.sched_getaffinity(0):
+            for number in range(9):
+                namespace.run("taskset", "-c", str(cpu), "ip", "-6", "route", "get", f"2001:db8::{number}")
+        config = check(*groups, expected_devs=["eth0"], allowed_devs=["none"])
+        found = Checked(namespace, config, tmp_path, awk=awk).answer
+        assert {cidr for cidr, *_ in found.escapes} == set(groups)
+        config = check("fd17:1::/48", "fd19::/16", expected_devs=["eth0"], allowed_devs=["none"])
+        assert Checked(namespace, config, tmp_path, awk=awk).answer.verdict == "ok"
+
     def test_a_bridge(self, namespace: Namespace, tmp_path: Path) -> None:
         """The timers of a bridge, which count down all the time, are not a change of the tables: they are read twice."""
         namespace.batch(["link add docker0 type bridge", "link set docker0 up"])
