@@ -338,10 +338,10 @@ class _Transaction:
         Of several IPv6 next hops, Linux lists only the mtu of the first.
         """
         now = self._read(at_any_rate=True)
-        added = {_place_of(change): change.route for change in self.done if change.verb != "delete"}
+        ours = {_place_of(change): change.route for change in self.done}
         for key in now.shared:
             then = self._before.at(key)
-            there = (added.get((key, _hop(one)), one) if one in then else one for one in now.at(key))
+            there = (ours.get((key, _hop(one)), one) if one in then else one for one in now.at(key))
             now.found[key] = tuple(there)
         return now
 
