@@ -23,6 +23,7 @@ A case lists only the conditions that a plain packet does not meet.
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property, lru_cache
+from itertools import chain
 from typing import Literal, TypeAlias
 
 from hostrouting.config.cni import CNI_ROUTES, CniRoute
@@ -30,7 +31,7 @@ from hostrouting.config.settings import IntendedRule
 from hostrouting.fib.decision import Case, Cases, Condition, Decision
 from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import IPV4, LOOPBACK, Prefix, width_of
-from hostrouting.model.route import REFUSING, TABLE_MAIN, Route
+from hostrouting.model.route import REFUSING, SCOPE_LINK, TABLE_MAIN, Route
 from hostrouting.model.snapshot import Address
 
 
@@ -125,16 +126,19 @@ class Exceptions:
         return preferred or frozenset().union(*map(self._sources_by, decision.devs))
 
     def _find_sources(self, dev: str) -> frozenset[int]:
-        near = frozenset(int(address.ip) for address in self._global if address.dev == dev)
-        if near or (self._family != IPV4 and is_like(dev, self._allowed)):
-            return near
-        return frozenset(int(address.ip) for address in self._global[: 1 if self._family == IPV4 else None])
+        is_ipv4, every = self._family == IPV4, self._global
+        near = [address for address in every if address.dev == dev]
+        if all(address.scope for address in near) and (is_ipv4 or not is_like(dev, self._allowed)):
+            # IPv4 has a use for the addresses with a narrower scope only if the route is without a gateway.
+            firsts = ([one for one in every if one.scope < limit][:1] for limit in (SCOPE_LINK, 1))
+            near += chain.from_iterable(firsts) if is_ipv4 else every
+        return frozenset(int(address.ip) for address in near)
 
     @cached_property
     def _global(self) -> tuple[Address, ...]:
-        """The addresses that Linux chooses for destinations elsewhere: not those of the scopes host and link."""
-        every = self._fib.snapshot.addresses
-        return tuple(address for address in every if address.ip.version == self._family and not address.scope)
+        """The addresses that Linux may choose for destinations elsewhere; in IPv6 none of scope link."""
+        narrowest, every = SCOPE_LINK if self._family == IPV4 else 0, self._fib.snapshot.addresses
+        return tuple(one for one in every if one.ip.version == self._family and one.scope <= narrowest)
 
     def known(self, case: Case, decision: Decision, chosen: frozenset[int] = frozenset()) -> Known:
         """The known kind of packets that fulfil all conditions of the case and get this decision; None if unknown.

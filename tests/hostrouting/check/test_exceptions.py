@@ -211,6 +211,19 @@ CHOSEN_SOURCES: dict[str, tuple[tuple[str, ...], bool, str]] = {
         True,
         "undecided",
     ),
+    "a pod's device has one of scope site": (
+        (
+            *(*ETH0, *IB0, "address add 10.244.0.5/32 dev cali1 scope 200", f"route add {CIDR} dev cali1"),
+            "rule add pref 100 from 10.244.0.5 lookup 77",
+        ),
+        True,
+        "undecided",
+    ),
+    "eth0 has one of scope link": (
+        ("address add 169.254.3.4/16 dev eth0 scope link", "route add default via 169.254.0.1 dev eth0", *RAIL),
+        True,
+        "undecided",
+    ),
     "a pod's device has none": ((*RAIL, *ETH0, f"route add {CIDR} dev cali1"), True, "undecided"),
 }
 
