@@ -324,15 +324,15 @@ class Gate:
         return (*self.installed.present(self.files), *listed, *self.rest.present(self.files))
 
     @property
-    def _is_emptied(self) -> bool:
-        """Whether the list is that of a removal that has not ended."""
+    def is_emptied(self) -> bool:
+        """Whether the list is of a removal that has not ended. Nothing says which units have lost their drop-in."""
         return self.files.read(self.layout.gate_steps_path) == render_gate_steps(())
 
     @property
     def is_left(self) -> bool:
         """Whether the existing files are those of a removal that was interrupted."""
         if self.files.is_there(self.layout.gate_steps_path):
-            return self._is_emptied
+            return self.is_emptied
         return bool(self.present()) and not self.installed.present(self.files)
 
     def starting(self, units: Iterable[str]) -> tuple[str, ...]:
@@ -364,15 +364,10 @@ class Gate:
         return tuple(error for file_set in self._sets(up) for error in file_set.obstacles(self.files))
 
     def is_unread(self, parts: Iterable[Part] = ()) -> bool:
-        """Whether systemd needs a daemon-reload to read the present contents of our files.
-
-        So it may after a removal that has not ended: nothing says which units have lost their drop-in.
-        """
-        if self.manager is None or self._is_emptied:
-            return self.manager is not None
+        """Whether systemd needs a daemon-reload to read the present contents of our files."""
         gated = map(pattern_of, {*self.gated, *self._units})
         units = (self.layout.gate_unit, *(part.unit for part in parts if part.unit), *sorted(gated))
-        found = self.manager.show(("NeedDaemonReload",), *units)
+        found = () if self.manager is None else self.manager.show(("NeedDaemonReload",), *units)
         return any(unit.get("NeedDaemonReload") == "yes" for unit in found)
 
     def ungateable(self, up: Collection[Part]) -> tuple[Fault, ...]:
@@ -399,7 +394,7 @@ class Gate:
         """Raise the ManagerError with which systemd would refuse a daemon-reload, if these changes need one."""
         folder = f"{self.layout.at(self.layout.unit_directory)}/"
         has_units = any(path.startswith(folder) for path in (*changes.writes, *changes.removes))
-        if self.manager is not None and (has_units or self.is_unread(parts)):
+        if self.manager is not None and (has_units or self.is_emptied or self.is_unread(parts)):
             self.manager.require_room()
 
     def change(self, ctx: phases.Context, up: Sequence[Part] = (), down: Sequence[Part] = ()) -> Changed:
@@ -469,7 +464,7 @@ class _Change:
         self._gate, self._ctx, self._foreign = gate, ctx, foreign
         self._files, self._layout, self._manager = gate.files, gate.layout, gate.manager
         self._changed: dict[str, dict[str, None]] = {}
-        self._is_unread = False
+        self._is_unread = gate.is_emptied
         self._listed = gate.files.read(gate.layout.gate_steps_path)
 
     def done(self, parts: Sequence[Part]) -> Changed:

@@ -436,6 +436,17 @@ class TestMadeUpFor:
         assert host.files.texts == {}
         assert is_read(host)
 
+    def test_a_list_alone(self) -> None:
+        """A list without units is removed although systemd has no room: there is nothing that it would have to read.
+
+        Kills: the list that this run has emptied counts as that of a removal that has not ended.
+        """
+        host = FakeHost(kernel=h200())
+        host.files.write(LAYOUT.gate_steps_path, render_gate_steps([GateStep(50, "requires", "static-routes")]))
+        manager_of(host).room = 0
+        run(Remove(config(), host=host))
+        assert host.files.texts == {}
+
     @with_errors
     @pytest.mark.parametrize("down", [False, True])
     def test_a_reload(self, error: Callable[[str], BaseException], *, down: bool) -> None:
