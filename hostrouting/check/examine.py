@@ -260,6 +260,8 @@ def _examine_once(
     about = None if config.route_overlap.pod_cidrs else partial(concern_of, config=config)
     snapshot, still = read(backend, family=family, reached=True, about=about, anew=anew)
     fib = Fib(snapshot)
+    if family is not None and _has_other_router(fib, family):
+        return _examine_once(backend, config, gateway, family=None, anew=anew)
     found = []
     for report in _reports(fib, config):
         try:
@@ -273,6 +275,12 @@ def _examine_once(
         surprises = tuple(Finding("kernel-differs", "warning", text) for text in told)
         found.append(attrs.evolve(examined, surprises=surprises, restless=not still))
     return Examination(tuple(found))
+
+
+def _has_other_router(fib: Fib, family: int) -> bool:
+    """Whether a default route has a router of the other family: a repair by it needs the tables of both."""
+    gateways = (leg.gateway for default in fib.defaults(family) for leg in default.route.legs)
+    return any(gateway is not None and gateway.version != family for gateway in gateways)
 
 
 def _with_pods(

@@ -101,12 +101,16 @@ def _decoded(data: bytes) -> Snapshot:
     if is_ip_document(data):
         return read_ip_document(data)
     try:
-        return Snapshot.from_json(data.decode("utf-8"))
+        found = Snapshot.from_json(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         if error.end == len(data):  # in the middle of a character
             raise InputError("snapshot", path="", problem=ENDS_EARLY) from error
         problem = f"this is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start})"
         raise InputError("snapshot", path="", problem=problem) from error
+    if found.family is not None:
+        # Whoever plans or repairs by it would take our routes of the other family for gone.
+        raise InputError("snapshot", path="family", problem=f"only IPv{found.family} was read; {_REMEDY}")
+    return found
 
 
 # The document of the script

@@ -15,7 +15,7 @@ from hostrouting.fib.engine import Fib
 from hostrouting.fib.packet import PLAIN
 from hostrouting.kernel.base import Answer, RouteRequest, Watch
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from hostrouting.routes.uplink import DesiredRoute
@@ -233,6 +233,23 @@ def test_only_the_family_of_the_question_is_read(
     assert found.fib.snapshot.family == family
     assert examine(None, plain_vm(), wanted, whole=True).fib.snapshot.family is None
     assert find_correction(found, wanted).add == ()
+
+
+@pytest.mark.parametrize("onlink", [False, True])
+def test_a_router_of_the_other_family(*, onlink: bool) -> None:
+    """Linux looks up the IPv6 router of an IPv4 default route, so the tables of both families are read.
+
+    Kills: the repair asks about a family that was not read, and the check ends with that error.
+    """
+    kernel = MemoryBackend()
+    kernel.add_link("eth0")
+    kernel.add_link("eth1")
+    kernel.add_address("eth0", "2001:db8::4/64")
+    kernel.add_address("eth1", "10.2.0.4/16")
+    router = NextHop("eth0", gateway=as_ip("2001:db8::1"), onlink=onlink)
+    kernel.ip_route("add", Route(Prefix.parse("0.0.0.0/0"), (router,)))
+    found = examine(None, kernel, config(cidrs=("10.2.0.0/16",)))
+    assert (found.verdict, [str(route) for route in found.routes]) == ("overlap", ["10.2.0.0/17", "10.2.128.0/17"])
 
 
 def with_empty_table() -> MemoryBackend:

@@ -130,6 +130,16 @@ def test_half_a_file(text: str) -> None:
     assert problem.startswith("this is not JSON: it ends too early")
 
 
+@pytest.mark.parametrize("family", [4, 6])
+def test_half_a_host(family: int) -> None:
+    """A snapshot of one family is refused: a plan would not delete our routes of the other, and say that all is done.
+
+    Kills: what was not read is taken for empty.
+    """
+    with pytest.raises(InputError, match=rf"family: only IPv{family} was read; save one with: hostrouting snapshot"):
+        snapshot_in(h200().snapshot(family=family).to_json().encode())
+
+
 def lengthened(message: bytes, begin: int) -> Iterator[tuple[int, bytes]]:
     """The number of each attribute, and the message in which this one is four bytes longer."""
     at = begin
