@@ -155,6 +155,7 @@ class Node:
         """Take a fresh kernel and a fresh systemd."""
         self.kernel: MemoryBackend = self._make_kernel()
         self.manager = FakeManager(files=self.files, on_call=self._on_call)
+        self.manager.properties[self.unit] = {}  # it is enabled, so systemd knows this instance of its template
         with self.kernel.watch() as watch:
             watch.wait(0, clock=self.clock)  # from now on, routes expire as time passes on it
         self.kernel.faults.on_moment = self.moment
