@@ -232,7 +232,7 @@ StateDirectory={lasting}
 """
 # A task of another project may set settings of the network.
 _EXTENDS = "ReadWritePaths=-/proc/sys/net\n"
-_PRUNES = "ReadOnlyPaths=\nReadOnlyPaths=/proc /sys\n"
+_PRUNES = "ReadOnlyPaths=\nReadOnlyPaths=/proc /sys -/dev/mqueue\n"
 
 
 def render_guard_unit(program: str, *, layout: HostLayout = PLACES, config: HostRoutingConfig | None = None) -> str:

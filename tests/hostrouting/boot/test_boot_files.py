@@ -116,6 +116,12 @@ def probe_scripts() -> st.SearchStrategy[ProbeScript]:
     return st.builds(ProbeScript, told, st.integers(0, 255), WAITS)
 
 
+def _cleaning(state_file: str) -> HostRoutingConfig:
+    return HostRoutingConfig(
+        azure_vnet_cleanup=AzureVnetCleanupConfig(["10.1.0.0/16"], repeat=True, dry_run=False, state_file=state_file)
+    )
+
+
 def block_of(text: str) -> tuple[list[str], list[str]]:
     """The lines of the data block, and all others."""
     lines = text.splitlines()
@@ -418,12 +424,7 @@ class TestTexts:
 
     def test_what_the_guard_may(self) -> None:
         """It has the rights that its configuration needs: to set settings, to clean up, and to replace files in /run."""
-        prunes, cleans = (
-            HostRoutingConfig(
-                azure_vnet_cleanup=AzureVnetCleanupConfig(["10.1.0.0/16"], repeat=True, dry_run=False, state_file=which)
-            )
-            for which in ("prune", "read")
-        )
+        prunes, cleans = map(_cleaning, ("prune", "read"))
         given = (
             "ReadWritePaths=-/proc/sys/net\n",
             "=CAP_NET_RAW\n",
@@ -433,6 +434,14 @@ class TestTexts:
         for config, has in ((None, 0), (HostRoutingConfig(), 0), (MORE, 1), (cleans, 2 + 4), (prunes, 2 + 4 + 8)):
             text = render_guard_unit("/usr/bin/hostrouting", config=config)
             assert sum((setting in text) << place for place, setting in enumerate(given)) == has
+
+    def test_what_a_guard_that_prunes_may(self) -> None:
+        """To replace files in /run, no other path becomes writable. Kills: a path of the sandbox forgotten."""
+        read_only = [
+            set(render_guard_unit("/bin/x", config=config).rpartition("\nReadOnlyPaths=")[2].splitlines()[0].split())
+            for config in (None, _cleaning("prune"))
+        ]
+        assert read_only[1] == read_only[0] - {"/run"}
 
     def test_files_of_another_layout(self) -> None:
         """The gate's script has the paths of the layout."""
