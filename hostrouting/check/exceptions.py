@@ -23,7 +23,6 @@ A case lists only the conditions that a plain packet does not meet.
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property, lru_cache
-from itertools import chain
 from typing import Literal, TypeAlias
 
 from hostrouting.config.cni import CNI_ROUTES, CniRoute
@@ -118,8 +117,9 @@ class Exceptions:
     def sources(self, decision: Decision) -> frozenset[int]:
         """The sources that Linux may choose for plain packets with this decision.
 
-        For a device without an address, IPv4 takes the first address of the host. IPv6 takes one that suits the
-        destination, so any; the devices of pods have none, and are left out.
+        For a device without an address, IPv4 takes that of lo, which is the first device. If lo has none, the order of
+        the others is not known: a device that was moved here comes last, whatever its number. IPv6 takes an address
+        that suits the destination, so any; the devices of pods have none, and are left out.
         """
         routes = (route for route in (decision.route, *decision.in_turn) if route is not None)
         preferred = frozenset(int(route.prefsrc) for route in routes if route.prefsrc is not None)
@@ -130,8 +130,9 @@ class Exceptions:
         near = [address for address in every if address.dev == dev]
         if all(address.scope for address in near) and (is_ipv4 or not is_like(dev, self._allowed)):
             # IPv4 has a use for the addresses with a narrower scope only if the route is without a gateway.
-            firsts = ([one for one in every if one.scope < limit][:1] for limit in (SCOPE_LINK, 1))
-            near += chain.from_iterable(firsts) if is_ipv4 else every
+            elsewhere = [address for address in every if address.scope < SCOPE_LINK]
+            of_lo = [address for address in elsewhere if address.dev == "lo" and is_ipv4]
+            near += elsewhere if all(address.scope for address in of_lo) else of_lo
         return frozenset(int(address.ip) for address in near)
 
     @cached_property

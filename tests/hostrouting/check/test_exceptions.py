@@ -187,6 +187,19 @@ CHOSEN_SOURCES: dict[str, tuple[tuple[str, ...], bool, str]] = {
         False,
         "ok",
     ),
+    "eth0 has none, and the device with the lowest number came last": (
+        (
+            *("link del ib0", "link add ib0 index 50 type veth peer name peer-ib0", "link set peer-ib0 up"),
+            *(
+                "link set ib0 up",
+                "link add eth1 index 2 type veth peer name peer-eth1",
+                "address add 10.0.9.4/24 dev eth1",
+            ),
+            *(*RAIL, "route add default via 10.0.0.1 dev eth0 onlink"),
+        ),
+        True,
+        "undecided",
+    ),
     "its default route prefers that of ib0": (
         (*ETH0, *RAIL, "route change default via 10.0.0.1 dev eth0 proto dhcp metric 100 src 172.31.0.9"),
         True,
@@ -234,7 +247,8 @@ CHOSEN_SOURCES: dict[str, tuple[tuple[str, ...], bool, str]] = {
 def test_sources_that_linux_chooses(name: str) -> None:
     """TCP looks up the route with the chosen source: a rule may send it out by the device of this source.
 
-    Kills: each own address on the device is that of a reply; preferred sources of other routes; the last address.
+    Kills: each own address on the device is that of a reply; preferred sources of other routes; the last address;
+    the address of the first device by number.
     """
     commands, escapes, verdict = CHOSEN_SOURCES[name]
     devs = ("ib0", "eth0", "cali1")
