@@ -170,9 +170,8 @@ def destination(raw: object, at: Spot) -> Network:
         remedy = "list the networks that need one"
         raise at.faulty(raw, "is the default route, which cannot be a static route here", remedy)
     # A wide prefix that begins in a reserved range may also contain ordinary networks.
-    first = int(
-        network.network_address
-    )  # its broadcast_address makes two more objects, in a fifth of the time of a file
+    # Not broadcast_address, which makes two more objects: a fifth of the time of a configuration with 1,000 routes.
+    first = int(network.network_address)
     if is_reserved(network.version, first, first | (1 << network.max_prefixlen - network.prefixlen) - 1):
         taken = reserved_for(network.network_address)
         raise at.faulty(raw, f"lies in {taken}, which cannot have a static route", "remove this route")

@@ -39,6 +39,7 @@ _BY_ADDRESS: dict[int, tuple[tuple[int, int, Kind], ...]] = {
     IPV6: ((*_MULTICAST[IPV6], "multicast"),),
 }
 _FLOWS = 256  # the number of flows to keep prepared
+_RANGES = 1024  # for each flow, the number of ranges whose decisions are kept
 
 
 class _Ready(NamedTuple):
@@ -266,6 +267,8 @@ class Fib:
         """The decisions in low … high, each with its first address; neighbours may be equal."""
         found = ready.runs.get((low, high))
         if found is None:
+            if len(ready.runs) >= _RANGES:
+                ready.runs.clear()
             found = ready.runs[low, high] = [*self._find_runs(ready, low, high)]
         return found
 

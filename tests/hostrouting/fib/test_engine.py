@@ -1,5 +1,6 @@
 """hostrouting.fib: what the kernel would do, from a snapshot alone."""
 
+import tracemalloc
 from collections.abc import Callable, Iterator
 from itertools import pairwise, product
 from typing import Any
@@ -596,3 +597,16 @@ def test_many_routes_for_some_sources() -> None:
         return lambda: Fib(found).lookup("fd00:16::1")
 
     assert grows_evenly(work, 50)
+
+
+def test_many_questions_take_little_memory() -> None:
+    """An engine that is asked about ever new ranges keeps the decisions of some of them only. Kills: a cache without end."""
+    fib, asked = Fib(plain()), [Prefix(4, (20 << 24) + (at << 8), 24) for at in range(10_000)]
+    tracemalloc.start()
+    try:
+        for prefix in asked:
+            fib.cells(prefix)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1e6
