@@ -430,8 +430,10 @@ class Node:
                 failure, is_routes = _first(failed), ConfigureStaticRoutes.name in failed.path
                 self.counts["failed applies"] += 1
                 self.is_applied = isinstance(failure, RouteOverlapError)
-                # A note says that the former script could not be put back.
+                # A note says that the former script could not be put back. Beside another's change, it need not be.
                 keeps = isinstance(failure, _KEPT) and is_routes and not getattr(failure, "__notes__", ())
+                script = self.host.layout.routes_script_path
+                keeps &= before.disturbed == self.disturbed or before.files.get(script) == self.files.texts.get(script)
                 good = config if self.is_applied else former_good if keeps else None
                 raise failure from failed
             finally:
