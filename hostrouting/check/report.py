@@ -233,11 +233,16 @@ def _other_packets(note: Note, *, alone: bool) -> Finding:
 
 
 def _declaration(note: Note) -> str:
-    """A clause: how to declare in the configuration that the packets of this note go elsewhere on purpose."""
+    """A clause: how to declare in the configuration that the packets of this note go elsewhere on purpose.
+
+    Empty if the configuration cannot name the packets: it refuses the selectors that only Linux knows.
+    """
     import json  # noqa: PLC0415  only an undecided verdict needs it
 
-    rules = dict.fromkeys(condition.rule.selection for condition in note.cases[0])
-    entries = [{"rule": rule, "reason": "WHY"} for rule in rules if rule]
+    rules = [condition.rule for condition in note.cases[0] if condition.rule.selection]
+    if any(rule.others for rule in rules):
+        return ""
+    entries = [{"rule": selection, "reason": "WHY"} for selection in dict.fromkeys(rule.selection for rule in rules)]
     return f"if this is intended, add to routeOverlap.intendedRules: {json.dumps(entries)}" if entries else ""
 
 

@@ -267,6 +267,18 @@ def test_note_line() -> None:
     )
 
 
+@pytest.mark.parametrize("others", [(("iif-altname", "loop0"),), (("tun_id", "7"),)])
+def test_a_rule_that_cannot_be_declared(others: tuple[tuple[str, str], ...]) -> None:
+    """No entry is proposed that the configuration refuses. Kills: an entry of every rule."""
+    snapshot = host(
+        [("eth0", "10.0.0.4/24")],
+        [DEFAULT, Route.to("172.16.4.0/24", dev="wg0", table=77, protocol=3)],
+        rules=[LOCAL, Rule(family=4, priority=100, table=77, fwmark=1, fwmask=1, others=others), MAIN],
+    )
+    (note,) = findings(snapshot, "other-packets")
+    assert (note.severity, note.remedy) == ("warning", "")
+
+
 def test_document() -> None:
     """The JSON of a check has exactly the documented shape."""
     config = HostRoutingConfig(route_overlap={"expectedCidrs": ["172.16.0.0/16"]})
