@@ -99,9 +99,17 @@ _LOOPBACKS = (Prefix.of(LOOPBACK), Prefix.parse("::1/128"))
 class Exceptions:
     """Decides which packets of one host are known to be harmless."""
 
-    def __init__(self, fib: Fib, family: int, *, allowed_devs: Sequence[str], intended: Iterable[IntendedRule]) -> None:
-        """Take the host, the patterns of allowed devices, and the rules that are declared."""
-        self._fib, self._family, self._allowed = fib, family, allowed_devs
+    def __init__(
+        self,
+        fib: Fib,
+        family: int,
+        *,
+        expected_devs: Sequence[str],
+        allowed_devs: Sequence[str],
+        intended: Iterable[IntendedRule],
+    ) -> None:
+        """Take the host, the expected devices, the patterns of allowed ones, and the rules that are declared."""
+        self._fib, self._family, self._named, self._allowed = fib, family, expected_devs, allowed_devs
         self._reasons = {declared.rule: declared.reason for declared in intended}
         self._sources_by = cache(self._find_sources)
 
@@ -117,13 +125,17 @@ class Exceptions:
     def sources(self, decision: Decision) -> frozenset[int]:
         """The sources that Linux may choose for plain packets with this decision.
 
-        For a device without an address, IPv4 takes that of lo, which is the first device. If lo has none, the order of
-        the others is not known: a device that was moved here comes last, whatever its number. IPv6 takes an address
-        that suits the destination, so any; the devices of pods have none, and are left out.
+        For a device without an address, IPv4 takes that of the first device. The order is certain if lo or an expected
+        device has the lowest number: any other may have been moved to a pod and back, and then comes last. IPv6 takes
+        an address that suits the destination, so any; the devices of pods have none, and are left out.
         """
-        routes = (route for route in (decision.route, *decision.in_turn) if route is not None)
-        preferred = frozenset(int(route.prefsrc) for route in routes if route.prefsrc is not None)
-        return preferred or frozenset().union(*map(self._sources_by, decision.devs))
+        found: set[int] = set()
+        for route in (decision.route, *decision.in_turn):
+            if route is not None and route.prefsrc is not None:
+                found.add(int(route.prefsrc))
+            elif route is not None:
+                found.update(*(self._sources_by(dev) for dev in decision.devs if dev in route.devs))
+        return frozenset(found)
 
     def _find_sources(self, dev: str) -> frozenset[int]:
         is_ipv4, every = self._family == IPV4, self._global
@@ -131,15 +143,21 @@ class Exceptions:
         if all(address.scope for address in near) and (is_ipv4 or not is_like(dev, self._allowed)):
             # IPv4 has a use for the addresses with a narrower scope only if the route is without a gateway.
             elsewhere = [address for address in every if address.scope < SCOPE_LINK]
-            of_lo = [address for address in elsewhere if address.dev == "lo" and is_ipv4]
-            near += elsewhere if all(address.scope for address in of_lo) else of_lo
+            first = elsewhere[0].dev if elsewhere and is_ipv4 else ""
+            certain = [address for address in elsewhere if address.dev == first in {"lo", *self._named}]
+            near += elsewhere if all(address.scope for address in certain) else certain
         return frozenset(int(address.ip) for address in near)
 
     @cached_property
     def _global(self) -> tuple[Address, ...]:
-        """The addresses that Linux may choose for destinations elsewhere; in IPv6 none of scope link."""
-        narrowest, every = SCOPE_LINK if self._family == IPV4 else 0, self._fib.snapshot.addresses
-        return tuple(one for one in every if one.ip.version == self._family and one.scope <= narrowest)
+        """The addresses that Linux may choose for destinations elsewhere; in IPv6 none of scope link.
+
+        IPv6 uses an address of any device rather than one that is not preferred.
+        """
+        is_ipv4, every = self._family == IPV4, self._fib.snapshot.addresses
+        narrowest = SCOPE_LINK if is_ipv4 else 0
+        found = tuple(one for one in every if one.ip.version == self._family and one.scope <= narrowest)
+        return tuple(one for one in found if is_ipv4 or one.preferred) or found
 
     def known(self, case: Case, decision: Decision, chosen: frozenset[int] = frozenset()) -> Known:
         """The known kind of packets that fulfil all conditions of the case and get this decision; None if unknown.
@@ -154,10 +172,10 @@ class Exceptions:
             for name, value in condition.selectors
             if name == "from" and (condition.holds or len(condition.selectors) == 1)
         ]
-        if sources:
-            return self._by_source(sources, decision, chosen)
         if any(map(_is_forwarded, case)):
             return "forwarded"
+        if sources:
+            return self._by_source(sources, decision, chosen)
         if decision.goes_out and any(condition.holds and self._is_bound(condition, decision) for condition in case):
             return "bound"
         return "tunnel" if self._is_of_tunnel(case, decision) else ""

@@ -162,7 +162,7 @@ def check_overlap(
         return OverlapReport("no-default-route", expected, (), patterns)
     intended = tuple(intended_rules)
     judge = Judge(named, patterns, blocks=PodBlocks(fib, expected, patterns))
-    exceptions = Exceptions(fib, family, allowed_devs=patterns, intended=intended)
+    exceptions = Exceptions(fib, family, expected_devs=named, allowed_devs=patterns, intended=intended)
     findings: list[Escape] = []
     notes: list[Note] = []
     for cidr, cells in zip(expected, fib.doubtful_cells(expected, judge.likes, flow), strict=True):

@@ -240,7 +240,11 @@ def _declaration(note: Note) -> str:
     import json  # noqa: PLC0415  only an undecided verdict needs it
 
     rules = [condition.rule for condition in note.cases[0] if condition.rule.selection]
-    if any(rule.others for rule in rules):
+    others = [(rule, name, value) for rule in rules for name, value in rule.others]
+    for rule, name, dev in others:
+        if name.endswith("-altname"):
+            return f"name the device of rule {rule.priority} by the name that ip link shows first, not by {dev}"
+    if others:
         return ""
     entries = [{"rule": selection, "reason": "WHY"} for selection in dict.fromkeys(rule.selection for rule in rules)]
     return f"if this is intended, add to routeOverlap.intendedRules: {json.dumps(entries)}" if entries else ""

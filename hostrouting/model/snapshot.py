@@ -91,6 +91,8 @@ class Address:
     metric: int = 0
     # Whether the kernel adds that route: it does not with `noprefixroute`.
     prefix_route: bool = True
+    # Whether it is neither deprecated nor, in IPv6, one that another host has, too.
+    preferred: bool = True
 
     @property
     def network(self) -> Prefix:

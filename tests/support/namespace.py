@@ -223,6 +223,7 @@ def _address(entry: dict[str, Any], dev: str) -> Address:
         broadcast=_ip(entry.get("broadcast")),
         metric=entry.get("metric", 0),
         prefix_route=not entry.get("noprefixroute", False),
+        preferred=not (entry.get("deprecated", False) or entry.get("dadfailed", False)),
     )
 
 

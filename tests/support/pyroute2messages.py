@@ -15,7 +15,7 @@ Shape: TypeAlias = Literal["link", "address", "rule", "route", "nexthop", "netco
 _ACTIONS: Any = {1: "to_table", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
 _FAMILIES = {2: 4, 10: 6}
 _UNSET = 0xFFFFFFFF
-_NOPREFIXROUTE = 0x200
+_NOPREFIXROUTE, _UNPREFERRED = 0x200, 0x28
 
 
 def parse(shape: Shape, data: bytes) -> Any:
@@ -88,6 +88,7 @@ def address_of(data: bytes, names: Mapping[int, str]) -> Address:
         broadcast=None if broadcast is None else as_ip(broadcast),
         metric=address.get_attr("IFA_RT_PRIORITY") or 0,
         prefix_route=not (address.get_attr("IFA_FLAGS") or 0) & _NOPREFIXROUTE,
+        preferred=not (address.get_attr("IFA_FLAGS") or 0) & _UNPREFERRED,
     )
 
 

@@ -208,6 +208,7 @@ def snapshots(draw: st.DrawFn, within: Prefix, *, max_rules: int = 4, max_routes
         dev="eth0",
         metric=draw(_ADDRESS_METRICS),
         prefix_route=draw(_BOOLEANS),
+        preferred=draw(_BOOLEANS),
     )
     return Snapshot(
         links=draw(links()),

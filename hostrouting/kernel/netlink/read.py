@@ -338,6 +338,7 @@ _ASKED_SETTINGS = ((IPV4, EVERY), (IPV4, NEW), (IPV6, EVERY))
 
 _IFF_UP = 0x1
 _IFA_F_NOPREFIXROUTE = 0x200
+_IFA_F_UNPREFERRED = 0x8 | 0x20  # IFA_F_DADFAILED, IFA_F_DEPRECATED
 _FIB_RULE_INVERT, _FIB_RULE_IIF_DETACHED, _FIB_RULE_OIF_DETACHED = 0x2, 0x8, 0x10
 _FIB_RULE_FIND_SADDR = 0x10000
 _UNSET = 0xFFFFFFFF
@@ -508,6 +509,7 @@ def _address(data: bytes, dev: str) -> Address | None:
     ours = _ip(packed)
     if ours is None:
         return None
+    flags = _as_number(raw, _IFA_FLAGS)
     return Address(
         ip=ours,
         length=length,
@@ -516,7 +518,8 @@ def _address(data: bytes, dev: str) -> Address | None:
         peer=None if other == packed else _ip(other),
         broadcast=_ip(raw.get(_IFA_BROADCAST)),
         metric=_as_number(raw, _IFA_RT_PRIORITY),
-        prefix_route=not _as_number(raw, _IFA_FLAGS) & _IFA_F_NOPREFIXROUTE,
+        prefix_route=not flags & _IFA_F_NOPREFIXROUTE,
+        preferred=not flags & _IFA_F_UNPREFERRED,
     )
 
 

@@ -20,7 +20,7 @@ from hostrouting.fib.engine import Fib
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.prefix import Prefix
+from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import TABLE_MAIN, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link
@@ -142,6 +142,11 @@ CASES: dict[str, tuple[MemoryBackend, str, tuple[str, ...]]] = {
     ),
     "another host's address": (node(*of("10.244.3.7/32")), "ok", ("forwarded",)),
     "what arrives on a device": (node(by(iif="eth0")), "ok", ("forwarded",)),
+    "what arrives, from the block of eth0": (
+        node(by(src=Prefix.parse("10.0.0.0/24"), iif="eth0"), dev="eth1"),
+        "ok",
+        ("forwarded",),
+    ),
     "a socket bound to the device": (node(by(oif="ib0")), "ok", ("bound",)),
     "a socket bound to another device": (node(by(oif="eth0", fwmark=1, fwmask=1)), "undecided", ("",)),
     "a mark": (node(MARK), "undecided", ("",)),
@@ -237,6 +242,16 @@ CHOSEN_SOURCES: dict[str, tuple[tuple[str, ...], bool, str]] = {
         True,
         "undecided",
     ),
+    "a bridge of pods, and what they send is selected": (
+        (*ETH0, "address add 172.16.0.1/16 dev cali1", *IB0, f"rule add pref 100 from {CIDR} iif cali1 lookup 77"),
+        False,
+        "ok",
+    ),
+    "a pod's device has none, and eth0 has the lowest number": (
+        (*("link del ib0", *ports("ib0"), *ETH0, *RAIL), f"route add {CIDR} dev cali1"),
+        False,
+        "ok",
+    ),
     "a pod's device has none": ((*RAIL, *ETH0, f"route add {CIDR} dev cali1"), True, "undecided"),
 }
 
@@ -248,7 +263,7 @@ def test_sources_that_linux_chooses(name: str) -> None:
     """TCP looks up the route with the chosen source: a rule may send it out by the device of this source.
 
     Kills: each own address on the device is that of a reply; preferred sources of other routes; the last address;
-    the address of the first device by number.
+    the address of the first device by number, or of any where eth0 is the first.
     """
     commands, escapes, verdict = CHOSEN_SOURCES[name]
     devs = ("ib0", "eth0", "cali1")
@@ -282,6 +297,50 @@ def test_sources_that_linux_chooses_in_ipv6() -> None:
         fib = Fib(kernel.snapshot())
         report = check_overlap(fib, ["fd00:16::/32"], expected_devs=["eth0"], allowed_devs=["cali*"])
         assert report.verdict == verdict, dev
+
+
+IB0_IPV6 = ("address add fd00:31::9/64 dev ib0 nodad", "route add ::/0 dev ib0 table 77")
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(("words", "verdict"), [("preferred_lft 0", "undecided"), ("", "ok")])
+def test_a_deprecated_address(words: str, verdict: str) -> None:
+    """IPv6 rather uses an address of any other device, and then meets the rule from this source.
+
+    Kills: each address is preferred; the addresses of the device are enough.
+    """
+    devs = ("ib0", "eth0")
+    near = [f"neighbour add fd00:16::9 lladdr 02:00:00:00:00:01 dev {dev}" for dev in devs]
+    uplink = (f"address add fd00:99::4/64 dev eth0 nodad {words}", "route add ::/0 dev eth0")
+    with private_namespace() as namespace:
+        namespace.batch(["link set lo up", *ports(*devs)])
+        namespace.batch([*uplink, *IB0_IPV6, "rule add pref 100 from fd00:31::9 lookup 77", *near], family=6)
+        with closing(NetlinkBackend(netns=namespace.path)) as backend:
+            report = check_overlap(Fib(backend.snapshot()), ["fd00:16::/32"], expected_devs=["eth0"])
+        chosen = namespace.run("ip", "-6", "-j", "route", "get", "fd00:16::9").stdout
+    escapes = json.loads(chosen)[0]["prefsrc"] == "fd00:31::9"
+    assert (escapes, report.verdict) == (verdict != "ok", verdict)
+
+
+def test_each_route_in_turn_has_its_sources() -> None:
+    """A default route without a preferred source takes the first address. Kills: one that another route prefers."""
+    kernel = MemoryBackend()
+    for name, own in (("ib0", "172.31.0.9/24"), ("eth0", "10.0.0.4/24"), ("tun0", "")):
+        kernel.add_link(name)
+        if own:
+            kernel.add_address(name, own)
+    kernel.add_rule(by(src=Prefix.parse(OWN), table=77))
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="ib0", table=77))
+    theirs = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", metric=100)
+    turns = [
+        attrs.evolve(theirs, prefsrc=as_ip("10.0.0.4")),
+        Route.to("0.0.0.0/0", dev="tun0", gateway="10.7.0.1", metric=100),
+    ]
+    before = kernel.snapshot()
+    hosts = (attrs.evolve(before, routes=[*before.routes, *turns[:count]]) for count in (1, 2))
+    reports = [check_overlap(Fib(host), [CIDR], expected_devs=["eth0", "tun0"]) for host in hosts]
+    assert [report.verdict for report in reports] == ["ok", "undecided"]
 
 
 def test_the_address_of_the_pods_own_bridge() -> None:
@@ -355,6 +414,23 @@ def test_a_declared_rule_is_installed(tmp_path: Path) -> None:
     assert say("status", host=host).lines[0].startswith("INSTALLED")
 
 
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_a_rule_that_cannot_be_declared() -> None:
+    """What is proposed for a rule by an alternative name is accepted, and helps. Kills: it is to be declared."""
+    with private_namespace() as namespace, closing(NetlinkBackend(netns=namespace.path)) as backend:
+        alternative = "link property add dev cali1 altname enp9s0"
+        rule = "rule add pref 100 from {} iif {} lookup 77".format
+        namespace.batch(["link set lo up", *ports("eth0", "ib0", "cali1"), *ETH0, *IB0, alternative])
+        namespace.batch([rule("all", "enp9s0")])
+        found = examine_snapshot(backend.snapshot(), overlap())
+        [open_note] = [note for note in check_findings(found, mode="STRICT") if note.severity == "warning"]
+        assert "intendedRules" not in open_note.remedy
+        assert open_note.remedy == "name the device of rule 100 by the name that ip link shows first, not by enp9s0"
+        namespace.batch(["rule del pref 100", rule("all", "cali1")])
+        assert (found.verdict, examine_snapshot(backend.snapshot(), overlap()).verdict) == ("undecided", "ok")
+
+
 def test_what_to_declare() -> None:
     """An undecided check says what to write if it is intended; with it the check is OK."""
     said = say("check", CIDR, kernel=node(MARK))
@@ -418,7 +494,7 @@ def test_one_condition(rule: Rule, selectors: dict[str, str], holds: bool, known
     kernel = plain_vm()
     fib = Fib(kernel.snapshot())
     decision = fib.lookup("8.8.8.8")
-    exceptions = Exceptions(fib, 4, allowed_devs=(), intended=[IntendedRule("fwmark 0x1", "WHY")])
+    exceptions = Exceptions(fib, 4, expected_devs=(), allowed_devs=(), intended=[IntendedRule("fwmark 0x1", "WHY")])
     case = (Condition(rule, tuple(selectors.items()), holds=holds),)
     assert exceptions.known(case, decision) == known
     assert exceptions.reasons((case,)) == ()
