@@ -116,8 +116,10 @@ def _competition(family: int, routes: Sequence[Route], near: Sequence[Route]) ->
     if whole and free <= _LAST and (family == IPV4 or all(route.nexthop_id is None for route in near)):
         leg, moved = max(((leg, route) for route in whole for leg in route.legs), key=lambda way: way[0].dev or "")
         of = "" if moved.table == TABLE_MAIN else f" table {table_name(moved.table)}"
-        way = f"default {bare_leg(leg)} proto {moved.protocol}{of} metric"
-        remedy += f", and until then with: {ip} route add {way} {free} && {ip} route del {way} {moved.metric}"
+        way, by = f"default {bare_leg(leg)}", f" proto {moved.protocol}"
+        # Of the next hops of an IPv6 route, Linux lists the protocol of the first alone.
+        added, deleted = f"{way}{by}{of} metric {free}", f"{way}{by * (family == IPV4)}{of} metric {moved.metric}"
+        remedy += f", and until then with: {ip} route add {added} && {ip} route del {deleted}"
     return Finding("default-routes", "warning", told, spoken(devs), remedy)
 
 

@@ -180,6 +180,14 @@ class TestDefaultRoutesThatCompete:
         assert examined(host).verdict == "ok"
         assert examined(host).families[0].report.expected_devs == left
 
+    def test_ipv6_next_hops_of_two_programs(self, host: Namespace) -> None:
+        """Linux lists the protocol of the first alone, so the command deletes by the gateway. Kills: by the protocol."""
+        ways = ["via fe80::1 dev eth0 proto ra", "via fe80::9 dev eth1 proto static"]
+        found = examined(host, *(f"route append ::/0 {way} metric 1024" for way in ways), cidr=CIDR6)
+        [note] = notes(found)
+        repaired_by(host, note)
+        assert examined(host, cidr=CIDR6).families[0].report.expected_devs == ("eth0",)
+
     def test_the_next_metric_is_taken(self, host: Namespace) -> None:
         """The command gives one that no default route has. Kills: one more, or the lowest that is free."""
         host.batch([*ports("wg0"), "route add default dev wg0 metric 7"])
