@@ -285,9 +285,11 @@ function sort(   gap, i, n, held) { # each part of the list of places is in orde
   }
 }
 # Asks about some places (a command can have 128 kB). A failure has two lines: a reason, and the number of the question.
-function ask(n, end,   begin, i, command, line, reason) {
-  begin = n - 1; for (i = n; i <= end; i++) command = command " " spelled(place[i])
-  command = "printf \"route get fibmatch %s ipproto 17\\n\"" command " | ip -N -d -o -force -batch - 2>&1" # UDP
+function ask(n, end, how,   begin, i, command, line, reason) {
+  for (; end - n > 1999; n += 2000) ask(n, n + 1999, how)
+  begin = n - 1; for (i = n; i <= end; i++) command = command " \"" spelled(place[i]) (i <= places ? "" : \
+    match(answer[i], / src [0-9.]+/) ? " from" substr(answer[i], RSTART + 4, RLENGTH - 4) : "") "\""
+  command = "printf \"route get " how "%s ipproto 17\\n\"" command " | ip -N -d -o -force -batch - 2>&1" # UDP
   while ((command | getline line) > 0)
     if (line ~ /^[0-9]/) answer[n++] = line
     else if (line ~ /^\tnh_info/) answer[n - 1] = answer[n - 1] line
@@ -300,9 +302,11 @@ function ask(n, end,   begin, i, command, line, reason) {
 }
 
 # --- Findings: ranges of one expected CIDR with one `what`; a single address of this host may be part of a range
-function judge(c,   n, was, begin) {
+function judge(c,   n, was, begin, part) {
   for (n = at[from[c]]; n <= places && place[n] <= to[c]; n++) {
-    decide(n); if (what == was) continue
+    if (fours) { what = ""; if ((places + n) in place) decide(places + n); split(what, part, SUBSEP) } # what TCP gets
+    decide(n); if (fours && part[2] && !what && !is_own) doubt("TCP from the source that Linux chooses " part[2])
+    if (what == was) continue
     if (is_own && place[n] == (n < places && place[n + 1] <= to[c] ? before(place[n + 1]) : to[c])) continue
     if (was) report(c, begin, before(place[n]), was)
     begin = place[n]; was = what
@@ -340,7 +344,9 @@ $1 == "end" {
   for (n = split("224.0.0.0/4 255.255.255.255 ff00::/8", special, " "); n; n--) { read_prefix(special[n]); cut() }
   for (address in is_spare) if (substr(address, 1, 1) in asked) ask_about(address)
   sort(); for (n = 1; n <= places; n++) at[place[n]] = n
-  for (n = 1; n <= places; n += 2000) ask(n, n + 1999 < places ? n + 1999 : places)
+  ask(1, places, "fibmatch ") # where rules select sources, IPv4 also as TCP asks: again, with the source that Linux chose
+  for (; unjudged ~ /from / && fours < places && place[fours + 1] ~ /^4/; place[places + fours] = place[fours]) fours++
+  if (fours) { ask(places + 1, places + fours); ask(places + 1, places + fours, "fibmatch ") }
   for (family = 4; family <= 6; family += 2) if (family in asked) examine()
   if (remedy)
     print "action", "ACTION: run: hostrouting repair" remedy (example ? "; for example, routes to " example : "")

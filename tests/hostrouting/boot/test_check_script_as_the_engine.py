@@ -1,7 +1,9 @@
 """The check at boot equals the engine's: on random hosts, and on those that random ones seldom are; in both families."""
 
+import json
 import re
 import time
+from contextlib import closing
 from pathlib import Path
 
 import attrs
@@ -9,7 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hostrouting.check.examine import examine_snapshot
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import DEFAULT_METRIC, REFUSING, TABLE_LOCAL, Route
 from hostrouting.model.rule import Rule
@@ -256,6 +260,57 @@ def test_the_script_equals_the_engine(tmp_path_factory: pytest.TempPathFactory, 
     if not (lacks and (expected.verdict != "ok" or is_hidden(snapshot))) and not is_ambiguous(snapshot):
         assert found == expected, told
     assert checked.status == (host.config.route_overlap.mode == "STRICT" and found.verdict != "ok")
+
+
+OWN = ["10.0.0.4/24", "172.31.0.9/24", "10.244.0.5/32", "169.254.3.4/16"]
+SOURCES = ["from 10.0.0.4", "from 172.31.0.9", "from 10.244.0.0/24", "not from 10.0.0.0/8", "from 169.254.3.4"]
+
+
+@st.composite
+def own_sources(draw: st.DrawFn) -> list[str]:
+    """Commands for a host with own addresses, and rules for some as sources, with tables of their own."""
+
+    def some(several: list[str], most: int) -> list[str]:
+        return draw(st.lists(st.sampled_from(several), min_size=1, max_size=most, unique=True))
+
+    devs = st.sampled_from(["eth0", "ib0", "cali1"])
+    addresses = [
+        f"address add {own} dev {draw(devs)} scope {draw(st.sampled_from(['global', 'global', 'link', '200']))}"
+        for own in some(OWN, 4)
+    ]
+    found = [*addresses, "route add default via 10.0.0.1 dev eth0 onlink"]
+    for at, source in enumerate(some(SOURCES, 3), 100):
+        to = draw(st.sampled_from(["", "", " to 172.20.8.0/24"]))
+        found.append(f"rule add pref {at} {source}{to} {draw(st.sampled_from([f'lookup {at}'] * 4 + ['prohibit']))}")
+        prefix = draw(st.sampled_from(["default", "default", "172.20.8.0/24", "172.20.8.128/25"]))
+        found.append(f"route add {prefix} dev {draw(devs)} table {at}")
+    for prefix in ("172.20.8.0/25", "172.20.8.192/26"):
+        prefer = draw(st.sampled_from(["", *(f" src {own.partition('/')[0]}" for own in OWN)]))
+        found += [f"route add {prefix} dev {draw(devs)}{prefer}"] * draw(st.booleans())
+    return found
+
+
+@settings(max_examples=scaled(30), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@given(own_sources(), st.sampled_from(AWKS))
+def test_sources_that_linux_chooses(tmp_path_factory: pytest.TempPathFactory, commands: list[str], awk: str) -> None:
+    """If the script says ok, the first packet of no TCP connection leaves elsewhere; where it doubts, so does the engine.
+
+    Kills: only the first lookup of TCP is judged, or the source of another address.
+    """
+    config = check("172.20.8.0/24", expected_devs=["eth0"], allowed_devs=["cali*"])
+    places = [f"172.20.8.{last}" for last in (0, 127, 128, 191, 192, 255)]
+    with private_namespace() as namespace:
+        namespace.batch(["link set lo up", *ports("eth0", "ib0", "cali1")])
+        namespace.batch([*(f"link set {dev} arp off" for dev in ("eth0", "ib0", "cali1")), *commands], force=True)
+        with closing(NetlinkBackend(netns=namespace.path)) as backend:
+            expected = examine_snapshot(backend.snapshot(), config).verdict
+        checked = Checked(namespace, config, tmp_path_factory.mktemp("check"), awk=awk)
+        for at in places:
+            namespace.run("timeout", "0.05", "bash", "-c", f"exec 3<>/dev/tcp/{at}/80")
+        [ib0] = json.loads(namespace.ip("-s", "-j", "link", "show", "ib0").stdout)
+    told = "\n".join([checked.said, *commands])
+    assert not (checked.answer.verdict == "ok" and ib0["stats64"]["tx"]["packets"]), told
+    assert checked.answer.verdict in {"ok", expected}, told
 
 
 ESCAPE = "route add 172.20.9.0/24 dev ib0"
