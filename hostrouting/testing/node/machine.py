@@ -277,8 +277,17 @@ class Node:
         self.tell("all", f"rest for {PROMISED:g} s")
         self._awake = self.now + PROMISED
         self._act_at("rest")
-        self.after(PROMISED / 2, partial(self._act_at, "rest"))  # what was not possible at once may be possible now
-        self.after(PROMISED, partial(laws.at_rest, self))
+        self.after(PROMISED / 2, self._rest_on)
+
+    def _rest_on(self) -> None:
+        self._act_at("rest")  # what was not possible at once may be possible now
+        self.after(PROMISED / 2, partial(self._rested, self._disturbances))
+
+    def _rested(self, before: int) -> None:
+        if before == self._disturbances:
+            laws.at_rest(self)
+        else:
+            self.rest()  # what an actor did for a time has just ended
 
     def tell(self, who: str, what: str) -> None:
         """Add to the story."""
