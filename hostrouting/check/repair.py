@@ -170,7 +170,7 @@ def propose_repair(
     if pods:
         proof = report.again(after, flow)
         repair = repair._replace(proof=proof, pods=check_pods(after, proof, every))
-    return repair._replace(costs=(*_diversions(diverted), *_filtered(fib, after, added)))
+    return repair._replace(costs=(*_diversions(diverted), *_filtered(fib, after, added)) if added else ())
 
 
 def _with(fib: Fib, routes: Sequence[Route], replaced: Sequence[Route]) -> Fib:

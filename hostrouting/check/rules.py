@@ -81,7 +81,8 @@ def _missing(fib: Fib, family: int, rules: tuple[Rule, ...]) -> Iterator[Finding
     for rule in missing if rules or fib.routes(Prefix(family, 0, 0)) else ():
         if rule.table == TABLE_MAIN or is_used:
             table = table_name(rule.table)
-            told = f"no rule looks up table {table} for all packets, as on every new host, so its routes are not used"
+            unused = "are not used" if family == IPV4 else "may not be used"  # Linux uses them if IPv6 never had a rule
+            told = f"no rule looks up table {table} for all packets, as on every new host, so its routes {unused}"
             severity: Severity = "warning" if rule.table == TABLE_MAIN else "note"
             yield Finding("missing-rule", severity, told, table, _adding(rule))
 

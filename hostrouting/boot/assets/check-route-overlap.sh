@@ -344,7 +344,7 @@ $1 == "end" {
   for (n = split("224.0.0.0/4 255.255.255.255 ff00::/8", special, " "); n; n--) { read_prefix(special[n]); cut() }
   for (address in is_spare) if (substr(address, 1, 1) in asked) ask_about(address)
   sort(); for (n = 1; n <= places; n++) at[place[n]] = n
-  ask(1, places, "fibmatch ") # where rules select sources, IPv4 also as TCP asks: again, with the source that Linux chose
+  ask(1, places, "fibmatch ") # where rules select sources, IPv4 also as TCP asks: again, with the source Linux chose
   for (; unjudged ~ /from / && fours < places && place[fours + 1] ~ /^4/; place[places + fours] = place[fours]) fours++
   if (fours) { ask(places + 1, places + fours); ask(places + 1, places + fours, "fibmatch ") }
   for (family = 4; family <= 6; family += 2) if (family in asked) examine()

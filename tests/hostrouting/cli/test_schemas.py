@@ -86,7 +86,7 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     (broken / "etc").mkdir(parents=True)
     (broken / "etc" / "iproute2").write_text("")
     with h200() as kernel:
-        snapshot = kernel.snapshot(family=4)
+        snapshot = kernel.snapshot()
     strict = attrs.evolve(snapshot, links=tuple(attrs.evolve(link, rp_filter=1) for link in snapshot.links))
     unit = "/etc/systemd/system/static-routes.service"
     full = FakeHost(kernel=h200(), files=FakeFiles(broken={unit: "the disk is full"}))

@@ -113,7 +113,7 @@ def test_a_rule_refuses() -> None:
 def test_replies_that_are_dropped() -> None:
     """Devices that drop packets from the address, because the route back is another one, are named."""
     with h200() as kernel:
-        snapshot = kernel.snapshot(family=4)
+        snapshot = kernel.snapshot()
     strict = {"eth0": 1, "ib0": 1, "ib1": 2, "lo": 1}
     links = tuple(attrs.evolve(link, rp_filter=strict.get(link.name, 0)) for link in snapshot.links)
     sick = attrs.evolve(snapshot, links=links)
@@ -263,7 +263,7 @@ def test_every_way_in_which_a_rule_does_not_decide() -> None:
 def test_a_device_that_is_down_or_gone() -> None:
     """The state of the device is part of the answer: no carrier, not there."""
     with plain_vm() as kernel:
-        snapshot = kernel.snapshot(family=4)
+        snapshot = kernel.snapshot()
     eth0 = attrs.evolve(snapshot.links[1], carrier=False, master="bond0")
     for links, words in (((eth0,), "eth0: Ethernet, up, no carrier, part of bond0"), ((), "eth0: does not exist")):
         sick = attrs.evolve(snapshot, links=links)
@@ -349,7 +349,7 @@ def test_a_packet_that_is_dropped_as_it_arrives(name: str) -> None:
     """The answer names the setting that drops the packet, with its device and value; the kernel is not asked."""
     settings, words, clause = DROPPED[name]
     with h200() as kernel:
-        snapshot = kernel.snapshot(family=4)
+        snapshot = kernel.snapshot()
     unreachable = Route.to("192.0.2.0/24", type="unreachable")
     links = [attrs.evolve(link, **settings) if link.name == "eth0" else link for link in snapshot.links]  # type: ignore[arg-type]  # any setting
     sick = attrs.evolve(snapshot, links=tuple(links)).with_routes([unreachable]).to_json().encode()

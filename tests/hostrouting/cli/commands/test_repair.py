@@ -110,6 +110,14 @@ def test_what_no_route_can_close() -> None:
     assert said.lines[2].startswith("UNSAFE: 172.16.0.0")
 
 
+def test_what_is_not_repaired_costs_nothing() -> None:
+    """Kills: the cost of a repair that was given up."""
+    kernel = plain_vm()
+    kernel.ip_route("add", Route.to("239.0.0.0/8", type="unreachable"))
+    said = say("repair", "239.0.0.0/8", kernel=kernel)
+    assert (said.lines[0], "REPAIR-COST" in said.out) == ("NO REPAIR: no static route can repair the escapes", False)
+
+
 def test_a_part_of_it() -> None:
     """If routes can repair only a part, the answer lists both parts: exit code 1."""
     kernel = h200()
