@@ -20,7 +20,7 @@ from hostrouting.fib.packet import ANY, Flow
 from hostrouting.fib.rules import End, Ending, Rules, Span, Stage, Turn, plain_turns
 from hostrouting.fib.table import Entry, Legs, Ordered, Table
 from hostrouting.fib.tables import Tables
-from hostrouting.model.prefix import IP, IPV4, IPV6, MULTICAST, Prefix, as_ip, as_prefix, width_of
+from hostrouting.model.prefix import IP, IPV4, IPV6, MULTICAST, Prefix, as_ip, as_prefix
 from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, TABLE_MAIN, NextHop, Route
 from hostrouting.model.route_table import Column, RouteTable
 from hostrouting.model.rule import Rule
@@ -320,7 +320,7 @@ class Fib:
             if rule is not None and entry is not None:
                 rule = self._tables.rule_of(rule, entry.route)
             decision = self._decisions[key] = Decision(
-                by_address or ("unicast" if entry and self._is_invented(entry.route) else _kind(ending)),
+                by_address or _kind(ending),
                 rule,
                 None if entry is None else entry.route,
                 () if entry is None else (*entry.legs, *(route.legs[0] for route in in_turn)),
@@ -328,26 +328,6 @@ class Fib:
                 in_turn,
             )
         return decision
-
-    def _is_invented(self, route: Route) -> bool:
-        """Whether a route looks like Linux's own for the end of an IPv4 network, but none of its device ends there.
-
-        Then Linux sends out by the device what is for other hosts: an address can be added with any broadcast address,
-        and a route with proto kernel. Never without addresses in the snapshot.
-        """
-        if route.type != "broadcast" or route.protocol != PROTOCOL_KERNEL or not self._ends:
-            return False
-        return route.prefix.length == width_of(IPV4) and not any(
-            (dev, route.prefix.first) in self._ends for dev in route.devs
-        )
-
-    @cached_property
-    def _ends(self) -> frozenset[tuple[str, int]]:
-        """The devices, each with the first and the last address of its IPv4 networks."""
-        held = [address for address in self.snapshot.addresses if address.ip.version == IPV4]
-        near = [(address.dev, Prefix.around(IPV4, int(address.ip), address.length)) for address in held]
-        networks = [*near, *((address.dev, address.network) for address in held)]
-        return frozenset((dev, end) for dev, network in networks for end in (network.first, network.last))
 
 
 def _by_address(family: int, address: int) -> Kind | None:

@@ -18,7 +18,7 @@ from hostrouting.fib.rules import Rules
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip, ip_at
 from hostrouting.model.route import NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, by_priority, default_rules
-from hostrouting.model.snapshot import Address, Link, Snapshot
+from hostrouting.model.snapshot import Link, Snapshot
 from tests.support.cases import for_each
 from tests.support.examples import scaled
 from tests.support.growth import grows_evenly
@@ -610,22 +610,3 @@ def test_many_questions_take_little_memory() -> None:
     finally:
         tracemalloc.stop()
     assert kept < 1e6
-
-
-@pytest.mark.parametrize(
-    ("ip", "length", "dev", "at", "kind"),
-    [
-        ("172.16.1.5", 24, "ib0", "172.16.1.255", "broadcast"),
-        ("172.16.1.5", 24, "ib0", "172.16.1.0", "broadcast"),
-        ("172.16.1.5", 32, "ib0", "172.16.1.5", "broadcast"),
-        ("172.16.1.5", 32, "ib0", "172.16.9.9", "unicast"),
-        ("172.16.1.5", 24, "eth0", "172.16.1.255", "unicast"),
-    ],
-)
-def test_broadcast_addresses_that_no_network_has(ip: str, length: int, dev: str, at: str, kind: str) -> None:
-    """What looks like the end of a network, and is none of the device, goes out by it. Kills: proto kernel is enough."""
-    route = Route.to(f"{at}/32", dev="ib0", type="broadcast", protocol=2)
-    held = Address(ip=as_ip(ip), length=length, dev=dev)
-    for addresses, expected in (((held,), kind), ((), "broadcast")):
-        found = Fib(Snapshot(addresses=addresses, rules=default_rules(4), routes=(route,))).lookup(at)
-        assert (found.kind, found.own, found.goes_out) == (expected, expected == "broadcast", expected == "unicast")
