@@ -290,7 +290,7 @@ def own_sources(draw: st.DrawFn) -> list[str]:
     return found
 
 
-@settings(max_examples=scaled(30), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@settings(max_examples=scaled(10), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(own_sources(), st.sampled_from(AWKS))
 def test_sources_that_linux_chooses(tmp_path_factory: pytest.TempPathFactory, commands: list[str], awk: str) -> None:
     """If the script says ok, the first packet of no TCP connection leaves elsewhere; where it doubts, so does the engine.

@@ -283,7 +283,7 @@ def test_sources_that_linux_chooses(name: str, tmp_path: Path) -> None:
             report = check_overlap(Fib(backend.snapshot()), [CIDR], expected_devs=["eth0"], allowed_devs=["cali*"])
         config = HostRoutingConfig(route_overlap=RouteOverlapConfig([CIDR], "STRICT", ["eth0"], ["cali*"]))
         checked = Checked(namespace, config, tmp_path, awk=AWKS[len(name) % len(AWKS)])
-        namespace.run("timeout", "0.2", "bash", "-c", "exec 3<>/dev/tcp/172.16.5.9/80")
+        namespace.run("timeout", "0.05", "bash", "-c", "exec 3<>/dev/tcp/172.16.5.9/80")
         [ib0] = json.loads(namespace.ip("-s", "-j", "link", "show", "ib0").stdout)
     assert (ib0["stats64"]["tx"]["packets"] > 0, report.verdict) == (escapes, verdict)
     assert (checked.answer.verdict, checked.status) == (verdict, 0)
