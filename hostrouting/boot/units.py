@@ -55,7 +55,7 @@ FLUSHERS = "nftables-flush.service nftables.service"
 # on a host with 200 mounts. So /proc and /sys are read-only as a whole: the many paths of ProtectKernelTunables= cost
 # 10 ms more. ProtectKernelModules= and ProtectKernelLogs= are not set: without them, the filter and the capabilities
 # refuse modules and logs, and PrivateDevices= and ProcSubset= also refuse logs. The filter refuses IPC, too, for which
-# systemd 247 has no PrivateIPC=. gshadow is not hidden, because groups have no passwords.
+# systemd 247 has no PrivateIPC=. gshadow is not hidden: hardly any group has a password.
 # ProtectHostname= is not set: systemd 247 cannot combine it with a read-only /proc, and without CAP_SYS_ADMIN the
 # script cannot change the host name. PrivateDevices= includes DevicePolicy=closed; UMask=0022, KeyringMode=private and
 # no ambient capabilities are what systemd gives.
