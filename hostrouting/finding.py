@@ -125,7 +125,7 @@ def worst_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def worst(found: Iterable[Finding]) -> Severity:
-    """The worst severity; note if there are no findings."""
+    """The worst severity; without findings it is "note"."""
     return min((finding.severity for finding in found), key=_SEVERITIES.index, default="note")
 
 

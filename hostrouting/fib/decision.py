@@ -24,9 +24,9 @@ _MULTICAST = {family: Prefix.of(block) for family, block in MULTICAST.items()}
 def is_own(kind: Kind, route: Route | None) -> bool:
     """Whether a packet stays on this host, or on one local network: then no device is expected for it.
 
-    A route of type broadcast, anycast or multicast counts inside the multicast range, and for a single address if Linux
-    itself has added it: for the ends of a network, and in IPv6 for the routers of one. Any other does not count: Linux
-    sends those packets out by the route's device, as for a unicast route.
+    A route of type broadcast, anycast or multicast counts inside the multicast range, and for a single address if it
+    has proto kernel, as those that Linux adds for the ends of a network, and in IPv6 for its routers. Any other does
+    not count: Linux sends those packets out by the route's device, as for a unicast route.
     """
     if kind == "local":
         return True

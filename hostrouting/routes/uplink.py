@@ -175,7 +175,7 @@ def seen_instead(fib: Fib, *, family: int = IPV4) -> str:
             return f"a default route that refuses packets ({entry.route.type})"
         devs = ", ".join(entry.route.devs)
         if any(link.loopback and link.name in entry.route.devs for link in fib.snapshot.links):
-            return f"a default route by {devs}, by which no packet leaves this host"
+            return f"a default route by {devs}, which keeps all packets on this host"
         return f"a default route by {devs} (InfiniBand, which expectedDevs has to name)"
     tables = reached_tables(rule for rule in fib.snapshot.rules if rule.family == family)
     of_all = (route for route in fib.snapshot.routes if route.prefix.length == 0 and route.prefix.family == family)

@@ -156,7 +156,7 @@ class PreflightResult:
 
     @property
     def worst(self) -> Severity:
-        """The worst severity; note if there are no findings."""
+        """The worst severity; without findings it is "note"."""
         return worst(self.findings)
 
     def log_fields(self) -> dict[str, object]:

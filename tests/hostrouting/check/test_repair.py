@@ -344,7 +344,7 @@ class TestRepairOfKnownHosts:
 
     @pytest.mark.parametrize(("metric", "wanted"), [(1, " metric 1"), (5, " metric 1"), (1024, ""), (2000, "")])
     def test_our_stale_route(self, metric: int, wanted: str) -> None:
-        """A route of ours by another device is replaced, or loses. Kills: one with a lower metric is left to win."""
+        """A repair replaces our route by another device, or has a lower metric. Kills: our lower metric still wins."""
         ours = Route.to("2001:db8:99::/64", dev="ib0", metric=metric, protocol=OURS)
         routes = [Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024), ours]
         fib = Fib(

@@ -74,7 +74,7 @@ def test_the_kernel_agrees(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("metric", [1, 5, 1024])
 def test_our_stale_ipv6_route(metric: int) -> None:
-    """Where a route of ours leads wrong, Linux uses the repair instead. Kills: one with a lower metric is left to win."""
+    """If our own route leads to the wrong device, Linux uses the repair instead. Kills: our lower metric still wins."""
     cidr = Prefix.parse("2001:db8:99::/64")
     with private_namespace() as namespace:
         furnish(namespace, links := tuple(Link(name=name, index=0) for name in DEVICES))

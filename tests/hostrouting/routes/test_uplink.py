@@ -174,7 +174,7 @@ class TestDefaultRoute:
         fib = Fib(Snapshot(links=links, rules=default_rules(family), routes=routes))
         assert outbound_devs(fib, family=family) == devs
         if not devs:
-            told = "a default route by loop0, by which no packet leaves this host"
+            told = "a default route by loop0, which keeps all packets on this host"
             assert seen_instead(fib, family=family) == told
 
     def test_infiniband_in_a_multipath_route(self) -> None:
