@@ -11,6 +11,5 @@ conflists  the CNI configurations that are in force
 discovery  the cluster's networks, as far as files name them
 metadata   the cloud's instance metadata service
 saved      a snapshot in a file
-redaction  a snapshot that strangers may see
 effects    what a task has changed
 """

@@ -47,7 +47,6 @@ OUTCOMES: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     "hostrouting status --config agent.json": (0, "", APPLY),
     "hostrouting snapshot > node.json": (0, ""),
     "hostrouting snapshot --script | ssh node sh > node.json": (0, ""),
-    "hostrouting snapshot --redact 172.16.0.0/16 > redacted.json": (0, ""),
     "source <(hostrouting completion)": (0, ""),
     APPLY: (0, "DONE: 2 routes added"),
     "hostrouting apply --config agent.json --wait 300 --json": (0, "{"),

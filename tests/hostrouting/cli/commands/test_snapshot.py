@@ -66,32 +66,3 @@ def test_it_is_a_snapshot() -> None:
     with kernel.reopen() as backend:
         assert Snapshot.from_json(said.out) == backend.snapshot()
     assert say("snapshot", "--json", kernel=kernel) == said
-
-
-def test_redacted() -> None:
-    """What the node's own snapshot says about a CIDR, the redacted one says about the CIDR on standard error."""
-    said = say("snapshot", "--redact", "172.16.0.0/16", kernel=h200())
-    asked, names = said.err.splitlines()
-    assert asked.startswith("to check it: hostrouting check --snapshot FILE 172.")
-    assert names.startswith("in it, which only you know: eth0 is dev1, ib0 is dev2, ")
-    there = say("check", "--json", "--snapshot", "-", asked.split()[-1], stdin=said.out.encode()).json
-    assert (said.code, there["verdict"], there["expectedDevs"]) == (0, "overlap", {"ipv4": ["dev1"]})
-    assert [finding["facts"]["via"]["dev"] for finding in there["findings"] if finding["name"] == "overlap"] == ["dev2"]
-    for known in ("eth0", "ib0", "10.0.0.1"):
-        assert f'"{known}"' not in said.out
-
-
-def test_redacting_a_saved_snapshot() -> None:
-    """A saved snapshot is redacted without its host; without --redact it is printed as it is."""
-    saved = say("snapshot", kernel=h200()).out
-    said = say("snapshot", "--snapshot", "-", "--redact", stdin=saved.encode())
-    assert (said.code, said.err.splitlines()[0]) == (0, "to check it: hostrouting check --snapshot FILE CIDR")
-    assert len(Snapshot.from_json(said.out).routes) == len(Snapshot.from_json(saved).routes)
-    assert say("snapshot", "--snapshot", "-", stdin=saved.encode()).out == saved
-
-
-def test_wrong_ways_to_redact() -> None:
-    """A word that is not a CIDR is a fault, and the script cannot be redacted."""
-    assert (wrong := say("snapshot", "--redact", "node7", kernel=h200())).code == 2
-    assert '"node7" is not a network' in wrong.err
-    assert say("snapshot", "--script", "--redact").code == 2
