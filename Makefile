@@ -11,7 +11,7 @@ SCRIPTS := .ci/run \
   tests/support/debian/postinst tests/support/debian/prerm tests/support/debian/rtupdate \
   $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test all bare hermetic smoke nightly check docs commands public pythons roots releases matrix mutants fuzz days bench pyz deb rpm dist packages release clean
+.PHONY: help demo test all bare hermetic smoke nightly check docs commands public pythons roots releases matrix mutants fuzz bench pyz deb rpm dist packages release clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -41,7 +41,7 @@ nightly: ## all that can be checked: each test, with the oldest and the newest P
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory pythons EACH=all
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory hermetic TIER='unit or not unit'
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory matrix packages
-	$(MAKE) --no-print-directory mutants fuzz days
+	$(MAKE) --no-print-directory mutants fuzz
 
 hermetic: $(VENV)/ready ## run the tests on a host with a wrong gate, and name its files that they read; requires root
 	$(BIN)/python -m tests.support.decoy $(PYTEST) -m '$(TIER)' --ignore=tests/test_hermetic.py $(ARGS)
@@ -84,9 +84,6 @@ mutants: $(VENV)/ready ## list the changes that no test notices: ARGS=PATH of a 
 
 fuzz: $(VENV)/fuzz ## look for bytes of others that a reader does not refuse as it should: ARGS='READER --runs 1000000', or tonight's readers
 	$(BIN)/python -m tests.support.fuzz $(ARGS)
-
-days: $(VENV)/ready ## let simulated nodes live for ten thousand days: 2,500 lives with new seeds; takes half an hour
-	HYPOTHESIS_PROFILE=long $(PYTEST) tests/hostrouting/testing/test_node.py -k days_of_a_node $(ARGS)
 
 bench: $(VENV)/ready ## measure the speed next to other tools; ARGS=--write updates docs/benchmarks.md, ARGS='--against COMMIT' compares
 	$(BIN)/python -m tests.benchmarks.run $(ARGS)

@@ -8,7 +8,6 @@
     FakeHost           the fake kernel with files and a service manager, for tests of tasks; FakeFiles, FakeManager
     topologies         ready-made hosts: `plain_vm()`, `h200()`, `vpn_node()`, `ecmp_node()`, `cni_node()`
     check_task         the contract suite of a task of your own
-    node               a node that lives: days under your pipeline, with laws; provisional
     contract           the contract suite of RouteBackend: subclass `contract.BackendContract`
     plugin             pytest fixtures, enabled with `pytest_plugins = ["hostrouting.testing.plugin"]`
 

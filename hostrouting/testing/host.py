@@ -59,8 +59,6 @@ class FakeFiles:
     _locks: dict[str, _FakeLock] = attrs.field(factory=dict, init=False)
     times: dict[str, float] = attrs.field(factory=dict)
     """When files were written, in seconds, by path; other files have no known time."""
-    on_change: Callable[[str, str], object] = attrs.field(default=lambda _verb, _path: None, kw_only=True, repr=False)
-    """Called just before a write, a link or a removal that changes something; it may raise."""
 
     def read(self, path: str) -> str | None:
         """See Files."""
@@ -90,7 +88,6 @@ class FakeFiles:
             raise FileError(f"{path} is a link to {self.links[path]}, and nothing is written through a link", path=path)
         if self.holds(path, text, mode=mode):
             return False
-        self.on_change("write", path)
         if path.startswith(SETTINGS):
             if path not in self.texts:
                 raise FileError(f"cannot write {path}: {os.strerror(errno.ENOENT)}", path=path, errno=errno.ENOENT)
@@ -111,7 +108,6 @@ class FakeFiles:
             raise FileError(f"cannot link {path}: {self.broken[path]}", path=path)
         if self.leads(path, target):
             return False
-        self.on_change("link", path)
         self.links[path] = target
         self.texts.pop(path, None)
         self.writes.append(path)
@@ -124,8 +120,6 @@ class FakeFiles:
             self._require_file("remove", path)
         if there and path in self.broken:
             raise FileError(f"cannot remove {path}: {self.broken[path]}", path=path)
-        if there:
-            self.on_change("remove", path)
         self.texts.pop(path, None)
         self.links.pop(path, None)
         self.strange.pop(path, None)
@@ -242,8 +236,6 @@ class FakeManager:
     """The version of systemd that `show` reports."""
     room: int = 1 << 30
     """The free space in /run/systemd, in bytes."""
-    on_call: Callable[[str, str], object] = attrs.field(default=lambda _verb, _unit: None, kw_only=True, repr=False)
-    """Called just before a reload, a start or a stop, with the unit; it may raise."""
     read: dict[str, str] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -264,14 +256,12 @@ class FakeManager:
 
     def reload(self) -> None:
         """See Manager."""
-        self.on_call("reload", "")
         self.require_room()
         self.calls.append("reload")
         self.read = self._units()
 
     def start(self, unit: str, *, timeout: float) -> None:  # noqa: ARG002  nothing takes time here
         """See Manager."""
-        self.on_call("start", unit)
         self.calls.append(f"start {unit}")
         if unit in self.failing:
             self.states[unit] = UnitState("loaded", "failed", "exit-code", 1)
@@ -281,7 +271,6 @@ class FakeManager:
 
     def stop(self, unit: str) -> None:
         """See Manager."""
-        self.on_call("stop", unit)
         self.calls.append(f"stop {unit}")
         if (known := self.states.get(unit)) is not None and known.active == "active":
             self.states[unit] = known._replace(active="inactive")

@@ -97,8 +97,6 @@ class Faults:
 
     def __init__(self) -> None:
         """Start without any."""
-        self.on_moment: Callable[[Moment], object] = lambda _moment: None
-        """Called at each moment, before what is due; it may raise."""
         self._waiting: dict[Moment, list[Strike]] = {}
 
     def fail(self, moment: Moment, error: BackendError | int, *, nth: int = 1) -> None:
@@ -125,7 +123,6 @@ class Faults:
 
     def strike(self, moment: Moment) -> Strike:
         """The fault for this moment; called by the fake kernel each time."""
-        self.on_moment(moment)
         return _count(self._waiting.get(moment, []), Due(0))
 
     def _set(self, moment: Moment, fault: Strike) -> None:

@@ -340,7 +340,7 @@ def test_a_state_directory_that_became_read_only(play: Play, monkeypatch: pytest
 def test_what_a_run_has_changed_since(play: Play) -> None:
     """If a script is missing before the guard has read what a run has installed, the former routes do not come back.
 
-    The guard of a simulated node deleted the routes of a run that had succeeded, and added those of the one before it.
+    A guard once deleted the routes of a run that had succeeded, and added those of the one before it.
     """
     present = config(*REPAIR, "10.9.0.0/16", cidrs=(CIDR,))
     script = play.host.files.texts[LAYOUT.check_script_path]
