@@ -70,7 +70,7 @@ COMMAND_LINES = {
     "snapshot": ("--script", 0),
     "completion": ("", 0),
 }
-ABOUT_THIS_HOST = {"apply", "clean", "discover", "gate", "guard", "preflight", "remove", "status"}
+ABOUT_THIS_HOST = {"apply", "clean", "gate", "guard", "preflight", "remove", "status"}
 """These ask or change this host, so they are not run."""
 
 

@@ -30,7 +30,6 @@ from hostrouting.check.report import (
 )
 from hostrouting.cli.output import SHOWN, Line, Painted, Piece, Tone, capped, line, named_lines, table
 from hostrouting.cli.source import (
-    NOTHING_TO_CHECK,
     expected_of,
     gateway_of,
     installed_config,
@@ -40,7 +39,6 @@ from hostrouting.cli.source import (
     saved_snapshot,
     start_command,
 )
-from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, extent
 from hostrouting.model.route import Route, table_name
 from hostrouting.text import counted, spoken
@@ -161,8 +159,6 @@ def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check
     here = arguments.config is None and arguments.snapshot is None
     installed = installed_config(host()) if here else None
     start = "" if installed is None else start_command(host())
-    if here and installed is None and not arguments.cidrs:
-        _propose(host())
     config = expected_of(arguments, installed)
     gateway, saved = gateway_of(arguments, config), saved_snapshot(arguments)
     if saved is not None:
@@ -173,16 +169,6 @@ def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check
             found = examine(ctx, kernel, config, wait=arguments.wait, gateway=gateway, whole=True)
     known_devices(arguments, found.fib.snapshot)
     return Check(found, config, installed, start=start, gateway=gateway)
-
-
-def _propose(host: Host) -> None:
-    """Raise a ConfigError that proposes the CIDRs found in this host's files, if there are any."""
-    from hostrouting.host.discovery import discover  # noqa: PLC0415  only a command line without CIDRs needs it
-
-    if seen := discover(host.files, host.layout).cidrs:
-        remedy = f"the files of this host name some: hostrouting check {' '.join(map(str, seen))}"
-        fault = Fault("CIDR", "", NOTHING_TO_CHECK, f"{remedy}; hostrouting discover says which these are")
-        raise ConfigError([fault])
 
 
 def lasting_line(where: str = "the host") -> Line:

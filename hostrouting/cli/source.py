@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model.snapshot import Snapshot
 
-NOTHING_TO_CHECK = "no expected CIDR is given, so there is nothing to check"
 _PLACEHOLDER = "FILE"
 
 
@@ -108,7 +107,7 @@ def expected_of(arguments: argparse.Namespace, installed: HostRoutingConfig | No
     if not config.route_overlap.expected_cidrs:
         where = getattr(arguments, "piped", arguments.config) or "CIDR"
         remedy = "name one, such as 172.16.0.0/16, or use a --config that has some"
-        raise ConfigError([Fault(where, "", NOTHING_TO_CHECK, remedy)])
+        raise ConfigError([Fault(where, "", "no expected CIDR is given, so there is nothing to check", remedy)])
     return config
 
 

@@ -1,7 +1,7 @@
 """The CNI configurations in a folder such as /etc/cni/net.d: which are in force, and the objects in them.
 
-Here: what a container runtime and multus do with these files. Not here: what a plugin's keys mean (`discovery`, and
-`tasks.cleanup`).
+Here: what a container runtime and multus do with these files. Not here: what a plugin's keys mean
+(`tasks.cleanup`).
 
 A runtime uses the first file by name, and skips files that are not usable. A plugin such as multus calls other plugins.
 Those are configured in the same file (`delegates`, or a NetworkAttachmentDefinition with the configuration as text), or
@@ -33,18 +33,18 @@ def files_in_force(folder: Mapping[str, Any]) -> tuple[str, ...]:
     return first, *others
 
 
-def objects_in(document: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each JSON object in the document with its path, at any depth, including objects that are stored as text."""
-    left = [(path, document)]
+def objects_in(document: Any) -> Iterator[dict[str, Any]]:
+    """Each JSON object in the document, at any depth, including objects that are stored as text."""
+    left = [document]
     while left:
-        at, value = left.pop()
+        value = left.pop()
         if isinstance(value, dict):
-            yield at, value
-            left += [(f"{at}.{key}" if at else str(key), member) for key, member in reversed(value.items())]
+            yield value
+            left += reversed(value.values())
         elif isinstance(value, list):
-            left += [(f"{at}[{index}]", member) for index, member in reversed(list(enumerate(value)))]
+            left += reversed(value)
         elif isinstance(value, str) and value.lstrip().startswith("{"):
-            left.append((at, _document(value)))
+            left.append(_document(value))
 
 
 def _document(text: str) -> Any:
@@ -67,7 +67,7 @@ def _is_usable(document: Any) -> bool:
 
 def _references(document: Any) -> Iterator[str]:
     """The references to other configurations in it: names of networks, and paths of files."""
-    for _, nested in objects_in(document):
+    for nested in objects_in(document):
         for key in _NAMED:
             found = nested.get(key)
             yield from (one for one in (found if isinstance(found, list) else [found]) if isinstance(one, str))

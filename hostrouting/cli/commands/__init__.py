@@ -15,7 +15,6 @@ __all__ = ["CHANGING", "COMMANDS", "command_of", "every_command"]
 
 _READING = {
     "check": "does every address of the expected CIDRs leave by an expected device?",
-    "discover": "propose the CIDRs to expect, from what the files of this host say",
     "explain": "show the route of a packet: rule, table, route, owner, device",
     "repair": "print the fewest static routes that repair what check finds",
     "plan": "show what apply would do; changes nothing",

@@ -515,7 +515,7 @@ def active_file(facts: CleanupFacts) -> str:
 
 def _has_plugin(document: Any) -> bool:
     """Whether the value contains azure-vnet as a plugin, at any depth."""
-    return any(nested.get("type") == _PLUGIN for _, nested in objects_in(document))
+    return any(nested.get("type") == _PLUGIN for nested in objects_in(document))
 
 
 # azure-vnet's own list of pods: its state file.

@@ -33,8 +33,6 @@ RULES = "ebtables -t nat -A PREROUTING -i nothing -j ACCEPT"
 OUTCOMES: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     "hostrouting check 172.16.0.0/16": (1, "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"),
     "hostrouting check --snapshot node.json 172.16.0.0/16": (1, "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"),
-    "hostrouting discover": (1, "No file of this host names a network of the cluster."),
-    "hostrouting discover --json": (1, "{"),
     "hostrouting explain 172.16.5.9": (0, "172.16.5.9 leaves by ib0"),
     "hostrouting explain 172.16.5.9 --from 10.244.0.9 --iif cni0": (0, "172.16.5.9 leaves by ib0"),
     "hostrouting repair 172.16.0.0/16": (0, "REPAIR: 2 static routes repair every escape"),

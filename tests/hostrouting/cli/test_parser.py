@@ -64,7 +64,7 @@ def test_help_of_each_command(command: Command) -> None:
     [
         ((), "required: COMMAND"),
         ((), "hostrouting --help"),
-        (("chek",), "'chek' is not a known command; did you mean check? (known: check, discover, explain, repair, "),
+        (("chek",), "'chek' is not a known command; did you mean check? (known: check, explain, repair, "),
         (("wipe",), "'wipe' is not a known command (known: check, "),
         (("plan", "--config", "x", "--snapshto", "y"), "arguments: --snapshto y; did you mean --snapshot?"),
         (("clean", "azure-vent"), "'azure-vent' is not a known CNI; did you mean azure-vnet? (known: azure-vnet)"),

@@ -154,12 +154,8 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         document: dict[str, Any] = say(*words, "--json", **where).json
         return document
 
-    named = FakeFiles({"/etc/resolv.conf": "nameserver 172.16.0.10\n", "/etc/cni/net.d/05.conf": "{"})
-    named.texts["/etc/aks-flex-node/config.json"] = json.dumps({"networking": {"dnsServiceIP": "172.16.0.10"}})
-
     return [
         guarded(),
-        told("discover", host=FakeHost(kernel=h200(), files=named)),
         *nodes,
         told("explain", "172.16.5.9", "--snapshot", "-", stdin=strict.to_json().encode()),
         *(told(*words, host=marked) for words in marks),
