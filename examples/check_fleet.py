@@ -1,4 +1,4 @@
-"""Check the snapshots of many nodes: which have the same problem, which repair is right for all of them, and a page.
+"""Check the snapshots of many nodes: which have the same problem, and which repair is right for all of them.
 
 Without arguments, it checks a few nodes that it makes up. On a cluster, give check_snapshots another executor, such as
 that of Dask: `executor=distributed.Client(ADDRESS).get_executor()`.
@@ -25,24 +25,21 @@ def made_up(folder: Path) -> None:
     (folder / "gpu-6.json").write_text("ssh: connect to host gpu-6 port 22: Connection refused\n")
 
 
-def check(paths: list[str], page: Path | None) -> None:
-    """Print one line for each group, and the repair; write the page."""
+def check(paths: list[str]) -> None:
+    """Print one line for each group, and the repair."""
     groups = fleet.group_nodes(fleet.check_snapshots(paths, CONFIG))
     for group in groups:
         print(f"{len(group.nodes)} {group.verdict_words}: {group.problem or 'nothing is wrong'}")
         for route in repair_document(group.repair):
             print(f"  {json.dumps(route)}")
-    if page is not None:
-        page.write_text(fleet.make_page(groups, CONFIG), encoding="utf-8")
 
 
 # Each process that judges snapshots imports this file, and must not begin a check of its own.
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("paths", metavar="PATH", nargs="*", help="directories, patterns or files with snapshots")
-    parser.add_argument("--html", metavar="FILE", type=Path, help="where to write the page")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if not given.paths:
             made_up(Path(folder))
-        check(given.paths or [folder], given.html)
+        check(given.paths or [folder])

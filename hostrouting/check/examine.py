@@ -445,21 +445,6 @@ def repair_routes(found: Examination, *, protocol: int) -> tuple[Route, ...]:
     return tuple(route for route in resolved if isinstance(route, Route))
 
 
-def with_repair(found: Examination, *, protocol: int) -> Fib | None:
-    """The host with the repair in place; None without a repair."""
-    routes = repair_routes(found, protocol=protocol)
-    if not routes:
-        return None
-    keys = {route.key for route in routes}
-    ours = [
-        standing
-        for route in routes
-        for standing in found.fib.routes(route.prefix)
-        if standing.key in keys and standing.protocol == protocol
-    ]
-    return found.fib.with_routes(routes, without=ours)
-
-
 # Reading a kernel that may not be ready yet.
 
 

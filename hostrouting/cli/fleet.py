@@ -1,7 +1,7 @@
 """The check of many snapshots from the command line: its arguments, its documents, its exit code, and its lines.
 
-Here: what `check --snapshots` has in common with no other command. Not here: the judgement, the groups and the HTML
-page (`hostrouting.fleet`).
+Here: what `check --snapshots` has in common with no other command. Not here: the judgement and the groups
+(`hostrouting.fleet`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import os
 import shlex
 from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime, timezone
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
@@ -18,13 +17,12 @@ import attrs
 
 from hostrouting.check.report import repair_document
 from hostrouting.cli.check import LIMITS, lasting_line
-from hostrouting.cli.command import FAILED, FINE, VERDICT_CODES, Reply, question_words
+from hostrouting.cli.command import FINE, VERDICT_CODES, Reply, question_words
 from hostrouting.cli.failure import code_of, document_of
 from hostrouting.cli.output import SHOWN, Line, Painted, Piece, Tone, capped, line, table
 from hostrouting.cli.remedy import correction_lines, route_lines
 from hostrouting.cli.source import expected_of, gateway_of
-from hostrouting.cli.terminal import remark
-from hostrouting.errors import ConfigError, Fault, FileError
+from hostrouting.errors import ConfigError, Fault
 from hostrouting.fleet.dispatch import judge_snapshots
 from hostrouting.fleet.grouping import (
     Grouping,
@@ -35,8 +33,6 @@ from hostrouting.fleet.grouping import (
     tally_verdicts,
 )
 from hostrouting.fleet.judge import Question, find_snapshots
-from hostrouting.fleet.page import read_page
-from hostrouting.host.files import LocalFiles
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
@@ -49,32 +45,20 @@ if TYPE_CHECKING:
 
 def check_fleet(arguments: argparse.Namespace) -> Reply:
     """The reply to `check --snapshots`. With --json, the nodes are judged while the reply is printed."""
-    if arguments.snapshots is None:
-        rule = "is a page about many nodes, and needs --snapshots"
-        raise ConfigError([Fault("--html", repr(arguments.html), rule, "name their snapshots with --snapshots PATH")])
     _sort_out(arguments)
     sources = sources_of(arguments)
     config = expected_of(arguments)
     question = Question(
         config, gateway_of(arguments, config), tuple(arguments.devs), is_whole=arguments.config is not None
     )
-    page = None if arguments.html is None else _page_file(arguments.html)
     grouping, codes = Grouping(), {FINE}
 
     def results() -> Iterator[NodeResult]:
-        """Judge all snapshots; at the end, write the page."""
+        """Judge all snapshots."""
         for result in judge_snapshots(sources, question):
             grouping.add(result)
             codes.add(_code_of(result))
             yield result
-        if page is None:
-            return
-        text = read_page(grouping.groups(), question, moment=datetime.now(timezone.utc))
-        try:
-            LocalFiles().write(page, text)
-        except FileError as error:  # the answer is not lost with the page
-            remark(str(error))
-            codes.add(FAILED)
 
     def lines() -> Iterator[Line]:
         for _ in results():
@@ -128,15 +112,6 @@ def sources_of(arguments: argparse.Namespace) -> tuple[Source, ...]:
         return find_snapshots(arguments.snapshots)
     except ConfigError as error:
         raise ConfigError(attrs.evolve(fault, path="--snapshots") for fault in error.faults) from error
-
-
-def _page_file(path: str) -> str:
-    """The absolute path of the page. Raises an error now if it could not be written later."""
-    place = os.path.abspath(path)
-    if os.path.isdir(place):
-        raise ConfigError([Fault("--html", repr(path), "is a directory", "name a file in it")])
-    LocalFiles().require_writable(os.path.dirname(place))
-    return place
 
 
 # The lines: how many nodes have which problem, and what repairs it.

@@ -15,7 +15,6 @@
     NodeGroup         nodes with the same problem, and the repair that is right for all of them
     Correction        what to change in a configuration so that it repairs a node: entries to add and to delete
     common_correction the change for the configuration that all nodes share
-    make_page         makes an HTML page of the groups
     find_snapshots    the files at some paths, and the name of the node of each
     Source            one of them
     outcome_of        what a run of the program did on a node: changed, failed, a message and a diff
@@ -29,7 +28,7 @@ executor: it starts processes, and each of them imports the program's file.
 """
 
 from hostrouting.check.examine import Correction
-from hostrouting.fleet.dispatch import check_snapshots, make_page
+from hostrouting.fleet.dispatch import check_snapshots
 from hostrouting.fleet.grouping import NodeGroup, common_correction, group_nodes
 from hostrouting.fleet.judge import NodeEscape, NodeResult, Source, find_snapshots
 from hostrouting.fleet.outcome import NodeFacts, Outcome, Ran, outcome_of, routing_facts
@@ -42,7 +41,6 @@ __all__ = [
     "NodeGroup",
     "Correction",
     "common_correction",
-    "make_page",
     "find_snapshots",
     "Source",
     "outcome_of",

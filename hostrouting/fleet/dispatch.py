@@ -1,7 +1,7 @@
 """Many snapshots: read here, sent in batches to processes or a cluster, and the results in their order of arrival.
 
-Here: the check of many snapshots and their page, each as one call; the order of events; and starting, replacing and
-ending processes. Not here: the judgement (`judge`), and what is on the page (`page`).
+Here: the check of many snapshots as one call; the order of events; and starting, replacing and ending processes. Not
+here: the judgement (`judge`).
 
 How it works. The calling process reads the files, so workers on another computer need none of them. It sends a batch
 when the one before has left, and keeps only so many on the way that every worker is busy; so the memory does not grow
@@ -23,9 +23,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
-from datetime import datetime, timezone
 from multiprocessing import connection, get_context, parent_process
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
@@ -33,17 +32,11 @@ from hostrouting.arguments import require
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault, FleetError, InputError
 from hostrouting.fleet.judge import NodeResult, Question, Source, count_repeated, digest_of, find_snapshots, judge_each
-from hostrouting.fleet.page import read_page
 from hostrouting.host.saved import snapshot_bytes
 from phases.text import describe_error
 
-if TYPE_CHECKING:
-    from hostrouting.fleet.grouping import NodeGroup
-
 BatchJudge: TypeAlias = "Callable[[Sequence[bytes], Question], tuple[NodeResult, ...]]"
 Results: TypeAlias = "Future[tuple[NodeResult, ...]]"
-
-_REMEDY = "write HostRoutingConfig.load(path)"
 
 
 def check_snapshots(
@@ -65,20 +58,11 @@ def check_snapshots(
     Raises ConfigError at once if a path has no snapshot, or the configuration expects no CIDR; during the iteration
     FleetError if the executor cannot go on.
     """
-    require(config, HostRoutingConfig, "check_snapshots", _REMEDY)
+    require(config, HostRoutingConfig, "check_snapshots", "write HostRoutingConfig.load(path)")
     if not config.route_overlap.expected_cidrs:
         rule = "no expected CIDR is given, so there is nothing to check"
         raise ConfigError([Fault("routeOverlap.expectedCidrs", "", rule, "name one, such as 172.16.0.0/16")])
     return judge_snapshots(find_snapshots(paths), Question(config, is_whole=True), executor=executor)
-
-
-def make_page(groups: Sequence[NodeGroup], config: HostRoutingConfig, *, moment: datetime | None = None) -> str:
-    """The groups as an HTML page that needs no other file: what `--html` writes.
-
-    For the maps, the snapshot of one node of each group is read again. The page names the `moment`, by default now.
-    """
-    require(config, HostRoutingConfig, "make_page", _REMEDY)
-    return read_page(groups, Question(config, is_whole=True), moment=moment or datetime.now(timezone.utc))
 
 
 _SNAPSHOTS, _BYTES = 16, 1 << 20  # the most in one batch: enough that sending it costs little beside judging it

@@ -1,6 +1,6 @@
 """Nodes with the same problem: what it is, which nodes have it, and whether one repair helps all of them.
 
-Here: groups as values, and what each is called. Not here: how they are printed (`cli.fleet`, `page`).
+Here: groups as values, and what each is called. Not here: how they are printed (`cli.fleet`).
 
 Two nodes have the same problem if the same CIDRs escape, as a whole or in part, to devices that differ only in their
 numbers, and if one repair closes all of it on both, or routes cannot do it on either. So a node that needs another

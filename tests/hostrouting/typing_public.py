@@ -80,6 +80,5 @@ assert_type(next(results).error, hr.HostRoutingError | None)
 groups = fleet.group_nodes(results)
 assert_type(groups, tuple[fleet.NodeGroup, ...])
 assert_type(groups[0].repair, tuple[hr.DesiredRoute, ...])
-assert_type(fleet.make_page(groups, config), str)
 assert_type(fleet.find_snapshots(["nodes"]), tuple[fleet.Source, ...])
 fleet.check_snapshots("nodes")  # type: ignore[call-arg]  # the configuration is missing

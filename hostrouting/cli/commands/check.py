@@ -45,13 +45,10 @@ def check_options(parser: argparse.ArgumentParser) -> None:
 def _options(parser: argparse.ArgumentParser) -> None:
     check_options(parser)
     snapshots_option(parser, "check")
-    parser.add_argument(
-        "--html", metavar="FILE", help="with --snapshots: also write the results as a page to this file"
-    )
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    if arguments.snapshots or arguments.html:
+    if arguments.snapshots:
         from hostrouting.cli.fleet import check_fleet
 
         return check_fleet(arguments)

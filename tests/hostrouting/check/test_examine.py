@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import phases
-from hostrouting.check.examine import await_plan, examine, examine_snapshot, find_correction, read, with_repair
+from hostrouting.check.examine import await_plan, examine, examine_snapshot, find_correction, read
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, NotReady
 from hostrouting.fib.engine import Fib
@@ -448,22 +448,6 @@ def test_what_a_configuration_lacks() -> None:
     )
     assert [str(wish.destination) for wish in correction.replaced] == ["172.16.0.0/17", "172.16.128.0/18"]
     assert [str(wish.destination) for wish in correction.contested] == ["10.60.0.0/16"]
-
-
-@pytest.mark.parametrize("protocol", [OURS, 214])
-def test_the_host_after_its_repair(protocol: int) -> None:
-    """The repair takes the place of our routes with its keys; every other route stays."""
-    mine = config(cidrs=(CIDR,), protocol=protocol)
-    stale, other = (Route.to(prefix, dev="ib0", protocol=protocol) for prefix in ("172.16.0.0/17", "10.50.0.0/16"))
-    beside = attrs.evolve(stale, metric=7)
-    found = examine_snapshot(h200().snapshot().with_routes([stale, other, beside]), mine)
-    after = with_repair(found, protocol=protocol)
-    assert after is not None
-    there = {(route.devs, route.metric, route.protocol) for route in after.routes(stale.prefix)}
-    assert there == {(("eth0",), 0, protocol), (("ib0",), 7, protocol)}
-    assert list(after.routes(other.prefix)) == [other]
-    assert examine_snapshot(after.snapshot, mine).verdict == found.families[0].after_repair.verdict == "ok"
-    assert with_repair(examine_snapshot(plain_vm().snapshot(), mine), protocol=protocol) is None
 
 
 @pytest.mark.parametrize(("devs", "named"), [(["eth0"], "eth0"), (["eth0", "eth1"], None)])

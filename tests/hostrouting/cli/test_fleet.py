@@ -15,10 +15,9 @@ import pytest
 
 from hostrouting.cli.fleet import fleet_lines
 from hostrouting.cli.output import plain
-from hostrouting.errors import FileError, InputError
+from hostrouting.errors import InputError
 from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.dispatch import Workers
-from hostrouting.host.files import LocalFiles
 from hostrouting.model.route import Route
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm
 from tests.support.cli import Said, say
@@ -287,9 +286,6 @@ def test_names_in_the_way_of_a_terminal(tmp_path: Path) -> None:
             ["--snapshots", "{fleet}", "--snapshot", "-", CIDR],
             "--snapshot: '-' cannot be used together with --snapshots",
         ),
-        (["--html", "x.html", CIDR], "--html: 'x.html' is a page about many nodes, and needs --snapshots; name"),
-        (["--html", "x.html", "--snapshot", "-", CIDR], "--html: 'x.html' is a page about many nodes, and needs"),
-        (["--snapshots", "{fleet}", "--html", "{fleet}", CIDR], "--html: '{fleet}' is a directory; name a file in it"),
         (["--snapshots", "{fleet}", "--gateway", "10.0.0.1", CIDR], "--gateway: '10.0.0.1' needs one expected device"),
         (["--snapshots"], "argument --snapshots: expected at least one argument"),
         (["--snapshots", "{fleet}", "nodes", CIDR], "--snapshots: 'nodes' does not exist; check the path"),
@@ -317,40 +313,6 @@ def test_cidrs_before_and_after(fleet: Path, tmp_path: Path, monkeypatch: pytest
     assert lines_of(say("check", "--json", "--snapshots", "10.0.0.4", CIDR)).keys() == {"10.0.0.4"}
     said = say("check", "--snapshots", one, "172.16.0.0/99")
     assert "--snapshots: '172.16.0.0/99' does not exist; check the path" in said.err
-
-
-def test_the_page(fleet: Path, tmp_path: Path) -> None:
-    """--html writes the page, with the table or with the lines of JSON, and says nothing more."""
-    page = tmp_path / "new" / "page.html"
-    table = say("check", "--snapshots", str(fleet), "--html", str(page), CIDR)
-    assert (table.code, table.out) == (1, say("check", "--snapshots", str(fleet), CIDR).out)
-    text = page.read_text()
-    assert text.startswith("<!doctype html>")
-    assert "172.16.0.0/16 on node-00000" in text
-    page.unlink()
-    lines = say("check", CIDR, "--snapshots", str(fleet), "--html", str(page), "--json")
-    assert len(lines.lines) == 15
-    assert page.exists()
-
-
-def test_a_page_that_cannot_be_written(fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path that cannot be written is refused at once. If the disk is full at the end, the answer is still printed."""
-    (tmp_path / "file").touch()
-    said = say("check", CIDR, "--snapshots", str(fleet), "--html", str(tmp_path / "file" / "page.html"))
-    assert (said.code, said.out) == (3, "")
-    assert "Not a directory" in said.err
-
-    def full(self: LocalFiles, path: str, text: str, *, mode: int = 0) -> bool:
-        del self, text, mode
-        raise FileError(f"cannot write {path}: No space left on device", path=path)
-
-    monkeypatch.setattr(LocalFiles, "write", full)
-    page = tmp_path / "page.html"
-    for name in ("vm-1", "node-00001"):
-        told = say("check", CIDR, "--snapshots", str(fleet / f"{name}.json"), "--html", str(page))
-        assert told.code == 1
-        assert told.err == f"cannot write {page}: No space left on device\n"
-        assert told.lines[0].startswith("1 node: 1 ")
 
 
 @pytest.mark.linux
