@@ -11,7 +11,7 @@ SCRIPTS := .ci/run \
   tests/support/debian/postinst tests/support/debian/prerm tests/support/debian/rtupdate \
   $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test all bare hermetic smoke nightly check docs commands public pythons roots releases matrix mutants fuzz bench pyz deb rpm dist packages release clean
+.PHONY: help demo test all bare hermetic smoke nightly check docs commands pythons roots releases matrix mutants fuzz bench pyz deb rpm dist packages release clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -94,9 +94,6 @@ docs: $(VENV)/docs ## build the site in .cache/site, and check every link
 
 commands: $(VENV)/ready ## write docs/commands.md from the code
 	$(BIN)/python -m tests.support.write_pages
-
-public: $(VENV)/ready ## write tests/public_api.txt, the list of what is public, and show what is gone from it
-	$(BIN)/python -m tests.support.public_api
 
 pyz: $(VENV)/ready ## build dist/hostrouting.pyz, one file for a node that has Python and nothing else
 	@mkdir -p dist

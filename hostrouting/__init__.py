@@ -1,9 +1,8 @@
 """Correct a host's routing before its systemd-nspawn machine starts, and prove that it is correct.
 
 This is a tour of the names. To write an agent, you need 1 to 3; to ask questions about a host, 4 and 5; to change a
-host without the tasks, 6. A minor version may change the provisional names. `hostrouting.testing` is the test kit,
-`hostrouting.check.report` has the sentences and the JSON documents, and `hostrouting.cli` is the command line. You can
-try all of it on a host in memory::
+host without the tasks, 6. `hostrouting.testing` is the test kit, `hostrouting.check.report` has the sentences and the
+JSON documents, and `hostrouting.cli` is the command line. You can try all of it on a host in memory::
 
     import phases
     from hostrouting import Configure, HostRoutingConfig

@@ -54,7 +54,7 @@ from hostrouting.errors import ProgramError as ProgramError  # nft or ebtables d
 from hostrouting.errors import BackendError as BackendError, RouteRefused as RouteRefused  # the kernel did not do what was asked; one about one route
 from hostrouting.errors import ForeignPhases as ForeignPhases  # another project's `phases` is installed over ours
 
-# 4. Provisional: the routing of a host, as plain values
+# 4. The routing of a host, as plain values
 from hostrouting.model.snapshot import Snapshot as Snapshot  # devices, addresses, rules and routes at one moment; saved by `Snapshot.to_json`
 from hostrouting.model.snapshot import Link as Link, Address as Address  # a device, and an address of this host on it
 from hostrouting.model.route import Route as Route, NextHop as NextHop  # a route, and one of its next hops
@@ -62,7 +62,7 @@ from hostrouting.model.rule import Rule as Rule, default_rules as default_rules 
 from hostrouting.model.prefix import Prefix as Prefix, IP as IP  # a network with its length, such as 172.16.0.0/16; an address
 from hostrouting.model.route import OURS as OURS  # the route protocol number that marks a route as ours
 
-# 5. Provisional: conclusions; functions from values to values, which need and touch no host
+# 5. Conclusions; functions from values to values, which need and touch no host
 from hostrouting.fib.engine import Fib as Fib  # what the kernel would do with a packet, for one address or for all of a prefix
 from hostrouting.fib.packet import Flow as Flow, PLAIN as PLAIN, ANY as ANY  # what is known about a packet but its destination; a plain one; an unknown one
 from hostrouting.fib.decision import Decision as Decision, Cell as Cell  # what happens to a packet, and a range of addresses with one decision
@@ -71,7 +71,7 @@ from hostrouting.check.repair import propose_repair as propose_repair, Repair as
 from hostrouting.routes.uplink import DesiredRoute as DesiredRoute, resolve_route as resolve_route, Pending as Pending  # a wanted route; makes it complete on a host, or says what is missing for it
 from hostrouting.routes.plan import plan_routes as plan_routes, RoutePlan as RoutePlan  # makes a RoutePlan from wanted routes and a Snapshot; printed, it is the dry run
 
-# 6. Provisional: access to a kernel
+# 6. Access to a kernel
 from hostrouting.kernel.base import RouteBackend as RouteBackend  # what a backend promises; `hostrouting.kernel` has its input and output values
 from hostrouting.kernel.netlink import NetlinkBackend as NetlinkBackend  # Linux, through netlink; `hostrouting.testing` has the fake one
 from hostrouting.routes.apply import apply_plan as apply_plan, Applied as Applied  # carries out a RoutePlan completely or not at all; what that did
