@@ -1,4 +1,4 @@
-"""A configuration with every key, and the keys of a JSON value by their paths."""
+"""A configuration with every key, and the same with another value."""
 
 import copy
 import re
@@ -23,14 +23,3 @@ def with_value(key: str, value: object, base: dict[str, Any] = COMPLETE) -> dict
         place = place[int(step) if step.isdigit() else step]
     place[last] = value
     return document
-
-
-def keys_of(document: object, path: str = "") -> dict[str, object]:
-    """Every key of a JSON value by its path, with what it has there."""
-    if isinstance(document, dict):
-        own = {f"{path}{key}": value for key, value in document.items() if not (isinstance(value, dict) and value)}
-        inner = [keys_of(value, f"{path}{key}{'[]' * isinstance(value, list)}.") for key, value in document.items()]
-        return {key: value for found in (own, *inner) for key, value in found.items()}
-    if isinstance(document, list):
-        return {key: value for item in document for key, value in keys_of(item, path).items()}
-    return {}
