@@ -15,7 +15,7 @@ JSON documents, and `hostrouting.cli` is the command line. You can try all of it
 """
 
 # The stub beside has each name once, with its module and its row of the tour. It is read by lines: parsing would take
-# 7 ms, and a Python that is too old for the rest can read lines. A name is loaded when it is first used.
+# 7 ms. A name is loaded when it is first used.
 _HOMES = {}
 _ROWS = []
 for _line in __loader__.get_data(__path__[0] + "/__init__.pyi").decode().splitlines():
@@ -37,12 +37,12 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
 
-    from hostrouting.installation import require_own_phases  # noqa: PLC0415  a Python that is too old cannot load it
+    from hostrouting.installation import require_own_phases  # noqa: PLC0415  needed for the first name only
 
     require_own_phases()
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return value
 
 
-def __dir__() -> "list[str]":  # quoted: Python 3.8 has no list[str]
+def __dir__() -> list[str]:
     return sorted(set(globals()) | set(__all__))
