@@ -17,7 +17,6 @@ PACKAGES = {
     "bash": "bash",
     "bash-completion": "bash-completion",  # a library for bash, not a command
     "busybox": "busybox",
-    "chromium": "chromium",
     "dash": "dash",
     "debian-archive-keyring": "debian-archive-keyring",  # keys, with which debootstrap on Ubuntu trusts Debian's packages
     "debootstrap": "debootstrap",
