@@ -1,7 +1,4 @@
-"""hostrouting.installation: the repair command depends on where the other project's files are.
-
-The messages with it, on import and on the command line, are tested in test_catalogue.py.
-"""
+"""hostrouting.installation: the repair command depends on where the other project's files are."""
 
 import json
 import sys
