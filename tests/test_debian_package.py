@@ -10,10 +10,8 @@ import pytest
 
 import hostrouting
 from hostrouting.boot.units import render_guard_unit
-from hostrouting.cli.commands.completion import completion_script
 from tests.support.bundle import DEPENDENCIES
 from tests.support.debian_package import NAME, debian_version, package_files
-from tests.support.package_hook import shared
 from tests.support.programs import completed
 
 pytestmark = [pytest.mark.nightly, pytest.mark.linux, pytest.mark.needs("dpkg-deb")]
@@ -73,10 +71,6 @@ def test_files(package: Path, tree: Path) -> None:
     assert {words[5].split("/")[1] for words in listed} == {"", "usr"}
     executable = {words[5] for words in listed if words[0] == "-rwxr-xr-x"}
     assert executable == {"./usr/bin/hostrouting", "./usr/share/python3/runtime.d/hostrouting.rtupdate"}
-    (path, script), (manual, text) = shared().items()
-    assert (tree / "usr/share" / path).read_bytes() == script
-    page = ran(["gzip", "--decompress", "--stdout", str(tree / f"usr/share/{manual}.gz")])
-    assert page.stdout.encode() == text
     licences = (tree / "usr/share/doc/hostrouting/copyright").read_text()
     assert all(f"\n{name} " in licences for name in ("hostrouting", *DEPENDENCIES))
 
@@ -125,4 +119,3 @@ def test_the_command(tree: Path) -> None:
     enter = ["unshare", "--mount", "sh", "-c", script, "sh", str(tree), str(tree / "usr/bin/hostrouting")]
     done = ran([*enter, "--version"])
     assert (done.returncode, done.stdout) == (0, f"hostrouting {hostrouting.__version__}\n"), done.stderr
-    assert ran([*enter, "completion"]).stdout == completion_script()

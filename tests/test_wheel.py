@@ -14,7 +14,7 @@ import pytest
 
 import hostrouting
 from tests.support.examples import LONG
-from tests.support.package_hook import addresses, readme_elsewhere, repository_of, shared
+from tests.support.package_hook import addresses, readme_elsewhere, repository_of
 from tests.support.programs import completed
 from tests.support.published import ROOT, build, copy_checkout
 
@@ -36,7 +36,7 @@ def metadata(wheel: Path) -> Message:
 @pytest.mark.nightly
 @pytest.mark.linux
 def test_contents(wheel: Path) -> None:
-    """Each file of the two packages is in the wheel, with completion and manual page as data, and nothing else but metadata."""
+    """Each file of the two packages is in the wheel, and nothing else but metadata."""
     archive = zipfile.ZipFile(wheel)
     packed = set(archive.namelist())
     ours = {
@@ -45,10 +45,7 @@ def test_contents(wheel: Path) -> None:
         for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    data = f"hostrouting-{hostrouting.__version__}.data/data/"
-    beside = {f"{data}share/{name}": content for name, content in shared().items()}
-    assert {name for name in packed if not name.startswith(META)} == ours | set(beside)
-    assert {name: archive.read(name) for name in beside} == beside
+    assert {name for name in packed if not name.startswith(META)} == ours
     assert {"hostrouting/py.typed", "phases/py.typed"} <= ours
 
 

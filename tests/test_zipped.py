@@ -68,7 +68,6 @@ COMMAND_LINES = {
     "plan": (f"{CONFIGURED} {SAVED}", 1),
     "render": (f"{CONFIGURED} --root {{folder}}/image", 0),
     "snapshot": ("--script", 0),
-    "completion": ("", 0),
 }
 ABOUT_THIS_HOST = {"apply", "clean", "gate", "guard", "preflight", "remove", "status"}
 """These ask or change this host, so they are not run."""

@@ -41,8 +41,6 @@ class Command(NamedTuple):
     """The meaning of exit code 1; empty if the command never returns it."""
     blocking: str = ""
     """What exit code 2 means other than bad input; most commands have no such meaning."""
-    about_host: bool = True
-    """Whether the command reads or changes a host; the others only print something about this program."""
     takes_snapshot: bool = False
     """Whether the command can read a saved snapshot instead of this host."""
     needs_files: bool = False

@@ -340,7 +340,7 @@ def _words_of(error: BaseException) -> Iterator[str]:
     else:
         yield str(error) or type(error).__name__
     if is_denied(error):
-        names = [command.name for command in every_command() if command.about_host and not command.changes]
+        names = [command.name for command in every_command() if not command.changes]
         yield f"{spoken(names, most=len(names))} work without root"
     if isinstance(error, BackendError) and error.kind == "unavailable":
         names = [command.name for command in every_command() if command.takes_snapshot]

@@ -1,4 +1,4 @@
-"""Makes the Debian package (`make deb`): the program with all that it needs but Python, completion and manual page.
+"""Makes the Debian package (`make deb`): the program with all that it needs but Python.
 
 Here: which file goes where, and the format of the package. Not here: the program (`bundle`); the scripts that dpkg runs,
 and the command (the folder `debian`).
@@ -25,7 +25,7 @@ import attrs
 
 from hostrouting.release import __version__
 from tests.support.bundle import DEPENDENCIES, ROOT, bundled, licences, moment
-from tests.support.package_hook import repository_of, shared
+from tests.support.package_hook import repository_of
 
 
 def debian_version(version: str) -> str:
@@ -89,10 +89,6 @@ def package_files() -> dict[str, Packed]:
     """The files that the package installs, by path."""
     found = {f"usr/share/hostrouting/{name}": Packed(content) for name, content in bundled() if _is_used(name)}
     found["usr/bin/hostrouting"] = Packed((_OWN / "hostrouting").read_bytes(), 0o755)
-    for name, content in shared().items():
-        folder, _, file = name.rpartition("/")
-        zipped = folder.startswith("man/")
-        found[f"usr/share/{folder}/{file}{'.gz' * zipped}"] = Packed(_gzip(content) if zipped else content)
     found["usr/share/python3/runtime.d/hostrouting.rtupdate"] = Packed((_OWN / "rtupdate").read_bytes(), 0o755)
     found["usr/share/lintian/overrides/hostrouting"] = Packed((_OWN / "lintian-overrides").read_bytes())
     found[f"{_DOC}/copyright"] = Packed(_copyright().encode())

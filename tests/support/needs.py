@@ -15,7 +15,6 @@ from functools import cache
 
 PACKAGES = {
     "bash": "bash",
-    "bash-completion": "bash-completion",  # a library for bash, not a command
     "busybox": "busybox",
     "dash": "dash",
     "debian-archive-keyring": "debian-archive-keyring",  # keys, with which debootstrap on Ubuntu trusts Debian's packages
@@ -25,15 +24,11 @@ PACKAGES = {
     "ebtables-nft": "iptables",
     "gawk": "gawk",
     "gcc": "gcc",
-    "groff": "groff-base",
     "ip": "iproute2",
     "iptables-legacy": "iptables",
     "iptables-nft": "iptables",
-    "lexgrog": "man-db",
     "lintian": "lintian",
     "make": "make",
-    "man": "man-db",
-    "mandoc": "mandoc",
     "mawk": "mawk",
     "nft": "nftables",
     "original-awk": "original-awk",
@@ -53,10 +48,7 @@ PACKAGES = {
 }
 """What a test can need in addition to root, and the Debian package that contains it."""
 
-FILES = {
-    "bash-completion": "/usr/share/bash-completion/bash_completion",
-    "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
-}
+FILES = {"debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg"}
 """The file that shows that a package is there, where that is not a program."""
 
 _BEGIN = "it needs "

@@ -4,18 +4,12 @@ The metadata depends on where the repository is: the addresses of the project, a
 itself is `tool.hostrouting.repository` in pyproject.toml. An index shows the README alone, so a link to a file beside it leads
 nowhere there: it becomes a link to the file in the repository or, while there is no address, the text without a link. A
 picture comes from the repository as well; without an address, the README has none.
-
-The completion script and the manual page are not in the repository: they are written into the wheel and the Debian
-package when these are built. What the program needs for this is in `build-system.requires` of pyproject.toml.
 """
 
 import re
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 _PICTURE = re.compile(r"^!\[([^\]]*)\]\((?!https?:)([^)\s]+)\)\n\n", re.MULTILINE)
@@ -32,37 +26,6 @@ class RepositoryHook(MetadataHookInterface):
         text = (root / "README.md").read_text(encoding="utf-8")
         metadata["readme"] = {"content-type": "text/markdown", "text": readme_elsewhere(text, repository, version)}
         metadata["urls"] = addresses(repository, version)
-
-
-class ShareHook(BuildHookInterface[Any]):
-    """Puts the completion script and the manual page into the wheel, where an environment in PATH has them."""
-
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002  as the interface has it
-        """See BuildHookInterface."""
-        sys.path.insert(0, self.root)  # pip builds where hostrouting is not installed
-        self._folder = tempfile.TemporaryDirectory()
-        for name, content in shared().items():
-            file = Path(self._folder.name, name)
-            file.parent.mkdir(parents=True)
-            file.write_bytes(content)
-            build_data["shared_data"][str(file)] = f"share/{name}"
-
-    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-        """See BuildHookInterface."""
-        self._folder.cleanup()
-
-
-def shared() -> dict[str, bytes]:
-    """The completion script and the manual page, by their paths below /usr/share or that of an environment."""
-    from hostrouting.cli.commands import every_command  # noqa: PLC0415  the hook knows only now where they are
-    from hostrouting.cli.commands.completion import completion_script  # noqa: PLC0415
-    from tests.support.manual import manual_page  # noqa: PLC0415
-
-    texts = {
-        "bash-completion/completions/hostrouting": completion_script(),
-        "man/man1/hostrouting.1": manual_page(every_command()),
-    }
-    return {path: text.encode() for path, text in texts.items()}
 
 
 def repository_of(root: Path) -> str:

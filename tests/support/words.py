@@ -1,6 +1,6 @@
 """The options and arguments of each command as plain values, read from argparse.
 
-Not here: what is written from them: the manual page of a package, and the page of commands in the documentation.
+Not here: what is written from them: the page of commands in the documentation.
 """
 
 from __future__ import annotations

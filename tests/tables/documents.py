@@ -133,7 +133,6 @@ KEYS: dict[str, dict[str, str]] = {
         "undoFile": "the file with the commands that restore what was deleted; null if nothing was deleted",
         **FAILURES,
     },
-    "completion": {"script": "the script"},
     "discover": {
         "expectedCidrs[]": "the proposed CIDRs: each once, without those that another one contains",
         "networks[].cidr": "a network that a file names",

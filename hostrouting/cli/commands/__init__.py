@@ -21,7 +21,6 @@ _READING = {
     "preflight": "find what would make apply, the next start or a reboot fail; changes nothing",
     "status": "show what hostrouting has installed, and the verdict now",
     "snapshot": "print devices, addresses, rules and routes as JSON, to examine elsewhere",
-    "completion": "print the script that completes this command line in bash",
 }
 CHANGING = {
     "apply": "apply the configuration to the host, now and at every boot",

@@ -54,7 +54,7 @@ def test_help_of_each_command(command: Command) -> None:
     assert f"{command.name}: {command.summary}" in said.out
     assert command.schema in said.out
     assert "  3  no answer" in said.out
-    assert ("\n  1  " in said.out) is (command.name not in {"completion", "explain", "snapshot"})
+    assert ("\n  1  " in said.out) is (command.name not in {"explain", "snapshot"})
     assert f"examples:\n  {command.examples.rstrip().replace(chr(10), chr(10) + '  ')}\n\nexit codes:\n" in said.out
     assert said.out.isascii()
 

@@ -184,7 +184,6 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("apply", "--config", repaired, host=held),
         told("gate", "--open-for", "1h", "--reason", "why", host=held),
         told("status", host=held),
-        told("completion"),
     ]
 
 
