@@ -11,7 +11,6 @@ pods        the same check for each class, and what the host drops as it arrives
 repair      the routes that close the escapes, and the proof
 cover       the fewest prefixes for a repair
 rules       what is wrong with the rules and the default routes themselves
-marks       who sets the marks that an answer depends on
 segments    a CIDR as ranges, for a map
 report      all of it in sentences and as JSON
 """

@@ -1,8 +1,7 @@
 """The check behind several commands: its configuration, its results, and the lines.
 
-Here: making the check, and its lines, from the whole to the parts: what both families have in common, one family, and
-who sets the marks. Not here: how it is found out who sets a mark (`check.marks`), what to do about the findings
-(`remedy`), and writing to a terminal.
+Here: making the check, and its lines, from the whole to the parts: what both families have in common, and one family.
+Not here: what to do about the findings (`remedy`), and writing to a terminal.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from hostrouting.check.examine import (
     find_correction,
     repair_routes,
 )
-from hostrouting.check.marks import Marks, marks_of
 from hostrouting.check.packets import senders_phrase
 from hostrouting.check.report import (
     candidates_clause,
@@ -52,7 +50,6 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
-    from hostrouting.kernel.marking import Effect, IpsecPolicy, MarkSetter
     from hostrouting.model.snapshot import Snapshot
 
 LIMITS = "Only routing tables and rules are checked, as they are now; not firewalls, IPsec or eBPF programs."
@@ -148,10 +145,6 @@ class Check:
             yield line(f"Other packets are routed differently; to see which: {again}")
         if any(family.verdict != "no-default-route" for family in self.found.families):
             yield line(Painted(LIMITS, "soft"))
-
-    def marks(self, host: Callable[[], Host] | None) -> Marks:
-        """Who sets the marks that the answer depends on; a snapshot has no host to look at."""
-        return marks_of(self.found, host)
 
 
 def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check:
@@ -306,47 +299,3 @@ def _range(finding: Escape) -> str:
     if len(blocks) <= _BLOCKS:
         return " ".join(map(str, blocks))
     return extent(finding.cidr.family, finding.first, finding.last)
-
-
-# Who sets the marks that an answer depends on.
-
-_FOR: dict[Effect, str] = {
-    "arriving": "for packets that arrive",
-    "own": "for packets of this host",
-    "own-later": "for packets of this host whose route Linux looks up again later, as after DNAT",
-    "none": "too late for the route of this packet",
-}
-_DOES = {"drop": "drops them", "pass": "leaves them as they are", "transport": "encrypts them"}
-
-
-def mark_lines(marks: Marks) -> Iterator[Line]:
-    """What was found about marks, as lines."""
-    for sought in marks.sought:
-        rules = f"rule{'s' if len(sought.rules) > 1 else ''} {spoken(list(map(str, sought.rules)))}"
-        if sought.setters:
-            yield line(f"Mark {sought.name} ({rules}) can be set by:")
-            rows = [_setter(setter, effects) for setter, effects in sought.setters[:SHOWN]]
-            yield from capped(rows, len(sought.setters))
-        else:
-            who = "Nothing that was looked at" if marks.unseen else "No rule of a packet filter"
-            sentence = f"{who} sets mark {sought.name} ({rules}). A program may set it on its own sockets."
-            yield line(Painted(sentence, "soft"))
-    policies = (line(Painted(_policy(policy), "warn")) for policy in marks.policies[:SHOWN])
-    yield from capped(policies, len(marks.policies))
-    if marks.unseen:
-        yield line(Painted(f"Not looked at: {'; '.join(marks.unseen)}.", "soft"))
-
-
-def _setter(setter: MarkSetter, effects: Sequence[Effect]) -> Line:
-    effect = " and ".join(_FOR[effect] for effect in effects)
-    return line("  ", Painted(f"{setter.place}: {setter.text} ({effect})", "warn"))
-
-
-def _policy(policy: IpsecPolicy) -> str:
-    only = f" ({policy.only})" if policy.only else ""
-    does = (
-        f"encapsulates them: they leave by the route to {policy.end}"
-        if policy.action == "tunnel"
-        else _DOES[policy.action]
-    )
-    return f"An IPsec policy for packets from {policy.source} to {policy.destination}{only} {does}."

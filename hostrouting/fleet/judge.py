@@ -25,7 +25,6 @@ import attrs
 
 from hostrouting.arguments import HOST_OF_A_SNAPSHOT, listed, require_devices
 from hostrouting.check.examine import Correction, Examination, examine_snapshot, find_correction
-from hostrouting.check.marks import marks_of
 from hostrouting.check.overlap import EscapeKind, Verdict
 from hostrouting.check.report import check_document, packets_line, repair_document
 from hostrouting.errors import ConfigError, Fault, FleetError, HostRoutingError, InputError
@@ -186,7 +185,7 @@ def judge(data: bytes, question: Question) -> NodeResult:
         open_repair=found.routes,
         correction=_correction(found, question),
         is_repairable=bool(found.escapes) and not found.unsafe,
-        answer=json.dumps({**check, **marks_of(found, None).document(), "standings": []}),
+        answer=json.dumps({**check, "standings": []}),
     )
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from hostrouting.host.metadata import Fetch, Reply
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.ebtables import Ebtables, EbtablesProgram
-    from hostrouting.kernel.marking import Marking, MarkingOf
     from hostrouting.kernel.neighbours import KernelLinkLayer, LinkLayer
     from hostrouting.kernel.netlink import NetlinkBackend
     from hostrouting.kernel.nftables import Nftables, NftProgram
@@ -94,12 +93,6 @@ def _fetch(url: str, timeout: float) -> Reply:
     return fetch(url, timeout)
 
 
-def _marking_of(family: int, words: tuple[str, ...] = ()) -> Marking:
-    from hostrouting.kernel.marking import marking_of  # noqa: PLC0415
-
-    return marking_of(family, words=words)
-
-
 @attrs.frozen(kw_only=True)
 class Host:
     """The edges of one host. Each can be replaced separately."""
@@ -118,8 +111,6 @@ class Host:
     """Opens the link layer: MAC addresses and neighbours; None for an image."""
     fetch: Fetch = _fetch
     """Sends the requests for instance metadata."""
-    marking_of: MarkingOf = _marking_of
-    """Returns what can mark packets of a family."""
     find_program: Callable[[str], str | None] = find_program
     """Returns the path of a program, looked for where the boot scripts look; None if it is not installed."""
     own_program: Callable[[], str | None] = own_program
@@ -190,7 +181,6 @@ class Host:
             ebtables=lambda: _ebtables(namespace.words),
             link_layer=lambda: SandboxLinkLayer(_link_layer(), namespace),
             fetch=lambda url, timeout: namespace.call(lambda: _fetch(url, timeout)),
-            marking_of=lambda family: _marking_of(family, namespace.words),
         )
 
     @property

@@ -10,7 +10,6 @@ requests    what is the same for every routing edge: what cannot be sent, what a
 nftables    the packet filter
 ebtables    rules for Ethernet frames
 neighbours  MAC addresses and neighbours
-marking     what sets the marks of packets
 programs    running a program of the host, and the rights of this process
 """
 

@@ -23,7 +23,6 @@ from hostrouting.host.files import PROTECTED, SETTINGS
 from hostrouting.host.host import Host, makes_edge, not_callable
 from hostrouting.host.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
 from hostrouting.host.systemd import UnitState, require_room
-from hostrouting.kernel.marking import Marking, MarkingOf
 from hostrouting.kernel.programs import Rights
 from hostrouting.testing.kernel import MemoryBackend
 from hostrouting.testing.kernel.filters import MemoryEbtables, MemoryLinkLayer, MemoryNftables
@@ -344,10 +343,6 @@ def _nobody_answers(url: str, _timeout: float) -> Reply:
     raise MetadataError(url, "does not answer, because this is a fake host; pass fetch=… to FakeHost")
 
 
-def _no_marking(family: int) -> Marking:  # noqa: ARG001  as in MarkingOf
-    return Marking()
-
-
 def _is_installed(name: str) -> str:
     return f"/usr/bin/{name}"
 
@@ -389,7 +384,6 @@ class FakeHost(Host):
         default=attrs.Factory(lambda self: lambda: self.neighbours, takes_self=True), validator=makes_edge
     )
     fetch: Fetch = attrs.field(default=_nobody_answers)
-    marking_of: MarkingOf = attrs.field(default=_no_marking)
     find_program: Callable[[str], str | None] = attrs.field(default=_is_installed)
     """Returns the path of a program. By default every program is installed."""
     own_program: Callable[[], str | None] = attrs.field(default=lambda: "/usr/bin/hostrouting")

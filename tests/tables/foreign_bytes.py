@@ -31,7 +31,6 @@ from hostrouting.fleet.outcome import Ran, outcome_of
 from hostrouting.host.conflists import files_in_force, read_conflists
 from hostrouting.host.metadata import _read as read_metadata
 from hostrouting.host.saved import _KEYS, _LISTS, _SAVED, SCHEMA, read_ip_document, snapshot_in
-from hostrouting.kernel.marking import ipsec_policies, iptables_rules, nft_rules
 from hostrouting.kernel.netlink.channel import HEADER, pack_attributes
 from hostrouting.kernel.netlink.route_message import encode_change
 from hostrouting.model.prefix import Prefix
@@ -84,11 +83,6 @@ _NODE = (
         "settings4": [{"interface": "all", "rp_filter": "strict", "forwarding": True}],
         "nexthops": [{"id": 1, "dev": "eth0", "gateway": "10.0.0.1"}, {"id": 2, "group": [{"id": 1, "weight": 2}]}],
     }
-)
-_NFT = (
-    b'{"nftables": [{"chain": {"family": "inet", "table": "t", "name": "c", "type": "route", "hook": "output", "prio": 0}},'
-    b' {"rule": {"family": "inet", "table": "t", "chain": "c", "handle": 7, "expr": [{"mangle": {"key": {"meta": {"key": "mark"}},'
-    b' "value": {"|": [{"&": [{"meta": {"key": "mark"}}, 255]}, 1]}}}, {"jump": {"target": "d"}}]}}]}'
 )
 _STATE = (
     b'{"Network": {"ExternalInterfaces": {"eth0": {"Networks": {"azure": {"Endpoints": {"1": {"HostIfName": "azv1",'
@@ -153,22 +147,6 @@ READERS = {
         ],
     ),
     "saved-rules": Reader(_text(read_saved), seeds=[_EBTABLES]),
-    "nft": Reader(_text(lambda text: nft_rules(text, family=4)), (ValueError,), [_NFT]),
-    "iptables": Reader(
-        _text(lambda text: iptables_rules(text, program="iptables-nft")),
-        (ValueError,),
-        [
-            b"*nat\n-A \nCOMMIT\n",
-            b"*mangle\n:OUTPUT ACCEPT [0:0]\n-A OUTPUT -p tcp -j MARK --set-xmark 0x1/0xff\nCOMMIT\n",
-        ],
-    ),
-    "ipsec": Reader(
-        _text(lambda text: ipsec_policies(text, family=4)),
-        (ValueError,),
-        [
-            b"src 10.0.0.0/8 dst 172.16.0.0/16 \n\tdir out priority 1 \n\tmark 0x1/0xff \n\ttmpl src 1.1.1.1 dst 2.2.2.2\n\t\tproto esp mode tunnel\n"
-        ],
-    ),
     "conflist": Reader(
         _text(lambda text: files_in_force(read_conflists(["10-a.conflist"], lambda _name: text))),
         seeds=[b'{"cniVersion": "0.3.0", "name": "azure", "plugins": [{"type": "azure-vnet", "mode": "bridge"}]}'],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.cli.check import Check, lasting_line, make_check, mark_lines
+from hostrouting.cli.check import Check, lasting_line, make_check
 from hostrouting.cli.command import (
     VERDICT_CODES,
     Command,
@@ -28,7 +28,6 @@ from hostrouting.config.settings import HostRoutingConfig
 if TYPE_CHECKING:
     import argparse
 
-    from hostrouting.check.marks import Marks
     from hostrouting.finding import Finding
     from hostrouting.host.host import Host
 
@@ -63,14 +62,12 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     # CIDRs on the command line replace everything else that a configuration asks for.
     asks_all = not (arguments.snapshot or arguments.cidrs)
     standings = Standings.on(host(), check.config) if asks_all else Standings()
-    marks = check.marks(None if arguments.snapshot else host)
 
     def document() -> dict[str, Any]:
-        found = check.document([*gate, *standings.troubles])
-        return {**found, **marks.document(), "standings": standings.documents()}
+        return {**check.document([*gate, *standings.troubles]), "standings": standings.documents()}
 
     code = VERDICT_CODES[check.found.verdict] or standings.code
-    return Reply(code, document, lambda: _page(check, gate, standings, arguments, marks=marks))
+    return Reply(code, document, lambda: _page(check, gate, standings, arguments))
 
 
 def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
@@ -90,9 +87,7 @@ def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
     return Reply(standings.code, document, page)
 
 
-def _page(
-    check: Check, gate: Sequence[Finding], standings: Standings, arguments: argparse.Namespace, *, marks: Marks
-) -> Iterator[Line]:
+def _page(check: Check, gate: Sequence[Finding], standings: Standings, arguments: argparse.Namespace) -> Iterator[Line]:
 
     yield from check.answer_lines()
     yield from check.evidence_lines()
@@ -109,8 +104,7 @@ def _page(
     yield from check.limit_lines(advice=advice_line(arguments))
     if check.found.verdict != "no-default-route":
         yield lasting_line()
-    yield from mark_lines(marks)
-    if check.found.verdict == "no-default-route":
+    else:
         where = f" --snapshot {arguments.snapshot}" if arguments.snapshot else ""
         lost = next(found for found in check.found.families if found.verdict == "no-default-route")
         yield line(f"To see its present route: hostrouting explain {lost.report.cidrs[0].ip}{where}")

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.check.exceptions import PodBlocks
-from hostrouting.check.marks import Marks, look_for_marks, rules_in
 from hostrouting.check.overlap import is_unexplained, networks_of
 from hostrouting.check.report import packets_line, unexplained_owner
-from hostrouting.cli.check import mark_lines
 from hostrouting.cli.command import FINE, Command, Reply, config_option, devs_option
 from hostrouting.cli.output import SHOWN, Line, Painted, Tone, capped, line, table
 from hostrouting.cli.source import address_of, config_of, installed_config, known_devices, open_kernel, saved_snapshot
@@ -110,7 +108,7 @@ def _find_replies(fib: Fib, destination: IP) -> Iterator[Drop]:
 
 
 def _document(explanation: Explanation) -> dict[str, Any]:
-    """The explanation as a JSON value, without the kernel's own answer and the marks."""
+    """The explanation as a JSON value, without the kernel's own answer."""
     trace = explanation.trace
     return {
         "schema": COMMAND.schema,
@@ -267,20 +265,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         with open_kernel(host) as kernel:
             found = explained(kernel.snapshot(family=address.version))
             surprise = _surprise(found, kernel)
-    marks = look_for_marks(
-        None if arguments.snapshot else host,
-        [
-            *rules_in(variant.cases for variant in found.variants),
-            *(tried.rule for tried in found.trace.tried if flow.mark),
-        ],
-        family=address.version,
-        destinations=[Prefix.of(address)],
-    )
-    return Reply(
-        FINE,
-        lambda: {**_document(found), "surprise": surprise, **marks.document()},
-        lambda: _page(found, marks, surprise),
-    )
+    return Reply(FINE, lambda: {**_document(found), "surprise": surprise}, lambda: _page(found, surprise))
 
 
 def _seen_by_rules(
@@ -343,7 +328,7 @@ def _surprise(found: Explanation, backend: RouteBackend) -> str:
     return f"the kernel itself answers {answer.route or answer.kind}, which is not what its tables say"
 
 
-def _page(found: Explanation, marks: Marks, surprise: str) -> Iterator[Line]:
+def _page(found: Explanation, surprise: str) -> Iterator[Line]:
 
     yield _answer_line(found)
     if found.drop is not None:
@@ -366,7 +351,6 @@ def _page(found: Explanation, marks: Marks, surprise: str) -> Iterator[Line]:
         yield line("Other routes that match it, but do not decide:")
         yield from capped(table(("route", "why not"), rows[:SHOWN]), len(rows))
     yield from _limits(found)
-    yield from mark_lines(marks)
 
 
 def _answer_line(found: Explanation) -> Line:

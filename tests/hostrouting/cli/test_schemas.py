@@ -15,8 +15,6 @@ from hostrouting.errors import BackendError
 from hostrouting.finding import Finding
 from hostrouting.fleet.dispatch import Workers
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.kernel.marking import Hook, IpsecPolicy, Marking, MarkSetter
-from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
@@ -33,7 +31,7 @@ from tests.tables.documents import ERROR, KEYS
 
 CIDR = "172.16.0.0/16"
 # Keys of some questions only.
-SOMETIMES = {"node", "snapshot", "correction", "marks", "ipsec", "notLookedAt"}
+SOMETIMES = {"node", "snapshot", "correction"}
 # A snapshot has the fields of `hostrouting.Snapshot`.
 SCHEMAS = {it.schema: KEYS[it.name] for it in every_command() if it.name in KEYS} | {"hostrouting/error/2": ERROR}
 
@@ -126,21 +124,6 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
     astray = FakeHost(kernel=vm)
     vm.change([RouteRequest("add", Route.to("0.0.0.0/0", dev="ib0", gateway="192.168.7.9", table=100))])
 
-    # What a rule by mark matches, and who sets the mark.
-    setter = MarkSetter(
-        "nftables table ip t, chain c, rule with handle 2", "sets 0x10", frozenset({Hook("route", "output", 0)}), 0x10
-    )
-    policy = IpsecPolicy(Prefix.parse("10.0.0.0/24"), Prefix.parse(CIDR), "tunnel", "10.9.9.9")
-    by_mark = plain_vm()
-    by_mark.add_link("eth1")
-    by_mark.add_rule(Rule(family=4, priority=100, fwmark=0x10, fwmask=0x10, table=100))
-    by_mark.change([RouteRequest("add", Route.to("0.0.0.0/0", dev="eth1", table=100))])
-    by_mark.add_link("veth1")
-    marked = FakeHost(
-        kernel=by_mark, marking_of=lambda family: Marking((setter,), frozenset(), (policy,), (f"IPv{family} (why)",))
-    )
-    marks = (("check", "--config", forwarding), ("explain", "172.16.5.9", "--iif", "veth1", "--from", "10.244.0.9"))
-
     save(tmp_path / "nodes", {"gpu": h200().snapshot(), "broken": "{"})
     with mock.patch("hostrouting.fleet.dispatch.OwnProcesses", return_value=Workers(Inline())):
         asked = ("check", "--snapshots", str(tmp_path / "nodes"), "--json")
@@ -158,7 +141,6 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         guarded(),
         *nodes,
         told("explain", "172.16.5.9", "--snapshot", "-", stdin=strict.to_json().encode()),
-        *(told(*words, host=marked) for words in marks),
         told("explain", "8.8.8.8", "--iif", "eth0", "--from", "224.0.0.1", kernel=plain_vm()),
         told("repair", CIDR, kernel=refusing()),
         told("preflight", "--config", repaired, kernel=MemoryBackend()),

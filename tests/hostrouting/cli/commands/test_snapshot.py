@@ -7,7 +7,6 @@ import pytest
 
 from hostrouting import Snapshot
 from hostrouting.boot.scripts import render_snapshot_script
-from hostrouting.kernel.marking import NOT_IN_A_SNAPSHOT
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
 
@@ -23,7 +22,7 @@ HOSTS = {"h200": h200, "vpn": vpn_node, "cni": cni_node, "ecmp": ecmp_node, "pla
 @pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
 def test_the_same_answer_elsewhere(name: str, question: tuple[str, ...], form: tuple[str, ...], tmp_path: Path) -> None:
     """A saved snapshot gives the same answers, byte for byte, as the host that it was taken on."""
-    host = FakeHost(kernel=HOSTS[name](), marking_of=lambda family: NOT_IN_A_SNAPSHOT)  # noqa: ARG005  as in MarkingOf
+    host = FakeHost(kernel=HOSTS[name]())
     path = tmp_path / "node.json"
     path.write_text(say("snapshot", host=host).out, encoding="utf-8")
     here = say(*question, *form, host=host)
