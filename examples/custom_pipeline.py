@@ -9,7 +9,7 @@ import logging
 import sys
 
 import phases
-from hostrouting import CheckRouteOverlap, ConfigureStaticRoutes, HostRoutingConfig, Preflight
+from hostrouting import CheckRouteOverlap, ConfigureStaticRoutes, HostRoutingConfig
 from hostrouting.testing import FakeHost, h200
 
 
@@ -71,11 +71,7 @@ CONFIG = HostRoutingConfig(
 def pipeline(
     host: FakeHost, labels: set[str], *, start: phases.Task[None], config: HostRoutingConfig = CONFIG
 ) -> phases.Task[object]:
-    """The two tasks of hostrouting are ordinary steps: they can be used separately, and in parallel with others.
-
-    Preflight is not one of the steps: its error would end the run before the gate is installed, and a machine that is
-    started by something else would then start unchecked.
-    """
+    """The two tasks of hostrouting are ordinary steps: they can be used separately, and in parallel with others."""
     return phases.serial(
         phases.retry(download, attempts=3, delay=0.1, on=ConnectionError),
         phases.parallel(unpack, ConfigureStaticRoutes(config, host=host), LabelNode(labels), name="prepare"),
@@ -95,7 +91,6 @@ def main() -> int:
     bootstrap = pipeline(host, labels, start=start_broken_machine if given.fail else start_machine)
     if given.plan:
         print(phases.plan(bootstrap))
-        print(phases.plan(Preflight(CONFIG, host=host)))
         return 0
     report = phases.run(bootstrap)
     print(report)

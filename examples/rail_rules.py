@@ -72,7 +72,7 @@ class RailRules(HostTask[Effects]):
     @property
     def part(self) -> Part:  # noqa: D102  as above
         script = "".join(["#!/bin/bash\nset -e\n", *(rail.script for rail in self.rails), "exit 0\n"])
-        return Part.of(self.host.layout, self.name, script, rank=45, does="Rules of the rails", tools=("ip",))
+        return Part.of(self.host.layout, self.name, script, rank=45, does="Rules of the rails")
 
     def change(self, *, up: bool) -> Change:  # noqa: D102  as above
         with self.kernel() as kernel:

@@ -8,7 +8,6 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes as ConfigureSt
 from hostrouting.tasks.overlap_check import CheckRouteOverlap as CheckRouteOverlap  # checks that expected addresses leave by an expected device
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource as RewriteProbeSource  # makes load-balancer probes over IPv6 reach the pods
 from hostrouting.tasks.guard.service import InstallGuard as InstallGuard  # installs the service that runs Guard, if the configuration enables it
-from hostrouting.tasks.preflight import Preflight as Preflight, PreflightResult as PreflightResult  # finds what would make a bootstrap, the next start or a reboot fail; what it found
 from hostrouting.tasks.configure import Remove as Remove  # removes everything that hostrouting installed, and nothing else
 from hostrouting.tasks.guard.loop import Guard as Guard, Orders as Orders  # keeps right what they installed; tells a running Guard to read its configuration again, or to look
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet as CleanStaleAzureVnet  # deletes what azure-vnet left; runs only if you call it
@@ -45,7 +44,6 @@ from hostrouting.errors import InputError as InputError  # a file is not a snaps
 from hostrouting.errors import RouteConflict as RouteConflict  # a route that is not ours holds the key of a wanted route
 from hostrouting.errors import ApplyError as ApplyError  # routes could not be applied; says what is true now
 from hostrouting.errors import RouteOverlapError as RouteOverlapError  # expected CIDRs escape, and the mode is STRICT; `repair` has the remedy
-from hostrouting.errors import PreflightFailed as PreflightFailed  # a preflight found errors; `repair` as in RouteOverlapError
 from hostrouting.errors import CleanupError as CleanupError  # what azure-vnet left behind could not be deleted, or restored
 from hostrouting.errors import NotReady as NotReady  # something was still missing at the deadline
 from hostrouting.errors import FileError as FileError  # a file cannot be read, written or removed

@@ -7,7 +7,6 @@
     ├── RouteConflict       host: a route that is not ours has the destination and metric of a wanted one
     ├── ApplyError          host: routes could not be applied; says what is true now
     ├── RouteOverlapError   host: the mode is STRICT, and the verdict is overlap or no-default-route
-    ├── PreflightFailed     host: something on it would make a bootstrap fail, or strand the node later
     ├── CleanupError        host: what azure-vnet left behind could not be deleted, or restored
     ├── NotReady            host: something that the routes need was missing at the deadline
     ├── HostBusy            host: another process holds the lock
@@ -57,7 +56,6 @@ __all__ = [
     "ManagerError",
     "MetadataError",
     "NotReady",
-    "PreflightFailed",
     "ProgramError",
     "ProgramKind",
     "Refusal",
@@ -269,14 +267,6 @@ class RouteOverlapError(HostRoutingError):
         """Keep the message, which names the escapes and the repair, and what the check found."""
         super().__init__(message, findings=findings)
         self.report, self.check = report, check
-
-
-class PreflightFailed(HostRoutingError):  # noqa: N818  reads as what happened
-    """The task `Preflight` found errors: a bootstrap would fail, or strand the node later. Nothing was changed.
-
-    `findings` has all of them, and the warnings. If every error is about something that may come later, such as a
-    default route, it `can_retry`.
-    """
 
 
 class CleanupError(HostRoutingError):

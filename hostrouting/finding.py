@@ -58,7 +58,6 @@ NAMES = (
     "lock",
     "tool",
     "systemd",
-    "networkd",
     "unit",
     "kernel",
     # the other tasks

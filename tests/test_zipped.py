@@ -69,7 +69,7 @@ COMMAND_LINES = {
     "render": (f"{CONFIGURED} --root {{folder}}/image", 0),
     "snapshot": ("--script", 0),
 }
-ABOUT_THIS_HOST = {"apply", "clean", "gate", "guard", "preflight", "remove", "status"}
+ABOUT_THIS_HOST = {"apply", "clean", "gate", "guard", "remove", "status"}
 """These ask or change this host, so they are not run."""
 
 

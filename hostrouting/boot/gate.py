@@ -90,8 +90,6 @@ class Part:
     """Files that are installed with the others; the task itself removes them after it has undone its other work."""
     remains: tuple[str, ...] = ()
     """Files that the unit's or the step's runs create; they are removed with the others."""
-    tools: tuple[str, ...] = ()
-    """The programs that the step's script runs."""
     record: FileSet = attrs.field(factory=FileSet)
     """Files that say what was done. They are written after the task's work, and removed last."""
     before: Callable[[Files], FileSet] = attrs.field(default=lambda _: FileSet())
@@ -109,7 +107,6 @@ class Part:
         rank: int | None,
         kind: StepKind = "requires",
         does: str = "",
-        tools: Iterable[str] = (),
         unit_text: str = "",
         obsolete: tuple[str, ...] = (),
         remains: tuple[str, ...] = (),
@@ -151,7 +148,7 @@ class Part:
         )
         later = FileSet(program if is_undone_first else ())
         step = None if rank is None else GateStep(rank, kind, name)
-        return cls(step, files, unit, later, remains, tuple(tools), is_run_now=True)
+        return cls(step, files, unit, later, remains, is_run_now=True)
 
     @property
     def name(self) -> str:
@@ -179,9 +176,6 @@ class Part:
 
 class Gate:
     """The gate of one host."""
-
-    tools = ("bash", "flock", "systemctl")
-    """The programs that its script runs."""
 
     def __init__(self, host: Host, config: HostRoutingConfig | None = None) -> None:
         """Find out whether systemd runs; read nothing else from the host.

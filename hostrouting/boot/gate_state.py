@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import attrs
 
 from hostrouting.boot.gate import Gate, pattern_of, unseen
-from hostrouting.boot.gate_files import parse_gate_steps, render_gate_drop_in
+from hostrouting.boot.gate_files import parse_gate_steps
 from hostrouting.errors import FileError
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host.layout import DROP_IN, HostLayout
@@ -273,58 +273,6 @@ def _losses(gate: Gate) -> Iterator[Finding]:
             )
         else:
             yield Finding("unit", "error", f"{path} is missing, so {unit} does not run", unit, again)
-
-
-def find_coming_openings(host: Host, unit: str) -> tuple[str, ...]:
-    """One sentence for each thing that would let the unit start unchecked if it were gated now.
-
-    ManagerError if systemd does not answer, FileError as above.
-    """
-    manager = Gate(host).manager
-    if manager is None:
-        return ()
-    found = _unit_properties(host, manager, unit)
-    coming = ({**one, "ExecStartPre": _coming_commands(host, unit, one), "NeedDaemonReload": "no"} for one in found)
-    asks = _command_in(render_gate_drop_in(host.layout), "ExecStartPre")
-    return tuple(dict.fromkeys(_of_gated(host, unit, coming, asks)))
-
-
-def _coming_commands(host: Host, unit: str, found: Mapping[str, str]) -> str:
-    """The commands before the start of a unit, as systemd would show them with our drop-in installed."""
-    layout, ours, drop_ins = host.layout, host.layout.gate_drop_in(unit), found["DropInPaths"].split()
-    if not any(_file_name(path) == DROP_IN for path in drop_ins):
-        drop_ins = sorted([*drop_ins, ours], key=_file_name)
-    commands: list[str] = []
-    for path in (found["FragmentPath"], *drop_ins):
-        text = render_gate_drop_in(layout) if path == ours else host.files.read(layout.at(path)) or ""
-        shown = _command_in(text, "ExecStartPre").replace("%n", found["Id"])
-        for value in (value for name, value in _settings(text) if name == "ExecStartPre"):
-            command = shown if path == ours else f"argv[]={value} ; ignore_errors=unknown ; "
-            commands = [*commands, command] if value else []
-    return "".join(commands)
-
-
-def drop_in_folders(unit: str) -> tuple[str, ...]:
-    """The folders of a unit's drop-ins, in systemd's order: of two files with one name, the first counts.
-
-    The name of the unit may be cut after each dash. The folders for all units of a kind come last.
-    """
-    name, _, kind = unit.rpartition(".")
-    parts = name.split("-")
-    prefixes = ("".join(f"{part}-" for part in parts[:count]) for count in range(len(parts) - 1, 0, -1))
-    own = (f"{unit}.d", *(f"{prefix}.{kind}.d" for prefix in prefixes))
-    return tuple(f"{folder}/{name}" for names in (own, (f"{kind}.d",)) for folder in UNIT_FOLDERS for name in names)
-
-
-def harmful_settings(text: str) -> Iterator[tuple[str, str]]:
-    """The lines of a drop-in that let one of our units succeed without running its script; each with its meaning."""
-    harmless = {name: value for name, value, _ in _UNIT}
-    meanings = {name: why for name, _, why in _UNIT} | {"ExecStart": "it runs another command"}
-    for name, value in _settings(text):
-        if name.startswith("Condition") and value:
-            yield f"{name}={value}", _SKIPPED
-        elif name in meanings and value and value != harmless.get(name):
-            yield f"{name}={value}", meanings[name]
 
 
 def _settings(text: str) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ from hostrouting.errors import FileError, HostBusy
 from hostrouting.host.files import Files, LocalFiles
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import Manager, SystemdManager
-from hostrouting.kernel.programs import BOOT_PATH, Rights, find_program, own_program, own_rights, version_of
+from hostrouting.kernel.programs import BOOT_PATH, Rights, find_program, own_program, own_rights
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -115,8 +115,6 @@ class Host:
     """Returns the path of a program, looked for where the boot scripts look; None if it is not installed."""
     own_program: Callable[[], str | None] = own_program
     """Returns the path of the program `hostrouting` that belongs to this run; None if there is none."""
-    version_of: Callable[[str], str] | None = attrs.field(default=version_of, validator=makes_edge)
-    """Returns what the program at a path answers to -V; None for an image, whose programs are not run."""
     rights: Callable[[], Rights] = own_rights
     """Returns what this process may do."""
     lock_wait: float = 60.0
@@ -150,15 +148,7 @@ class Host:
             paths = (layout.at(f"{folder}/{name}") for folder in BOOT_PATH)
             return next(filter(files.is_there, paths), None)
 
-        return cls(
-            backend=None,
-            files=files,
-            manager=None,
-            layout=layout,
-            find_program=find,
-            own_program=lambda: None,
-            version_of=None,
-        )
+        return cls(backend=None, files=files, manager=None, layout=layout, find_program=find, own_program=lambda: None)
 
     @classmethod
     def sandbox(cls, root: str, *, netns: str | PathLike[str]) -> Host:

@@ -20,8 +20,6 @@ from hostrouting.errors import BackendError
 BOOT_PATH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """Where the boot scripts look for programs."""
 
-_TO_ANSWER = 5.0  # seconds
-
 
 class Ended(NamedTuple):
     """A program that has ended: its exit code, and its output."""
@@ -82,15 +80,6 @@ def own_program() -> str | None:
     folders = (os.path.dirname(sys.executable), "/usr/local/bin")  # Debian's pip installs into the second
     paths = (f"{folder}/hostrouting" for folder in folders if folder.startswith("/"))
     return next((path for path in paths if os.access(path, os.X_OK)), None)
-
-
-def version_of(path: str) -> str:
-    """The answer of a program to -V, on either output; empty if it cannot be run or does not end."""
-    try:
-        done = run_program(path, "-V", timeout=_TO_ANSWER)
-    except OSError:
-        return ""
-    return (done.out + done.err).strip()
 
 
 def run_program(*words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None) -> Ended:

@@ -6,7 +6,6 @@ configure       Configure (runs all tasks that are configured, in order) and Rem
 static_routes   ConfigureStaticRoutes
 overlap_check   CheckRouteOverlap
 probe_rewrite   RewriteProbeSource
-preflight       Preflight, which finds beforehand what would fail
 guard           Guard, which keeps right what the others have installed, and InstallGuard, which installs its service
 cleanup         CleanStaleAzureVnet and UndoCleanup, for a caller; KeepAzureVnetClean, for Configure and the guard
 keeping         two tasks that keep what network managers delete: Linux's own rules, and foreign routes

@@ -49,7 +49,7 @@ class KeepKernelRules(HostTask[Effects]):
     def part(self) -> Part:
         """The script, the unit that runs it at every boot, and the step that runs it before a gated unit starts."""
         script, does = render_rules_script(), "Linux's own routing rules of this host"
-        return Part.of(self.host.layout, "kernel-rules", script, rank=40, kind="wants", does=does, tools=("ip",))
+        return Part.of(self.host.layout, "kernel-rules", script, rank=40, kind="wants", does=does)
 
     @property
     def is_wanted(self) -> bool:

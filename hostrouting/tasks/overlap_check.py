@@ -77,7 +77,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
             60, "wants" if self.config.route_overlap.mode is Mode.WARN else "requires", "check-route-overlap"
         )
         remains = (*self._markers, layout.npd_path, layout.unfinished_path)
-        return Part(step, files, layout.check_unit, remains=remains, tools=("ip", "awk", "sed"))
+        return Part(step, files, layout.check_unit, remains=remains)
 
     @property
     def is_wanted(self) -> bool:

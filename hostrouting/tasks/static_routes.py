@@ -76,7 +76,6 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             "static-routes",
             script,
             rank=50,
-            tools=("ip", "awk"),
             unit_text=render_routes_unit(layout, wait=seconds),
             obsolete=(
                 *layout.obsolete_paths(layout.routes_unit),

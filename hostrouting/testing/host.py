@@ -347,10 +347,6 @@ def _is_installed(name: str) -> str:
     return f"/usr/bin/{name}"
 
 
-def _is_iproute2(_path: str) -> str:
-    return "ip utility, iproute2-6.1.0, libbpf 1.1.0"
-
-
 def _is_kernel(_instance: object, _attribute: object, value: Any) -> None:
     require(value, MemoryBackend, "FakeHost(kernel=…)", "write kernel=h200(), or pass your own MemoryBackend")
 
@@ -388,8 +384,6 @@ class FakeHost(Host):
     """Returns the path of a program. By default every program is installed."""
     own_program: Callable[[], str | None] = attrs.field(default=lambda: "/usr/bin/hostrouting")
     """Returns the path of the program `hostrouting`."""
-    version_of: Callable[[str], str] | None = attrs.field(default=_is_iproute2, validator=makes_edge)
-    """Returns what a program answers to -V. By default that is the answer of iproute2."""
     rights: Callable[[], Rights] = attrs.field(default=Rights)
     """Returns what the process may do. By default it is root and may do everything."""
 

@@ -23,7 +23,6 @@ from hostrouting import (
     HostTask,
     Operation,
     Part,
-    Preflight,
     Remove,
 )
 from hostrouting.boot.installed import kept_config
@@ -326,10 +325,9 @@ def config(tmp_path: Path) -> str:
 
 
 def test_the_command(installed: Callable[[str], None], config: str, tmp_path: Path) -> None:
-    """Preflight, plan, apply, status, render and remove know it, without a word of it in them."""
+    """Plan, apply, status, render and remove know it, without a word of it in them."""
     installed("examples.rail_rules:RailRules")
     host = rail_host()
-    assert say("preflight", "--config", config, host=host).code < 2
     for verb in (("plan", "--config", config), ("apply", "--config", config), ("status",)):
         assert SCRIPT in say(*verb, host=host).out, verb
     assert "IN FORCE: rail-rules" in say("status", host=host).out
@@ -522,8 +520,6 @@ def test_a_faulty_section_on_the_command_line(installed: Callable[[str], None], 
             2,
             ['hostRouting.extensions["rail-rules"][0]', 'hostRouting.extensions["rail-rules"][1]'],
         )
-    findings = run(Preflight(CONFIG, host=rail_host(), tasks=BOTH))
-    assert findings is not None
 
 
 # On Linux.

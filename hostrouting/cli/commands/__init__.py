@@ -18,7 +18,6 @@ _READING = {
     "explain": "show the route of a packet: rule, table, route, owner, device",
     "repair": "print the fewest static routes that repair what check finds",
     "plan": "show what apply would do; changes nothing",
-    "preflight": "find what would make apply, the next start or a reboot fail; changes nothing",
     "status": "show what hostrouting has installed, and the verdict now",
     "snapshot": "print devices, addresses, rules and routes as JSON, to examine elsewhere",
 }

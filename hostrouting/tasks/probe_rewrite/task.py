@@ -83,7 +83,6 @@ class RewriteProbeSource(HostTask[Effects]):
             unit_text=render_probe_unit(layout, wait=seconds),
             obsolete=layout.obsolete_paths(layout.probe_unit),
             remains=(layout.probe_unfinished_path,),
-            tools=("ip", "nft"),
             is_undone_first=True,
         )
         return attrs.evolve(part, is_run_now=False)  # `carry_out` runs it: the result has the state after that

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 from unittest import mock
 
@@ -12,15 +11,7 @@ import pytest
 import phases
 from hostrouting.boot import gate
 from hostrouting.boot.gate_files import gate_digests, parse_gate_steps, render_gate_drop_in, render_gate_steps
-from hostrouting.boot.gate_state import (
-    UNIT_FOLDERS,
-    GatedUnit,
-    GateState,
-    drop_in_folders,
-    find_coming_openings,
-    find_gate_state,
-    harmful_settings,
-)
+from hostrouting.boot.gate_state import GatedUnit, GateState, find_gate_state
 from hostrouting.config.settings import (
     GateConfig,
     GuardConfig,
@@ -34,7 +25,6 @@ from hostrouting.finding import Finding
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost
-from hostrouting.testing.host import shown
 from tests.support.cli import say
 from tests.tables.gate_openings import EDITS, KUBE1, OPENINGS, Edit, Opening
 
@@ -73,17 +63,6 @@ def installed(config: HostRoutingConfig = STRICT) -> FakeHost:
     host = FakeHost()
     phases.execute(Configure(config, host=host), phases.Context(observers=[]))
     return host
-
-
-@pytest.mark.parametrize("unit", ["static-routes.service", LAYOUT.gate_unit, "plain.service"])
-def test_folders_of_drop_ins(unit: str) -> None:
-    """If two drop-ins have one name, systemd reads the one in the directory that comes first."""
-    folders = drop_in_folders(unit)
-    assert folders[-1] == "/usr/lib/systemd/system/service.d"
-    assert len({*folders}) == len(UNIT_FOLDERS) * (2 + unit.count("-")), "one more for each dash"
-    for first, second in itertools.combinations(folders, 2):
-        texts = {f"{folder}/50.conf": "[Service]\n" for folder in (second, first)}
-        assert shown(unit, texts)["DropInPaths"] == f"{first}/50.conf"
 
 
 def told_of(host: FakeHost) -> list[str]:
@@ -179,38 +158,6 @@ def test_a_lost_file_of_a_unit(path: str, text: str | None, told: str) -> None:
     manager(host).reload()
     [line] = told_of(host)
     assert line.startswith(told)
-
-
-@pytest.mark.parametrize(
-    ("path", "settings", "count"),
-    [
-        (MACHINE_DROP_IN, "ExecStart=\nExecStart=/bin/true", 0),
-        (MACHINE_DROP_IN, "ExecStartPre=", 1),
-        ("/etc/systemd/system/service.d/99.conf", "ExecStartPre=", 1),  # read in the order of the names alone
-    ],
-)
-def test_what_would_open_a_coming_gate(path: str, settings: str, count: int) -> None:
-    """Only commands before the start matter; without systemd nothing is known."""
-    host = FakeHost()
-    lay(host, path, f"[Service]\n{settings}\n")
-    manager(host).reload()
-    assert len(find_coming_openings(host, LAYOUT.machine_unit)) == count
-    assert find_coming_openings(attrs.evolve(host, manager=None), LAYOUT.machine_unit) == ()
-
-
-def test_harmful_settings() -> None:
-    """A condition, another command and a value that is not the harmless one do harm; an empty value does not."""
-    lines = [
-        "[Unit]",
-        "ConditionHost=a",
-        "ConditionHost=",
-        "ExecStart=",
-        "ExecStart=/bin/true",
-        "Type=oneshot",
-        "Type=exec",
-    ]
-    harm = [setting for setting, _ in harmful_settings("\n".join(lines))]
-    assert harm == ["ConditionHost=a", "ExecStart=/bin/true", "Type=exec"]
 
 
 @pytest.mark.parametrize("opening", OPENINGS, ids=lambda it: it.name)

@@ -62,7 +62,7 @@ def test_not_permitted() -> None:
     assert said.out == ""
     assert said.err.splitlines() == [
         "hostrouting: this requires root",
-        "check, explain, repair, plan, preflight, status and snapshot work without root",
+        "check, explain, repair, plan, status and snapshot work without root",
     ]
     told = say("check", "--json", "10.0.0.0/8", host=failing(BackendError("this requires root", kind="not-permitted")))
     assert told.json == {

@@ -40,7 +40,6 @@ OUTCOMES: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     "hostrouting plan --config agent.json": (1, "TO DO: add 2 routes"),
     "hostrouting plan --config agent.json --snapshot node.json": (1, "TO DO: add 2 routes"),
     "hostrouting plan --config agent.json --snapshots nodes": (1, "1 node: TO DO: add 2 routes"),
-    "hostrouting preflight --config agent.json": (1, "DOUBTFUL: 0 errors"),  # systemd does not run there
     "hostrouting status": (0, "", APPLY),
     "hostrouting status --config agent.json": (0, "", APPLY),
     "hostrouting snapshot > node.json": (0, ""),
@@ -109,8 +108,6 @@ def run(machine: Machine, example: str, folder: Path, *before: str) -> subproces
         (programs / name).chmod(0o755)
     if example.startswith("hostrouting guard"):  # until Ctrl-C
         example = f"set -m; {example} & until [[ -e /run/hostrouting/guard.json ]]; do sleep 0.05; done; kill -INT $!; wait $!"
-    if example.startswith("hostrouting preflight"):
-        require("systemctl")
     if "azure-vnet" in example:
         require("ebtables-nft")
     quietly = "".join(f"({it}) >/dev/null 2>&1\n" for it in before)

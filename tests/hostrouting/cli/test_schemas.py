@@ -143,7 +143,6 @@ def documents(written: Callable[..., str], repaired: str, tmp_path: Path) -> lis
         told("explain", "172.16.5.9", "--snapshot", "-", stdin=strict.to_json().encode()),
         told("explain", "8.8.8.8", "--iif", "eth0", "--from", "224.0.0.1", kernel=plain_vm()),
         told("repair", CIDR, kernel=refusing()),
-        told("preflight", "--config", repaired, kernel=MemoryBackend()),
         told("check", "10.0.0.0/8", host=FakeHost(backend=no_netlink)),
         told("apply", "--config", half, host=well),
         told("apply", "--config", repaired, host=full),

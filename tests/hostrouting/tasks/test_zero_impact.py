@@ -16,32 +16,31 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "strace")]
 PROGRAM = f"""
 import os, subprocess, sys
 import attrs, phases
-from hostrouting import Configure, Host, HostLayout, HostRoutingConfig, Preflight
+from hostrouting import Configure, Host, HostLayout, HostRoutingConfig
 
-root, text, name = sys.argv[1:]
+root, text = sys.argv[1:]
 host = attrs.evolve(Host.local(), layout=HostLayout(root=root))
-make = {{"configure": Configure, "preflight": Preflight}}[name]
-task = make(HostRoutingConfig.from_json(text), host=host)
+task = Configure(HostRoutingConfig.from_json(text), host=host)
 os.access({BEGIN!r}, os.F_OK)
 phases.execute(task, phases.Context(observers=[]))
-if text != "{{}}" and name == "configure":
+if text != "{{}}":
     subprocess.run(["true"])
 os.access({END!r}, os.F_OK)
 """
 SOMETHING = '{"staticRoutes": {"enabled": true, "routes": [{"destination": "10.77.0.0/16"}]}}'
 
 
-def trace(text: str, directory: Path, task: str = "configure") -> Trace:
+def trace(text: str, directory: Path) -> Trace:
     """Run the task, on a host with a default route and a fabric, with this configuration."""
     root = directory / "root"
     root.mkdir()
     with private_namespace() as namespace:
         namespace.batch(commands_of(plain_vm()))
         before = namespace.routes(4)
-        program = command([sys.executable, "-B", "-c", PROGRAM, str(root), text, task], directory / "trace")
+        program = command([sys.executable, "-B", "-c", PROGRAM, str(root), text], directory / "trace")
         done = namespace.run(*program)
         assert done.returncode == 0, done.stderr
-        assert (namespace.routes(4) == before) == (text == "{}" or task == "preflight")
+        assert (namespace.routes(4) == before) == (text == "{}")
     return Trace.read(directory / "trace")
 
 
@@ -54,19 +53,6 @@ def test_nothing_is_configured(tmp_path: Path) -> None:
     assert seen.messages, "whether any route is ours was asked"
     assert not [kind for kind in seen.messages if not kind.startswith("RTM_GET")]
     assert not list((tmp_path / "root").iterdir())
-
-
-def test_preflight(tmp_path: Path) -> None:
-    """A preflight of something changes nothing: no file is made or opened to be written, and netlink only asked."""
-    seen = trace(SOMETHING, tmp_path, "preflight")
-    assert seen.files == ()
-    assert seen.connections == ()
-    assert seen.messages
-    assert not [kind for kind in seen.messages if not kind.startswith("RTM_GET")]
-    assert not list((tmp_path / "root").iterdir())
-    # Where systemd runs it is asked, ip is asked for its version, and nothing else is run.
-    run = [line for line in seen.processes if "execve" in line and "systemctl" not in line]
-    assert not [line for line in run if '/ip", "-V"]' not in line]
 
 
 def test_the_witness_sees(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_without_a_gate() -> None:
 
 
 def test_the_hint() -> None:
-    """`check`, `preflight` and `plan` name the kubelet that runs here and would not be held back.
+    """`check` and `plan` name the kubelet that runs here and would not be held back.
 
     Kills: a hint where it is gated, where this configuration gates it, or where it does not run.
     """
@@ -195,9 +195,8 @@ def test_the_hint() -> None:
         host = FakeHost(manager=FakeManager(properties=running))
         assert (told in say("check", "10.0.0.0/8", host=host).out) == active
         for settings, shown in ((config(cidrs=(CIDR,)), active), (STRICT, False)):
-            for command in ("preflight", "plan"):
-                said = say(command, "--config", "-", host=host, stdin=settings.to_json().encode())
-                assert (told in said.out) == shown, said.out
+            said = say("plan", "--config", "-", host=host, stdin=settings.to_json().encode())
+            assert (told in said.out) == shown, said.out
         phases.execute(Configure(STRICT, host=host), phases.Context(observers=[]))
         assert told not in say("check", host=host).out
 

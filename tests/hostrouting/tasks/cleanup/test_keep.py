@@ -44,11 +44,10 @@ class TestReported:
     """Without repeat, nothing is deleted."""
 
     def test_by_every_command(self, host: FakeHost, tmp_path: Path) -> None:
-        """plan, preflight, apply and status, with --config and afterwards without it, name what is stale and the command."""
+        """plan, apply and status, with --config and afterwards without it, name what is stale and the command."""
         before, config = list(host.bridge_rules.rules), written(ONCE, tmp_path)
         for code, *words in (
             (1, "plan", "--config", config),
-            (1, "preflight", "--config", config),
             (1, "status", "--config", config),
             (0, "apply", "--config", config),
             (0, "apply", "--config", config),
