@@ -11,7 +11,7 @@ SCRIPTS := .ci/run \
   tests/support/debian/postinst tests/support/debian/prerm tests/support/debian/rtupdate \
   $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test all bare hermetic smoke nightly check docs commands pythons roots releases matrix mutants fuzz bench pyz deb rpm dist packages release clean
+.PHONY: help demo test all bare hermetic smoke nightly check docs pythons roots releases matrix mutants fuzz bench pyz deb rpm dist packages release clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -91,9 +91,6 @@ bench: $(VENV)/ready ## measure the speed next to other tools; ARGS=--write upda
 docs: $(VENV)/docs ## build the site in .cache/site, and check every link
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo 'site: .cache/site/index.html'
-
-commands: $(VENV)/ready ## write docs/commands.md from the code
-	$(BIN)/python -m tests.support.write_pages
 
 pyz: $(VENV)/ready ## build dist/hostrouting.pyz, one file for a node that has Python and nothing else
 	@mkdir -p dist

@@ -1,32 +1,14 @@
-"""The page of findings is true: each name has a section. The page of commands is current."""
-
-import re
+"""hostrouting.finding: a finding in words, in order, and as JSON."""
 
 import pytest
 
-from hostrouting.finding import NAMES, Finding, first_lines, of_severity, worst, worst_first
-from tests.support.pages import ROOT, page
-from tests.support.write_pages import PAGE, commands_page
-
-SECTIONS = dict(re.findall(r"^### ([a-z-]+)\n\n(.*?)(?=\n##|\Z)", page("findings"), re.MULTILINE | re.DOTALL))
-MADE = {
-    name
-    for path in (ROOT / "hostrouting").rglob("*.py")
-    for name in re.findall(r'\bFinding\(\s*"([^"]*)"', path.read_text(encoding="utf-8"))
-}
+from hostrouting.finding import Finding, first_lines, of_severity, worst, worst_first
 
 
-def test_each_name_has_a_section() -> None:
-    """The page explains each name, and no other; each name that the code writes out is one of them."""
-    assert set(SECTIONS) == set(NAMES)
-    assert set(NAMES) >= MADE > set()
+def test_an_unknown_name() -> None:
+    """Only the names of findings that are documented can be used."""
     with pytest.raises(ValueError, match="'name' must be in"):
         Finding("not-a-name", "note", "nothing")
-
-
-def test_the_page_of_commands_is_current() -> None:
-    """The file is what the code makes of it now: after a change, run `make commands`."""
-    assert (ROOT / PAGE).read_text(encoding="utf-8") == commands_page(), "run: make commands"
 
 
 class TestFinding:

@@ -16,7 +16,6 @@ from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, MemoryBackend, h200, plain_vm
 from tests.support.cli import say
-from tests.tables.documents import OPERATIONS as DESCRIBED
 
 CIDR = "172.16.0.0/16"
 HALVES = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
@@ -304,11 +303,6 @@ def test_an_operation(verb: str) -> None:
     assert (it.before, it.after) == OPERATIONS[verb]
     assert it.message.startswith(f"TO DO: others: {verb} 1; ")
     assert it.warnings == ("no machine starts",)
-
-
-def test_every_operation_is_tried() -> None:
-    """Every verb that the documents have has a row."""
-    assert set(DESCRIBED["operations[].verb"].partition(";")[0].replace(",", " ").split()) == {*OPERATIONS, "or"}
 
 
 NO_NETLINK = BackendError("there is no netlink here", kind="unavailable")
