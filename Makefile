@@ -7,11 +7,9 @@ BIN := $(VENV)/bin
 # Many tests wait for systemd or a deadline, so there are more workers than cores.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(2 * os.cpu_count(), 12))")
 # Files with a #! line are scripts. The other .sh files are parts of scripts; a test checks the rendered scripts.
-SCRIPTS := .ci/run \
-  tests/support/debian/postinst tests/support/debian/prerm tests/support/debian/rtupdate \
-  $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
+SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test all bare hermetic smoke nightly check docs pythons roots releases matrix mutants fuzz bench pyz deb rpm dist packages release clean
+.PHONY: help demo test all bare hermetic nightly check docs roots releases mutants fuzz bench pyz clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -31,16 +29,11 @@ all: $(VENV)/ready ## run every test, also those that take long and are about wh
 bare: $(VENV)/ready ## run the tests that start processes as on a bare Debian: one that does not say what it needs fails; requires root
 	HOSTROUTING_FORBID_SKIPS= tests/support/bare.sh $(PYTEST) -m 'not unit and ($(TIER))' $(ARGS)
 
-smoke: $(VENV)/ready ## run the tests that start no process, the first example and the demo
-	$(PYTEST) -m 'unit and not nightly' $(ARGS)
-	$(PYTEST) -q tests/examples/test_bootstrap.py tests/examples/test_demo.py
-
-nightly: ## all that can be checked: each test, with the oldest and the newest Python and each Debian, and what is published; takes a night
+nightly: ## all that can be checked: each test, and those with a systemd in each Debian; takes a night
 	$(MAKE) --no-print-directory bare TIER='unit or not unit'
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory check all
-	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory pythons EACH=all
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory hermetic TIER='unit or not unit'
-	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory matrix packages
+	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory releases TIER=releases
 	$(MAKE) --no-print-directory mutants fuzz
 
 hermetic: $(VENV)/ready ## run the tests on a host with a wrong gate, and name its files that they read; requires root
@@ -55,13 +48,6 @@ check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the 
 	elif [ -n "$$HOSTROUTING_FORBID_SKIPS" ]; then echo 'shellcheck is not installed' >&2; exit 1; \
 	else echo 'shellcheck is not installed: the shell scripts were not checked'; fi
 
-EACH := smoke
-pythons: ## run `make smoke` with the oldest and the newest supported Python of this machine; or EACH=all
-	@for python in $$(tests/support/pythons.sh $(PYTHON)); do \
-	  echo "Python: $$python"; \
-	  $(MAKE) --no-print-directory $(EACH) PYTHON=$$python VENV=.cache/$$($$python -c 'import sys; print(sys.implementation.cache_tag)') || exit 1; \
-	done
-
 RELEASES := bullseye bookworm trixie
 roots: ## install Debian 11, 12 and 13 in .cache/roots; requires debootstrap
 	@tests/support/debian_roots.sh .cache/roots $(RELEASES)
@@ -71,13 +57,7 @@ ROOTS = $(subst $(EMPTY) $(EMPTY),:,$(RELEASES:%=$(CURDIR)/.cache/roots/%))
 releases: $(VENV)/ready ## run the systemd tests that depend on its version in Debian 11, 12 and 13, in one run; requires root
 	@test "$$(id -u)" = 0 || { echo 'make releases boots a systemd: run it as root' >&2; exit 1; }
 	@$(MAKE) --no-print-directory roots || { echo 'make releases needs a root of each release: see above' >&2; exit 1; }
-	HOSTROUTING_FORBID_SKIPS=1 HOSTROUTING_TREES=$(ROOTS) $(PYTEST) -q -m 'releases and not nightly' tests/system $(ARGS)
-
-matrix: $(VENV)/ready roots ## run the systemd tests in Debian 11, 12 and 13; takes ten minutes
-	@for release in $(RELEASES); do \
-	  root=$$PWD/.cache/roots/$$release; echo "$$release: $$(chroot $$root systemctl --version | head -n 1)"; \
-	  HOSTROUTING_TREE=$$root $(PYTEST) -q tests/system $(ARGS) || exit 1; \
-	done
+	HOSTROUTING_FORBID_SKIPS=1 HOSTROUTING_TREES=$(ROOTS) $(PYTEST) -q -m 'releases and ($(TIER))' tests/system $(ARGS)
 
 mutants: $(VENV)/ready ## list the changes that no test notices: ARGS=PATH of a module or of a script, or tonight's modules; takes minutes
 	@$(BIN)/python -m tests.support.mutants $(ARGS)
@@ -92,28 +72,16 @@ docs: $(VENV)/docs ## build the site in .cache/site, and check every link
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo 'site: .cache/site/index.html'
 
+# What hostrouting needs; the last two are for Python 3.10.
+PACKED = $(addprefix $(VENV)/lib/python3*/site-packages/,attr* pyroute2* exceptiongroup* typing_extensions*)
+DIST := dist
 pyz: $(VENV)/ready ## build dist/hostrouting.pyz, one file for a node that has Python and nothing else
-	@mkdir -p dist
-	@$(BIN)/python -m tests.support.zipped dist/hostrouting.pyz
-	@ls -sh dist/hostrouting.pyz
-
-deb: $(VENV)/ready ## build dist/hostrouting_VERSION-1_all.deb, the same as a package for Debian 12, Ubuntu 22.04 and newer
-	@mkdir -p dist
-	@$(BIN)/python -m tests.support.debian_package dist
-
-rpm: $(VENV)/ready ## build dist/hostrouting-VERSION-1.noarch.rpm, the same as an rpm; requires rpmbuild
-	@mkdir -p dist
-	@$(BIN)/python -m tests.support.rpm_package dist
-
-dist: $(VENV)/release ## build all that is published in dist, from the last commit, and check it
-	@tests/support/build_dist.sh $(BIN)/python dist
-	$(PYTEST) -q tests/test_wheel.py tests/test_zipped.py tests/test_debian_package.py
-
-packages: dist roots ## try what is in dist in Debian 11, 12 and 13, or in ARGS=bookworm alone; requires root
-	$(BIN)/python -m tests.system.packages dist .cache/roots $(ARGS)
-
-release: $(VENV)/release ## go through the checklist for a release; takes more than an hour, and publishes nothing
-	@tests/support/release.sh $(BIN)/python
+	@rm -rf $(DIST)/pyz && mkdir -p $(DIST)/pyz
+	@cp -r hostrouting phases hostrouting/__main__.py $(PACKED) $(DIST)/pyz
+	@find $(DIST)/pyz -name __pycache__ -prune -exec rm -r {} +
+	@$(BIN)/python -m zipapp $(DIST)/pyz --compress --python '/usr/bin/env python3' --output $(DIST)/hostrouting.pyz
+	@rm -r $(DIST)/pyz
+	@ls -sh $(DIST)/hostrouting.pyz
 
 clean: ## remove everything that was built here
 	rm -rf --one-file-system .venv .cache dist
@@ -124,11 +92,6 @@ $(VENV)/ready: pyproject.toml
 	@echo 'setting up $(VENV), once'
 	@$(PYTHON) -m venv --without-pip $(VENV)
 	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[test]'
-	@touch $@
-
-$(VENV)/release: $(VENV)/ready
-	@echo 'setting up twine, once'
-	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[release]'
 	@touch $@
 
 $(VENV)/fuzz: $(VENV)/ready

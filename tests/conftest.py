@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import hypothesis
 import pytest
@@ -156,11 +155,3 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, which this run forbids: {report.longrepr}"
     return report  # type: ignore[return-value]  # a wrapper hook returns what its hook does
-
-
-@pytest.fixture(scope="session")
-def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The files that are published, by the end of their names; built once for all tests of a run."""
-    from tests.support.published import published_files  # noqa: PLC0415  few tests need it
-
-    return published_files(request.config, tmp_path_factory.getbasetemp())

@@ -22,7 +22,6 @@ from hostrouting.model.snapshot import Snapshot
 from tests.support.ansible_fleet import EXAMPLE, PROGRAM, Controller, Node, Played, ansible_fleet
 from tests.support.pages import BLOCK, ROOT, page
 from tests.support.programs import completed
-from tests.support.zipped import write_pyz
 
 pytestmark = pytest.mark.linux
 
@@ -49,9 +48,10 @@ SHOWN = [line[2:] for _, text in BLOCK.findall(SECTION) for line in text.splitli
 @pytest.fixture(scope="module")
 def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """hostrouting.pyz, in a directory with a space in its name."""
-    path = tmp_path_factory.mktemp("with a space") / "hostrouting.pyz"
-    write_pyz(path)
-    return path
+    built, path = tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("with a space") / "hostrouting.pyz"
+    words = ["make", "pyz", f"--old-file={sys.prefix}/ready", f"VENV={sys.prefix}", f"DIST={built}"]
+    subprocess.run(words, cwd=Path(__file__).resolve().parents[2], check=True)
+    return (built / "hostrouting.pyz").rename(path)
 
 
 def document(module: str, name: str) -> Any:

@@ -19,7 +19,6 @@ PACKAGES = {
     "dash": "dash",
     "debian-archive-keyring": "debian-archive-keyring",  # keys, with which debootstrap on Ubuntu trusts Debian's packages
     "debootstrap": "debootstrap",
-    "dpkg-deb": "dpkg",
     "ebtables": "ebtables",
     "ebtables-nft": "iptables",
     "gawk": "gawk",
@@ -27,7 +26,6 @@ PACKAGES = {
     "ip": "iproute2",
     "iptables-legacy": "iptables",
     "iptables-nft": "iptables",
-    "lintian": "lintian",
     "make": "make",
     "mawk": "mawk",
     "nft": "nftables",
@@ -36,7 +34,6 @@ PACKAGES = {
     "prometheus-node-exporter": "prometheus-node-exporter",
     "promtool": "prometheus",
     "radvd": "radvd",
-    "rpm": "rpm",
     "shellcheck": "shellcheck",
     "spin": "spin",
     "ssh": "openssh-client",
