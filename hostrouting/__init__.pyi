@@ -32,7 +32,7 @@ from hostrouting.config.settings import StaticRoutesConfig as StaticRoutesConfig
 from hostrouting.config.settings import RouteOverlapConfig as RouteOverlapConfig  # which CIDRs must leave by which devices
 from hostrouting.config.settings import IntendedRule as IntendedRule  # a policy rule that sends some packets elsewhere on purpose
 from hostrouting.config.values import Mode as Mode  # what happens if a CIDR does not leave as it must: WARN or STRICT
-from hostrouting.config.probe_rewrite import ProbeRewriteConfig as ProbeRewriteConfig, ImdsConfig as ImdsConfig  # how a load balancer's probes over IPv6 are rewritten, and how the metadata service is asked on which hosts
+from hostrouting.config.probe_rewrite import ProbeRewriteConfig as ProbeRewriteConfig  # how a load balancer's probes over IPv6 are rewritten
 from hostrouting.config.settings import GateConfig as GateConfig  # the units that do not start before the routing is right
 from hostrouting.config.settings import GuardConfig as GuardConfig  # whether the guard runs as a service
 from hostrouting.config.azure_vnet import AzureVnetCleanupConfig as AzureVnetCleanupConfig  # what another CNI manages now, and how careful the clean-up is

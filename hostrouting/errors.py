@@ -15,7 +15,6 @@
     │   └── UnitFailed          a unit that was started has failed; includes its log lines
     ├── ProgramError        host: nft, ebtables or the kernel behind them did not do what was asked
     ├── TaskError           another project: a hook of its task has a mistake; says which
-    ├── MetadataError       cloud: its instance metadata service gives no usable answer
     ├── FleetError          executor, or hostrouting: snapshots could not be judged
     └── BackendError        kernel: it, or the connection to it, did not do what was asked
         └── RouteRefused        the kernel refused one route; says which and why
@@ -54,7 +53,6 @@ __all__ = [
     "InputError",
     "InputKind",
     "ManagerError",
-    "MetadataError",
     "NotReady",
     "ProgramError",
     "ProgramKind",
@@ -340,18 +338,6 @@ class ProgramError(HostRoutingError):
         """Keep the message, which says what could not be done and what to do about it, and append the words."""
         self.program, self.words, self.lines = program, words, tuple(lines)
         super().__init__(f"{message} ({program}: {words})" if words else message, kind=kind)
-
-
-class MetadataError(HostRoutingError):
-    """The cloud's instance metadata service gives no usable answer, so a setting that depends on it is unknown."""
-
-    def __init__(self, url: str, reason: str, *, can_retry: bool = True) -> None:
-        """Name the URL, and why there is no answer."""
-        self.url, self.reason, self.can_retry = url, reason, can_retry
-        super().__init__(
-            f"the instance metadata service at {url} {reason}; make sure that this host can reach it, or set "
-            "probeRewrite.condition to always, or probeRewrite.imds.onUnknown to apply or skip"
-        )
 
 
 class TaskError(HostRoutingError):

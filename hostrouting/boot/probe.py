@@ -29,7 +29,6 @@ class ProbeScript(NamedTuple):
     """The settings of probe-rewrite.sh."""
 
     config: ProbeRewriteConfig
-    """Without the settings of the instance metadata service, which the script does not ask."""
     protocol: int = OURS
     wait: int = DEFAULT_WAIT
 
@@ -78,7 +77,6 @@ def render_probe_script(told: ProbeScript, *, layout: HostLayout = PLACES) -> st
         f"global {config.global_address}",
         *(f"interface {name}" for name in config.interfaces),
         f"route {_ANSWERS[config.ensure_route]}",
-        f"condition {config.condition}",
         f"required {_ANSWERS[config.required]}",
         f"protocol {told.protocol}",
         f"metric {DEFAULT_METRIC[IPV6]}",
@@ -101,7 +99,6 @@ def parse_probe_script(text: str) -> ProbeScript:
         table=known["table"],
         priority=int(known["priority"]),
         ensure_route=known["route"] == _ANSWERS[True],
-        condition=known["condition"],
         required=known["required"] == _ANSWERS[True],
     )
     return ProbeScript(config, int(known["protocol"]), int(known["wait"]))

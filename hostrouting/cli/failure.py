@@ -19,7 +19,6 @@ from hostrouting.errors import (
     ForeignPhases,
     HostRoutingError,
     InputError,
-    MetadataError,
     NotReady,
     ProgramError,
     Refusal,
@@ -27,7 +26,7 @@ from hostrouting.errors import (
     is_denied,
 )
 
-_UNANSWERED = (BackendError, FleetError, ForeignPhases, MetadataError, NotReady, ProgramError)
+_UNANSWERED = (BackendError, FleetError, ForeignPhases, NotReady, ProgramError)
 """The errors that leave the answer open, or the work undone."""
 
 

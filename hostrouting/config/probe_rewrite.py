@@ -7,14 +7,14 @@ what is done on the host, and the check whether an address belongs to the host, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from ipaddress import AddressValueError, IPv4Address, IPv6Address, IPv6Network
+from collections.abc import Iterable
+from ipaddress import IPv6Address, IPv6Network
 from typing import Any
 
 import attrs
 
 from hostrouting.config.json import InvalidValue, Keys, Section, Spot, items, text_of
-from hostrouting.config.values import Word, address_in, device_name, integer, one_of, switch
+from hostrouting.config.values import address_in, device_name, integer, switch
 from hostrouting.model.prefix import LINK_LOCAL
 
 DEFAULT_LINK_LOCAL = "fe80::1234:5678:9abc"
@@ -23,53 +23,11 @@ DEFAULT_GLOBAL_ADDRESS = "2603:1062:0:1:fe80:1234:5678:9abc"
 """An address that Azure reserves as a replacement for the one above."""
 DEFAULT_TABLE = "hostrouting_slb"
 DEFAULT_PRIORITY = -300
-DEFAULT_IMDS_URL = "http://169.254.169.254/metadata/instance/network?api-version=2021-02-01"
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 # A table with the name of a keyword cannot be written in nft's language; no keyword has an underscore.
 _TABLE_NAME = re.compile("(?=.*_)[a-z][a-z0-9_]{0,63}")
 _DELETED_NAME = "azureslbprobe"
-# The host must be an address, because the timeout cannot limit a name lookup.
-_URL = re.compile(r"http://(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+))(?::([0-9]{1,5}))?(?:[/?][!\"$-~]*)?", re.ASCII)
-_LONGEST, _MOST_RETRIES = 60, 100
-
-
-class ProbeCondition(Word):
-    """The condition for rewriting probes if the section is enabled."""
-
-    ALWAYS = "always"
-    IMDS = "imds"
-    """When the instance metadata service says that the host has IPv6."""
-
-
-class OnUnknown(Word):
-    """What to do if the instance metadata service gives no usable answer."""
-
-    FAIL = "fail"
-    APPLY = "apply"
-    SKIP = "skip"
-
-
-@attrs.frozen(init=False, repr=False)
-class ImdsConfig(Section):
-    """How to query the instance metadata service; only used if the condition is imds."""
-
-    url: str
-    """An http URL with an address: names are not resolved."""
-    timeout: float
-    """The timeout in seconds for one complete answer."""
-    retries: int
-    """How many times to ask again after the first request."""
-    on_unknown: OnUnknown
-
-    def __init__(
-        self,
-        url: str = DEFAULT_IMDS_URL,
-        timeout: float = 2,
-        retries: int = 5,
-        on_unknown: OnUnknown | str = OnUnknown.FAIL,
-    ) -> None:
-        self._keys.fill(self, locals())
 
 
 @attrs.frozen(init=False, repr=False)
@@ -88,8 +46,6 @@ class ProbeRewriteConfig(Section):
     priority: int
     ensure_route: bool
     """Whether to add a route to the global address, so that replies leave by the uplink."""
-    condition: ProbeCondition
-    imds: ImdsConfig
     required: bool
     """Whether a gated unit starts only if the rules and the route are in force."""
 
@@ -103,8 +59,6 @@ class ProbeRewriteConfig(Section):
         table: str = DEFAULT_TABLE,
         priority: int = DEFAULT_PRIORITY,
         ensure_route: bool = True,
-        condition: ProbeCondition | str = ProbeCondition.ALWAYS,
-        imds: ImdsConfig | Mapping[str, object] | None = None,
         required: bool = False,
     ) -> None:
         self._keys.fill(self, locals())
@@ -178,36 +132,6 @@ def _priority(raw: object, at: Spot) -> int:
     return integer(raw, at, -201, remedy, lowest=-399)
 
 
-def _timeout(raw: object, at: Spot) -> float:
-    remedy = f"write the seconds as a number above 0 and at most {_LONGEST}"
-    if isinstance(raw, bool) or not isinstance(raw, int | float):
-        raise at.faulty(raw, "is not a number", remedy)
-    if not 0 < raw <= _LONGEST:
-        raise at.faulty(raw, "is out of range", remedy)
-    return float(raw)
-
-
-def _retries(raw: object, at: Spot) -> int:
-    return integer(raw, at, _MOST_RETRIES, f"write an integer from 0 to {_MOST_RETRIES}")
-
-
-def _url(raw: object, at: Spot) -> str:
-    remedy = f'write a URL such as "{DEFAULT_IMDS_URL}": http, an IP address, and no user name'
-    text = text_of(raw, at, remedy)
-    parts = _URL.fullmatch(text)
-    if parts is None or not _is_host(parts[1], parts[2]) or not 0 < int(parts[3] or 80) < 2**16:
-        raise at.faulty(raw, "is not a URL for metadata", remedy)
-    return text
-
-
-def _is_host(ipv6: str | None, ipv4: str | None) -> bool:
-    try:
-        IPv4Address(ipv4) if ipv6 is None else IPv6Address(ipv6)
-    except AddressValueError:
-        return False
-    return True
-
-
 def _rules_of_several(found: dict[str, Any], at: Spot) -> None:
     """Check the switch, the interfaces and the route together; values with a fault are left out."""
     interfaces = found.get("interfaces")
@@ -225,9 +149,6 @@ def _rules_of_several(found: dict[str, Any], at: Spot) -> None:
         at.below("ensureRoute").note_absence(rule, remedy)
 
 
-ImdsConfig._keys = Keys(
-    {"url": _url, "timeout": _timeout, "retries": _retries, "on_unknown": one_of(OnUnknown, "an allowed value")}
-)
 PROBE_REWRITE = ProbeRewriteConfig._keys = Keys(
     {
         "enabled": switch,
@@ -237,11 +158,9 @@ PROBE_REWRITE = ProbeRewriteConfig._keys = Keys(
         "table": _table,
         "priority": _priority,
         "ensure_route": switch,
-        "condition": one_of(ProbeCondition, "a condition"),
-        "imds": ImdsConfig._keys.reader(ImdsConfig),
         "required": switch,
     },
-    absent={"enabled": False, "interfaces": (), "ensure_route": True, "imds": ImdsConfig()},
+    absent={"enabled": False, "interfaces": (), "ensure_route": True},
     together=_rules_of_several,
 )
 """The keys of the section."""

@@ -8,7 +8,6 @@ fileset    files that are installed and removed together
 layout     every path and every name
 systemd    the service manager: units, and what a service tells it
 conflists  the CNI configurations that are in force
-metadata   the cloud's instance metadata service
 saved      a snapshot in a file
 effects    what a task has changed
 """

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     import phases
-    from hostrouting.host.metadata import Fetch, Reply
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.ebtables import Ebtables, EbtablesProgram
     from hostrouting.kernel.neighbours import KernelLinkLayer, LinkLayer
@@ -87,12 +86,6 @@ def _link_layer() -> KernelLinkLayer:
     return KernelLinkLayer()
 
 
-def _fetch(url: str, timeout: float) -> Reply:
-    from hostrouting.host.metadata import fetch  # noqa: PLC0415
-
-    return fetch(url, timeout)
-
-
 @attrs.frozen(kw_only=True)
 class Host:
     """The edges of one host. Each can be replaced separately."""
@@ -109,8 +102,6 @@ class Host:
     """Opens ebtables; None for an image."""
     link_layer: Callable[[], LinkLayer] | None = attrs.field(default=None, validator=makes_edge)
     """Opens the link layer: MAC addresses and neighbours; None for an image."""
-    fetch: Fetch = _fetch
-    """Sends the requests for instance metadata."""
     find_program: Callable[[str], str | None] = find_program
     """Returns the path of a program, looked for where the boot scripts look; None if it is not installed."""
     own_program: Callable[[], str | None] = own_program
@@ -155,8 +146,8 @@ class Host:
         """The real kernel in a network namespace, and files below a directory: to try everything out.
 
         `netns` is a path, or a name as in `ip netns`. Raises ValueError if that is this host's own namespace, or if
-        `root` is not a directory below /. Routes, filters, neighbours, settings under /proc/sys/net and requests to the
-        metadata service use the namespace. There is no systemd: enabling a unit only creates a link below the root.
+        `root` is not a directory below /. Routes, filters, neighbours and settings under /proc/sys/net are those of the
+        namespace. There is no systemd: enabling a unit only creates a link below the root.
         """
         from hostrouting.host.sandbox import Namespace, SandboxFiles, SandboxLinkLayer  # noqa: PLC0415  few need it
         from hostrouting.kernel.netlink import NetlinkBackend  # noqa: PLC0415  as `_netlink` does
@@ -170,7 +161,6 @@ class Host:
             nftables=lambda: _nft(namespace.words),
             ebtables=lambda: _ebtables(namespace.words),
             link_layer=lambda: SandboxLinkLayer(_link_layer(), namespace),
-            fetch=lambda url, timeout: namespace.call(lambda: _fetch(url, timeout)),
         )
 
     @property

@@ -10,8 +10,7 @@ findings    what is missing or wrong on the host now
 
 How the data goes through it, in a run:
 
-1. `settled` returns the task with the answers that it needs before its part is known, such as that of a web service.
-   Here a task that is configured wrongly raises its ConfigError. Nothing is locked yet.
+1. In `settled`, a task that is configured wrongly raises its ConfigError. Nothing is locked yet.
 2. The host is locked. If this process may not change the kernel and `change` would, that is an error now. `prepare`
    raises what else must fail before a file is changed, and `removals` says what the host loses.
 3. The gate changes the files of all parts at once. From now on, no gated unit starts without the new steps.
@@ -27,11 +26,11 @@ operations are allowed now, and gives `carry_out` a Change with only these. `sta
 Five hooks are enough for a task that changes rules, routes or settings. Five more methods have a default that suits
 such a task. Each is replaced where a hook cannot do it:
 
-settled     the answer of a web service: a run asks once, before the lock, and `status` never does
+settled     faults that only a look at the host finds
 prepare     a failure that is known before the gate is changed, so that the last good script stays in force
 removals    what is lost, read from the installed scripts alone: an image has no kernel to ask for a `change`
 keep        repairs that the kernel may refuse one by one, or a verdict with nothing to repair
-standing    what `findings` cannot say: counters, and whether a condition holds on this host
+standing    what `findings` cannot say, such as counters
 
 A task whose `change` reads no link, address or route says so with `concerns = ()`: then the guard need not ask it after
 each change of these.
@@ -189,11 +188,8 @@ class HostTask(Generic[ResultT]):
 
     # What few tasks replace; the text of this module says why each cannot be one of the hooks.
 
-    def settled(self, ctx: phases.Context) -> Self:  # noqa: ARG002  most tasks need no answers
-        """The task with the answers that its part depends on, such as that of the instance metadata service.
-
-        Raises ConfigError if it is configured wrongly.
-        """
+    def settled(self, ctx: phases.Context) -> Self:  # noqa: ARG002  most tasks look at nothing
+        """The task itself. Raises ConfigError if it is configured wrongly."""
         _ = self.is_wanted
         return self
 

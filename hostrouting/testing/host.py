@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from hostrouting.arguments import require
-from hostrouting.errors import BackendError, FileError, ManagerError, MetadataError, UnitFailed
+from hostrouting.errors import BackendError, FileError, ManagerError, UnitFailed
 from hostrouting.host.files import PROTECTED, SETTINGS
 from hostrouting.host.host import Host, makes_edge, not_callable
-from hostrouting.host.metadata import Fetch, Reply  # noqa: TC001  attrs.resolve_types looks them up here
 from hostrouting.host.systemd import UnitState, require_room
 from hostrouting.kernel.programs import Rights
 from hostrouting.testing.kernel import MemoryBackend
@@ -339,10 +338,6 @@ class Visit:
         self.close()
 
 
-def _nobody_answers(url: str, _timeout: float) -> Reply:
-    raise MetadataError(url, "does not answer, because this is a fake host; pass fetch=… to FakeHost")
-
-
 def _is_installed(name: str) -> str:
     return f"/usr/bin/{name}"
 
@@ -379,7 +374,6 @@ class FakeHost(Host):
     link_layer: Callable[[], LinkLayer] | None = attrs.field(
         default=attrs.Factory(lambda self: lambda: self.neighbours, takes_self=True), validator=makes_edge
     )
-    fetch: Fetch = attrs.field(default=_nobody_answers)
     find_program: Callable[[str], str | None] = attrs.field(default=_is_installed)
     """Returns the path of a program. By default every program is installed."""
     own_program: Callable[[], str | None] = attrs.field(default=lambda: "/usr/bin/hostrouting")

@@ -7,7 +7,7 @@ from typing import Any
 COMPLETE: dict[str, Any] = {
     "staticRoutes": {"enabled": True, "routes": [{"destination": "10.1.0.0/16"}]},
     "routeOverlap": {"intendedRules": [{"rule": "fwmark 0x1", "reason": "storage"}]},
-    "probeRewrite": {"imds": {}},
+    "probeRewrite": {},
     "azureVnetCleanup": {"managed": ["10.240.0.0/16"]},
     "guard": {},
     "gate": {"units": ["kubelet.service"]},

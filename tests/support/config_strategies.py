@@ -17,7 +17,7 @@ import attrs
 from hypothesis import strategies as st
 
 from hostrouting.config.azure_vnet import AzureVnetCleanupConfig, EbtablesChoice, StateFile
-from hostrouting.config.probe_rewrite import ImdsConfig, OnUnknown, ProbeCondition, ProbeRewriteConfig
+from hostrouting.config.probe_rewrite import ProbeRewriteConfig
 from hostrouting.config.settings import (
     GateConfig,
     GuardConfig,
@@ -41,8 +41,7 @@ DEVICE_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 KEYS = (
     *("hostRouting", "staticRoutes", "routeOverlap", "protocol", "enabled", "routes"),
     *("destination", "gateway", "dev", "metric", "expectedCidrs", "mode", "expectedDevs", "allowedDevs"),
-    *("probeRewrite", "interfaces", "linkLocal", "globalAddress", "table", "priority", "ensureRoute", "condition"),
-    *("required", "imds", "url", "timeout", "retries", "onUnknown"),
+    *("probeRewrite", "interfaces", "linkLocal", "globalAddress", "table", "priority", "ensureRoute", "required"),
     *("azureVnetCleanup", "managed", "protect", "uplinks", "ebtables", "dryRun", "repeat", "stateFile"),
 )
 """Every key of a configuration."""
@@ -165,13 +164,6 @@ def probe_rewrites() -> SearchStrategy[ProbeRewriteConfig]:
         st.lists(device_names().filter(lambda name: name != "lo"), min_size=1, max_size=most, unique=True)
         for most in (1, 3)
     )
-    imds = st.builds(
-        ImdsConfig,
-        url=st.sampled_from(["http://169.254.169.254/metadata", "http://[fd00::1]:8080/?a=b", "http://127.0.0.1"]),
-        timeout=st.floats(0, 60, exclude_min=True),
-        retries=st.integers(0, 100),
-        on_unknown=st.sampled_from(OnUnknown),
-    )
 
     def made(**switches: SearchStrategy[Any]) -> SearchStrategy[ProbeRewriteConfig]:
         return st.builds(
@@ -182,9 +174,7 @@ def probe_rewrites() -> SearchStrategy[ProbeRewriteConfig]:
                 lambda text: "azureslbprobe" not in text
             ),
             priority=st.integers(-399, -201),
-            condition=st.sampled_from(ProbeCondition),
             required=st.booleans(),
-            imds=imds,
             **switches,
         )
 
@@ -266,18 +256,7 @@ def near_configs(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]
             "table": st.sampled_from(["probes", "azureslbprobe", "Probes"]) | anything,
             "priority": st.integers(-401, -199) | anything,
             "ensureRoute": st.booleans() | anything,
-            "condition": st.sampled_from(ProbeCondition).map(str) | anything,
             "required": st.booleans() | anything,
-            "imds": st.fixed_dictionaries(
-                {},
-                optional={
-                    "url": st.sampled_from(["http://10.0.0.1/", "https://10.0.0.1/"]) | anything,
-                    "timeout": st.floats() | anything,
-                    "retries": st.integers(-1, 101) | anything,
-                    "onUnknown": st.sampled_from(OnUnknown).map(str) | anything,
-                },
-            )
-            | anything,
         },
     )
     cleanup = st.fixed_dictionaries(

@@ -29,7 +29,6 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.fleet.outcome import Ran, outcome_of
 from hostrouting.host.conflists import files_in_force, read_conflists
-from hostrouting.host.metadata import _read as read_metadata
 from hostrouting.host.saved import _KEYS, _LISTS, _SAVED, SCHEMA, read_ip_document, snapshot_in
 from hostrouting.kernel.netlink.channel import HEADER, pack_attributes
 from hostrouting.kernel.netlink.route_message import encode_change
@@ -179,7 +178,4 @@ READERS = {
     ),
     "outcome": Reader(_text(lambda text: outcome_of({"apply": Ran(1, text)})), (), [b'{"schema": "a"}']),
     "approved": Reader(_through_a_file(_approved), seeds=[_PLAN]),
-    "metadata": Reader(
-        read_metadata, seeds=[b'{"interface": [{"ipv6": {"ipAddress": [{"privateIpAddress": "fd00::4"}]}}]}']
-    ),
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.support.config_keys import COMPLETE
 
-RIGHT = COMPLETE | {"probeRewrite": {"enabled": True, "interfaces": ["eth0"], "imds": {}}}
+RIGHT = COMPLETE | {"probeRewrite": {"enabled": True, "interfaces": ["eth0"]}}
 """A configuration without a fault, into which each value is put."""
 
 METRICS = "write an integer from 0 to 4294967295, without quotes or decimal point"
@@ -33,11 +33,6 @@ LINK_LOCAL = (
 GLOBAL = (
     "is not a global unicast address: it must be in 2000::/3; "
     'write an address that no host has, such as "2603:1062:0:1:fe80:1234:5678:9abc"'
-)
-TIMEOUT = "write the seconds as a number above 0 and at most 60"
-URL = (
-    'is not a URL for metadata; write a URL such as "http://169.254.169.254/metadata/instance/network'
-    '?api-version=2021-02-01": http, an IP address, and no user name'
 )
 UNIT = 'write the name of a service, such as "kubelet.service" or "systemd-nspawn@.service"'
 NEEDED = (
@@ -317,38 +312,6 @@ REFUSED: list[tuple[str, Any, str]] = [
             *[("priority", value, f": {value} is out of range; {PRIORITY}") for value in (-400, -200, 0)],
             ("priority", -300.0, f": -300.0 is not an integer; {PRIORITY}"),
             ("ensureRoute", "no", ': "no" is not true or false; write true or false, without quotes'),
-            ("condition", "Always", ': "Always" is not a condition; write "always" or "imds"'),
-        ]
-    ),
-    *(
-        (f"probeRewrite.imds.{key}", value, f": {said}")
-        for key, value, said in [
-            *[
-                ("url", value, f'"{value}" {URL}')
-                for value in (
-                    "https://169.254.169.254/",
-                    "http://user@169.254.169.254/",
-                    "http://metadata/",
-                    "http://169.254.169.256/",
-                    "http://169.254.169.254:0/",
-                    "http://169.254.169.254:65536/",
-                    "http://fd00::1/",
-                    "http://[fd00::g]/",
-                    "http://[10.0.0.1]/",
-                    "http://10.0.0.1/a b",
-                    "http://10.0.0.1/#a",
-                    "file:///etc/passwd",
-                    "",
-                )
-            ],
-            ("url", "http://10.0.0.1/\n", f'"http://10.0.0.1/\\n" {URL}'),
-            ("timeout", 0, f"0 is out of range; {TIMEOUT}"),
-            ("timeout", 60.5, f"60.5 is out of range; {TIMEOUT}"),
-            ("timeout", float("nan"), f"NaN is out of range; {TIMEOUT}"),
-            ("timeout", True, f"true is not a number; {TIMEOUT}"),
-            ("timeout", "2s", f'"2s" is not a number; {TIMEOUT}'),
-            ("retries", -1, "-1 is out of range; write an integer from 0 to 100"),
-            ("onUnknown", "ignore", '"ignore" is not an allowed value; write "fail", "apply" or "skip"'),
         ]
     ),
     *(

@@ -22,7 +22,6 @@ from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, con
 from hostrouting.cli.output import SHOWN, Line, Painted, Tone, capped, line, named_lines, table
 from hostrouting.cli.source import config_of, installed_config, start_command
 from hostrouting.cli.standings import Standings, word_of
-from hostrouting.config.probe_rewrite import ProbeCondition, ProbeRewriteConfig
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.config.values import Mode
 from hostrouting.errors import BackendError, ConfigError, FileError, ManagerError
@@ -242,7 +241,8 @@ def _differences(wanted: HostRoutingConfig, installed: HostRoutingConfig) -> Ite
     settings = [config.route_overlap if config.route_overlap.expected_cidrs else None for config in (wanted, installed)]
     if settings[0] != settings[1]:
         yield "routeOverlap"
-    if not _is_rewrite(wanted.probe_rewrite, installed.probe_rewrite):
+    rewrites = [config.probe_rewrite if config.probe_rewrite.enabled else None for config in (wanted, installed)]
+    if rewrites[0] != rewrites[1]:
         yield "probeRewrite"
     guard, program = wanted.guard, wanted.guard.program or installed.guard.program
     if guard.enabled != installed.guard.enabled or (guard.enabled and program != installed.guard.program):
@@ -250,13 +250,6 @@ def _differences(wanted: HostRoutingConfig, installed: HostRoutingConfig) -> Ite
     for key in ("protocol", "gate", "kernelRules", "manageForeign", "azureVnetCleanup", "extensions"):
         if wanted.to_mapping().get(key) != installed.to_mapping().get(key):
             yield key
-
-
-def _is_rewrite(wanted: ProbeRewriteConfig, installed: ProbeRewriteConfig) -> bool:
-    """Whether the script has these settings, or the metadata service has said that no rewrite is needed."""
-    if not (wanted.enabled and installed.enabled):
-        return wanted.enabled == installed.enabled or (wanted.enabled and wanted.condition is ProbeCondition.IMDS)
-    return attrs.evolve(wanted, imds=installed.imds) == installed
 
 
 def _units_of(host: Host) -> tuple[tuple[str, UnitState], ...]:

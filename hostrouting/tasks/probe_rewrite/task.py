@@ -15,23 +15,20 @@ import attrs
 from hostrouting.boot.gate import Part
 from hostrouting.boot.probe import ProbeScript, render_probe_script, render_probe_unit
 from hostrouting.check.examine import await_found
-from hostrouting.config.probe_rewrite import OnUnknown, ProbeCondition, ProbeRewriteConfig
-from hostrouting.errors import ApplyError, HostRoutingError, MetadataError, NotReady, ProgramError
+from hostrouting.errors import ApplyError, HostRoutingError, NotReady, ProgramError
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.fileset import Changes, FileSet
 from hostrouting.model.prefix import IPV6, Prefix
 from hostrouting.routes.apply import apply_plan
-from hostrouting.tasks.base import Alive, Fallback, HostTask, MayRepair, run_once
+from hostrouting.tasks.base import Alive, HostTask, MayRepair, run_once
 from hostrouting.tasks.probe_rewrite.rules import Record, RewritePlan, Surroundings, find_hindrances, plan_rewrite
 from hostrouting.tasks.results import Change, Look, Repair, Standing, removal
 from hostrouting.tasks.static_routes import repair_of
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     import phases
-    from hostrouting.host.metadata import Answer
+    from hostrouting.config.probe_rewrite import ProbeRewriteConfig
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.nftables import Nftables
     from hostrouting.model.snapshot import Snapshot
@@ -46,12 +43,11 @@ class RewriteProbeSource(HostTask[Effects]):
     """Rewrite the link-local source of Azure's IPv6 probes to an address that can be forwarded, and back.
 
     1. If the rewrite is neither enabled nor installed, do nothing.
-    2. If the condition is `imds`, ask the instance metadata service whether this node has IPv6; if not, remove all (7).
-    3. Write unit, script and gate if they differ: every boot and every start of a gated unit loads the rules again.
-    4. If the table is not in force, load it in one transaction. Wait for the device of the route, and add the route.
-    5. Run the script once if it is new or its last run failed. Then read everything back.
-    6. Log what else keeps probes from the pods: forwarding is off, or the device is in a bridge.
-    7. If the configuration no longer enables the rewrite, delete table and route.
+    2. Write unit, script and gate if they differ: every boot and every start of a gated unit loads the rules again.
+    3. If the table is not in force, load it in one transaction. Wait for the device of the route, and add the route.
+    4. Run the script once if it is new or its last run failed. Then read everything back.
+    5. Log what else keeps probes from the pods: forwarding is off, or the device is in a bridge.
+    6. If the configuration no longer enables the rewrite, delete table and route.
 
     A route whose device is not ready is a failure only if `required` is set; only then do gated units wait, too.
     """
@@ -60,8 +56,6 @@ class RewriteProbeSource(HostTask[Effects]):
     nothing: ClassVar[str] = "the probe rewrite is neither enabled nor installed"
     about: ClassVar[str] = "probe-rewrite"
     section: ClassVar[str] = "probeRewrite"
-    answer: Answer | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
-    """The answer of the instance metadata service; None if it was not asked."""
 
     def removals(self) -> tuple[Finding, ...]:
         """The installed rewrite, if the configuration does not enable it."""
@@ -89,41 +83,21 @@ class RewriteProbeSource(HostTask[Effects]):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the rewrite is enabled and, if the metadata service was asked, this node has IPv6."""
-        if self.answer is None:
-            return self._settings.enabled
-        is_unknown, on_unknown = self.answer.has_ipv6 is None, self._settings.imds.on_unknown
-        return on_unknown is not OnUnknown.SKIP if is_unknown else bool(self.answer.has_ipv6)
-
-    def settled(self, ctx: phases.Context) -> Self:
-        """The task with the answer of the instance metadata service, if the condition is `imds`."""
-        if not (self.is_wanted and self._settings.condition is ProbeCondition.IMDS) or self.host.backend is None:
-            return self
-        from hostrouting.host.metadata import ask_for_ipv6  # noqa: PLC0415  few hosts need it
-
-        return attrs.evolve(self, answer=ask_for_ipv6(ctx, self.host.fetch, self._settings.imds))
+        """Whether the rewrite is enabled."""
+        return self._settings.enabled
 
     def change(self, *, up: bool) -> Change:
         """The changes of the table and the route; for a removal, then that of the record."""
         if not up:
-            told = () if self.answer is None else self._why_not()
             operations: tuple[Operation, ...] = ()
             if self._is_left:
                 with self._opened() as (nft, backend), self._where_nft_is():
                     operations = self._plan(nft, self._read(backend), up=False).operations
             left = Changes(removes=self._applied.present(self.host.files))
-            return Change(files=left, operations=operations, others=told)
+            return Change(files=left, operations=operations)
         with self._opened() as (nft, backend):
             plan = self._plan(nft, self._read(backend), up=True)
-        unanswered = self._unanswered
-        told = () if unanswered is None else (Finding("probe-rewrite", "error", str(unanswered)),)
-        return Change(operations=() if plan.conflicts else plan.operations, others=(*told, *plan.findings))
-
-    def prepare(self, ctx: phases.Context) -> Fallback | None:  # noqa: ARG002  as in the class above
-        """Raise the error of a metadata service that has not answered, if the configuration requires an answer."""
-        if (unanswered := self._unanswered) is not None:
-            raise unanswered
-        return None
+        return Change(operations=() if plan.conflicts else plan.operations, others=plan.findings)
 
     def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> Effects:
         """Load the rules and add the route now, and run the boot script once; or undo that."""
@@ -157,7 +131,7 @@ class RewriteProbeSource(HostTask[Effects]):
 
     def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:
         """Load the table and add the route again if they are not as they were installed."""
-        if not self._is_met:
+        if not self.is_wanted:
             return Look()
         with self._opened() as (nft, backend):
             snapshot = self._read(backend)
@@ -199,7 +173,7 @@ class RewriteProbeSource(HostTask[Effects]):
         """Whether the rules and the route are in force, and what prevents their effect."""
         if self.host.backend is None or not (self._settings.enabled or self.paths()):
             return None
-        settings, up = self._settings, self._is_met
+        settings, up = self._settings, self.is_wanted
         subject = f"probes from {settings.link_local} by {' and '.join(settings.interfaces) or 'no device'}"
         with self._opened() as (nft, backend):
             snapshot = self._read(backend)
@@ -207,7 +181,7 @@ class RewriteProbeSource(HostTask[Effects]):
             faults = (f"{operation.object}: {operation.reason}" for operation in plan.operations)
             found = [*plan.findings, *(Finding("probe-rewrite", "error", fault) for fault in faults)]
             if not up:
-                return Standing(subject, up, (*found, *(self._why_not() if settings.enabled else ())))
+                return Standing(subject, up, tuple(found))
             is_added = any(step.action in {"add", "replace"} for step in plan.routes.steps)
             around = self._surroundings(nft, backend, snapshot, with_way=not (is_added or plan.waits))
         found += find_hindrances(settings, around)
@@ -223,12 +197,6 @@ class RewriteProbeSource(HostTask[Effects]):
     @property
     def _is_installed(self) -> bool:
         return self.host.files.is_there(self.host.layout.probe_script_path)
-
-    @property
-    def _is_met(self) -> bool:
-        """Whether the rewrite should be in force. The script tells what the metadata service has said."""
-        is_asked = self._settings.condition is ProbeCondition.IMDS and self.answer is None
-        return self.is_wanted and (self._is_installed or not is_asked)
 
     @property
     def _is_left(self) -> bool:
@@ -251,21 +219,6 @@ class RewriteProbeSource(HostTask[Effects]):
         except ProgramError as error:
             if error.kind != "missing" or self._record != Record():
                 raise
-
-    def _why_not(self) -> tuple[Finding, ...]:
-        """A note that an enabled rewrite is not in force here, because its condition is not met."""
-        is_known = self.answer is None or self.answer.has_ipv6 is not None
-        told = "says that this node has no IPv6" if is_known else "does not say whether this node has IPv6"
-        sentence = f"not rewritten: the instance metadata {told} (probeRewrite.condition is imds)"
-        return (Finding("probe-rewrite", "note", sentence),)
-
-    @property
-    def _unanswered(self) -> MetadataError | None:
-        """The error for a metadata service without an answer, if the configuration requires one."""
-        answer, imds = self.answer, self._settings.imds
-        if answer is not None and answer.has_ipv6 is None and imds.on_unknown is OnUnknown.FAIL:
-            return MetadataError(imds.url, answer.reason)
-        return None
 
     def _carry_out(
         self, ctx: phases.Context, nft: Nftables, backend: RouteBackend, *, wait: float

@@ -50,7 +50,7 @@ def configuration(*, rewrite: bool) -> dict[str, Any]:
         "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
     }
     if rewrite:
-        document["probeRewrite"] = {"enabled": True, "interfaces": ["eth0"], "condition": "always"}
+        document["probeRewrite"] = {"enabled": True, "interfaces": ["eth0"]}
     return document
 
 

@@ -8,7 +8,6 @@ from ipaddress import IPv6Network
 from pathlib import Path
 from typing import get_args
 
-import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,7 +50,7 @@ from hostrouting.boot.units import (
     render_routes_unit,
 )
 from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
-from hostrouting.config.probe_rewrite import ImdsConfig, ProbeRewriteConfig
+from hostrouting.config.probe_rewrite import ProbeRewriteConfig
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import DEFAULT_METRIC
@@ -110,10 +109,9 @@ def gate_steps() -> st.SearchStrategy[GateStep]:
 
 
 def probe_scripts() -> st.SearchStrategy[ProbeScript]:
-    """Any settings of the probe script; it does not ask the metadata service."""
+    """Any settings of the probe script."""
     rewrites = probe_rewrites().filter(lambda rewrite: rewrite.enabled)
-    told = rewrites.map(lambda rewrite: attrs.evolve(rewrite, imds=ImdsConfig()))
-    return st.builds(ProbeScript, told, st.integers(0, 255), WAITS)
+    return st.builds(ProbeScript, rewrites, st.integers(0, 255), WAITS)
 
 
 def _cleaning(state_file: str) -> HostRoutingConfig:

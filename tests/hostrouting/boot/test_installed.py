@@ -14,9 +14,7 @@ from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 
 GUARD = GuardConfig(enabled=True, program="/usr/bin/hostrouting")
 ROUTES, CHECK = config(*REPAIR, mode="WARN", protocol=214), config(cidrs=(CIDR,), mode="WARN", protocol=215)
-REWRITE = HostRoutingConfig(
-    probe_rewrite={"enabled": True, "interfaces": ["eth0"], "condition": "always"}, protocol=216
-)
+REWRITE = HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": ["eth0"]}, protocol=216)
 RULES, TOLD = HostRoutingConfig(kernel_rules="keep"), HostRoutingConfig(manage_foreign="keep")
 WORK = {"routes": ROUTES, "check": CHECK, "rewrite": REWRITE, "rules": RULES, "clean-up": azure_config(repeat=True)}
 ALL = attrs.evolve(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.config.probe_rewrite import ImdsConfig, ProbeRewriteConfig
+from hostrouting.config.probe_rewrite import ProbeRewriteConfig
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError
 
@@ -19,14 +19,6 @@ def faults(**section: object) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_mapping({"probeRewrite": section})
     return [str(fault) for fault in caught.value.faults]
-
-
-@pytest.mark.parametrize(
-    "url", ["http://169.254.169.254", "http://127.0.0.1:8080/a?b=c&d", "http://[fd00::1]:80/%20", "http://[::1]?x"]
-)
-def test_imds_url_accepted(url: str) -> None:
-    """Any other address may be asked, at any port and path."""
-    assert ImdsConfig(url).url == url
 
 
 @given(st.text(max_size=17) | st.text("ab0_A-", max_size=70))
@@ -52,8 +44,8 @@ def test_interfaces_need_the_switch(switch: dict[str, object]) -> None:
     """Interfaces without enabled=true are a fault; other settings without it are accepted."""
     said = "interfaces were provided but enabled=false; set enabled=true to rewrite the source of probes"
     assert faults(interfaces=["eth0"], **switch) == [f"probeRewrite.enabled: {said}"]
-    waiting = ProbeRewriteConfig(table="my_probes", ensure_route=False, condition="always", imds={"retries": 1})
-    assert (waiting.enabled, waiting.table, waiting.imds.retries) == (False, "my_probes", 1)
+    waiting = ProbeRewriteConfig(table="my_probes", ensure_route=False)
+    assert (waiting.enabled, waiting.table) == (False, "my_probes")
 
 
 def test_an_interface_given_twice() -> None:

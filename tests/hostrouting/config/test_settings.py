@@ -9,7 +9,7 @@ import pytest
 from typing_extensions import assert_type
 
 from hostrouting.config.cni import DEFAULT_ALLOWED_DEVS
-from hostrouting.config.probe_rewrite import ProbeCondition, ProbeRewriteConfig
+from hostrouting.config.probe_rewrite import ProbeRewriteConfig
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.config.values import Mode
 from hostrouting.errors import ConfigError
@@ -247,8 +247,6 @@ def test_types() -> None:
     assert_type(WHOLE.route_overlap.mode, Mode)
     assert_type(WHOLE.probe_rewrite.interfaces, tuple[str, ...])
     assert_type(WHOLE.probe_rewrite.global_address, IPv6Address)
-    assert_type(WHOLE.probe_rewrite.condition, ProbeCondition)
-    assert_type(WHOLE.probe_rewrite.imds.timeout, float)
     assert_type(HostRoutingConfig.from_json("{}"), HostRoutingConfig)
     assert_type(attrs.evolve(route, metric=1), StaticRoute)
     held = attrs.asdict(WHOLE.route_overlap, recurse=False)

@@ -213,7 +213,7 @@ def test_other_operations() -> None:
     """A change that is neither a route nor a file is counted, and has its line."""
     files = FakeFiles({"/proc/sys/net/ipv6/conf/all/forwarding": "1", "/proc/sys/net/ipv6/conf/eth0/accept_ra": "2"})
     host = FakeHost(kernel=plain_vm(), files=files)
-    config = {"probeRewrite": {"enabled": True, "interfaces": ["eth0"], "ensureRoute": False, "condition": "always"}}
+    config = {"probeRewrite": {"enabled": True, "interfaces": ["eth0"], "ensureRoute": False}}
     foretold, done = dry_run(host, config), run(host, config)
     assert "others: create 1" in foretold.message
     assert "nftables table ip6 hostrouting_slb" in foretold.after

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.host.metadata import Reply
 from hostrouting.model.rule import default_rules
 from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm, vpn_node
 from tests.support.cli import say
@@ -239,13 +238,3 @@ def test_what_would_not_be_closed(written: Callable[..., str], mode: str, *, fai
         f"To print the routes that the configuration lacks: hostrouting repair --config {config} --snapshot -"
         in saved.lines
     )
-
-
-def test_waiting_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While plan waits for the metadata service, standard error says so."""
-    monkeypatch.setattr("hostrouting.host.metadata._FIRST_PAUSE", 0)
-    probes = {"enabled": True, "interfaces": ["eth0"], "condition": "imds", "imds": {"retries": 1}}
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps({"probeRewrite": probes}))
-    said = say("plan", "--config", str(config), host=FakeHost(fetch=lambda _url, _timeout: Reply(503)))
-    assert "the instance metadata service answered with status 503; asking again in 0 s" in said.err

@@ -1,20 +1,16 @@
 """RewriteProbeSource, on hosts that exist in memory."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import phases
 from hostrouting.boot.gate import Gate
-from hostrouting.boot.probe import parse_probe_script, render_probe_table
+from hostrouting.boot.probe import render_probe_table
 from hostrouting.cli.failure import code_of
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import ConfigError, MetadataError, NotReady, ProgramError, RouteConflict
+from hostrouting.errors import ConfigError, NotReady, ProgramError, RouteConflict
 from hostrouting.host.effects import Effects
-from hostrouting.host.host import Host
-from hostrouting.host.metadata import Reply
 from hostrouting.kernel import nftables as refusal
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
@@ -116,14 +112,6 @@ class TestApply:
         [operation] = apply(host).operations
         assert (operation.verb, operation.reason) == ("create", "it is missing")
 
-    def test_in_an_image(self, tmp_path: Path) -> None:
-        """An image gets its files; no kernel and no metadata service is asked."""
-        root = str(tmp_path)
-        task = RewriteProbeSource(config(condition="imds"), host=Host.offline(root))
-        phases.execute(task, phases.Context(observers=[]))
-        text = (tmp_path / "etc/hostrouting/probe-rewrite.sh").read_text()
-        assert parse_probe_script(text).config.condition == "imds"
-
     def test_required(self) -> None:
         """Only if the configuration says so, a machine starts only behind the rules and the route."""
         host = a_host()
@@ -206,48 +194,8 @@ class TestRefusals:
         assert (code_of(error), error.can_retry) == (1, True)
 
 
-class TestConditions:
-    """When probes are rewritten."""
-
-    @pytest.mark.parametrize(
-        ("interface", "has_ipv6"),
-        [({"ipv6": {"ipAddress": [{"privateIpAddress": "fd00::1"}]}}, True), ({"ipv4": {}}, False)],
-    )
-    def test_imds(self, interface: dict[str, object], has_ipv6: bool) -> None:  # noqa: FBT001
-        """If the metadata service knows no IPv6 address, nothing is installed, and installed parts are removed."""
-        asked: list[str] = []
-
-        def fetch(url: str, _timeout: float) -> Reply:
-            asked.append(url)
-            return Reply(200, body=json.dumps({"interface": [interface]}).encode())
-
-        host = a_host(fetch=fetch)
-        apply(host)
-        apply(host, condition="imds")
-        assert len(asked) == 1
-        assert (LAYOUT.probe_script_path in host.files.texts, table_of(host) is not None) == (has_ipv6, has_ipv6)
-        standing = RewriteProbeSource(config(condition="imds"), host=host).standing()
-        assert standing is not None
-        assert (standing.is_on, standing.is_right) == (has_ipv6, True)
-        planned = RewriteProbeSource(config(condition="imds"), host=host).plan(CONTEXT)
-        assert (planned.is_empty, "not rewritten: " in str(planned)) == (True, not has_ipv6)
-
-    @pytest.mark.parametrize(("on_unknown", "loaded"), [("apply", True), ("skip", False)])
-    def test_unknown(self, on_unknown: str, loaded: bool) -> None:  # noqa: FBT001
-        """Without an answer the configuration decides."""
-        host = a_host()
-        result = run(
-            RewriteProbeSource(config(condition="imds", imds={"onUnknown": on_unknown, "retries": 0}), host=host)
-        )
-        assert (isinstance(result, Effects), table_of(host) is not None) == (True, loaded)
-
-    def test_unknown_fails(self) -> None:
-        """Unless it says otherwise, no answer is a failure, and the host stays as it was."""
-        host = a_host()
-        error = failure_of(apply, host, condition="imds", imds={"retries": 0})
-        assert isinstance(error, MetadataError)
-        assert "onUnknown" in str(error)
-        assert host.files.texts == FORWARDING
+class TestDevices:
+    """The route's device."""
 
     def test_a_device_is_waited_for(self, caplog: pytest.LogCaptureFixture) -> None:
         """If the device is missing at the deadline, the rules are loaded, and the warning says what adds the route."""
