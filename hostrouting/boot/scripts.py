@@ -1,8 +1,8 @@
 """The boot scripts for the routes and for their check, and the data block that holds the settings of every script.
 
-Here: the texts of the scripts, and the settings parsed from them. Two scripts that no boot needs have their text here
-too: the plugin for node-problem-detector, whose container has no Python, and the script that takes a snapshot on a node
-without this library. Not here: the script for probes (`probe`), and running any of them.
+Here: the texts of the scripts, and the settings parsed from them. One script that no boot needs has its text here too:
+the plugin for node-problem-detector, whose container has no Python. Not here: the script for probes (`probe`), and
+running any of them.
 
 The body of a script is an asset, and every asset is read here. What is installed has no comments except its head and
 its headings. The operator's settings are put into its data block. A setting is one line: a key and its words. It is in
@@ -269,8 +269,3 @@ def render_rules_script() -> str:
     """The script that adds Linux's own rules again where they are missing."""
     rules = (rule for family in DEFAULT_METRIC for rule in default_rules(family))
     return filled("kernel-rules.sh", [f"rule {rule.family} {rule.priority} {rule.table}" for rule in rules])
-
-
-def render_snapshot_script() -> str:
-    """The script that takes a snapshot with `ip`, to be piped to `ssh node sh`."""
-    return "".join(f"{line}\n" for line in asset_lines("snapshot.sh"))

@@ -19,8 +19,6 @@
     Source            one of them
     outcome_of        what a run of the program did on a node: changed, failed, a message and a diff
     Outcome           the answer
-    routing_facts     what the script of `hostrouting snapshot --script` read on a node, and a check of it
-    NodeFacts         the answer
     Ran               what a program printed on a node, which both take
 
 Nothing here opens a connection or reads this host. The line with `__main__` is needed for `check_snapshots` without an
@@ -31,7 +29,7 @@ from hostrouting.check.examine import Correction
 from hostrouting.fleet.dispatch import check_snapshots
 from hostrouting.fleet.grouping import NodeGroup, common_correction, group_nodes
 from hostrouting.fleet.judge import NodeEscape, NodeResult, Source, find_snapshots
-from hostrouting.fleet.outcome import NodeFacts, Outcome, Ran, outcome_of, routing_facts
+from hostrouting.fleet.outcome import Outcome, Ran, outcome_of
 
 __all__ = [
     "check_snapshots",
@@ -45,7 +43,5 @@ __all__ = [
     "Source",
     "outcome_of",
     "Outcome",
-    "routing_facts",
-    "NodeFacts",
     "Ran",
 ]

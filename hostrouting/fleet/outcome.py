@@ -13,27 +13,17 @@ different (a text before and a text after). The documents of the commands have t
 
 A dry run fails if the run would fail on the node as it is now: because of a conflict, because addresses escape in mode
 STRICT, because something is missing that `apply` would wait for, or because of an error that `preflight` has found.
-
-For facts about its routing, a node needs neither hostrouting nor Python: the snapshot script needs a shell and
-iproute2, and the check is made here, as `hostrouting check --snapshot` makes it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
-from hostrouting.check.examine import examine_snapshot, find_correction
-from hostrouting.check.report import check_document
-from hostrouting.errors import InputError
 from hostrouting.finding import ESCAPES
-from hostrouting.host.saved import read_ip_document
-
-if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
 
 Document: TypeAlias = "Mapping[str, Any]"
 
@@ -276,40 +266,3 @@ def _warnings(document: Document) -> Iterator[str]:
         is_warning = finding["severity"] == "warning" and finding["name"] != "route-waits"
         if is_warning or finding["name"] in {"gate-shut", "not-gated"}:
             yield _text(finding)
-
-
-# The facts about a node.
-
-
-@attrs.frozen
-class NodeFacts:
-    """The facts about one node, or why there are none."""
-
-    message: str
-    failed: bool = False
-    snapshot: dict[str, Any] | None = None
-    """The snapshot as JSON values; `hostrouting check --snapshot` reads them again."""
-    check: dict[str, Any] | None = None
-    """The check as the JSON value `hostrouting/check/3`; None if no CIDR is expected."""
-
-    @property
-    def verdict(self) -> str | None:
-        """The verdict of the check; None if there is none."""
-        return None if self.check is None else str(self.check["verdict"])
-
-
-def routing_facts(ran: Ran, config: HostRoutingConfig) -> NodeFacts:
-    """The facts in what the script printed on a node, checked by this configuration."""
-    if ran.code or not ran.output.strip():
-        return NodeFacts(f"the snapshot script did not print a snapshot; it {ran.ending}", failed=True)
-    try:
-        snapshot = read_ip_document(ran.output.encode(errors="replace"))
-    except InputError as error:
-        return NodeFacts(str(error), failed=True)
-    found = json.loads(snapshot.to_json())
-    if not config.route_overlap.expected_cidrs:
-        return NodeFacts("the snapshot was taken; no CIDR is expected, so nothing was checked", snapshot=found)
-    examined = examine_snapshot(snapshot, config)
-    correction = find_correction(examined, config) if config.static_routes.routes and examined.routes else None
-    check = check_document(examined, mode=config.route_overlap.mode, correction=correction)
-    return NodeFacts(verdict_sentence(check), snapshot=found, check=json.loads(json.dumps(check)))

@@ -194,7 +194,7 @@ def from_json(kind: type[T], text: str) -> T:
     except InputError:
         raise
     except ValueError as error:
-        raise not_json(error) from error
+        raise _not_json(error) from error
     except RecursionError as error:
         raise InputError("snapshot", path="", problem="this is nested too deeply for a snapshot") from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
@@ -210,7 +210,7 @@ def from_json(kind: type[T], text: str) -> T:
     return result
 
 
-def not_json(error: ValueError) -> InputError:
+def _not_json(error: ValueError) -> InputError:
     """What to raise for this error of `json`. All files that were cut off have one message, wherever that was."""
     text, place, what = getattr(error, "doc", ""), getattr(error, "pos", 0), getattr(error, "msg", "Extra data")
     is_cut = what.startswith("Unterminated") or (what != "Extra data" and len(text.rstrip()) - place < _LONGEST_WORD)

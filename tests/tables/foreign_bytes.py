@@ -3,11 +3,8 @@
 `make fuzz` searches for an input that makes one fail otherwise; a test gives each its inputs and what is cut off from them.
 """
 
-import json
 import os
-import struct
 from collections.abc import Callable, Sequence
-from sys import byteorder
 
 import attrs
 
@@ -29,19 +26,13 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.fleet.outcome import Ran, outcome_of
 from hostrouting.host.conflists import files_in_force, read_conflists
-from hostrouting.host.saved import _KEYS, _LISTS, _SAVED, SCHEMA, read_ip_document, snapshot_in
-from hostrouting.kernel.netlink.channel import HEADER, pack_attributes
-from hostrouting.kernel.netlink.route_message import encode_change
-from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import Route
-from hostrouting.model.rule import Rule
+from hostrouting.host.saved import snapshot_in
 from hostrouting.tasks.cleanup.azure_vnet import read_state
 from hostrouting.tasks.cleanup.plan import UndoLog
 from hostrouting.tasks.cleanup.saved_rules import read_saved
 from hostrouting.tasks.probe_rewrite.rules import Record
 from hostrouting.testing.topologies import h200
 from tests.support.config_keys import COMPLETE
-from tests.support.rawmessages import pack_rule
 
 
 @attrs.frozen
@@ -64,25 +55,6 @@ _CONFIG = b"""{"hostRouting": {"staticRoutes": {"enabled": true, "routes": [{"de
 "intendedRules": [{"rule": "fwmark 0x1", "reason": "storage"}]}}}"""
 _PARSED = HostRoutingConfig.from_json(_CONFIG)
 _COMPLETE = HostRoutingConfig.from_mapping(COMPLETE).to_json(indent=None).encode()
-_INDEX = {"eth0": 2, "ib0": 3}
-_ROUTES = [
-    Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1", metric=4, protocol=213),
-    Route.to("fd00::/8", dev="ib0", gateway="fe80::1"),
-]
-_RULE = Rule(family=4, priority=10, table=100, fwmark=1, fwmask=255, dst=Prefix.parse("10.0.0.0/8"), iif="eth0")
-# A host that has only two devices, as the script of `hostrouting snapshot --script` prints it.
-_LINKS = [
-    {"ifindex": index, "ifname": name, "flags": ["UP", "LOWER_UP"], "link_type": "[1]", "group": "0"}
-    for name, index in _INDEX.items()
-]
-_NODE = (
-    {key: [] if key in _LISTS else "" for key in _KEYS}
-    | {"schema": SCHEMA, "links": _LINKS, "on": ["eth0/accept_local"]}
-    | {
-        "settings4": [{"interface": "all", "rp_filter": "strict", "forwarding": True}],
-        "nexthops": [{"id": 1, "dev": "eth0", "gateway": "10.0.0.1"}, {"id": 2, "group": [{"id": 1, "weight": 2}]}],
-    }
-)
 _STATE = (
     b'{"Network": {"ExternalInterfaces": {"eth0": {"Networks": {"azure": {"Endpoints": {"1": {"HostIfName": "azv1",'
     b' "MacAddress": "qrvM3e7/", "IPAddresses": [{"IP": "10.240.0.9", "Mask": "//8AAA=="}]}}}}}}}}'
@@ -101,21 +73,6 @@ def _block(script: str) -> bytes:
     return script[begin : script.index("\n)\n", begin) + 3].encode()
 
 
-def _message(kind: int, body: bytes) -> bytes:
-    return HEADER.pack(HEADER.size + len(body), kind, 0, 0, 0) + body
-
-
-def _listed(name: str) -> Callable[[bytes], object]:
-    """The reader of the kernel's messages in one list of a saved host."""
-    first, _, _ = _SAVED[name]
-
-    def read(data: bytes) -> object:
-        lists = {f"{name}{family}": (first.to_bytes(4, byteorder) + data).hex() for family in (4, 6)}
-        return read_ip_document(json.dumps(_NODE | lists).encode())
-
-    return read
-
-
 def _through_a_file(read: Callable[[str], object]) -> Callable[[bytes], object]:
     """The reader of a file that is named."""
     file = os.memfd_create("foreign")
@@ -130,21 +87,7 @@ def _through_a_file(read: Callable[[str], object]) -> Callable[[bytes], object]:
 
 READERS = {
     "configuration": Reader(HostRoutingConfig.from_json, seeds=[_CONFIG, _COMPLETE]),
-    "snapshot": Reader(snapshot_in, seeds=[_SNAPSHOT, json.dumps(_NODE).encode()]),
-    "kernel-routes": Reader(
-        _listed("routes"), seeds=[encode_change("add", route, _INDEX.__getitem__) for route in _ROUTES]
-    ),
-    "kernel-rules": Reader(_listed("rules"), seeds=[_message(32, pack_rule(_RULE))]),
-    "kernel-addresses": Reader(
-        _listed("addresses"),
-        seeds=[
-            _message(
-                20,
-                struct.pack("=4BI", 2, 24, 0, 0, 2)
-                + pack_attributes([(1, b"\x0a\0\0\4"), (2, b"\x0a\0\0\4"), (3, b"eth0\0")]),
-            )
-        ],
-    ),
+    "snapshot": Reader(snapshot_in, seeds=[_SNAPSHOT]),
     "saved-rules": Reader(_text(read_saved), seeds=[_EBTABLES]),
     "conflist": Reader(
         _text(lambda text: files_in_force(read_conflists(["10-a.conflist"], lambda _name: text))),

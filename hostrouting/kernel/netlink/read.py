@@ -612,7 +612,7 @@ _DST = _HEADS_AT + _HEADS.size
 _NEXTHOP = ATTRIBUTE.pack(8, n.RTA_NH_ID)  # the first bytes of an attribute with a next hop object
 _ORDER: Literal["big"] = "big"
 _WIDTHS = {AF_OF[IPV4]: 4, AF_OF[IPV6]: 16}
-_MOST = 1024  # messages that are read together; a part of the kernel's has fewer, a file may have a million
+_MOST = 1024  # messages that are read together
 
 
 class RouteReader:

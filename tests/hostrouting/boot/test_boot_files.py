@@ -32,7 +32,6 @@ from hostrouting.boot.scripts import (
     parse_static_routes_script,
     render_check_script,
     render_rules_script,
-    render_snapshot_script,
     render_static_routes_script,
 )
 from hostrouting.boot.units import (
@@ -154,7 +153,6 @@ SCRIPTS = {
     "probe-rewrite": lambda: render_probe_script(PROBE),
     "host-routing-gate": render_gate_script,
     "kernel-rules": render_rules_script,
-    "snapshot": render_snapshot_script,
 }
 
 

@@ -1,8 +1,7 @@
 """Nodes that people run, by what their CNI, cloud or VPN leaves on them: tests/tables/fields has a file for each.
 
 Each node is made on Linux. The check, its repair and the plan see it there, where the kernel is asked, and so does the
-script at boot. Then they see it in the document that snapshot.sh prints. In a usual run, script and document are those of
-every third node. A file has:
+script at boot; in a usual run, the script is that of every third node. A file has:
 
     system, state    what runs there, and in which mode or moment
     source           where it is described: a repository with the number of a thread, or with a path
@@ -18,9 +17,7 @@ In `ip`, a device may be of any kind, also `nic` and `infiniband`, which Linux c
 snapshot and the script's `ip` have the kind.
 """
 
-import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -32,14 +29,12 @@ import attrs
 import pytest
 
 import phases
-from hostrouting.boot.scripts import render_snapshot_script
-from hostrouting.check.examine import Examination, FamilyExamination, examine, examine_snapshot
+from hostrouting.check.examine import Examination, FamilyExamination, examine
 from hostrouting.check.overlap import Judge
 from hostrouting.check.report import check_findings, repair_document
 from hostrouting.config.cni import CNIS
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoutesConfig
 from hostrouting.fib.decision import paired
-from hostrouting.host.saved import snapshot_in
 from hostrouting.kernel.base import RouteBackend
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import ip_at
@@ -150,22 +145,6 @@ class Field:
         )
         return attrs.evolve(snapshot, links=tuple(links))
 
-    def printed(self, namespace: Namespace) -> bytes:
-        """What snapshot.sh prints there, with the kinds of the devices."""
-        command = [*namespace.enter, "sh"]
-        done = subprocess.run(
-            command, input=render_snapshot_script().encode(), capture_output=True, check=True, timeout=60
-        )
-        document = json.loads(done.stdout)
-        for link in document["links"]:
-            kind = self.kinds.get(link["ifname"], "")
-            if kind in _HARDWARE:
-                link["link_type"] = f"[{_HARDWARE[kind]}]"
-                del link["linkinfo"]
-            elif kind:
-                link["linkinfo"] = {"info_kind": kind}
-        return json.dumps(document).encode()
-
     @property
     def shown(self) -> str:
         """An `ip` that shows the kinds of the devices."""
@@ -250,16 +229,6 @@ def test_a_node(field: Field) -> None:
     with field.made() as namespace, closing(NetlinkBackend(netns=namespace.path)) as backend:
         seen = cast("RouteBackend", Dressed(backend, field))
         found = examine(phases.Context(clock=FakeClock(), observers=[]), seen, field.config, wait=0)
-    agrees(field, found)
-    repaired(field, found)
-
-
-@each_field(at_night=True)
-def test_a_printed_node(field: Field) -> None:
-    """From its printed snapshot each node is judged and repaired in the same way."""
-    with field.made() as namespace:
-        printed = snapshot_in(field.printed(namespace))
-    found = examine_snapshot(printed, field.config)
     agrees(field, found)
     repaired(field, found)
 

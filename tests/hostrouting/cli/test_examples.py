@@ -43,7 +43,6 @@ OUTCOMES: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     "hostrouting status": (0, "", APPLY),
     "hostrouting status --config agent.json": (0, "", APPLY),
     "hostrouting snapshot > node.json": (0, ""),
-    "hostrouting snapshot --script | ssh node sh > node.json": (0, ""),
     APPLY: (0, "DONE: 2 routes added"),
     "hostrouting apply --config agent.json --wait 300 --json": (0, "{"),
     "hostrouting remove --dry-run": (0, "TO DO: delete 2 routes", APPLY),

@@ -1,12 +1,10 @@
 """`snapshot` on one host, and the answer on another."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from hostrouting import Snapshot
-from hostrouting.boot.scripts import render_snapshot_script
 from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
 
@@ -29,31 +27,6 @@ def test_the_same_answer_elsewhere(name: str, question: tuple[str, ...], form: t
     there = say(*question, *form, "--snapshot", str(path), host=FakeHost())
     assert there.out.replace(f" --snapshot {path}", "") == here.out
     assert there.code == here.code
-
-
-def test_the_script() -> None:
-    """--script prints the script itself and no JSON; no host is given."""
-    said = say("snapshot", "--script")
-    assert (said.code, said.out) == (0, render_snapshot_script())
-    for words in (["snapshot", "--script", "--json"], ["--json", "snapshot", "--script"]):
-        refused = say(*words)
-        assert (refused.code, "--script: prints a shell script, and no JSON" in refused.json["message"]) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("document", "told"),
-    [
-        ({"schema": "hostrouting/ip-snapshot/1"}, "node.json: addresses4: missing; take it again with the script"),
-        ({"schema": "hostrouting/ip-snapshot/2", "was": "hostrouting/ip-snapshot/1"}, "node.json: schema: must be"),
-    ],
-)
-def test_a_document_of_the_script_with_a_fault(document: dict[str, str], told: str, tmp_path: Path) -> None:
-    """The error names the fault, the file and the place."""
-    path = tmp_path / "node.json"
-    path.write_text(json.dumps(document), encoding="utf-8")
-    said = say("check", "--snapshot", str(path), "172.16.0.0/16")
-    assert (said.code, said.out) == (2, "")
-    assert told in said.err
 
 
 def test_it_is_a_snapshot() -> None:
