@@ -17,9 +17,6 @@
     common_correction the change for the configuration that all nodes share
     find_snapshots    the files at some paths, and the name of the node of each
     Source            one of them
-    outcome_of        what a run of the program did on a node: changed, failed, a message and a diff
-    Outcome           the answer
-    Ran               what a program printed on a node, which both take
 
 Nothing here opens a connection or reads this host. The line with `__main__` is needed for `check_snapshots` without an
 executor: it starts processes, and each of them imports the program's file.
@@ -29,7 +26,6 @@ from hostrouting.check.examine import Correction
 from hostrouting.fleet.dispatch import check_snapshots
 from hostrouting.fleet.grouping import NodeGroup, common_correction, group_nodes
 from hostrouting.fleet.judge import NodeEscape, NodeResult, Source, find_snapshots
-from hostrouting.fleet.outcome import Outcome, Ran, outcome_of
 
 __all__ = [
     "check_snapshots",
@@ -41,7 +37,4 @@ __all__ = [
     "common_correction",
     "find_snapshots",
     "Source",
-    "outcome_of",
-    "Outcome",
-    "Ran",
 ]

@@ -24,7 +24,6 @@ from hostrouting.cli.commands.clean import _approved
 from hostrouting.config.probe_rewrite import ProbeRewriteConfig
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
-from hostrouting.fleet.outcome import Ran, outcome_of
 from hostrouting.host.conflists import files_in_force, read_conflists
 from hostrouting.host.saved import snapshot_in
 from hostrouting.tasks.cleanup.azure_vnet import read_state
@@ -119,6 +118,5 @@ READERS = {
         (),
         [b'{"schema": "hostrouting/check/3", "findings": [{"name": "overlap"}]}'],
     ),
-    "outcome": Reader(_text(lambda text: outcome_of({"apply": Ran(1, text)})), (), [b'{"schema": "a"}']),
     "approved": Reader(_through_a_file(_approved), seeds=[_PLAN]),
 }

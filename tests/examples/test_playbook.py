@@ -1,0 +1,61 @@
+"""examples/fleet/playbook.yml, run by Ansible on nodes that are this computer, with a program that only writes down its calls."""
+
+import os
+import sys
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from tests.support.programs import EXAMPLES, completed
+
+pytestmark = pytest.mark.linux
+
+PLAYBOOK = EXAMPLES / "fleet/playbook.yml"
+APPLIED, STATUS = '{"changed": true}', '{"installed": true}'
+
+
+def play(folder: Path, *words: str, applied: str = APPLIED, status: str = STATUS) -> CompletedProcess[str]:
+    """Run the playbook for three nodes, with a program whose commands print these documents."""
+    (folder / "agent.json").write_text("{}")
+    (folder / "fake").write_text(
+        f"#!/bin/sh\necho \"$*\" >>'{folder}/calls'\ncase $1 in apply) echo '{applied}' ;; *) echo '{status}' ;; esac\n"
+    )
+    variables = {"pyz": "fake", "config": "agent.json", "program": "program", "copy": "copy.json"}
+    words += (
+        "-e",
+        "ansible_connection=local ansible_become=false",
+        "-e",
+        f"ansible_python_interpreter={sys.executable}",
+    )
+    for name, file in variables.items():
+        words += ("-e", f"hostrouting_{name}={folder / file}")
+    program = str(Path(sys.executable).with_name("ansible-playbook"))
+    environment = {**os.environ, "ANSIBLE_HOME": str(folder / "home"), "LC_ALL": "C.UTF-8"}
+    return completed([program, "-i", "a,b,c,", str(PLAYBOOK), *words], cwd=folder, env=environment)
+
+
+def test_its_syntax(tmp_path: Path) -> None:
+    """Ansible accepts the playbook."""
+    done = play(tmp_path, "--syntax-check")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_node_is_configured_and_verified(tmp_path: Path) -> None:
+    """The program and the configuration are copied; then the configuration is applied, and the node is verified."""
+    done = play(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    calls = [f"{command} --config {tmp_path}/copy.json --json" for command in ("apply", "status")]
+    assert (tmp_path / "calls").read_text().splitlines() == calls * 3
+    assert (tmp_path / "copy.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    ("documents", "calls"),
+    [({"applied": "{}'; exit 1; '"}, ["apply"]), ({"status": '{"installed": false}'}, ["apply", "status"])],
+)
+def test_it_stops_after_a_batch_with_a_failure(tmp_path: Path, documents: dict[str, str], calls: list[str]) -> None:
+    """If a node cannot be configured, or is not right afterwards, the nodes of later batches are not touched."""
+    done = play(tmp_path, **documents)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert [call.split()[0] for call in (tmp_path / "calls").read_text().splitlines()] == calls
