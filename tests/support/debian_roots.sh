@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes a root of each Debian release that is named, for `make releases` and `make matrix`: debian_roots.sh DIRECTORY RELEASE...
+# Makes a root of each Debian release that is named, for `make releases`: debian_roots.sh DIRECTORY RELEASE...
 # Each is made once, and again when the list of packages changes. A debootstrap that was killed leaves file systems
 # mounted: nothing in them is deleted.
 set -euo pipefail
