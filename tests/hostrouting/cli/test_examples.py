@@ -53,7 +53,6 @@ OUTCOMES: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     f"{AZURE} --json > plan.json": (0, "", RULES),
     f"{AZURE} --apply --approved plan.json": (0, "", f"{RULES}; {AZURE} --json > plan.json"),
     "hostrouting render --config agent.json --root /mnt/image": (0, "DONE: "),
-    "hostrouting render --config agent.json --ignition > node.ign": (0, ""),
     "hostrouting repair 172.16.0.0/16 --as-config --mode STRICT > new.json": (0, ""),
 }
 
