@@ -9,7 +9,7 @@ WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(2 * os.cpu_count(), 12))")
 # Files with a #! line are scripts. The other .sh files are parts of scripts; a test checks the rendered scripts.
 SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test all bare hermetic nightly check docs roots releases mutants fuzz bench pyz clean
+.PHONY: help demo test all bare hermetic nightly check docs roots releases fuzz bench pyz clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -34,7 +34,7 @@ nightly: ## all that can be checked: each test, and those with a systemd in each
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory check all
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory hermetic TIER='unit or not unit'
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory releases TIER=releases
-	$(MAKE) --no-print-directory mutants fuzz
+	$(MAKE) --no-print-directory fuzz
 
 hermetic: $(VENV)/ready ## run the tests on a host with a wrong gate, and name its files that they read; requires root
 	$(BIN)/python -m tests.support.decoy $(PYTEST) -m '$(TIER)' --ignore=tests/test_hermetic.py $(ARGS)
@@ -58,9 +58,6 @@ releases: $(VENV)/ready ## run the systemd tests that depend on its version in D
 	@test "$$(id -u)" = 0 || { echo 'make releases boots a systemd: run it as root' >&2; exit 1; }
 	@$(MAKE) --no-print-directory roots || { echo 'make releases needs a root of each release: see above' >&2; exit 1; }
 	HOSTROUTING_FORBID_SKIPS=1 HOSTROUTING_TREES=$(ROOTS) $(PYTEST) -q -m 'releases and ($(TIER))' tests/system $(ARGS)
-
-mutants: $(VENV)/ready ## list the changes that no test notices: ARGS=PATH of a module or of a script, or tonight's modules; takes minutes
-	@$(BIN)/python -m tests.support.mutants $(ARGS)
 
 fuzz: $(VENV)/fuzz ## look for bytes of others that a reader does not refuse as it should: ARGS='READER --runs 1000000', or tonight's readers
 	$(BIN)/python -m tests.support.fuzz $(ARGS)
