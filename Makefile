@@ -9,7 +9,7 @@ WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(2 * os.cpu_count(), 12))")
 # Files with a #! line are scripts. The other .sh files are parts of scripts; a test checks the rendered scripts.
 SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test all bare hermetic nightly check docs roots releases fuzz bench pyz clean
+.PHONY: help demo test all bare nightly check docs roots releases fuzz bench pyz clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -32,12 +32,8 @@ bare: $(VENV)/ready ## run the tests that start processes as on a bare Debian: o
 nightly: ## all that can be checked: each test, and those with a systemd in each Debian; takes a night
 	$(MAKE) --no-print-directory bare TIER='unit or not unit'
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory check all
-	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory hermetic TIER='unit or not unit'
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory releases TIER=releases
 	$(MAKE) --no-print-directory fuzz
-
-hermetic: $(VENV)/ready ## run the tests on a host with a wrong gate, and name its files that they read; requires root
-	$(BIN)/python -m tests.support.decoy $(PYTEST) -m '$(TIER)' --ignore=tests/test_hermetic.py $(ARGS)
 
 check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the site
 	$(BIN)/ruff format --check .

@@ -212,9 +212,7 @@ def booted(
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     command += ["--time", f"--boottime={suspended}"] if suspended else []
     script = PROJECT / "tests" / "support" / "boot_system.sh"
-    # What lies over this host's files (decoy.py) lies over those of the tree, too: a view of / does not contain its mounts.
-    layers = ":".join(filter(None, (os.environ.get("HOSTROUTING_DECOY"), str(tree))))
-    command += [str(script), str(work), work.name, str(PROJECT), layers, *HOST_FOLDERS]
+    command += [str(script), str(work), work.name, str(PROJECT), str(tree), *HOST_FOLDERS]
     outer = subprocess.Popen(
         ["setpriv", "--pdeathsig", "KILL", *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
