@@ -9,7 +9,7 @@ WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(2 * os.cpu_count(), 12))")
 # Files with a #! line are scripts. The other .sh files are parts of scripts; a test checks the rendered scripts.
 SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test all bare nightly check docs roots releases fuzz bench pyz clean
+.PHONY: help demo test all bare nightly check docs roots releases bench pyz clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -33,7 +33,6 @@ nightly: ## all that can be checked: each test, and those with a systemd in each
 	$(MAKE) --no-print-directory bare TIER='unit or not unit'
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory check all
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory releases TIER=releases
-	$(MAKE) --no-print-directory fuzz
 
 check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the site
 	$(BIN)/ruff format --check .
@@ -54,9 +53,6 @@ releases: $(VENV)/ready ## run the systemd tests that depend on its version in D
 	@test "$$(id -u)" = 0 || { echo 'make releases boots a systemd: run it as root' >&2; exit 1; }
 	@$(MAKE) --no-print-directory roots || { echo 'make releases needs a root of each release: see above' >&2; exit 1; }
 	HOSTROUTING_FORBID_SKIPS=1 HOSTROUTING_TREES=$(ROOTS) $(PYTEST) -q -m 'releases and ($(TIER))' tests/system $(ARGS)
-
-fuzz: $(VENV)/fuzz ## look for bytes of others that a reader does not refuse as it should: ARGS='READER --runs 1000000', or tonight's readers
-	$(BIN)/python -m tests.support.fuzz $(ARGS)
 
 bench: $(VENV)/ready ## measure the speed next to other tools; ARGS=--write updates docs/benchmarks.md, ARGS='--against COMMIT' compares
 	$(BIN)/python -m tests.benchmarks.run $(ARGS)
@@ -85,11 +81,6 @@ $(VENV)/ready: pyproject.toml
 	@echo 'setting up $(VENV), once'
 	@$(PYTHON) -m venv --without-pip $(VENV)
 	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[test]'
-	@touch $@
-
-$(VENV)/fuzz: $(VENV)/ready
-	@echo 'setting up atheris, once'
-	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	@touch $@
 
 $(VENV)/docs: $(VENV)/ready

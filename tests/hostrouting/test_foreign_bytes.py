@@ -1,23 +1,65 @@
-"""The readers of bytes that others wrote (`tests/tables/foreign_bytes.py`); `make fuzz` tries many more inputs."""
+"""The readers of bytes that other programs wrote accept them, and refuse what is broken by an error of their own."""
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
-from tests.tables.foreign_bytes import READERS
+from hostrouting.check.report import CHECK_SCHEMA, document_in, escapes_in
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.errors import HostRoutingError
+from hostrouting.host.conflists import files_in_force, read_conflists
+from hostrouting.host.saved import snapshot_in
+from hostrouting.tasks.cleanup.azure_vnet import read_state
+from hostrouting.tasks.cleanup.saved_rules import read_saved
+from hostrouting.testing.topologies import h200
 
 
-@pytest.mark.parametrize("name", READERS)
-def test_readers(name: str) -> None:
-    """Each accepts its inputs, and refuses what is cut off from them or nested deeply, if at all, by the errors of the table."""
-    reader = READERS[name]
-    for nested in (b"[", b'{"a":'):
-        with suppress(*reader.refuses):
-            reader.read(nested * 20_000)
-    for seed in reader.seeds:
-        reader.read(seed)
-        for end in range(0, len(seed), 1 + len(seed) // 50):
-            with suppress(*reader.refuses):
-                reader.read(seed[:end] + b"\xff" + seed[end + 1 :])
-            with suppress(*reader.refuses):
-                reader.read(seed[:end])
+def text(read: Callable[[str], object]) -> Callable[[bytes], object]:
+    """The reader of a text, which is read as Python reads a file or the output of a program."""
+    return lambda data: read(data.decode("utf-8", "surrogateescape"))
+
+
+READERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
+    "configuration": (
+        HostRoutingConfig.from_json,
+        (
+            b'{"staticRoutes": {"enabled": true, "routes": [{"destination": "172.16.0.0/17", "gateway": "10.0.0.1", "metric": 4}]},'
+            b' "routeOverlap": {"expectedCidrs": ["fd00::/8"], "intendedRules": [{"rule": "fwmark 0x1", "reason": "storage"}]}}'
+        ),
+    ),
+    "snapshot": (snapshot_in, h200().snapshot().to_json().encode()),
+    "ebtables": (
+        text(read_saved),
+        (
+            b"*nat\n:PREROUTING ACCEPT\n-A PREROUTING -p ARP --arp-op Request --arp-ip-dst 10.240.0.9 -j arpreply --arpreply-mac"
+            b" aa:bb:cc:dd:ee:ff --arpreply-target DROP\n"
+        ),
+    ),
+    "conflist": (
+        text(lambda words: files_in_force(read_conflists(["10-a.conflist"], lambda _name: words))),
+        b'{"cniVersion": "0.3.0", "name": "azure", "plugins": [{"type": "azure-vnet", "mode": "bridge"}]}',
+    ),
+    "state": (
+        text(read_state),
+        (
+            b'{"Network": {"ExternalInterfaces": {"eth0": {"Networks": {"azure": {"Endpoints": {"1": {"HostIfName": "azv1",'
+            b' "MacAddress": "qrvM3e7/", "IPAddresses": [{"IP": "10.240.0.9", "Mask": "//8AAA=="}]}}}}}}}}'
+        ),
+    ),
+    "document": (
+        text(lambda words: escapes_in(document_in(words, CHECK_SCHEMA))),
+        b'{"schema": "hostrouting/check/3", "findings": [{"name": "overlap"}]}',
+    ),
+}
+
+
+@pytest.mark.parametrize(("read", "seed"), READERS.values(), ids=READERS)
+def test_foreign_bytes(read: Callable[[bytes], object], seed: bytes) -> None:
+    """What is cut off, changed in one byte or nested deeply is read, or refused as HostRoutingError or ValueError."""
+    read(seed)
+    ends = range(0, len(seed), 1 + len(seed) // 50)
+    broken = [piece for end in ends for piece in (seed[:end], seed[:end] + b"\xff" + seed[end + 1 :])]
+    for data in (*broken, b"[" * 20_000, b'{"a":' * 20_000):
+        with suppress(HostRoutingError, ValueError):
+            read(data)
