@@ -38,7 +38,6 @@ PACKAGES = {
     "spin": "spin",
     "ssh": "openssh-client",
     "sshd": "openssh-server",
-    "strace": "strace",
     "systemctl": "systemd",
     "systemd-analyze": "systemd",
     "systemd-nspawn": "systemd-container",
