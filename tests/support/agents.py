@@ -46,10 +46,6 @@ class Agent:
         """Kill it, as the kernel does when memory runs out; no effect if it has ended already."""
         self._crew.ask(("kill", self._pid))
 
-    def has_ended(self) -> bool:
-        """Whether there is an outcome."""
-        return self._crew.has_ended(self._pid)
-
     def wait(self, seconds: float = 120) -> Outcome:
         """Wait until it has ended."""
         return self._crew.outcome(self._pid, seconds)
@@ -73,12 +69,6 @@ class Agents:
         while not (pid := self._heard(60)):
             pass
         return pid
-
-    def has_ended(self, pid: int) -> bool:
-        """Whether this agent has ended."""
-        while self._connection.poll():
-            self._heard(0)
-        return pid in self._ended
 
     def outcome(self, pid: int, seconds: float) -> Outcome:
         """Wait until an agent has ended."""

@@ -31,8 +31,6 @@ for unit in systemd-{modules-load,logind,sysusers,sysctl,tmpfiles-setup-dev,user
   modprobe@.service dev-hugepages.mount sys-kernel-{debug,tracing,config}.mount; do
   ln -sf /dev/null "$root/etc/systemd/system/$unit"
 done
-# A test that wants NetworkManager starts it.
-rm -f "$root"/etc/systemd/system/*.wants/NetworkManager*
 # They make units of what the tree's disks and kernel command line are: at each reload a dozen processes for nothing.
 rm -rf "$root"/{usr,}/lib/systemd/system{,-environment}-generators
 # A machine that is told to stop before its own systemd listens never hears it; the default is to wait 90 s for it.

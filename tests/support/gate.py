@@ -27,11 +27,10 @@ KUBE1 = "systemd-nspawn@kube1.service"
 CIDR = "172.16.0.0/16"
 HALVES = [StaticRoute("172.16.0.0/17"), StaticRoute("172.16.128.0/17")]
 
-gate_tests = [pytest.mark.boot, pytest.mark.needs(*NEEDS)]
-"""The marks of every test that boots a systemd."""
-
-# A gate that works nine times out of ten does not work: the long profile repeats these tests many times.
-many_times = pytest.mark.usefixtures("again")
+boot_tests = [pytest.mark.boot, pytest.mark.needs(*NEEDS)]
+"""The marks of a test that boots a systemd."""
+gate_tests = [*boot_tests, pytest.mark.releases]
+"""The same for a story that has to be true with every systemd."""
 
 _NETWORK = """\
 #!/bin/sh
@@ -82,7 +81,6 @@ def host(
     scripts: Mapping[str, str] | None = None,
     machines: tuple[str, ...] = ("kube1",),
     tree: Path | None = None,
-    suspended: int = 0,
     finish: Callable[[Path], object] = lambda _root: None,
 ) -> Iterator[System]:
     """A booted host whose image the tasks have prepared, and then `finish`.
@@ -104,7 +102,6 @@ def host(
         machines=machines,
         furnish=furnish,
         tree=tree,
-        suspended=suspended,
     ) as system:
         system.settled()
         try:

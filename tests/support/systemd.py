@@ -199,18 +199,15 @@ def booted(
     machines: tuple[str, ...] = (),
     furnish: Callable[[str], None] = lambda _root: None,
     tree: Path | None = None,
-    suspended: int = 0,
 ) -> Iterator[System]:
     """A system with these files, programs and symbolic links on top of a tree, and these machines.
 
-    `furnish` is called with the path of its root file system before the boot. `suspended` is the time in seconds that it
-    seems to have been suspended: /proc/uptime is ahead of the monotonic clock by that much.
+    `furnish` is called with the path of its root file system before the boot.
     """
     _clear_away()
     tree = tree or this_tree()
     work = Path(tempfile.mkdtemp(prefix=f"{_GROUP}{os.getpid()}-"))
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    command += ["--time", f"--boottime={suspended}"] if suspended else []
     script = PROJECT / "tests" / "support" / "boot_system.sh"
     command += [str(script), str(work), work.name, str(PROJECT), str(tree), *HOST_FOLDERS]
     outer = subprocess.Popen(

@@ -1,22 +1,8 @@
-"""What the tests under a real systemd have in common: how often they are repeated, and from which trees they boot."""
+"""What the tests under a real systemd have in common: from which trees they boot."""
 
 import pytest
 
-from tests.support.examples import LONG
-from tests.support.systemd import this_tree, trees
-
-# Installed on this host, NetworkManager would configure the host's own devices: it is only in the roots of releases.
-collect_ignore = (
-    []
-    if all((tree / "usr/sbin/NetworkManager").exists() for tree in trees() or [this_tree()])
-    else ["test_network_manager.py"]
-)
-
-
-@pytest.fixture(params=range(20 if LONG else 1))
-def again(request: pytest.FixtureRequest) -> int:
-    """The number of the repetition."""
-    return int(request.param)
+from tests.support.systemd import trees
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

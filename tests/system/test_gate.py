@@ -3,8 +3,6 @@
 import json
 import re
 
-import pytest
-
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.config.values import Mode
 from tests.support.agents import agents
@@ -22,7 +20,6 @@ from tests.support.gate import (
     has_started,
     host,
     is_starting,
-    many_times,
     markers,
     ours,
     pid,
@@ -45,8 +42,6 @@ ip -6 route add default via fe80::1 dev eth0 proto ra metric 1024 expires 1800
 """
 
 
-@pytest.mark.releases
-@many_times
 def test_strict() -> None:
     """STRICT: every machine starts if no address escapes at that moment, and otherwise none; the reason is named."""
     with host(machines=("kube1", "kube2")) as system:
@@ -121,36 +116,6 @@ def is_without_default_route(system: System) -> None:
     assert system.read(LAYOUT.detected_path) == "no-default-route\n"
 
 
-@many_times
-def test_both_families() -> None:
-    """STRICT: the overlap of each family is named; with the proposed routes of both, the machine starts."""
-    cidrs = ["172.16.0.0/16", "fd16::/48"]
-
-    def wanted(routes: list[dict[str, object]]) -> HostRoutingConfig:
-        return HostRoutingConfig(
-            {"enabled": bool(routes), "routes": routes}, {"expectedCidrs": cidrs, "mode": "STRICT"}
-        )
-
-    with host(then=IPV6) as system:
-        failed = run_task(system, "Configure", wanted([]))
-        assert failed.returncode == 1
-        assert start(system) == 1
-        assert not pid(system)
-        said = system.journal(LAYOUT.gate_unit)
-        for cidr in cidrs:
-            assert f"OVERLAP: expected CIDR {cidr} " in said
-        assert markers(system) == {LAYOUT.detected_path}
-        assert f"ACTION: run: hostrouting repair {cidrs[0]} {cidrs[1]}; " in said
-        repair = json.loads(re.findall(r"ACTION: add to staticRoutes.routes: (\[.*?\])", failed.stdout)[0])
-        assert [it["destination"] for it in repair] == ["172.16.0.0/17", "172.16.128.0/17", "fd16::/48"]
-        configure(system, wanted(repair))
-        assert start(system) == 0
-        assert pid(system)
-        assert markers(system) == {LAYOUT.ok_path}
-
-
-@pytest.mark.releases
-@many_times
 def test_repaired_starts_after_every_boot() -> None:
     """STRICT with the repair of both families: at every boot the routes are back before the machine, which is checked.
 
@@ -192,7 +157,6 @@ def test_repaired_starts_after_every_boot() -> None:
             assert markers(system) == {LAYOUT.ok_path}
 
 
-@many_times
 def test_routes_that_cannot_be_installed_block() -> None:
     """Routes that are refused, or still waited for, hold the machine back in every mode; the journal says why."""
     first, *others = (config(StaticRoute(CIDR), *HALVES, mode=mode) for mode in (None, Mode.WARN, Mode.STRICT))
@@ -216,8 +180,6 @@ def test_routes_that_cannot_be_installed_block() -> None:
         assert start(system) == 0
 
 
-@pytest.mark.releases
-@many_times
 def test_it_heals_by_itself() -> None:
     """A machine with Restart=on-failure starts by itself once the overlap is gone, however long that takes."""
     drop_in = {"/etc/systemd/system/systemd-nspawn@.service.d/10-restart.conf": RESTART}

@@ -4,7 +4,6 @@ import re
 from functools import partial
 
 import attrs
-import pytest
 
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.config.values import Mode
@@ -80,7 +79,6 @@ def start(system: System, unit: str) -> int:
     return system.run("systemctl", "start", unit).returncode
 
 
-@pytest.mark.releases
 def test_every_promise_for_each_unit() -> None:
     """STRICT refuses each unit and says so; repaired, those that restart come by themselves; a running one stays.
 
@@ -134,45 +132,6 @@ def test_every_promise_for_each_unit() -> None:
         assert {unit: run_of(system, unit) for unit in still} == {unit: running[unit] for unit in still}
 
 
-@pytest.mark.releases
-def test_units_come_to_the_list_and_leave_it() -> None:
-    """A unit on the list is checked, one that left is not; nothing else of it changes, and a running one stays.
-
-    Kills: a drop-in that stays behind, one that is taken from another program, and a missing daemon-reload.
-    """
-    with host(gating(KUBELET), more=_FILES, scripts={"/opt/alive": _ALIVE}) as system:
-        assert start(system, K3S) == 0
-        assert start(system, KUBELET) == 1
-        running = run_of(system, K3S)
-        assert run_task(system, "Configure", gating(K3S, AGENT)).returncode == 1, "what overlaps is still there"
-        assert run_of(system, K3S) == running
-        assert start(system, "agent@b.service") == 1
-        await_active(system, KUBELET)
-        assert system.run("ls", f"/etc/systemd/system/{KUBELET}.d").stdout.split() == ["10-kubeadm.conf"]
-        assert "KUBELET=1" in system.show(KUBELET, "Environment")
-        assert system.run("systemctl", "restart", K3S).returncode == 1
-        assert run_task(system, "Remove", gating(AGENT)).returncode == 0
-        await_active(system, K3S)
-        assert start(system, "agent@b.service") == 0
-        assert system.run("sh", "-c", "ls -d /etc/systemd/system/*.service.d").stdout.split() == [
-            f"/etc/systemd/system/{KUBELET}.d"
-        ]
-
-
-@pytest.mark.releases
-def test_the_default_limit_of_starts() -> None:
-    """With systemd's defaults (RestartSec=100ms, five starts in 10 s), a refused unit gives up, as docs say."""
-    unit = "[Service]\nExecStart=/bin/sleep infinity\nRestart=always\n"
-    with host(gating(KUBELET), more={f"/usr/lib/systemd/system/{KUBELET}": unit}) as system:
-        assert start(system, KUBELET) == 1
-        wait_for("systemd to give up", lambda: state(system, KUBELET) == "failed")
-        assert "Start request repeated too quickly" in system.journal(KUBELET)
-        overlap(system, "del")
-        system.must("systemctl", "reset-failed", KUBELET)
-        assert start(system, KUBELET) == 0
-
-
-@pytest.mark.releases
 def test_break_glass() -> None:
     """The line in the refusal lets the unit start, also after a reboot, until its time is over; then the gate is shut.
 
@@ -204,23 +163,3 @@ def test_break_glass() -> None:
             assert why in system.journal(KUBELET), change
         system.must("sh", "-c", f"echo 99999999999 all root why >{path}")
         assert start(system, "agent@a.service") == 0
-
-
-def test_what_cannot_be_gated() -> None:
-    """A unit before network-online.target, and an alias, are refused with the reason, and nothing is installed."""
-    early = "[Unit]\nBefore=network-online.target\n[Service]\nExecStart=/bin/sleep infinity\n"
-    with host(more={f"/usr/lib/systemd/system/{AGENT}": early}) as system:
-        done = run_task(system, "Configure", gating(AGENT))
-        assert done.returncode == 1
-        assert f'"{AGENT}" starts before network-online.target, which the gate waits for' in done.stdout
-        assert system.read(LAYOUT.gate_drop_in(AGENT)) is None
-        assert start(system, "agent@a.service") == 0
-        for alias, name in (("node.service", LATER), ("node@.service", "later@.service")):
-            system.lay(f"/usr/lib/systemd/system/{name}", _UNITS[AGENT])
-            system.must("ln", "-s", f"/usr/lib/systemd/system/{name}", f"/etc/systemd/system/{alias}")
-            system.must("systemctl", "daemon-reload")
-            assert (
-                f'"{alias}" is an alias of {name}; write "{name}"'
-                in run_task(system, "Configure", gating(alias)).stdout
-            )
-            assert system.read(LAYOUT.gate_drop_in(alias)) is None

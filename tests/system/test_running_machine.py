@@ -1,7 +1,5 @@
 """A machine that runs is never touched, whatever is done to the host's routing: it keeps its process, every time."""
 
-import pytest
-
 from hostrouting.config.settings import StaticRoute
 from hostrouting.config.values import Mode
 from tests.support.gate import (
@@ -13,7 +11,6 @@ from tests.support.gate import (
     end,
     gate_tests,
     host,
-    many_times,
     markers,
     ours,
     pid,
@@ -40,7 +37,6 @@ class Running:
         assert sorted(shown) == ["ActiveState=active", f"MainPID={self._pid}", "NRestarts=0"], after
 
 
-@many_times
 def test_the_tasks() -> None:
     """Routes changed, the task run again, another protocol number, a task that fails, Remove: it runs on."""
     with host() as system:
@@ -101,8 +97,6 @@ def required(system: System) -> set[str]:
     return set(UNITS) & set(system.show(KUBE1, "Requires").split())
 
 
-@pytest.mark.releases
-@many_times
 def test_files_of_the_original_give_way() -> None:
     """Where the original's units are installed and a machine runs, Configure and Remove take them away under it.
 
@@ -152,34 +146,3 @@ def test_files_of_the_original_give_way() -> None:
         machine.untouched("another configuration, with ties of any kind")
         assert run_task(system, "Remove", config()).returncode == 0
         machine.untouched("Remove, with ties of any kind")
-
-
-@many_times
-def test_the_units() -> None:
-    """Our units started, restarted, stopped, killed and failing, the manager reloaded and replaced: it runs on."""
-    verbs = ("start", "restart", "stop", "try-restart", "kill", "reset-failed", "reenable", "disable", "mask", "unmask")
-    units = (*UNITS, LAYOUT.gate_unit)
-    with host() as system:
-        configure(system, config(*HALVES, mode=Mode.STRICT))
-        machine = Running(system)
-        for verb in verbs:
-            system.run("systemctl", verb, *units)
-            machine.untouched(verb)
-        assert system.run("systemctl", "is-enabled", LAYOUT.routes_unit).stdout == "disabled\n"
-        configure(system, config(*HALVES, mode=Mode.STRICT))
-        assert system.run("systemctl", "is-enabled", LAYOUT.routes_unit).stdout == "enabled\n"
-        machine.untouched("enabled again by the task")
-        for verb in ("daemon-reload", "daemon-reexec"):
-            system.must("systemctl", verb)
-            machine.untouched(verb)
-        system.must("ip", "route", "replace", "172.16.0.0/17", "dev", "ib0", "proto", "static")
-        for unit in units:
-            assert system.run("systemctl", "restart", unit).returncode == 1
-        machine.untouched("units failing")
-        system.must(
-            "rm",
-            *(LAYOUT.gate_drop_in(), LAYOUT.gate_unit_path, LAYOUT.routes_unit_path, LAYOUT.check_unit_path),
-            *(LAYOUT.gate_steps_path, LAYOUT.gate_script_path, LAYOUT.routes_script_path, LAYOUT.check_script_path),
-        )
-        system.must("systemctl", "daemon-reload")
-        machine.untouched("files removed by hand")

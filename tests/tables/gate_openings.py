@@ -1,4 +1,4 @@
-"""What opens the gate although all of its own files are in place, for unit and system tests: more files, and edits."""
+"""What opens the gate although all of its own files are in place: more files, and edits."""
 
 import attrs
 
