@@ -8,8 +8,7 @@ import phases
 from hostrouting import HostRoutingConfig, Route
 from hostrouting.testing import FakeHost, h200
 from phases.testing import StubTask
-from tests.support.pages import ROOT
-from tests.support.programs import example
+from tests.support.programs import EXAMPLES, example
 
 pytestmark = pytest.mark.linux
 
@@ -43,7 +42,7 @@ def test_plan() -> None:
 @pytest.mark.parametrize("routes", [(), ("172.16.0.0/17",)], ids=["nothing repairs it", "a route is another program's"])
 def test_a_failure_leaves_the_gate(routes: tuple[str, ...]) -> None:
     """Whatever fails in STRICT, the gate is installed: no machine starts unchecked, as docs/agents.md promises."""
-    program = runpy.run_path(str(ROOT / "examples/custom_pipeline.py"))
+    program = runpy.run_path(str(EXAMPLES / "custom_pipeline.py"))
     host = FakeHost(kernel=h200())
     for prefix in routes:
         host.kernel.ip_route("add", Route.to(prefix, dev="ib0", protocol=186))

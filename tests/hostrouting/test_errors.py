@@ -2,14 +2,12 @@
 
 import json
 import pickle
-import re
 from collections.abc import Callable
 from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from hostrouting import errors
-from hostrouting.cli.failure import code_of
 from hostrouting.errors import (
     ApplyError,
     BackendError,
@@ -28,11 +26,9 @@ from hostrouting.errors import (
     RouteRefused,
     TaskError,
     UnitFailed,
-    is_denied,
 )
 from hostrouting.finding import Finding
 from hostrouting.host.effects import tell_effects
-from tests.support.pages import page, tables
 
 MODE = Fault("mode", '"LOUD"', "is not a mode", "write WARN")
 DEV = Fault("dev", "", "missing")
@@ -77,6 +73,11 @@ def test_config_error_is_a_value_error_of_ours() -> None:
     assert isinstance(error, ValueError)
 
 
+def kinds_in(hint: object) -> list[str]:
+    """The words of a Literal, or of a union of some."""
+    return [word for part in get_args(hint) for word in ([part] if isinstance(part, str) else kinds_in(part))]
+
+
 ROUTE = "10.0.0.0/8 dev eth0"
 FOUND = [
     Finding("no-default-route", "error", "there is none", "IPv4 default route", can_retry=True),
@@ -98,43 +99,19 @@ MADE: dict[str, Callable[[Any], HostRoutingError]] = {
     "BackendError": lambda kind: BackendError("no answer", kind=kind, errno=1, kernel="Operation not permitted"),
     "RouteRefused": lambda kind: RouteRefused("no", kind=kind, route=ROUTE, errno=17, kernel="File exists"),
 }
-ROWS = [[cell.strip("`") for cell in row] for row in tables(page("findings"), "errors")]
-"""The table of docs/findings.md: class, kind, meaning, remedy, whether to try again, exit code."""
-each = pytest.mark.parametrize(("name", "kind"), [row[:2] for row in ROWS])
+KINDS = [
+    (name, kind)
+    for name in errors.__all__
+    if isinstance(error := getattr(errors, name), type) and issubclass(error, HostRoutingError)
+    for kind in kinds_in(get_type_hints(error)["kind"]) or [""]
+]
+"""Each class, and of a class with kinds each kind."""
+each = pytest.mark.parametrize(("name", "kind"), KINDS)
 
 
 def made(name: str, kind: str) -> HostRoutingError:
     """An error of this class and kind with all the facts that it can carry."""
     return MADE[name](kind) if name in MADE else getattr(errors, name)("as it is")
-
-
-def test_each_error_has_a_row() -> None:
-    """The table has each class, and of a class with kinds each kind, and no other."""
-    told = set()
-    for name in errors.__all__:
-        found = getattr(errors, name)
-        if isinstance(found, type) and issubclass(found, HostRoutingError) and found is not HostRoutingError:
-            hint = get_type_hints(found)["kind"]
-            told |= {(name, kind) for kind in (kinds_in(hint) if hint is not str else [""])}
-    told -= {("BackendError", kind) for kind in kinds_in(errors.RouteKind)}
-    assert [(name, kind) for name, kind, *_ in ROWS] == sorted(told)
-
-
-def kinds_in(hint: object) -> list[str]:
-    """The words of a Literal, or of a union of some."""
-    return [word for part in get_args(hint) for word in ([part] if isinstance(part, str) else kinds_in(part))]
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} {row[1]}".strip())
-def test_what_follows_from_an_error(row: list[str]) -> None:
-    """Whether to try again, and the exit code; a remedy asks for another try only where it can help."""
-    name, kind, meaning, remedy, again, code = row
-    error = made(name, kind)
-    assert (error.kind, error.can_retry, code_of(error)) == (kind, again == "yes", int(code))
-    assert is_denied(error) is (kind == "not-permitted")
-    assert meaning
-    assert remedy
-    assert error.can_retry or not re.search(r"(try|run it) again", remedy, re.IGNORECASE)
 
 
 @each

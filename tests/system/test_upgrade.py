@@ -17,12 +17,12 @@ import pytest
 from hostrouting.config.settings import GuardConfig
 from hostrouting.config.values import Mode
 from tests.support.gate import HALVES, LAYOUT, boot_tests, config, end, host, markers, ours, pid, start
-from tests.support.pages import ROOT
 from tests.support.systemd import PROGRAM, System
 from tests.support.waiting import wait_for
 
 pytestmark = boot_tests
 
+ROOT = Path(__file__).resolve().parents[2]
 BEFORE_TAGS = "d14fc44f771cf5c62a1479851a97fdab5d0b4e98"
 TREE = "/opt/former"
 FORMER = f"{TREE}/bin/hostrouting"

@@ -10,19 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
 
-import attrs
 import pytest
 
-from hostrouting.cli.fleet import fleet_lines
-from hostrouting.cli.output import plain
-from hostrouting.errors import InputError
-from hostrouting.fleet import NodeResult, group_nodes
 from hostrouting.fleet.dispatch import Workers
 from hostrouting.model.route import Route
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm
 from tests.support.cli import Said, say
-from tests.support.fleets import CIDR, Inline, config_of, distinct_nodes, escape, node, save
-from tests.support.pages import BLOCK, page
+from tests.support.fleets import CIDR, Inline, distinct_nodes, save
 from tests.support.programs import completed
 from tests.support.topologies import marked_vm, refusing
 
@@ -95,24 +89,6 @@ def test_the_whole_table(fleet: Path) -> None:
         "Only routing tables and rules are checked, as they are now; not firewalls, IPsec or eBPF programs.",
         "To see what is installed on each node, and whether it survives a reboot: hostrouting status",
     ]
-
-
-def test_the_table_of_the_page_for_operators() -> None:
-    """The command prints the table that docs/fleet.md shows."""
-    error = InputError(
-        "snapshot",
-        path="",
-        problem="this is empty: the command that was to write it probably failed; save one with: hostrouting snapshot > FILE",
-    )
-    results = [
-        attrs.evolve(node(f"gpu-{number:04}", escape(f"ib{number % 8}")), path=f"nodes/gpu-{number:04}.json")
-        for number in range(412)
-    ]
-    results += [NodeResult(f"gpu-{it:04}", f"nodes/gpu-{it:04}.json", failure=error) for it in (412, 413)]
-    results += [NodeResult(f"cpu-{number:04}", verdict="ok") for number in range(9586)]
-    told = fleet_lines(group_nodes(results), config_of(), name="agent.json", question="--config agent.json")
-    [shown] = [text for language, text in BLOCK.findall(page("fleet")) if language == "text"]
-    assert "\n".join(plain(it).rstrip() for it in told).startswith(shown.rstrip())
 
 
 def test_the_repair_of_the_table_repairs(fleet: Path, tmp_path: Path) -> None:

@@ -3,12 +3,13 @@
 import ast
 import re
 import shlex
+from pathlib import Path
 
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.entry_point import make_parser
 from hostrouting.release import __version__
-from tests.support.pages import ROOT, page
 
+ROOT = Path(__file__).resolve().parents[3]
 NAMES = "|".join(COMMANDS)
 PROPOSED = re.compile(rf"(?:: |(?:[Rr]un|with) `?)(hostrouting (?:{NAMES})\b[^;,`()'\"\\\n]*)")
 VALUE, SUFFIX = re.compile(r"\{[^}]*\}"), re.compile(r"(?<=\S)\{[^}]*\}")
@@ -29,7 +30,6 @@ def proposed() -> dict[str, str]:
             for node in joined
         ]
     texts += [(path.name, path.read_text(encoding="utf-8")) for path in (ROOT / "hostrouting").rglob("*.sh")]
-    texts += [("docs/findings.md", page("findings"))]
     return {command.strip(): place for place, text in texts for command in PROPOSED.findall(text)}
 
 
