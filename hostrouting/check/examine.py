@@ -174,7 +174,6 @@ def examine(
     config: HostRoutingConfig,
     *,
     wait: float = 0.0,
-    gateway: IP | None = None,
     whole: bool = False,
 ) -> Examination:
     """Check the expected CIDRs on this host, after waiting for a default route of each family.
@@ -183,11 +182,11 @@ def examine(
 
     The kernel itself is asked once in every cell. If an answer disagrees with its tables, the whole examination is
     repeated; if they still disagree, the verdict follows the kernel. If the kernel does not answer, the error carries
-    the tables. Without a default route by the deadline, the family's verdict is no-default-route. The repair of the
-    family of `gateway` uses it. Without `ctx`, `wait` is ignored.
+    the tables. Without a default route by the deadline, the family's verdict is no-default-route. Without `ctx`, `wait`
+    is ignored.
     """
     last: list[Examination] = []
-    once = partial(_examine_once, backend, config, gateway, family=None if whole else _only_family(config))
+    once = partial(_examine_once, backend, config, family=None if whole else _only_family(config))
 
     def attempt() -> tuple[Examination | None, str]:
         found = once()
@@ -208,10 +207,10 @@ def examine(
     return found
 
 
-def examine_snapshot(snapshot: Snapshot, config: HostRoutingConfig, *, gateway: IP | None = None) -> Examination:
+def examine_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> Examination:
     """Check the expected CIDRs on a snapshot, without asking a kernel."""
     fib = Fib(snapshot)
-    return Examination(tuple(_with_pods(fib, report, config, gateway) for report in _reports(fib, config)))
+    return Examination(tuple(_with_pods(fib, report, config) for report in _reports(fib, config)))
 
 
 def concern_of(snapshot: Snapshot, config: HostRoutingConfig) -> Concern:
@@ -235,10 +234,6 @@ def _lacks_default(found: FamilyExamination) -> bool:
     return found.report.verdict == "no-default-route"
 
 
-def _of_family(gateway: IP | None, report: OverlapReport) -> IP | None:
-    return gateway if gateway is not None and gateway.version == report.family else None
-
-
 def _reports(fib: Fib, config: HostRoutingConfig) -> Iterator[OverlapReport]:
     """The reports for the families that have expected CIDRs; one for IPv4 if there are none."""
     check = config.route_overlap
@@ -255,19 +250,19 @@ def _reports(fib: Fib, config: HostRoutingConfig) -> Iterator[OverlapReport]:
 
 
 def _examine_once(
-    backend: RouteBackend, config: HostRoutingConfig, gateway: IP | None, *, family: int | None, anew: bool = False
+    backend: RouteBackend, config: HostRoutingConfig, *, family: int | None, anew: bool = False
 ) -> Examination:
     about = None if config.route_overlap.pod_cidrs else partial(concern_of, config=config)
     snapshot, still = read(backend, family=family, reached=True, about=about, anew=anew)
     fib = Fib(snapshot)
     if family is not None and _has_other_router(fib, family):
-        return _examine_once(backend, config, gateway, family=None, anew=anew)
+        return _examine_once(backend, config, family=None, anew=anew)
     found = []
     for report in _reports(fib, config):
         try:
             asking = _Asking(backend, fib, report)
             followed = follow_kernel(report, fib, asking.about(ANY))
-            examined = _with_pods(fib, followed, config, gateway, ask=asking.about_pods)
+            examined = _with_pods(fib, followed, config, ask=asking.about_pods)
         except BackendError as error:
             error.fib = fib
             raise
@@ -284,7 +279,7 @@ def _has_other_router(fib: Fib, family: int) -> bool:
 
 
 def _with_pods(
-    fib: Fib, report: OverlapReport, config: HostRoutingConfig, gateway: IP | None, *, ask: Ask | None = None
+    fib: Fib, report: OverlapReport, config: HostRoutingConfig, *, ask: Ask | None = None
 ) -> FamilyExamination:
     """The report with the verdicts on what pods send, and the repair for all of it."""
     check = config.route_overlap
@@ -300,7 +295,6 @@ def _with_pods(
         report,
         pods=pods,
         protocol=config.protocol,
-        gateway=_of_family(gateway, report),
         # With several named devices, which of them it is differs from host to host.
         names_dev=len(check.expected_devs) == 1,
     )
@@ -416,15 +410,15 @@ class Correction:
         return bool(self.add or self.contested)
 
 
-def find_correction(found: Examination, config: HostRoutingConfig, *, gateway: IP | None = None) -> Correction:
-    """What this configuration lacks to repair what was found; `gateway` is the router that was given for the repair."""
+def find_correction(found: Examination, config: HostRoutingConfig) -> Correction:
+    """What this configuration lacks to repair what was found."""
     if not (config.static_routes.routes or found.fib.snapshot.routes.only(protocol=config.protocol)):
         return Correction(found.routes)  # the plan is empty, and loading the planner would take 3 ms
     from hostrouting.routes.plan import plan_static_routes  # noqa: PLC0415  a verdict needs no plan
 
     plan = plan_static_routes(config, found.fib.snapshot)
     if plan.changes:
-        found = examine_snapshot(plan.apply_to(found.fib.snapshot), config, gateway=gateway)
+        found = examine_snapshot(plan.apply_to(found.fib.snapshot), config)
     return correction_of(found, config, plan)
 
 

@@ -129,20 +129,19 @@ def propose_repair(
     *,
     protocol: int = OURS,
     flow: Flow = ANY,
-    gateway: IP | None = None,
     names_dev: bool = False,
     pods: Sequence[PodReport] = (),
 ) -> Repair:
     """The fewest routes that close what `report` found on this host, without touching a route that is not ours.
 
-    Our routes are those that carry `protocol`. They use `gateway`, a router on the first expected device. Without it,
-    they leave open what the default route of this host fills in rightly, so that they can repair many hosts: the
-    gateway, and unless the repair `names_dev`, the device; `resolve_route` completes them. The proof is the same check
-    with the routes in place. If what `pods` send still escapes then, more routes are added for it.
+    Our routes are those that carry `protocol`. They leave open what the default route of this host fills in rightly, so
+    that they can repair many hosts: the gateway, and unless the repair `names_dev`, the device; `resolve_route`
+    completes them. The proof is the same check with the routes in place. If what `pods` send still escapes then, more
+    routes are added for it.
     """
     require(fib, Fib, "propose_repair", "write propose_repair(Fib(snapshot), report)")
     require(report, OverlapReport, "propose_repair", "write propose_repair(fib, check_overlap(fib, cidrs))")
-    means = _Means(protocol, gateway, names_dev)
+    means = _Means(protocol, names_dev)
     repair, routes, _, diverted, after = _propose(fib, report, flow, means)
     added = list(routes)
     every = [packets for pod_report in pods for packets in pod_report.packets]
@@ -257,7 +256,6 @@ class _Means(NamedTuple):
     """What the routes of a repair have in common."""
 
     protocol: int
-    gateway: IP | None
     names_dev: bool
 
 
@@ -271,9 +269,9 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
         return Repair((), (), report), (), (), {}, fib
     family, protocol = report.family, means.protocol
     uplink = Uplink(fib, protocol=protocol)
-    pattern = _pattern(fib, report, family, means.gateway)
+    pattern = _pattern(fib, report, family)
     way = uplink.resolve(pattern)
-    written = pattern if means.gateway else uplink.leave_open(pattern, names_dev=means.names_dev)
+    written = uplink.leave_open(pattern, names_dev=means.names_dev)
     if isinstance(way, Pending):
         return _nothing(fib, report, "no-way", _missing(way, fib))
     for leg, words in zip(way.legs, way.ways, strict=True):
@@ -315,11 +313,9 @@ def _nothing(
     return Repair((), tuple(lost), report), (), (), {}, fib
 
 
-def _pattern(fib: Fib, report: OverlapReport, family: int, gateway: IP | None) -> DesiredRoute:
+def _pattern(fib: Fib, report: OverlapReport, family: int) -> DesiredRoute:
     """The template for the routes: by a device with a default route, or open if that has several next hops."""
     anywhere = Prefix(family, 0, 0)
-    if gateway is not None:
-        return DesiredRoute(anywhere, gateway=gateway, dev=next(iter(report.expected_devs)))
     default = default_route(fib, family=family)
     if default is not None and len(default.legs) > 1 and set(default.devs) <= set(report.expected_devs):
         return DesiredRoute(anywhere)

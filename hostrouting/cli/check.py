@@ -29,15 +29,13 @@ from hostrouting.check.report import (
 from hostrouting.cli.output import SHOWN, Line, Painted, Piece, Tone, capped, line, named_lines, table
 from hostrouting.cli.source import (
     expected_of,
-    gateway_of,
     installed_config,
     known_devices,
     open_kernel,
-    quiet_context,
     saved_snapshot,
     start_command,
 )
-from hostrouting.model.prefix import IP, extent
+from hostrouting.model.prefix import extent
 from hostrouting.model.route import Route, table_name
 from hostrouting.text import counted, spoken
 
@@ -67,27 +65,24 @@ class Check:
         installed: HostRoutingConfig | None = None,
         *,
         start: str = "",
-        gateway: IP | None = None,
     ) -> None:
         """Keep the arguments.
 
-        `installed` is the configuration in the boot files, `start` the command that installs its routes now, and
-        `gateway` the router that was given for the repair.
+        `installed` is the configuration in the boot files, and `start` the command that installs its routes now.
         """
-        self.gateway = gateway
         self.found, self.fib, self.config, self.installed, self.start = found, found.fib, config, installed, start
 
     def document(self, more: Iterable[Finding] = ()) -> dict[str, Any]:
         """The check as the JSON value `hostrouting/check/3`, with the findings of others."""
         config = self.config
         routes = self.found.routes and config.static_routes.routes
-        correction = find_correction(self.found, config, gateway=self.gateway) if routes else None
+        correction = find_correction(self.found, config) if routes else None
         return check_document(self.found, mode=config.route_overlap.mode, more=more, correction=correction)
 
     @classmethod
-    def of(cls, snapshot: Snapshot, config: HostRoutingConfig, *, gateway: IP | None = None) -> Self:
+    def of(cls, snapshot: Snapshot, config: HostRoutingConfig) -> Self:
         """Check a snapshot, without asking a kernel."""
-        return cls(examine_snapshot(snapshot, config, gateway=gateway), config, gateway=gateway)
+        return cls(examine_snapshot(snapshot, config), config)
 
     @property
     def repair_routes(self) -> tuple[Route, ...]:
@@ -153,15 +148,14 @@ def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check
     installed = installed_config(host()) if here else None
     start = "" if installed is None else start_command(host())
     config = expected_of(arguments, installed)
-    gateway, saved = gateway_of(arguments, config), saved_snapshot(arguments)
+    saved = saved_snapshot(arguments)
     if saved is not None:
-        found = examine_snapshot(saved, config, gateway=gateway)
+        found = examine_snapshot(saved, config)
     else:
         with open_kernel(host) as kernel:
-            ctx = quiet_context() if arguments.wait else None
-            found = examine(ctx, kernel, config, wait=arguments.wait, gateway=gateway, whole=True)
+            found = examine(None, kernel, config, whole=True)
     known_devices(arguments, found.fib.snapshot)
-    return Check(found, config, installed, start=start, gateway=gateway)
+    return Check(found, config, installed, start=start)
 
 
 def lasting_line(where: str = "the host") -> Line:

@@ -108,27 +108,19 @@ def devs_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dev", dest="devs", metavar="DEV", action="append", default=[], help=meaning)
 
 
-def gateway_option(parser: argparse.ArgumentParser) -> None:
-    """The option for the gateway of the repair."""
-    meaning = "the gateway on DEV that the repair uses, instead of that of the default route"
-    parser.add_argument("--gateway", metavar="ADDRESS", help=meaning)
-
-
 def question_words(arguments: argparse.Namespace) -> list[str]:
-    """The words that repeat this check in another command: its CIDRs, devices, gateway and configuration."""
+    """The words that repeat this check in another command: its CIDRs, devices and configuration."""
     words = [*arguments.cidrs, *(word for dev in arguments.devs for word in ("--dev", dev))]
-    words += ["--gateway", arguments.gateway] if arguments.gateway else []
     return words + (["--config", arguments.config] if arguments.config else [])
 
 
-def wait_option(parser: argparse.ArgumentParser, told: str = "how long to wait", *, installs: bool = False) -> None:
-    """The option for the time to wait; with `installs`, it is also the time that the boot scripts wait."""
-    default = "as in the installed boot scripts, or 30; the boot scripts wait at most 60" if installs else "0"
+def wait_option(parser: argparse.ArgumentParser, told: str = "how long to wait") -> None:
+    """The option for the time to wait, which is also the time that the boot scripts wait."""
+    default = "as in the installed boot scripts, or 30; the boot scripts wait at most 60"
     parser.add_argument(
         "--wait",
         metavar="SECONDS",
         type=_seconds,
-        default=None if installs else 0.0,
         help=f"{told} for a default route or a device that does not exist yet (default: {default})",
     )
 

@@ -21,7 +21,7 @@ from hostrouting.cli.command import FINE, VERDICT_CODES, Reply, question_words
 from hostrouting.cli.failure import code_of, document_of
 from hostrouting.cli.output import SHOWN, Line, Painted, Piece, Tone, capped, line, table
 from hostrouting.cli.remedy import correction_lines, route_lines
-from hostrouting.cli.source import expected_of, gateway_of
+from hostrouting.cli.source import expected_of
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.fleet.dispatch import judge_snapshots
 from hostrouting.fleet.grouping import (
@@ -48,9 +48,7 @@ def check_fleet(arguments: argparse.Namespace) -> Reply:
     _sort_out(arguments)
     sources = sources_of(arguments)
     config = expected_of(arguments)
-    question = Question(
-        config, gateway_of(arguments, config), tuple(arguments.devs), is_whole=arguments.config is not None
-    )
+    question = Question(config, tuple(arguments.devs), is_whole=arguments.config is not None)
     grouping, codes = Grouping(), {FINE}
 
     def results() -> Iterator[NodeResult]:

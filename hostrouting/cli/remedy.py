@@ -32,7 +32,7 @@ class _Remedy:
         """Use this check; `mode` is that of a complete configuration, if it was given."""
         self.check, self.mode = check, mode
         self.config, self.installed = check.config, check.installed
-        self.correction = find_correction(check.found, check.config, gateway=check.gateway)
+        self.correction = find_correction(check.found, check.config)
 
     def routes(self, named: HostRoutingConfig | None = None) -> tuple[DesiredRoute, ...]:
         """All static routes of a complete configuration: those that are kept, and those that close the escapes.
@@ -101,16 +101,6 @@ def remedy_lines(
     """
     found = check.found
     yield from below(named_lines([*unsafe_findings(found.unsafe, "error"), *found.costs]))
-    lost = next(
-        (family for family in found.families if any(unsafe.reason == "no-way" for unsafe in family.repair.unsafe)), None
-    )
-    if check.gateway is None and lost is not None:
-        # A named device is expected in both families, so those of the other family are named as well.
-        expected = dict.fromkeys(dev for family in (lost, *found.families) for dev in family.report.expected_devs)
-        named = " ".join(f"--dev {dev}" for dev in expected)
-        yield line(
-            f"If you know a router on {next(iter(expected))}, name it to get a repair: {named} --gateway ADDRESS"
-        )
     if found.routes:
         yield line()
         yield from _way_out(_Remedy(check, mode), config, cidrs, devs, again)

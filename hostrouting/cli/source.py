@@ -6,7 +6,6 @@ Here: converting arguments to values, and their faults to ConfigError or InputEr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
@@ -14,21 +13,19 @@ import attrs
 
 import phases
 from hostrouting.arguments import HOST_OF_A_SNAPSHOT, require_devices
-from hostrouting.cli.output import SHOWN
 from hostrouting.cli.terminal import log_to_stderr
-from hostrouting.config.json import SIZE_LIMIT, InvalidValue, Spot
+from hostrouting.config.json import SIZE_LIMIT
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
-from hostrouting.config.values import Network, gateway
 from hostrouting.errors import BackendError, ConfigError, Fault
 from hostrouting.inputs import STANDARD_INPUT, Unreadable, is_piped, name_of, read_bytes
-from hostrouting.model.prefix import IP, IPV4, IPV6
-from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import argparse
 
+    from hostrouting.config.values import Network
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
+    from hostrouting.model.prefix import IP
     from hostrouting.model.snapshot import Snapshot
 
 _PLACEHOLDER = "FILE"
@@ -109,24 +106,6 @@ def expected_of(arguments: argparse.Namespace, installed: HostRoutingConfig | No
         remedy = "name one, such as 172.16.0.0/16, or use a --config that has some"
         raise ConfigError([Fault(where, "", "no expected CIDR is given, so there is nothing to check", remedy)])
     return config
-
-
-def gateway_of(arguments: argparse.Namespace, config: HostRoutingConfig) -> IP | None:
-    """The router from --gateway. Raises ConfigError if the address cannot be a router, or its device is not known."""
-    text, devs, at = arguments.gateway, config.route_overlap.expected_devs, Spot()
-    if text is None:
-        return None
-    if len(devs) != 1:
-        rule = f"needs one expected device, but {spoken(devs, most=SHOWN) or 'none'} {'are' if devs else 'is'} named"
-        raise ConfigError([Fault("--gateway", repr(text), rule, "name the device of this router with --dev DEV")])
-    with suppress(InvalidValue):
-        router = gateway(text, at)
-        if router is None or any(cidr.version == router.version for cidr in config.route_overlap.expected_cidrs):
-            return router
-        family = IPV4 if router.version == IPV6 else IPV6
-        rule = f"is IPv{router.version}, and no IPv{router.version} CIDR is checked"
-        at.note(text, rule, f"write an IPv{family} address")
-    raise ConfigError(attrs.evolve(fault, path="--gateway") for fault in at.faults)
 
 
 def cidrs_of(given: Sequence[str]) -> tuple[Network, ...]:

@@ -34,7 +34,7 @@ from phases.text import describe_error
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.model.prefix import IP, Prefix
+    from hostrouting.model.prefix import Prefix
     from hostrouting.routes.uplink import DesiredRoute
 
 
@@ -137,8 +137,6 @@ class Question:
     """The question that is asked of every node."""
 
     config: HostRoutingConfig
-    gateway: IP | None = None
-    """The router that the repair uses, instead of that of the default route."""
     devs: tuple[str, ...] = ()
     """Devices that `--dev` names; they have to exist on every node."""
     is_whole: bool = False
@@ -172,7 +170,7 @@ def judge(data: bytes, question: Question) -> NodeResult:
     """The result for one snapshot, without a name. Raises InputError or ConfigError if there can be no verdict."""
     config = question.config
     snapshot = snapshot_in(data)
-    found = examine_snapshot(snapshot, config, gateway=question.gateway)
+    found = examine_snapshot(snapshot, config)
     require_devices((("--dev", dev) for dev in question.devs), snapshot, host=HOST_OF_A_SNAPSHOT)
     check = check_document(found, mode=config.route_overlap.mode)
     return NodeResult(
@@ -195,7 +193,7 @@ def _correction(found: Examination, question: Question) -> Correction | None:
         return None
     if not question.is_whole:
         return Correction(found.routes)
-    return find_correction(found, question.config, gateway=question.gateway)
+    return find_correction(found, question.config)
 
 
 def _escapes(found: Examination) -> Iterator[NodeEscape]:

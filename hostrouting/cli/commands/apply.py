@@ -68,7 +68,7 @@ def after_a_failure(host: Host, gate: GateState) -> Line:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)
-    wait_option(parser, installs=True)
+    wait_option(parser)
     removal_option(parser)
 
 

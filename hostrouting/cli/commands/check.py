@@ -15,10 +15,8 @@ from hostrouting.cli.command import (
     Reply,
     config_option,
     devs_option,
-    gateway_option,
     question_words,
     snapshots_option,
-    wait_option,
 )
 from hostrouting.cli.output import Line, below, line, named_lines
 from hostrouting.cli.source import config_of, installed_config
@@ -32,13 +30,15 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
 
 
+ADVICE = "Name the expected device (--dev DEV)."
+"""What to do without a default route."""
+
+
 def check_options(parser: argparse.ArgumentParser) -> None:
     """The options of a check of one host, which `repair` has as well."""
     parser.add_argument("cidrs", metavar="CIDR", nargs="*", help="an expected CIDR, such as 172.16.0.0/16")
     devs_option(parser)
-    gateway_option(parser)
     config_option(parser)
-    wait_option(parser)
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -101,7 +101,7 @@ def _page(check: Check, gate: Sequence[Finding], standings: Standings, arguments
             devs=arguments.devs,
             again=_repair_command(arguments),
         )
-    yield from check.limit_lines(advice=advice_line(arguments))
+    yield from check.limit_lines(advice=ADVICE)
     if check.found.verdict != "no-default-route":
         yield lasting_line()
     else:
@@ -115,12 +115,6 @@ def _page(check: Check, gate: Sequence[Finding], standings: Standings, arguments
             yield line("This was not the check that is installed on this host; to run that: hostrouting check")
     yield from standings.lines()
     yield from below(named_lines(gate))
-
-
-def advice_line(arguments: argparse.Namespace) -> str:
-    """What to do without a default route. The advice to wait is left out if the command has already waited."""
-    wait = "" if arguments.wait else ", or wait on the host for a default route (--wait 30)"
-    return f"Name the expected device (--dev DEV), and its router for a repair (--gateway ADDRESS){wait}."
 
 
 def _repair_command(arguments: argparse.Namespace) -> str:

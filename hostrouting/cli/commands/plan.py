@@ -91,7 +91,7 @@ class Prospect:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)
-    wait_option(parser, "how long apply would wait", installs=True)
+    wait_option(parser, "how long apply would wait")
     removal_option(parser)
     snapshots_option(parser, "plan for")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)
     parser.add_argument("--root", metavar="DIR", required=True, help="where the image is mounted")
-    wait_option(parser, "how long the boot scripts wait", installs=True)
+    wait_option(parser, "how long the boot scripts wait")
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:

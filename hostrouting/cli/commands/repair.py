@@ -34,7 +34,7 @@ def _as_config(check: Check, arguments: argparse.Namespace) -> Reply:
     """The reply with only the configuration; warnings about it go to standard error."""
     if check.found.verdict == "no-default-route":
         sentence = "; ".join(map(plain, check.answer_lines()))
-        raise NotReady(f"{sentence}; name the expected device and its router: --dev DEV --gateway ADDRESS")
+        raise NotReady(f"{sentence}; name the expected device: --dev DEV")
     for text in warning_lines(check):
         remark(text)
     if check.found.unsafe and not check.found.routes:
@@ -88,7 +88,7 @@ def _page(proposed: Check, arguments: argparse.Namespace) -> Iterator[Line]:
             "There is nothing to repair." if proposed.found.verdict == "ok" else "No static route can be proposed."
         )
         if proposed.found.verdict == "no-default-route":
-            yield from proposed.limit_lines(advice=check.advice_line(arguments))
+            yield from proposed.limit_lines(advice=check.ADVICE)
         yield from named_lines(proposed.flaws)
         return
     routes, s = counted(count, "static route"), "s" if count == 1 else ""

@@ -409,19 +409,6 @@ class TestRepairOfKnownHosts:
             ["172.16.0.8/31"] if not reasons else [],
         )
 
-    @pytest.mark.parametrize(
-        ("protocol", "words"),
-        [(OURS, ["172.16.0.0/17 via 10.9.0.1 dev eth1", "172.16.128.0/17 via 10.9.0.1 dev eth1"]), (77, [])],
-    )
-    def test_a_gateway_behind_a_route(self, protocol: int, words: list[str]) -> None:
-        """The given gateway is on the first expected device, and is reached by a route that is not ours."""
-        near = Route.to("10.9.0.0/24", dev="eth1", protocol=77)
-        snapshot = host([("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24"), ("ib0", "172.16.1.10/16")], [DEFAULT, near])
-        fib = Fib(snapshot)
-        report = check_overlap(fib, ["172.16.0.0/16"], expected_devs=["eth1"])
-        repair = propose_repair(fib, report, protocol=protocol, gateway=as_ip("10.9.0.1"))
-        assert (texts(repair), {it.reason for it in repair.unsafe}) == (words, set() if words else {"no-way"})
-
     def test_what_the_filter_drops_afterwards(self) -> None:
         """It drops what arrives where the way back was; the way back of each address is as its rules say.
 

@@ -262,7 +262,6 @@ def test_names_in_the_way_of_a_terminal(tmp_path: Path) -> None:
             ["--snapshots", "{fleet}", "--snapshot", "-", CIDR],
             "--snapshot: '-' cannot be used together with --snapshots",
         ),
-        (["--snapshots", "{fleet}", "--gateway", "10.0.0.1", CIDR], "--gateway: '10.0.0.1' needs one expected device"),
         (["--snapshots"], "argument --snapshots: expected at least one argument"),
         (["--snapshots", "{fleet}", "nodes", CIDR], "--snapshots: 'nodes' does not exist; check the path"),
         (["--snapshots", CIDR], "--snapshots: no path is given; name a directory, a pattern or files"),
