@@ -9,7 +9,7 @@ WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(2 * os.cpu_count(), 12))")
 # Files with a #! line are scripts. The other .sh files are parts of scripts; a test checks the rendered scripts.
 SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test all bare nightly check docs roots releases bench pyz clean
+.PHONY: help demo test all nightly check docs roots releases bench pyz clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -26,11 +26,7 @@ test: $(VENV)/ready ## run the tests, in three minutes; what needs a missing pro
 all: $(VENV)/ready ## run every test, also those that take long and are about what rarely breaks
 	$(PYTEST) $(ARGS)
 
-bare: $(VENV)/ready ## run the tests that start processes as on a bare Debian: one that does not say what it needs fails; requires root
-	HOSTROUTING_FORBID_SKIPS= tests/support/bare.sh $(PYTEST) -m 'not unit and ($(TIER))' $(ARGS)
-
 nightly: ## all that can be checked: each test, and those with a systemd in each Debian; takes a night
-	$(MAKE) --no-print-directory bare TIER='unit or not unit'
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory check all
 	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory releases TIER=releases
 

@@ -124,7 +124,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say once for each reason how many tests were skipped, and which command would make all of them run."""
+    """Say once for each reason how many tests were skipped, and how to get what is missing."""
     skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
     for line in advice(it[2] for it in skipped if isinstance(it, tuple)):
         terminalreporter.write_line(line)
