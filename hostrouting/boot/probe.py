@@ -16,10 +16,16 @@ from hostrouting.host.layout import PLACES, HostLayout
 from hostrouting.model.prefix import IPV6, LINK_LOCAL, MULTICAST
 from hostrouting.model.route import DEFAULT_METRIC, OURS
 
+TABLE = "hostrouting_slb"
+"""The name of the table. Another agent on Azure deletes every table with azureslbprobe in its name."""
+_PRIORITY = -300
+"""After defragmentation, which has -400, and before connection tracking, which has -200."""
 OUR_COMMENT = 'comment "hostrouting: '
-"""What nft lists of each of our tables: the table and its rules have comments that begin like this."""
+"""What nft lists of our table: the table and its rules have comments that begin like this."""
 ON_LINK = (LINK_LOCAL, MULTICAST[IPV6])
 """Destinations of packets that are not forwarded, so their source stays as it is."""
+PROBE_DELETION = f"add table ip6 {TABLE}\ndelete table ip6 {TABLE}\n"
+"""The text that deletes the table. It first creates the table, because nft cannot delete an absent one."""
 _DISCOVERY = "130, 131, 132, 133, 134, 135, 136, 137, 143"
 """The ICMPv6 types of MLD and neighbour discovery."""
 _ANSWERS = ("no", "yes")
@@ -33,11 +39,6 @@ class ProbeScript(NamedTuple):
     wait: int = DEFAULT_WAIT
 
 
-def render_probe_deletion(name: str) -> str:
-    """The text that deletes the table. It first creates the table, because nft cannot delete an absent one."""
-    return f"add table ip6 {name}\ndelete table ip6 {name}\n"
-
-
 def render_probe_table(config: ProbeRewriteConfig) -> str:
     """The nft text that replaces the table with the one that is configured.
 
@@ -49,10 +50,10 @@ def render_probe_table(config: ProbeRewriteConfig) -> str:
     uplinks = "{ " + ", ".join(f'"{dev}"' for dev in config.interfaces) + " }"
     on_link = "{ " + ", ".join(map(str, ON_LINK)) + " }"
     return f"""\
-{render_probe_deletion(config.table)}table ip6 {config.table} {{
+{PROBE_DELETION}table ip6 {TABLE} {{
   {says}IPv6 probes of the load balancer"
   chain prerouting {{
-    type filter hook prerouting priority {config.priority}; policy accept;
+    type filter hook prerouting priority {_PRIORITY}; policy accept;
     ip6 saddr != {probe} return {says}not a probe"
     iifname != {uplinks} return {says}did not come in by an uplink"
     ip6 daddr {on_link} return {says}stays on the link"
@@ -60,7 +61,7 @@ def render_probe_table(config: ProbeRewriteConfig) -> str:
     counter ip6 saddr set {known} {says}from an address that may be forwarded"
   }}
   chain postrouting {{
-    type filter hook postrouting priority {config.priority}; policy accept;
+    type filter hook postrouting priority {_PRIORITY}; policy accept;
     ip6 daddr {known} oifname {uplinks} counter ip6 daddr set {probe} {says}back to the address of the probe"
   }}
 }}
@@ -71,13 +72,11 @@ def render_probe_script(told: ProbeScript, *, layout: HostLayout = PLACES) -> st
     """The script that loads the table, and adds the route for the replies."""
     config = told.config
     settings = [
-        f"table {config.table}",
-        f"priority {config.priority}",
+        f"table {TABLE}",
         f"link-local {config.link_local}",
         f"global {config.global_address}",
         *(f"interface {name}" for name in config.interfaces),
         f"route {_ANSWERS[config.ensure_route]}",
-        f"required {_ANSWERS[config.required]}",
         f"protocol {told.protocol}",
         f"metric {DEFAULT_METRIC[IPV6]}",
         f"wait {told.wait}",
@@ -96,10 +95,7 @@ def parse_probe_script(text: str) -> ProbeScript:
         interfaces=[value for key, value in settings if key == "interface"],
         link_local=known["link-local"],
         global_address=known["global"],
-        table=known["table"],
-        priority=int(known["priority"]),
         ensure_route=known["route"] == _ANSWERS[True],
-        required=known["required"] == _ANSWERS[True],
     )
     return ProbeScript(config, int(known["protocol"]), int(known["wait"]))
 

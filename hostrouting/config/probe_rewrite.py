@@ -6,28 +6,22 @@ what is done on the host, and the check whether an address belongs to the host, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from ipaddress import IPv6Address, IPv6Network
 from typing import Any
 
 import attrs
 
-from hostrouting.config.json import InvalidValue, Keys, Section, Spot, items, text_of
-from hostrouting.config.values import address_in, device_name, integer, switch
+from hostrouting.config.json import InvalidValue, Keys, Section, Spot, items
+from hostrouting.config.values import address_in, device_name, switch
 from hostrouting.model.prefix import LINK_LOCAL
 
 DEFAULT_LINK_LOCAL = "fe80::1234:5678:9abc"
 """The source address of the probes of Azure's load balancer."""
 DEFAULT_GLOBAL_ADDRESS = "2603:1062:0:1:fe80:1234:5678:9abc"
 """An address that Azure reserves as a replacement for the one above."""
-DEFAULT_TABLE = "hostrouting_slb"
-DEFAULT_PRIORITY = -300
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-# A table with the name of a keyword cannot be written in nft's language; no keyword has an underscore.
-_TABLE_NAME = re.compile("(?=.*_)[a-z][a-z0-9_]{0,63}")
-_DELETED_NAME = "azureslbprobe"
 
 
 @attrs.frozen(init=False, repr=False)
@@ -41,13 +35,8 @@ class ProbeRewriteConfig(Section):
     """The source address of the probes."""
     global_address: IPv6Address
     """The source address after the rewrite."""
-    table: str
-    """The name of the nftables table in family ip6."""
-    priority: int
     ensure_route: bool
     """Whether to add a route to the global address, so that replies leave by the uplink."""
-    required: bool
-    """Whether a gated unit starts only if the rules and the route are in force."""
 
     def __init__(
         self,
@@ -56,10 +45,7 @@ class ProbeRewriteConfig(Section):
         *,
         link_local: IPv6Address | str = DEFAULT_LINK_LOCAL,
         global_address: IPv6Address | str = DEFAULT_GLOBAL_ADDRESS,
-        table: str = DEFAULT_TABLE,
-        priority: int = DEFAULT_PRIORITY,
         ensure_route: bool = True,
-        required: bool = False,
     ) -> None:
         self._keys.fill(self, locals())
 
@@ -112,26 +98,6 @@ def _address(raw: object, at: Spot) -> IPv6Address:
     return address
 
 
-def _table(raw: object, at: Spot) -> str:
-    remedy = f'write a name such as "{DEFAULT_TABLE}"'
-    text = text_of(raw, at, remedy)
-    if not _TABLE_NAME.fullmatch(text):
-        rule = (
-            "is not a table name: use 2 to 64 lower-case letters, digits and '_', a letter first and at least one '_'"
-        )
-        raise at.faulty(raw, rule, remedy)
-    if _DELETED_NAME in text:
-        rule = f"contains {_DELETED_NAME}, and another agent on Azure deletes every table with that in its name"
-        raise at.faulty(raw, rule, remedy)
-    return text
-
-
-def _priority(raw: object, at: Spot) -> int:
-    # Defragmentation has priority -400 and connection tracking -200: the rewrite must run between them.
-    remedy = "write an integer from -399 to -201: after defragmentation, before connection tracking"
-    return integer(raw, at, -201, remedy, lowest=-399)
-
-
 def _rules_of_several(found: dict[str, Any], at: Spot) -> None:
     """Check the switch, the interfaces and the route together; values with a fault are left out."""
     interfaces = found.get("interfaces")
@@ -155,10 +121,7 @@ PROBE_REWRITE = ProbeRewriteConfig._keys = Keys(
         "interfaces": _interfaces,
         "link_local": _link_local,
         "global_address": _global_address,
-        "table": _table,
-        "priority": _priority,
         "ensure_route": switch,
-        "required": switch,
     },
     absent={"enabled": False, "interfaces": (), "ensure_route": True},
     together=_rules_of_several,

@@ -9,15 +9,16 @@ import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from hostrouting.boot.probe import TABLE
 from tests.benchmarks.contest import Contest, Goal, LeftOut
 from tests.benchmarks.turns import in_turn, timed
 from tests.support.balancer import GLOBAL, OWN_GLOBAL, POD, Lab, laboratory, nft, open_socket, ping
-from tests.support.rewriting import Rewriting, rules, settings
+from tests.support.rewriting import Rewriting, rules
 
 __all__ = ["probe_rewrite_contests"]
 
 _WORK, _TASK = "the rewrite of probes", "RewriteProbeSource"
-_TABLE, _RULES = settings().table, rules()
+_RULES = rules()
 _PACKETS = 2_000
 # So few on the way at a time that no queue between the hosts overflows.
 _BURST = 100
@@ -46,7 +47,7 @@ def _plan(lab: Lab, rewriting: Rewriting) -> Contest:
             raise RuntimeError("there was something to do")
 
     def listing() -> None:
-        lab.node.run("nft", "list", "table", "ip6", _TABLE)
+        lab.node.run("nft", "list", "table", "ip6", TABLE)
 
     methods = {f"{_TASK}.plan": plan, "nft list table": listing}
     return Contest(f"{_WORK}: plan, nothing to do", in_turn(methods, rounds=30))
@@ -108,7 +109,7 @@ def _sender(lab: Lab) -> Iterator[Callable[[], float]]:
 
 def _under(lab: Lab, text: str, send: Callable[[], float]) -> Callable[[], float]:
     def forward() -> float:
-        nft(lab.node, f"add table ip6 {_TABLE}\ndelete table ip6 {_TABLE}\n{text}")
+        nft(lab.node, f"add table ip6 {TABLE}\ndelete table ip6 {TABLE}\n{text}")
         return send()
 
     return forward

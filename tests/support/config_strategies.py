@@ -41,7 +41,7 @@ DEVICE_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 KEYS = (
     *("hostRouting", "staticRoutes", "routeOverlap", "protocol", "enabled", "routes"),
     *("destination", "gateway", "dev", "metric", "expectedCidrs", "mode", "expectedDevs", "allowedDevs"),
-    *("probeRewrite", "interfaces", "linkLocal", "globalAddress", "table", "priority", "ensureRoute", "required"),
+    *("probeRewrite", "interfaces", "linkLocal", "globalAddress", "ensureRoute"),
     *("azureVnetCleanup", "managed", "protect", "uplinks", "ebtables", "dryRun", "repeat", "stateFile"),
 )
 """Every key of a configuration."""
@@ -170,11 +170,6 @@ def probe_rewrites() -> SearchStrategy[ProbeRewriteConfig]:
             ProbeRewriteConfig,
             link_local=st.integers(0xFE80 << 112, (0xFEC0 << 112) - 1).map(IPv6Address),
             global_address=st.integers(0x2000 << 112, (0x4000 << 112) - 1).map(IPv6Address),
-            table=st.from_regex("[a-z][a-z0-9]{0,20}_[a-z0-9_]{0,42}", fullmatch=True).filter(
-                lambda text: "azureslbprobe" not in text
-            ),
-            priority=st.integers(-399, -201),
-            required=st.booleans(),
             **switches,
         )
 
@@ -253,10 +248,7 @@ def near_configs(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]
             "interfaces": st.lists(st.sampled_from(["eth0", "eth1", "lo"]) | scalars(), max_size=3) | anything,
             "linkLocal": st.sampled_from(["fe80::1", "fe80::1%eth0", "fec0::1"]) | anything,
             "globalAddress": st.sampled_from(["2001:db8::1", "fd00::1", "ff02::1"]) | anything,
-            "table": st.sampled_from(["probes", "azureslbprobe", "Probes"]) | anything,
-            "priority": st.integers(-401, -199) | anything,
             "ensureRoute": st.booleans() | anything,
-            "required": st.booleans() | anything,
         },
     )
     cleanup = st.fixed_dictionaries(

@@ -7,7 +7,7 @@ before nothing that matters. What is promised: when the machine's own program is
 import phases
 from hostrouting.boot.gate import Gate, Part
 from hostrouting.boot.gate_files import GateStep
-from hostrouting.boot.probe import ProbeScript, render_probe_script, render_probe_table, render_probe_unit
+from hostrouting.boot.probe import TABLE, ProbeScript, render_probe_script, render_probe_table, render_probe_unit
 from hostrouting.boot.units import render_preset
 from hostrouting.config.probe_rewrite import ProbeRewriteConfig
 from hostrouting.host.fileset import File, FileSet, unit_file
@@ -18,8 +18,8 @@ from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
-CONFIG = ProbeRewriteConfig(enabled=True, interfaces=["eth0"], required=True)
-TABLE, TOLD = CONFIG.table, ProbeScript(CONFIG, wait=5)
+CONFIG = ProbeRewriteConfig(enabled=True, interfaces=["eth0"])
+TOLD = ProbeScript(CONFIG, wait=5)
 FLUSH = "nftables-flush.service"
 
 _FLUSH_UNIT = """\
@@ -65,7 +65,7 @@ def furnish(root: str) -> None:
         (unit, preset), links=((layout.probe_enabled_path, f"{layout.unit_directory}/{layout.probe_unit}"),)
     )
     script = File(layout.probe_script_path, render_probe_script(TOLD, layout=layout), mode=0o755)
-    part = Part(GateStep(70, "requires", "probe-rewrite"), files, layout.probe_unit, FileSet((script,)))
+    part = Part(GateStep(70, "wants", "probe-rewrite"), files, layout.probe_unit, FileSet((script,)))
     Gate(host).change(phases.Context(observers=[]), (part,))
 
 
@@ -105,7 +105,7 @@ def test_at_boot_and_at_every_start() -> None:
         assert system.show(LAYOUT.probe_unit, "Result") == "success"
         assert has_table(system), system.journal(LAYOUT.probe_unit)
         known = str(TOLD.config.global_address)
-        told = f"table {TABLE}\nroute {known} protocol 213\n\n{render_probe_table(TOLD.config)}"
+        told = f"route {known} protocol 213\n\n{render_probe_table(TOLD.config)}"
         listing = system.must("nft", "-n", "-s", "list", "table", "ip6", TABLE)
         assert system.read(LAYOUT.probe_applied_path) == told + listing
         assert "dev eth0" in system.must("ip", "-6", "route", "show", known)

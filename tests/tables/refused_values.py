@@ -23,9 +23,6 @@ ITS_NETWORK = "or its network, such as"
 LETTERS = f"is not a device name: use only letters, digits, '_', '.' and '-'; {LOOK}"
 MODES = 'write "WARN" to log overlaps, "STRICT" to keep the gated unit from starting, or "" for WARN'
 OURS = "write an integer from 200 to 254, which no known program uses, such as 213"
-TABLE = 'write a name such as "hostrouting_slb"'
-TABLE_RULE = "is not a table name: use 2 to 64 lower-case letters, digits and '_', a letter first and at least one '_'"
-PRIORITY = "write an integer from -399 to -201: after defragmentation, before connection tracking"
 ADDRESS_6 = 'write an IPv6 address such as "fe80::1234:5678:9abc", without a prefix length'
 LINK_LOCAL = (
     "is not a link-local address: it must be in fe80::/10; write the source address of the load balancer's probes"
@@ -299,18 +296,6 @@ REFUSED: list[tuple[str, Any, str]] = [
                 ("globalAddress", value, f': "{value}" {GLOBAL}')
                 for value in ("fe80::1", "ff02::1", "fd00::1", "::1", "::", "::ffff:10.0.0.1")
             ],
-            *[("table", value, f': "{value}" {TABLE_RULE}; {TABLE}') for value in ("", "1a", "Probes", "a-b")],
-            ("table", "a" * 65, f': "{"a" * 60}"... (65 characters) {TABLE_RULE}; {TABLE}'),
-            (
-                "table",
-                "my_azureslbprobe2",
-                (
-                    ': "my_azureslbprobe2" contains azureslbprobe, and another agent on Azure deletes every table with '
-                    f"that in its name; {TABLE}"
-                ),
-            ),
-            *[("priority", value, f": {value} is out of range; {PRIORITY}") for value in (-400, -200, 0)],
-            ("priority", -300.0, f": -300.0 is not an integer; {PRIORITY}"),
             ("ensureRoute", "no", ': "no" is not true or false; write true or false, without quotes'),
         ]
     ),

@@ -5,8 +5,7 @@ finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut sho
 # Loads an nftables table that changes the source of probes, and adds the route for the replies, as soon as its device
 # can have it. The table is always loaded: without IPv6 its rules match nothing. Other tables, and other programs'
 # routes, are never changed.
-# Exit status: 0, or 1 with the reason in the journal. A route that waits for its device is a failure only if the
-# configuration says that the rewrite is required.
+# Exit status: 0, or 1 with the reason in the journal. A route that waits for its device is not a failure.
 
 # Only data: no line of it is ever run.
 configuration=(
@@ -16,14 +15,13 @@ set -uf
 umask 022
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
-table='' global='' dev='' route='' required='' protocol='' metric='' wait=30 directory='' text=''
+table='' global='' dev='' route='' protocol='' metric='' wait=30 directory='' text=''
 for line in "${configuration[@]}"; do
   case $line in
     'table '*) table=${line#* } ;;
     'global '*) global=${line#* } ;;
     'interface '*) dev=${line#* } ;;     # a configuration with a route has one interface
     'route '*) route=${line#* } ;;       # yes, or no: the replies use another route
-    'required '*) required=${line#* } ;; # yes, or no: a gated unit starts anyway
     'protocol '*) protocol=${line#* } ;; # the number that marks our routes
     'metric '*) metric=${line#* } ;;     # of the route that is added
     'wait '*) wait=${line#* } ;;         # how many seconds to wait for the device
@@ -31,8 +29,8 @@ for line in "${configuration[@]}"; do
     'nft '*) text+=${line#* }$'\n' ;; # what nft loads, line by line
   esac
 done
-# Unless the rewrite is required, a gated unit does not wait for the route.
-[[ ${1-} && $required != yes ]] && wait=0
+# A gated unit does not wait for the route.
+[[ ${1-} ]] && wait=0
 waited=0
 applied=${RUNTIME_DIRECTORY:-$directory}/probe-rewrite.applied
 readonly LIMIT=5 # seconds for one program
@@ -67,10 +65,10 @@ list() { run nft -n -s list table ip6 "$table"; }
 # Notes what may be in the kernel, and the text that was loaded and how nft lists it, if that is known. hostrouting
 # finds out by it whether the table is as it was loaded, and deletes what an earlier configuration has added.
 note() {
-  local line lines=("table $table") why
-  [[ $route == yes ]] && lines+=("route $global protocol $protocol")
+  local line lines=() why
+  [[ $route == yes ]] && lines=("route $global protocol $protocol")
   [[ -f $applied ]] && while IFS= read -r line && [[ $line ]]; do
-    [[ $line == "${lines[0]}" || $line == "${lines[1]-}" ]] || lines+=("$line")
+    [[ $line == "${lines[0]-}" ]] || lines+=("$line")
   done <"$applied"
   why=$(put "$(printf '%s\n' "${lines[@]}")"$'\n\n'"$1" 2>&1) || say 4 "cannot write $applied: ${why##*: }"
 }
@@ -83,8 +81,8 @@ put() {
 # Loads the table in one transaction, so no packet meets half of it. Sets `listing`.
 load() {
   list && [[ $said != *'comment "hostrouting: '* ]] &&
-    fail "table ip6 $table is not ours: nothing in it has a comment that begins with 'hostrouting:'; set \
-probeRewrite.table to another name"
+    fail "table ip6 $table is not ours: nothing in it has a comment that begins with 'hostrouting:'; \
+delete it, and stop the program that creates it"
   note ''
   if ! input=$text run nft -f -; then
     said=${said%%$'\n'*}
@@ -141,7 +139,7 @@ listing='' why='' is_minor=''
 keep_table
 [[ $route != yes ]] || place_route || {
   why="$global: $why"
-  [[ $is_minor && $required != yes ]] || fail "$why"
+  [[ $is_minor ]] || fail "$why"
   say 4 "$why; the rules are loaded, and the next start of a gated unit, or the guard, tries again"
 }
 keep_table # it may have waited

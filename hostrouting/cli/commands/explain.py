@@ -280,6 +280,7 @@ def _seen_by_rules(
         or flow.iif == "lo"
     ):
         return "", flow
+    from hostrouting.boot.probe import TABLE
     from hostrouting.tasks.probe_rewrite.rules import is_rewritten
 
     here = arguments.config is None and arguments.snapshot is None
@@ -297,7 +298,7 @@ def _seen_by_rules(
         sentence = f"Linux does not forward packets from {source}: a link-local address is valid on its own link only"
         more = "; the section probeRewrite of a configuration rewrites the source of load-balancer probes"
         return "" if address.is_link_local or address.is_multicast else f"{sentence}{more}", flow
-    sentence = f"the source {source} becomes {becomes} before routing (nftables table ip6 {settings.table})"
+    sentence = f"the source {source} becomes {becomes} before routing (nftables table ip6 {TABLE})"
     if not arguments.snapshot:
         standings = Standings.on(host(), config)
         faults = [*map(str, (*standings.troubles, *standings.faults))]

@@ -18,7 +18,7 @@ packets that stay on the link are not changed (a link-local or multicast destina
 When it is there. The rules match nothing on a host without IPv6. So they are loaded whatever the state of the host is,
 and they stay loaded: Azure gives the first IPv6 address by DHCPv6, perhaps long after boot. Only the route has to wait,
 for its device to exist, to be up and to have IPv6; Linux deletes it when the link goes down. The task, the boot script,
-the gate and the guard each add it when they can. Unless `required` is set, no gated unit waits for it.
+the gate and the guard each add it when they can. No gated unit waits for it.
 
 What is in force. The table is one text, which `boot.probe` renders; the task and the script load the same. nft lists a
 table in words of its own. So the listing is recorded right after the load, together with the text, and later the table

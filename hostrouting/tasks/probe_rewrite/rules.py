@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
-from hostrouting.boot.probe import ON_LINK, OUR_COMMENT, render_probe_deletion, render_probe_table
+from hostrouting.boot.probe import ON_LINK, OUR_COMMENT, PROBE_DELETION, TABLE, render_probe_table
 from hostrouting.errors import ConfigError, Fault, ProgramError
 from hostrouting.finding import Finding, Severity
 from hostrouting.host.effects import Operation
@@ -50,7 +50,6 @@ _ROUTE = re.compile(r"route ([0-9a-f:.]+) protocol ([0-9]{1,3})")
 class Record:
     """What this configuration and earlier ones may have put into the kernel."""
 
-    tables: tuple[str, ...] = ()
     routes: tuple[tuple[IPv6Address, int], ...] = ()
     """The address and the protocol of each route."""
     loaded: str = ""
@@ -58,29 +57,25 @@ class Record:
 
     @classmethod
     def of(cls, config: ProbeRewriteConfig, *, protocol: int) -> Self:
-        """The tables and routes that this configuration adds."""
-        return cls((config.table,), ((config.global_address, protocol),) if config.ensure_route else ())
+        """The route that this configuration adds."""
+        return cls(((config.global_address, protocol),) if config.ensure_route else ())
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """The record in this text; lines that are not understood are ignored."""
         head, _, loaded = text.partition("\n\n")
-        lines = head.splitlines()
         routes = list[tuple[IPv6Address, int]]()
-        for found in filter(None, map(_ROUTE.fullmatch, lines)):
+        for found in filter(None, map(_ROUTE.fullmatch, head.splitlines())):
             with suppress(ValueError):
                 routes.append((IPv6Address(found[1]), int(found[2])))
-        tables = (line.removeprefix("table ") for line in lines if re.fullmatch("table [a-z][a-z0-9_]*", line))
-        return cls(tuple(tables), tuple(routes), loaded)
+        return cls(tuple(routes), loaded)
 
     def __add__(self, other: Record) -> Record:
         """The record of both, without repetitions."""
-        tables, routes = (*self.tables, *other.tables), (*self.routes, *other.routes)
-        return Record(tuple(dict.fromkeys(tables)), tuple(dict.fromkeys(routes)), self.loaded)
+        return Record(tuple(dict.fromkeys((*self.routes, *other.routes))), self.loaded)
 
     def __str__(self) -> str:
-        lines = [f"table {name}" for name in self.tables]
-        lines += [f"route {address} protocol {protocol}" for address, protocol in self.routes]
+        lines = [f"route {address} protocol {protocol}" for address, protocol in self.routes]
         return "\n".join(lines) + f"\n\n{self.loaded}"
 
 
@@ -88,11 +83,11 @@ class Record:
 
 
 class RewritePlan(NamedTuple):
-    """The changes to make, first to the tables and then to the route, and what prevents them."""
+    """The changes to make, first to the table and then to the route, and what prevents them."""
 
     text: str = ""
-    """What nft has to load; empty if the tables are as they should be."""
-    on_tables: tuple[Operation, ...] = ()
+    """What nft has to load; empty if the table is as it should be."""
+    on_table: tuple[Operation, ...] = ()
     """The same in words, each with its reason."""
     routes: RoutePlan = RoutePlan()
     waits: str = ""
@@ -112,9 +107,9 @@ class RewritePlan(NamedTuple):
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """The changes in words, those to tables first."""
+        """The changes in words, that of the table first."""
         on_route = (Operation(step.action, f"route {step.route}", step.why) for step in self.routes.changes)
-        return (*self.on_tables, *on_route)
+        return (*self.on_table, *on_route)
 
     @property
     def conflicts(self) -> tuple[str, ...]:
@@ -125,8 +120,8 @@ class RewritePlan(NamedTuple):
 
     @property
     def apart(self) -> tuple[RewritePlan, RewritePlan]:
-        """The changes of tables, and those of routes, as two plans."""
-        return (self._replace(routes=RoutePlan(), taken=""), self._replace(text="", on_tables=(), foreign=""))
+        """The change of the table, and those of routes, as two plans."""
+        return (self._replace(routes=RoutePlan(), taken=""), self._replace(text="", on_table=(), foreign=""))
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -139,7 +134,7 @@ class RewritePlan(NamedTuple):
         config = self.wanted
         if config is not None and self.waits:
             added = "; the guard or the next start of a gated unit then adds the route"
-            severity: Severity = "error" if config.required else "note" if self.is_off else "warning"
+            severity: Severity = "note" if self.is_off else "warning"
             yield _finding("waits", config.interfaces[0], f"{_of_lack(self.waits)}{added}", severity)
 
     def require_possible(self) -> None:
@@ -158,35 +153,28 @@ class RewritePlan(NamedTuple):
 
 
 def plan_rewrite(
-    config: ProbeRewriteConfig,
-    record: Record,
-    listings: Mapping[str, str | None],
-    snapshot: Snapshot,
-    *,
-    protocol: int,
-    up: bool,
+    config: ProbeRewriteConfig, record: Record, listing: str | None, snapshot: Snapshot, *, protocol: int, up: bool
 ) -> RewritePlan:
     """The changes from the present state to the configuration; with `up` false, to nothing of ours.
 
-    `listings` maps the configured name, and those of the record, to nft's listings without counts; None if absent.
+    `listing` is the table as nft lists it, without counts; None if it is absent.
     """
     operations: list[Operation] = []
     text, foreign, wanted = "", "", render_probe_table(config) if up else ""
-    for name, listing in listings.items():
-        title, is_ours = f"nftables table ip6 {name}", listing is not None and OUR_COMMENT in listing
-        if not (up and name == config.table):
-            if is_ours:
-                text += render_probe_deletion(name)
-                operations.append(Operation("delete", title, "it is no longer wanted"))
-        elif listing is None or is_ours:
-            if why := _difference(wanted, record.loaded, listing):
-                text += wanted
-                operations.append(Operation("create" if listing is None else "replace", title, why))
-        else:
-            foreign = (
-                f"{title} is not ours: nothing in it has a comment that begins with 'hostrouting:'; "
-                "set probeRewrite.table to another name"
-            )
+    title, is_ours = f"nftables table ip6 {TABLE}", listing is not None and OUR_COMMENT in listing
+    if not up:
+        if is_ours:
+            text = PROBE_DELETION
+            operations.append(Operation("delete", title, "it is no longer wanted"))
+    elif listing is None or is_ours:
+        if why := _difference(wanted, record.loaded, listing):
+            text = wanted
+            operations.append(Operation("create" if listing is None else "replace", title, why))
+    else:
+        foreign = (
+            f"{title} is not ours: nothing in it has a comment that begins with 'hostrouting:'; "
+            "delete it, and stop the program that creates it"
+        )
     about = {Prefix.of(IPv6Network(address)) for address, _ in record.routes}
     route, waits = _wanted_route(config, protocol) if up else None, ""
     if route is not None:
@@ -196,7 +184,7 @@ def plan_rewrite(
     taken = (address.dev for address in snapshot.addresses if up and address.ip == config.global_address)
     return RewritePlan(
         text=text,
-        on_tables=tuple(operations),
+        on_table=tuple(operations),
         routes=plan_exactly(() if waits or route is None else (route,), snapshot, ours=ours, about=about),
         waits=waits,
         is_off=bool(waits) and _is_off(config.interfaces[0], snapshot),

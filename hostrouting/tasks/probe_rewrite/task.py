@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from hostrouting.boot.gate import Part
-from hostrouting.boot.probe import ProbeScript, render_probe_script, render_probe_unit
+from hostrouting.boot.probe import TABLE, ProbeScript, render_probe_script, render_probe_unit
 from hostrouting.check.examine import await_found
 from hostrouting.errors import ApplyError, HostRoutingError, NotReady, ProgramError
 from hostrouting.finding import Finding, of_severity
@@ -49,7 +49,7 @@ class RewriteProbeSource(HostTask[Effects]):
     5. Log what else keeps probes from the pods: forwarding is off, or the device is in a bridge.
     6. If the configuration no longer enables the rewrite, delete table and route.
 
-    A route whose device is not ready is a failure only if `required` is set; only then do gated units wait, too.
+    A route whose device is not ready is not a failure, and no gated unit waits for it.
     """
 
     name: ClassVar[str] = "rewrite-probe-source"
@@ -73,7 +73,7 @@ class RewriteProbeSource(HostTask[Effects]):
             "probe-rewrite",
             render_probe_script(told, layout=layout) if self._settings.interfaces else "",
             rank=70,
-            kind="requires" if self._settings.required else "wants",
+            kind="wants",
             unit_text=render_probe_unit(layout, wait=seconds),
             obsolete=layout.obsolete_paths(layout.probe_unit),
             remains=(layout.probe_unfinished_path,),
@@ -136,12 +136,12 @@ class RewriteProbeSource(HostTask[Effects]):
         with self._opened() as (nft, backend):
             snapshot = self._read(backend)
             plan = self._plan(nft, snapshot, up=True)
-            tables, routes = plan.apart
+            table, routes = plan.apart
             waiting = (str(self._prefix),) if plan.waits else ()
             found = tuple(of_severity(plan.findings, "error", "warning"))
             begun, look = ctx.clock.now(), Look(findings=found, concerns=None)
             for part, needed in (
-                (tables, tuple(map(Repair.of, tables.on_tables))),
+                (table, tuple(map(Repair.of, table.on_table))),
                 (routes, tuple(map(repair_of, routes.routes.changes))),
             ):
                 # All are asked, so that each is known to be needed.
@@ -185,7 +185,7 @@ class RewriteProbeSource(HostTask[Effects]):
             is_added = any(step.action in {"add", "replace"} for step in plan.routes.steps)
             around = self._surroundings(nft, backend, snapshot, with_way=not (is_added or plan.waits))
         found += find_hindrances(settings, around)
-        counts = () if plan.operations else nft.counts(settings.table)
+        counts = () if plan.operations else nft.counts(TABLE)
         sentence = "{:,} packets rewritten on their way in, {:,} on their way out"
         # Another program may have changed the table meanwhile.
         return Standing(subject, up, tuple(found), (sentence.format(*counts),) if len(counts) == _COUNTERS else ())
@@ -217,7 +217,7 @@ class RewriteProbeSource(HostTask[Effects]):
         try:
             yield
         except ProgramError as error:
-            if error.kind != "missing" or self._record != Record():
+            if error.kind != "missing" or self.host.files.is_there(self.host.layout.probe_applied_path):
                 raise
 
     def _carry_out(
@@ -231,20 +231,15 @@ class RewriteProbeSource(HostTask[Effects]):
         if not plan.waits:
             return plan.operations
 
-        waits: list[Finding] = []
-
         def attempt() -> tuple[tuple[Snapshot, RewritePlan] | None, str]:
             found = self._read(backend)
             later = self._plan(nft, found, up=True)
-            waits[:] = (attrs.evolve(finding, can_retry=True) for finding in later.findings)
             return (None, f"waiting for {later.waits}") if later.waits else ((found, later), "")
 
         with having_changed(operations=plan.operations):
             try:
                 snapshot, later = await_found(ctx, backend, attempt, wait=0 if plan.is_off else wait)
-            except NotReady as error:
-                if self._settings.required:
-                    raise NotReady(str(error), findings=waits) from error
+            except NotReady:
                 return plan.operations
             later.require_possible()
             self._carry(ctx, nft, backend, snapshot, later)
@@ -264,16 +259,16 @@ class RewriteProbeSource(HostTask[Effects]):
                 self._write(record)  # what may be in the kernel is recorded before it is there
             if plan.text:
                 nft.load(plan.text)
-            with having_changed(operations=plan.on_tables):
+            with having_changed(operations=plan.on_table):
                 if plan.text and plan.wanted is not None:
-                    listing = nft.listing(self._settings.table)
+                    listing = nft.listing(TABLE)
                     self._write(attrs.evolve(record, loaded=plan.wanted_text + (listing or "")))
                 apply_plan(plan.routes, backend, before=snapshot, protocol=self.config.protocol)
 
     def _plan(self, nft: Nftables, snapshot: Snapshot, *, up: bool) -> RewritePlan:
-        record = self._record
-        listings = {name: nft.listing(name) for name in dict.fromkeys((self._settings.table, *record.tables))}
-        plan = plan_rewrite(self._settings, record, listings, snapshot, protocol=self.config.protocol, up=up)
+        plan = plan_rewrite(
+            self._settings, self._record, nft.listing(TABLE), snapshot, protocol=self.config.protocol, up=up
+        )
         return plan._replace(section=self.section_path)
 
     def _read(self, backend: RouteBackend) -> Snapshot:
@@ -308,9 +303,9 @@ class RewriteProbeSource(HostTask[Effects]):
 
     @property
     def _record(self) -> Record:
-        """The tables and routes of this configuration and earlier ones that may be in the kernel."""
+        """The routes of this configuration and earlier ones that may be in the kernel, and the text loaded last."""
         return Record.parse(self.host.files.read(self.host.layout.probe_applied_path) or "")
 
     def _write(self, record: Record) -> None:
-        if record != self._record:
+        if self.host.files.read(self.host.layout.probe_applied_path) != str(record):
             self.host.files.write(self.host.layout.probe_applied_path, str(record))

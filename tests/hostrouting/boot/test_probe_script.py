@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from hostrouting.boot.probe import ProbeScript, render_probe_script, render_probe_table
+from hostrouting.boot.probe import TABLE, ProbeScript, render_probe_script, render_probe_table
 from hostrouting.config.probe_rewrite import ProbeRewriteConfig
 from hostrouting.host.layout import HostLayout
 from tests.support.awks import put_before
@@ -28,11 +28,9 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
 GLOBAL = "2603:1062:0:1:fe80:1234:5678:9abc"
 CONFIG = ProbeRewriteConfig(enabled=True, interfaces=["eth0"])
 TOLD = ProbeScript(CONFIG, wait=0)
-REQUIRED = TOLD._replace(config=attrs.evolve(CONFIG, required=True))
-TABLE = CONFIG.table
 OTHER = 'table ip6 other {\n chain c {\n  type filter hook input priority 0\n  counter comment "theirs"\n }\n}\n'
 ROUTE = f"{GLOBAL} dev eth0 proto 213 metric 1024 pref medium"
-NOTE = f"table {TABLE}\nroute {GLOBAL} protocol 213\n\n"
+NOTE = f"route {GLOBAL} protocol 213\n\n"
 
 
 @attrs.frozen
@@ -295,24 +293,21 @@ class TestRoute:
         "command", [f"-6 address add {GLOBAL}/128 dev eth0 nodad", f"-6 route add {GLOBAL} dev eth1 metric 5 proto 4"]
     )
     def test_another_way(self, node: Node, command: str) -> None:
-        """If the replies do not leave by the uplink, the script says so, and fails only if the rewrite is required."""
+        """If the replies do not leave by the uplink, the script says so."""
         node.must("ip", *command.split())
         done = node.run()
         assert (done.returncode, done.stderr[:3]) == (0, "<4>")
         assert f"{GLOBAL}: the replies do not leave by eth0, but as Linux says: " in done.stderr
-        assert "do not leave by eth0" in node.fails(REQUIRED)
         assert node.listing()
 
     def test_a_link_that_is_missing(self, node: Node) -> None:
-        """If the link is missing, the table is loaded without the route. If the rewrite is required, the script fails."""
+        """If the link is missing, the table is loaded without the route."""
         done = node.run(TOLD._replace(config=attrs.evolve(CONFIG, interfaces=["eth7"])), "60")
         assert (done.returncode, bool(node.listing())) == (0, True)
         assert done.stderr == (
             f'<4>probe-rewrite: {GLOBAL}: no route by eth7 within 0 s (Cannot find device "eth7"); the rules are loaded,'
             " and the next start of a gated unit, or the guard, tries again\n"
         )
-        required = TOLD._replace(config=attrs.evolve(CONFIG, interfaces=["eth7"], required=True))
-        assert node.fails(required) == f'{GLOBAL}: no route by eth7 within 0 s (Cannot find device "eth7")'
 
     def test_a_link_that_is_late(self, node: Node) -> None:
         """A link that comes up while the script waits gets its route; a table that was flushed meanwhile is loaded again.
@@ -335,23 +330,21 @@ class TestRoute:
         done = node.run(told, tools={"sleep": "kill -TERM $PPID; exec sleep 1"})
         assert (done.returncode, done.stderr) == (143, "<3>probe-rewrite: stopped before the work was done\n")
 
-    @pytest.mark.parametrize(("required", "seconds"), [(False, 0), (True, 1)])
-    def test_the_time_that_the_gate_gives(self, node: Node, required: bool, seconds: int) -> None:  # noqa: FBT001
-        """A machine that starts anyway waits for nothing; one that requires the rewrite waits as long as it may."""
-        config = attrs.evolve(CONFIG, interfaces=["eth7"], required=required)
-        done = node.run(TOLD._replace(config=config, wait=60), "1")
-        assert f"within {seconds} s" in done.stderr
+    def test_a_machine_does_not_wait(self, node: Node) -> None:
+        """A start of a machine waits for no link."""
+        done = node.run(TOLD._replace(config=attrs.evolve(CONFIG, interfaces=["eth7"]), wait=60), "1")
+        assert "within 0 s" in done.stderr
 
 
 class TestNote:
     """The record of what may be in the kernel."""
 
     def test_what_is_noted_before(self, node: Node) -> None:
-        """A run that fails halfway has recorded the former table and the new one, so that `apply` finds both."""
+        """A run that fails halfway has recorded the former route and the new one, so that `apply` finds both."""
         node.applied.parent.mkdir()
-        node.applied.write_text(f"table former\ntable {TABLE}\n\nloaded")
+        node.applied.write_text("route 2001:db8::1 protocol 213\n\nloaded")
         node.fails(tools={"nft": "exit 1"})
-        assert node.applied.read_text() == f"table {TABLE}\nroute {GLOBAL} protocol 213\ntable former\n\n"
+        assert node.applied.read_text() == f"route {GLOBAL} protocol 213\nroute 2001:db8::1 protocol 213\n\n"
 
     def test_by_hand(self, node: Node) -> None:
         """Where systemd does not name the folder for the record, it is the one that `apply` reads.

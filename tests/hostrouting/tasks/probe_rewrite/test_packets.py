@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 import pytest
 
+from hostrouting.boot.probe import TABLE
 from hostrouting.kernel.nftables import NftProgram
 from hostrouting.tasks.results import Standing
 from tests.support.balancer import (
@@ -53,13 +54,13 @@ from tests.support.packets import (
     reassembled,
     router_advertisement,
 )
-from tests.support.rewriting import Rewriting, rules, settings
+from tests.support.rewriting import Rewriting, rules
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
 
 PORT = 8080
-TABLE, RULES = settings().table, rules()
+RULES = rules()
 
 
 @pytest.fixture
@@ -530,9 +531,6 @@ def test_the_tables_of_others(lab: Lab) -> None:
     rewriting, before = Rewriting(lab.node), theirs()
     (note,) = standing_after_a_run(rewriting).findings
     assert (note.severity, note.target) == ("note", "ip6 azureSLBProbe")
-    for other in ({"priority": -250}, {"table": "an_other"}):
-        rewriting.changed(**other)
-        rewriting.apply()
     rewriting.remove()
     assert theirs() == before
     assert "element" in before[0]
@@ -584,11 +582,10 @@ def flood(lab: Lab) -> Iterator[Flood]:
 
 
 def test_a_reload_loses_nothing(lab: Lab, flood: Flood) -> None:
-    """The table is replaced 50 times, each time with another priority, and every probe of a flood arrives."""
+    """The table is replaced 50 times, and every probe of a flood arrives."""
     program = NftProgram(words=lab.node.enter)
-    texts = [rules(priority=it) for it in (-250, -300)]
-    for number in range(50):
-        flood.during(partial(program.load, texts[number % 2]))
+    for _ in range(50):
+        flood.during(partial(program.load, RULES))
     flood.receive(30)
     assert flood.received == flood.sent >= 50 * 50
 

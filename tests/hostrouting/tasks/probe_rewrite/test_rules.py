@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.boot.probe import render_probe_table
+from hostrouting.boot.probe import TABLE, render_probe_table
 from hostrouting.config.probe_rewrite import ProbeRewriteConfig
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import Route
@@ -23,9 +23,9 @@ from hostrouting.tasks.probe_rewrite.rules import (
 )
 
 CONFIG = ProbeRewriteConfig(True, ("eth0",))
-NAME, KNOWN, TEXT = CONFIG.table, CONFIG.global_address, render_probe_table(CONFIG)
+KNOWN, TEXT = CONFIG.global_address, render_probe_table(CONFIG)
 LISTING = 'table ip6 hostrouting_slb {\n\tcomment "hostrouting: probes"\n\tchain a {\n\t\tone\n\t\ttwo\n\t}\n}\n'
-RECORD = Record((NAME,), ((KNOWN, 213),), TEXT + LISTING)
+RECORD = Record(((KNOWN, 213),), TEXT + LISTING)
 ROUTE = Route.to(Prefix.of(IPv6Network(KNOWN)), dev="eth0", metric=1024, protocol=213)
 ETH0 = Link(name="eth0", index=2)
 
@@ -37,11 +37,10 @@ def plan(
     config: ProbeRewriteConfig = CONFIG,
     link: Link | None = ETH0,
     up: bool = True,
-    **others: str,
 ) -> RewritePlan:
     """The plan for a host with this listing and these routes."""
     snapshot = Snapshot(links=() if link is None else (link,), routes=routes)
-    return plan_rewrite(config, record, {NAME: listing, **others}, snapshot, protocol=213, up=up)
+    return plan_rewrite(config, record, listing, snapshot, protocol=213, up=up)
 
 
 def actions(*routes: Route, **changed: Any) -> list[str]:
@@ -65,8 +64,8 @@ def test_is_rewritten(source: str, destination: str, iif: str, rewritten: bool) 
     assert told is rewritten
 
 
-class TestTables:
-    """The changes to tables."""
+class TestTable:
+    """The changes to the table."""
 
     def test_nothing_to_do(self) -> None:
         """The table is in force if the record has the wanted text, and nft lists it as it did after the load."""
@@ -96,18 +95,11 @@ class TestTables:
     @pytest.mark.parametrize("content", ["", "\tflags dormant\n", "\tchain input {\n\t}\n"])
     def test_a_foreign_table(self, content: str) -> None:
         """A table without our comment is not changed, even if nothing is wanted; the message names the remedy."""
-        listing = f"table ip6 {NAME} {{\n{content}}}\n"
+        listing = f"table ip6 {TABLE} {{\n{content}}}\n"
         found = plan(ROUTE, listing=listing)
         assert (found.text, found.operations) == ("", ())
-        assert "set probeRewrite.table to another name" in found.foreign
+        assert "delete it, and stop the program that creates it" in found.foreign
         assert plan(listing=listing, up=False).operations == ()
-
-    def test_a_former_table(self) -> None:
-        """A table of an earlier configuration is deleted in the same transaction; one of another program stays."""
-        found = plan(ROUTE, listing=None, former_one=LISTING, other_one="table ip6 other_one {\n}\n")
-        assert found.text.count("delete table") == 2
-        assert found.text.startswith(TEXT)
-        assert [operation.verb for operation in found.operations] == ["create", "delete"]
 
 
 class TestRoute:
@@ -122,7 +114,7 @@ class TestRoute:
         assert actions(elsewhere) == ["replace"]
         assert actions(attrs.evolve(elsewhere, protocol=4)) == ["conflict"]
         assert actions(attrs.evolve(ROUTE, metric=5)) == ["add", "delete"]
-        assert actions(attrs.evolve(ROUTE, protocol=99), record=Record((), ((KNOWN, 99),))) == ["replace"]
+        assert actions(attrs.evolve(ROUTE, protocol=99), record=Record(((KNOWN, 99),))) == ["replace"]
         assert actions(ROUTE, theirs, up=False) == ["delete"]
         assert actions(theirs, up=False) == []
         assert actions(ROUTE, config=attrs.evolve(CONFIG, ensure_route=False)) == ["delete"]
@@ -136,19 +128,17 @@ class TestRoute:
         ],
     )
     def test_waits(self, link: Link | None, severity: str) -> None:
-        """A route waits for its device and hinders nothing else; it is an error only if the rewrite is required."""
+        """A route waits for its device and hinders nothing else."""
         found = plan(link=link)
         assert (found.operations, found.conflicts) == ((), ())
         assert [finding.severity for finding in found.findings] == [severity]
-        required = plan(link=link, config=attrs.evolve(CONFIG, required=True), record=RECORD)
-        assert [finding.severity for finding in required.findings] == ["error"]
 
     def test_the_hosts_own_address(self) -> None:
         """The global address must not be one of the host."""
         snapshot = Snapshot(links=(ETH0,), addresses=(Address(ip=KNOWN, length=128, dev="lo"),))
-        found = plan_rewrite(CONFIG, RECORD, {NAME: LISTING}, snapshot, protocol=213, up=True)
+        found = plan_rewrite(CONFIG, RECORD, LISTING, snapshot, protocol=213, up=True)
         assert "is an address of this host, on lo" in found.conflicts[0]
-        assert plan_rewrite(CONFIG, RECORD, {NAME: LISTING}, snapshot, protocol=213, up=False).conflicts == ()
+        assert plan_rewrite(CONFIG, RECORD, LISTING, snapshot, protocol=213, up=False).conflicts == ()
 
 
 class TestRecord:
@@ -156,7 +146,6 @@ class TestRecord:
 
     records = st.builds(
         Record,
-        st.lists(st.from_regex("[a-z][a-z0-9_]{0,9}", fullmatch=True), unique=True).map(tuple),
         st.lists(st.tuples(st.integers(0, 2**128 - 1).map(IPv6Address), st.integers(5, 255)), unique=True).map(tuple),
         st.sampled_from(["", TEXT + LISTING]),
     )
@@ -168,10 +157,10 @@ class TestRecord:
 
     def test_what_is_not_understood_is_left_out(self) -> None:
         """A truncated or unknown line is skipped, and the others are read; a sum has everything once."""
-        text = "table one\nroute 2001:db8::1\nroute nonsense protocol 213\ntable a;b\n"
+        text = "nonsense\nroute 2001:db8::1\nroute nonsense protocol 213\n"
         text += f"route 2001:db8 protocol 213\nroute 2001:db8::5 protocol {'9' * 5000}\n\nloaded"
-        assert Record.parse(text) == Record(("one",), (), "loaded")
-        assert Record(("one",)) + Record(("two", "one"), ((KNOWN, 4),)) == Record(("one", "two"), ((KNOWN, 4),))
+        assert Record.parse(text) == Record((), "loaded")
+        assert Record(((KNOWN, 5),)) + Record(((KNOWN, 4), (KNOWN, 5))) == Record(((KNOWN, 5), (KNOWN, 4)))
 
 
 ADDRESS = Address(ip=as_ip("2001:db8::5"), length=64, dev="eth0")

@@ -9,7 +9,7 @@ from hostrouting.boot.gate import Gate
 from hostrouting.boot.probe import render_probe_table
 from hostrouting.cli.failure import code_of
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import ConfigError, NotReady, ProgramError, RouteConflict
+from hostrouting.errors import ConfigError, ProgramError, RouteConflict
 from hostrouting.host.effects import Effects
 from hostrouting.kernel import nftables as refusal
 from hostrouting.model.route import Route
@@ -76,7 +76,7 @@ class TestApply:
         assert routes_of(host) == [f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"]
         assert [str(step) for step in Gate(host).steps] == ["70 wants probe-rewrite"]
         loaded = f"{wanted()}{table_of(host)}"
-        assert host.files.texts[LAYOUT.probe_applied_path] == f"table {TABLE}\nroute {KNOWN} protocol 213\n\n{loaded}"
+        assert host.files.texts[LAYOUT.probe_applied_path] == f"route {KNOWN} protocol 213\n\n{loaded}"
         assert manager_of(host).calls[-1] == f"start {LAYOUT.probe_unit}"
         assert result.log_fields() == {"operations": 2, "files": 8}
         before = list(host.files.writes)
@@ -91,15 +91,12 @@ class TestApply:
         )
         assert run(RewriteProbeSource(HostRoutingConfig(), host=host)) == phases.Skip(RewriteProbeSource.nothing)
 
-    def test_renamed(self) -> None:
-        """A table and a route of the configuration before go together with the change, in one transaction."""
+    def test_another_address(self) -> None:
+        """A route of the configuration before goes with the change."""
         host = a_host()
-        apply(host, table="first_name")
+        apply(host)
         apply(host, globalAddress="2603:1062::2")
-        assert table_of(host, "first_name") is None
-        assert host.tables.writes[-1].startswith(wanted(globalAddress="2603:1062::2"))
-        assert "delete table ip6 first_name" in host.tables.writes[-1]
-        assert "first_name" not in host.files.texts[LAYOUT.probe_applied_path].partition("\n\n")[0]
+        assert host.tables.writes[-1] == wanted(globalAddress="2603:1062::2")
         assert routes_of(host) == ["2603:1062::2/128 dev eth0 proto hostrouting metric 1024"]
         run(Remove(HostRoutingConfig(), host=host))
         assert (table_of(host), routes_of(host)) == (None, [])
@@ -111,12 +108,6 @@ class TestApply:
         host.tables.flush()
         [operation] = apply(host).operations
         assert (operation.verb, operation.reason) == ("create", "it is missing")
-
-    def test_required(self) -> None:
-        """Only if the configuration says so, a machine starts only behind the rules and the route."""
-        host = a_host()
-        apply(host, required=True)
-        assert [str(step) for step in Gate(host).steps] == ["70 requires probe-rewrite"]
 
 
 class TestRefusals:
@@ -136,18 +127,9 @@ class TestRefusals:
         host = a_host(tables=MemoryNftables(theirs))
         error = failure_of(apply, host)
         assert kind_of(error) == "owned"
-        assert "set probeRewrite.table to another name" in str(error)
+        assert "delete it, and stop the program that creates it" in str(error)
         run(Remove(HostRoutingConfig(), host=host))
         assert (table_of(host), routes_of(host)) == (theirs, [])
-
-    def test_a_load_without_an_answer(self) -> None:
-        """What may have been loaded is recorded before: a later configuration deletes it."""
-        host = a_host()
-        host.tables.fail(refusal.missing(), nth=3, done=True)
-        failure_of(apply, host, table="first_name")
-        assert table_of(host, "first_name") is not None
-        apply(host)
-        assert table_of(host, "first_name") is None
 
     def test_a_foreign_route(self) -> None:
         """A route of another owner with that key: neither table nor route is changed."""
@@ -204,10 +186,6 @@ class TestDevices:
         assert table_of(host) is not None
         assert "waiting for the device eth0" in caplog.text
         assert "the guard or the next start of a gated unit then adds the route" in caplog.text
-        error = failure_of(run, RewriteProbeSource(config(required=True), host=host, wait=1), of=NotReady)
-        assert "gave up after 1 s: waiting for the device eth0" in str(error)
-        assert [(found.name, found.target) for found in error.findings] == [("probe-rewrite", "eth0")]
-        assert error.can_retry
 
     def test_a_device_that_comes(self) -> None:
         """A device that comes up while it is waited for gets its route."""
