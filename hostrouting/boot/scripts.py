@@ -1,7 +1,6 @@
 """The boot scripts for the routes and for their check, and the data block that holds the settings of every script.
 
-Here: the texts of the scripts, and the settings parsed from them. One script that no boot needs has its text here too:
-the plugin for node-problem-detector, whose container has no Python. Not here: the script for probes (`probe`), and
+Here: the texts of the scripts, and the settings parsed from them. Not here: the script for probes (`probe`), and
 running any of them.
 
 The body of a script is an asset, and every asset is read here. What is installed has no comments except its head and

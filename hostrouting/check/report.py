@@ -28,8 +28,6 @@ from hostrouting.model.rule import selector_of
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from hostrouting.check.overlap import Escape, Note
     from hostrouting.routes.uplink import DesiredRoute
 
@@ -49,7 +47,6 @@ __all__ = [
     "escapes_in",
     "intended_clause",
     "marked_verdict",
-    "npd_line",
     "owner_name",
     "packets_line",
     "remarks",
@@ -58,7 +55,6 @@ __all__ = [
     "unsafe_findings",
 ]
 
-_DASH = "\u2013"  # between two addresses
 _PASTED = 20  # the number of routes that are printed as JSON; a line in the journal has a maximum length
 _ALTERNATIVES = 3  # at most this many kinds of packets in one sentence
 _CONDITIONS = 4  # at most this many conditions for one kind
@@ -427,15 +423,6 @@ def marked_verdict(marker: str) -> str:
     """The verdict in a marker of a check (route-overlap.ok or route-overlap.detected); empty if it has none."""
     first = marker.partition("\n")[0]
     return first if first in {"", "ok", "undecided", "no-default-route"} else "overlap"
-
-
-def npd_line(answer: str, until: datetime) -> str:
-    """The line that node-problem-detector's plugin prints until this moment: an exit status, and ASCII text.
-
-    NPD cuts a sentence in the middle of a character. A name of a device can have any other character.
-    """
-    plain = "".join(char if " " <= char <= "~" else "?" for char in answer.replace(_DASH, "-"))
-    return f"{int(until.timestamp())} {plain}\n"
 
 
 def check_document(

@@ -184,7 +184,7 @@ def run_task(
         report = phases.run(task, observers=[] if quietly else phases.default_observers(errors=False))
     effects = sum((effects_of(told) for node in report.walk() for told in (node.result, node.error)), Effects())
     layout = host.layout
-    markers = {layout.ok_path, layout.detected_path, layout.report_path, layout.npd_path}
+    markers = {layout.ok_path, layout.detected_path, layout.report_path}
     lasting = [file for file in effects.files if file not in markers]
     wrote = tuple(path for path in lasting if host.files.is_there(path))
     return Run(report, effects, wrote, tuple(path for path in lasting if path not in wrote))

@@ -122,8 +122,6 @@ class HostLayout:
     ok_path = _Path("{0.state_directory}/route-overlap.ok")
     """The marker for a check without findings."""
     report_path = _Path("{0.state_directory}/route-overlap.json")
-    npd_path = _Path("{0.state_directory}/route-overlap.npd")
-    """The line that the plugin of node-problem-detector prints."""
     unfinished_path = _Path("{0.state_directory}/route-overlap.new")
     """The temporary file for these; if the boot check is killed while writing, the file remains."""
     guard_path = _Path("{0.runtime_directory}/guard.json")

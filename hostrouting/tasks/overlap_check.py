@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hostrouting.boot.gate import Part
 from hostrouting.boot.gate_files import GateStep
-from hostrouting.boot.gate_state import opening_findings
 from hostrouting.boot.installed import parsed
 from hostrouting.boot.scripts import parse_check_script, render_check_script
 from hostrouting.boot.units import render_check_unit
 from hostrouting.check.examine import Examination, FamilyExamination, concern_of, examine, find_correction
-from hostrouting.check.report import check_document, check_findings, escapes_in, npd_line
+from hostrouting.check.report import check_document, check_findings, escapes_in
 from hostrouting.config.values import Mode
 from hostrouting.errors import BackendError, FileError, RouteOverlapError
 from hostrouting.finding import ESCAPES, SHOWN, Finding, first_lines, of_severity
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 _ANSWER = {"schema", "verdict", "verdicts", "mode", "expectedDevs"}
 """The keys of a report that say what the answer is."""
 _TO_WARN = "the mode changes from STRICT to WARN: gated units then start even while addresses escape"
-_VALID = timedelta(days=1)  # how long the answer of a check is valid for node-problem-detector
 _TO_STRICT = Finding(
     "mode", "note", "the mode changes from WARN to STRICT: then no gated unit starts while an address escapes", "STRICT"
 )
@@ -76,7 +74,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         step = GateStep(
             60, "wants" if self.config.route_overlap.mode is Mode.WARN else "requires", "check-route-overlap"
         )
-        remains = (*self._markers, layout.npd_path, layout.unfinished_path)
+        remains = (*self._markers, layout.unfinished_path)
         return Part(step, files, layout.check_unit, remains=remains)
 
     @property
@@ -120,7 +118,7 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         """Check now. Undoing has nothing left to do: the task's files were removed with the gate."""
         if self.host.backend is None or not up:
             return CheckResult()
-        for error in self._forget(self.host.layout.npd_path):
+        for error in self._forget():
             ctx.log.warning("%s; this file holds the result of an earlier check", error)
         with self.host.backend() as backend:
             return CheckResult(examination=self._examine(ctx, backend))
@@ -148,7 +146,6 @@ class CheckRouteOverlap(HostTask[CheckResult]):
             concerns=self._concerns(found),
             findings=(*shown, *unwritten),
             verdict=found.verdict,
-            answer=_answer(found, wrong),
             verdicts=verdicts,
             escapes=counts,
         )
@@ -218,11 +215,11 @@ class CheckRouteOverlap(HostTask[CheckResult]):
         if self._gets_strict:
             ctx.log.warning("%s", _TO_STRICT)
         if self._installed != self.config.route_overlap and not self.takes_protection_away:
-            self._forget(self.host.layout.npd_path)
+            self._forget()
 
-    def _forget(self, *others: str) -> list[FileError]:
+    def _forget(self) -> list[FileError]:
         failures: list[FileError] = []
-        FileSet(obsolete=(*self._markers, *others)).remove(self.host.files, failures)
+        FileSet(obsolete=self._markers).remove(self.host.files, failures)
         return failures
 
     def _examine(self, ctx: phases.Context, backend: RouteBackend) -> Examination:
@@ -245,12 +242,8 @@ class CheckRouteOverlap(HostTask[CheckResult]):
             if len(alike) > SHOWN:
                 ctx.log.log(alike[0].level, "and %d more like these%s", len(alike) - SHOWN, _MORE)
         document = check_document(found, mode=mode, findings=told)
-        now = ctx.clock.utc()
         try:
-            opened = "".join(f"; {finding.sentence}" for finding in opening_findings(self.host, now))
-            line = npd_line(f"{_answer(found, wrong)}; checked at {moment_as_text(now)}{opened}", now + _VALID)
             self._mark(found, told, document)
-            self.host.files.write(self.host.layout.npd_path, line)
         except FileError as error:
             ctx.log.warning("%s", error)
         if failing:
@@ -274,16 +267,6 @@ class CheckRouteOverlap(HostTask[CheckResult]):
             files.write(layout.detected_path, _text(wrong))
         else:
             files.write(layout.ok_path, _text((found.verdict, *map(str, told))))
-
-
-def _answer(found: Examination, wrong: Sequence[Finding]) -> str:
-    """The answer for node-problem-detector: an exit status and a sentence."""
-    told = "3 UNKNOWN: the verdict is undecided"
-    if wrong:
-        told = f"1 {wrong[0].line}"
-    elif found.verdict == "ok":
-        told = "0 OK: every expected CIDR leaves by an expected device"
-    return f"{told}; for more, run on the host: hostrouting check"
 
 
 def _named(found: Iterable[Finding], *names: str) -> list[Finding]:

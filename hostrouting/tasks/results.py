@@ -280,8 +280,6 @@ class Look:
     """The number of routes that are wanted, that are there as wanted, and that are ours."""
     verdict: str = ""
     """The verdict of the check; empty if nothing is checked."""
-    answer: str = ""
-    """What node-problem-detector is told of it: an exit status and a sentence."""
     verdicts: Mapping[str, str] = attrs.field(factory=dict)
     """The verdict on each expected CIDR."""
     escapes: Mapping[str, int] = attrs.field(factory=dict)
@@ -304,7 +302,6 @@ class Look:
             unknown=(*self.unknown, *other.unknown),
             routes=self.routes or other.routes,
             verdict=self.verdict or other.verdict,
-            answer=self.answer or other.answer,
             verdicts={**self.verdicts, **other.verdicts},
             escapes={**self.escapes, **other.escapes},
             concerns=None if self.concerns is None or other.concerns is None else (*self.concerns, *other.concerns),

@@ -68,7 +68,6 @@ class Checked:
         self.status, self.said = done.returncode, done.stderr
         left = [path for path in state.iterdir() if path.is_file()] if state.is_dir() else []
         self.left = {path.name: path.read_text() for path in left}
-        self.npd = self.left.pop("route-overlap.npd", "")
         self.lines = self.left.get("route-overlap.detected", "").splitlines()
 
     @property

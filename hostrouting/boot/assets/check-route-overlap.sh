@@ -388,14 +388,12 @@ check() {
   look && [[ $seen == "$listing" ]] && return
   [[ $last ]] && told=("note $changing" "${told[@]/#verdict 0 ok/verdict 3 undecided}")
 }
-# Writes a marker, complete or not at all, and before it the line that the plugin of node-problem-detector prints for a
-# day: an exit status, and a sentence in ASCII. Of what a failed command said, the last words are the reason.
+# Writes a marker, complete or not at all. Of what a failed command said, the last words are the reason.
 leave() {
-  local file why path=$directory/route-overlap.$1 npd=$directory/route-overlap.npd new=$directory/route-overlap.new
+  local why path=$directory/route-overlap.$1 new=$directory/route-overlap.new
   why=$(
     exec 2>&1
-    for file in "$npd" "$new"; do [[ ! -e $file && ! -L $file ]] || rm -f "$file" || exit; done
-    printf '%s\n' "$((EPOCHSECONDS + 86400)) ${sentence//[^ -~]/?}" >"$npd"
+    [[ ! -e $new && ! -L $new ]] || rm -f "$new" || exit
     printf '%s\n' "${@:2}" >"$new" && exec mv -fT "$new" "$path"
   ) && return
   rm -f "$new" 2>/dev/null
@@ -403,10 +401,10 @@ leave() {
 }
 
 main() {
-  local told=() why listing last='' sentence tries=0 waited=0 line text verdict status='' wrong=() notes=() action=()
+  local told=() why listing last='' tries=0 waited=0 line text verdict status='' wrong=() notes=() action=()
   [[ -d $directory ]] || why=$(mkdir -p "$directory" 2>&1) || complain "cannot create $directory: ${why##*: }"
   set -- "$directory"/route-overlap.* # after a boot there are none; that of the command is among them
-  [[ $* == *'.*' ]] || why=$(exec rm -f "$directory"/route-overlap.{new,json,npd,detected,ok} 2>&1) ||
+  [[ $* == *'.*' ]] || why=$(exec rm -f "$directory"/route-overlap.{new,json,detected,ok} 2>&1) ||
     complain "a file of an earlier check stays: ${why##*$'\n'}"
   trap 'say "stopped before there was a verdict"; finished=1; exit 143' TERM
   until ((waited >= wait * 5)) && last=last; check; do
@@ -428,8 +426,6 @@ main() {
   for line in "${wrong[@]:0:20}" "${action[@]}"; do printf '<%s>%s\n' "$level" "$line" >&2; done
   for line in "${notes[@]}"; do printf '<4>%s\n' "$line" >&2; done
   ((${#wrong[@]})) || level=6 say "$verdict: $text"
-  sentence="$status ${wrong[0]-${verdict^^}: $text}; for more, run on the host: hostrouting check"
-  TZ=UTC printf -v sentence '%s; checked at %(%FT%TZ)T' "${sentence//–/-}" -1
   case $verdict in
     overlap) leave detected "${wrong[@]}"; finish 1 ;;
     no-default-route) leave detected no-default-route; finish 1 ;;

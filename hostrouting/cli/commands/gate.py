@@ -113,9 +113,8 @@ COMMAND = Command(
     options=_options,
     more="""\
 Requires root. Until the time ends, the unit starts whatever the routes are, also after a reboot. Each such start is
-logged with who, why and until when; status, the guard's figures and node-problem-detector's line show it. The scripts
-still run, at the same time, and repair what they can. The gate's refusal has a line of
-shell that does the same without this command.
+logged with who, why and until when; status and the guard's figures show it. The scripts still run, at the same time,
+and repair what they can. The gate's refusal has a line of shell that does the same without this command.
 """,
     examples="""\
 # as root: let each gated unit start for two hours, whatever the routes are

@@ -45,7 +45,7 @@ _FIGHT = "e58b0f6d93c14a7db2c6d4179a5f0e74"
 
 _NO_KERNEL = "an image does not have a running kernel, so there is nothing to guard"
 _LOCK_AGAIN = 1.0  # seconds until the next attempt to lock the host, while another run holds it
-_LOCK_BY = 90.0  # seconds after which that is a failure; node-problem-detector then still knows the last look as new
+_LOCK_BY = 90.0  # seconds after which that is a failure
 _CALM_AGAIN = 1.0  # seconds until the next attempt to read tables that change too fast
 _CALM_BY = 120.0  # seconds after which that is a failure; until then the former answer holds
 _LONGEST = 30.0  # seconds of one wait: after a suspension, the clock that waits has stood still
@@ -483,16 +483,10 @@ class _Watching:
         self._write_file(layout.figures_path, figures(self._state, version=__version__))
         self._write_file(layout.guard_path, json.dumps(self._state.to_mapping()) + "\n")
 
-        if self._config.route_overlap.expected_cidrs:
-            self._write_file(layout.npd_path, self._state.npd_line(self._clock.utc()))
-
     def _write_file(self, path: str, text: str) -> None:
         try:
             self._host.files.write(path, text)
         except FileError as error:
-            if path == self._host.layout.npd_path:
-                with suppress(FileError):
-                    self._host.files.remove(path)  # another answer must not stay
             if error.errno == errno.EROFS and self._service.watchdog is not None:
                 raise  # the directory was deleted and made again: only a new start of the service may write into it
             self._note("writing", str(error))

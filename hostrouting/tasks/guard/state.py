@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
-from hostrouting.check.report import GUARD_SCHEMA, npd_line
+from hostrouting.check.report import GUARD_SCHEMA
 from hostrouting.tasks.results import Look
 from phases.text import moment_as_text
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hostrouting.tasks.guard.pace import Fight
 
 VALID = timedelta(minutes=3)
-"""How long an answer of the guard is valid for node-problem-detector: it looks three times meanwhile."""
+"""How long an answer of the guard is valid: it looks three times meanwhile."""
 
 
 class State(NamedTuple):
@@ -81,20 +81,6 @@ class State(NamedTuple):
             failures=self.failures + 1,
             verdict_since=self.verdict_since if known.verdict else None,
             fights=fights,
-        )
-
-    def npd_line(self, now: datetime) -> str:
-        """The line for node-problem-detector from the last look; unknown if the check failed in it.
-
-        An answer of an earlier look is not valid for longer than it was then.
-        """
-        told = [text for name, text in self.faults.items() if name in {"guard", "check-route-overlap"}]
-        unknown = "3 UNKNOWN: the guard cannot check the routing; on the host, run: journalctl -u hostrouting-guard"
-        opened = "".join(f"; {finding.sentence}" for finding in self.openings)
-        if told:
-            return npd_line(f"{unknown}; {told[0]}{opened}", now + VALID)
-        return npd_line(
-            f"{self.look.answer}{opened}", (self.looked or self.since if self.look.unknown else now) + VALID
         )
 
     @property

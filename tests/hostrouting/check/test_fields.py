@@ -241,8 +241,6 @@ def test_a_node_at_boot(field: Field, tmp_path: Path) -> None:
         found = [escape for escape in checked.answer.escapes if (":" in escape[0]) == (family == "ipv6")]
         missing = f"those of the IPv{family[-1]} default route" in checked.said
         assert ("overlap" if found else "no-default-route" if missing else checked.answer.verdict) in said.verdicts
-        if checked.answer.verdict == "undecided":
-            assert checked.npd.split()[1] == "3", "unknown"
         # The words about what escapes are the library's; those about a host that is broken are for everybody.
         if said.verdict:
             assert all(words in checked.said for words in said.says)

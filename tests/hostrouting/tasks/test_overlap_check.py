@@ -98,7 +98,6 @@ class TestCheckRouteOverlap:
             LAYOUT.gate_script_path,
             LAYOUT.gate_steps_path,
             LAYOUT.detected_path,
-            LAYOUT.npd_path,
             LAYOUT.report_path,
         }
         document = json.loads(host.files.texts[LAYOUT.report_path])
@@ -318,7 +317,7 @@ class TestCheckRouteOverlap:
         one check stands for another; the verdict is forgotten for a check that is not installed.
         """
         host = configured(config(*REPAIR, cidrs=(CIDR,)))
-        found = {LAYOUT.ok_path, LAYOUT.report_path, LAYOUT.npd_path}
+        found = {LAYOUT.ok_path, LAYOUT.report_path}
         assert found <= set(host.files.texts)
         failure_of(run, Configure(config(CIDR, cidrs=(cidr,), mode=mode), host=host))
         assert found & set(host.files.texts) == (found if stays else set())

@@ -12,9 +12,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import Route
-from hostrouting.tasks.guard.loop import _LOCK_BY, Orders
-from hostrouting.tasks.guard.pace import EVERY, SPREAD
-from hostrouting.tasks.guard.state import VALID
+from hostrouting.tasks.guard.loop import Orders
 from tests.support.guard_play import Play
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 
@@ -137,39 +135,6 @@ def test_another_run_holds_the_host_for_long(play: Play) -> None:
     assert known == [("ok", 1, "2026-01-01T00:00:00Z")] * 3
     assert play.state()["failure"] is None
     assert len(play.route("172.16.0.0/17")) == 1
-
-
-def test_what_npd_is_told_while_another_run_holds_the_host(play: Play) -> None:
-    """The reason is written before the last answer is too old for node-problem-detector."""
-    files, begun = play.host.files, int(play.clock.utc().timestamp())
-    lines: list[str] = []
-
-    def ask() -> None:
-        lines.append(files.texts[LAYOUT.npd_path])
-
-    scenes = [(1.0, lambda: files.locked.add(LAYOUT.lock_path)), (100.0, ask), (170.0, ask)]
-    play.perform(*scenes, until=200)
-    more = "for more, run on the host: hostrouting check"
-    assert lines[0] == f"{begun + 180} 0 OK: every expected CIDR leaves by an expected device; {more}\n"
-    assert " 3 UNKNOWN: the guard cannot check the routing; on the host, run: journalctl " in lines[1]
-    assert VALID.total_seconds() > EVERY * (1 + SPREAD) + _LOCK_BY + 10
-
-
-def test_npd_is_told_nothing_if_the_line_cannot_be_written(play: Play) -> None:
-    """An earlier answer does not stay: it may be wrong now."""
-    files, there = play.host.files, list[bool]()
-
-    def see() -> None:
-        there.append(LAYOUT.npd_path in files.texts)
-
-    play.perform(
-        (10.0, see),
-        (11.0, lambda: files.strange.update({LAYOUT.npd_path: "a fifo"})),
-        (100.0, see),
-        (170.0, see),
-        until=200,
-    )
-    assert there == [True, False, True]
 
 
 @pytest.mark.parametrize("line", [1, 2, 3])

@@ -242,7 +242,7 @@ def test_status(host: FakeHost) -> None:
 @pytest.mark.parametrize(("looked", "hangs"), [("00:00:00", False), ("23:58:00", False), ("23:57:59", True)])
 @pytest.mark.parametrize("key", ["lastLook", "since"])
 def test_status_of_a_guard_that_hangs(host: FakeHost, key: str, looked: str, *, hangs: bool) -> None:
-    """A guard that has not looked for three minutes does not work; node-problem-detector says so then, too."""
+    """A guard that has not looked for three minutes does not work."""
     run(Configure(GUARDED, host=host))
     host.files.locked.add(LAYOUT.guard_lock_path)
     moment = f"2026-01-0{2 if looked < '12' else 1}T{looked}Z"
