@@ -19,16 +19,14 @@ demo: $(VENV)/ready ## show the failure, the repair and the proof, in seconds
 # Python chooses the encoding of file names and arguments when it starts, before our code runs. With compiled files, each
 # of the hundreds of programs that the tests start begins at once.
 PYTEST = env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 4
-TIER := not nightly
 test: $(VENV)/ready ## run the tests, in three minutes; what needs a missing program or root is skipped
-	$(PYTEST) -m '$(TIER)' $(ARGS)
+	$(PYTEST) -m 'not nightly' $(ARGS)
 
 all: $(VENV)/ready ## run every test, also those that take long and are about what rarely breaks
 	$(PYTEST) $(ARGS)
 
-nightly: ## all that can be checked: each test, and those with a systemd in each Debian; takes a night
-	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory check all
-	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory releases TIER=releases
+nightly: ## all that can be checked: style and types, every test, and those with a systemd in each Debian
+	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory check all releases
 
 check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the site
 	$(BIN)/ruff format --check .
@@ -45,15 +43,15 @@ roots: ## install Debian 11, 12 and 13 in .cache/roots; requires debootstrap
 
 EMPTY :=
 ROOTS = $(subst $(EMPTY) $(EMPTY),:,$(RELEASES:%=$(CURDIR)/.cache/roots/%))
-releases: $(VENV)/ready ## run the systemd tests that depend on its version in Debian 11, 12 and 13, in one run; requires root
+releases: $(VENV)/ready ## run the tests that boot a systemd in Debian 11, 12 and 13; requires root
 	@test "$$(id -u)" = 0 || { echo 'make releases boots a systemd: run it as root' >&2; exit 1; }
 	@$(MAKE) --no-print-directory roots || { echo 'make releases needs a root of each release: see above' >&2; exit 1; }
-	HOSTROUTING_FORBID_SKIPS=1 HOSTROUTING_TREES=$(ROOTS) $(PYTEST) -q -m 'releases and ($(TIER))' tests/system $(ARGS)
+	HOSTROUTING_FORBID_SKIPS=1 HOSTROUTING_TREES=$(ROOTS) $(PYTEST) -q -m releases tests/system $(ARGS)
 
 bench: $(VENV)/ready ## measure the speed next to other tools; ARGS=--write updates docs/benchmarks.md, ARGS='--against COMMIT' compares
 	$(BIN)/python -m tests.benchmarks.run $(ARGS)
 
-docs: $(VENV)/docs ## build the site in .cache/site, and check every link
+docs: $(VENV)/docs ## build the site in .cache/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo 'site: .cache/site/index.html'
 
