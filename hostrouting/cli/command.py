@@ -39,8 +39,6 @@ class Command(NamedTuple):
     more: str = ""
     failing: str = ""
     """The meaning of exit code 1; empty if the command never returns it."""
-    blocking: str = ""
-    """What exit code 2 means other than bad input; most commands have no such meaning."""
     takes_snapshot: bool = False
     """Whether the command can read a saved snapshot instead of this host."""
     needs_files: bool = False

@@ -137,13 +137,12 @@ def add_options(parser: argparse.ArgumentParser, command: Command) -> None:
 def exit_codes(command: Command | None = None) -> Iterator[tuple[int, str]]:
     """Each exit code with its meaning: for one command, or for all of them."""
     wrong = "an overlap was found, there is something to do, something is wrong, or the command failed"
-    blocking = ""
     if command is not None:
-        wrong, blocking = command.failing, command.blocking and f"{command.blocking}, or "
+        wrong = command.failing
     yield 0, "success" if wrong else "success, whatever the result"
     if wrong:
         yield 1, wrong
-    yield 2, f"{blocking}bad input: the command line, the configuration or the snapshot"
+    yield 2, "bad input: the command line, the configuration or the snapshot"
     yield 3, "no answer: undecided, no default route, permission denied, or no netlink"
 
 

@@ -91,12 +91,6 @@ class Files(Protocol):
     def holders(self, path: str) -> tuple[str, ...]:
         """The processes that hold the lock of this file, if known. Takes no lock and creates no file."""
 
-    def require_writable(self, folder: str) -> None:
-        """Raise FileError if no file can be created in the folder, as far as this can be predicted.
-
-        A missing folder counts as writable if it can be created.
-        """
-
 
 class Lock(Protocol):
     """A lock that is held."""
@@ -271,14 +265,6 @@ class LocalFiles:
         except OSError:
             return ()
 
-    def require_writable(self, folder: str) -> None:
-        """See Files."""
-        there = folder
-        while not os.path.lexists(there):
-            there = os.path.dirname(there)
-        if number := _obstacle_in(there):
-            raise _file_error("write into", folder, OSError(number, os.strerror(number), there))
-
 
 def lock_file(path: str, *, passing: bool = False) -> Lock | None:
     """Take the lock of a file, as `Files.try_lock` does. With `passing`, releasing the lock removes the file.
@@ -344,21 +330,6 @@ def _has_open(pid: str, found: os.stat_result) -> bool:
                 if os.path.samestat(os.stat(descriptor.path), found):
                     return True
     return False
-
-
-def _obstacle_in(folder: str) -> int:
-    """The errno with which the kernel would refuse to create a file in this folder; 0 if it would not refuse."""
-    try:
-        found = os.statvfs(f"{folder}/.")
-    except OSError as error:
-        return error.errno or errno.EIO
-    if found.f_flag & os.ST_RDONLY:
-        return errno.EROFS
-    if not os.access(folder, os.W_OK | os.X_OK):
-        return errno.EACCES if os.geteuid() else errno.EPERM
-    # A file system without limits reports 0 for all of these.
-    is_full = (found.f_blocks and not found.f_bfree) or (found.f_files and not found.f_ffree)
-    return errno.ENOSPC if is_full else 0
 
 
 def _is_read_only(mount: list[str], device: str) -> bool:

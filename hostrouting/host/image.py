@@ -90,10 +90,6 @@ class ImageFiles:
         """See Files."""
         return self._files.holders(self._lock_path(path))
 
-    def require_writable(self, folder: str) -> None:
-        """See Files."""
-        self._files.require_writable(self._followed(folder))
-
     def _lock_path(self, path: str) -> str:
         return f"{self._root}/.{os.path.basename(path)}"
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.neighbours import LinkLayer
     from hostrouting.kernel.nftables import Nftables
 
-_NUMBERS = {os.strerror(number): number for number in errno.errorcode}
-
 
 @attrs.define
 class FakeFiles:
@@ -154,24 +152,6 @@ class FakeFiles:
     def holders(self, path: str) -> tuple[str, ...]:
         """See Files."""
         return ("process 4711 (hostrouting)",) if path in self.locked else ()
-
-    def require_writable(self, folder: str) -> None:
-        """See Files. A folder that is `broken` or not a folder refuses files, and so do those inside it."""
-        if self.frozen:
-            reason = "Read-only file system; remount it writable"
-            raise FileError(f"cannot write into {folder}: {reason}", path=folder, errno=errno.EROFS, reason=reason)
-        self._require_way("write into", folder, folder)
-        names = folder.split("/")
-        for place in ("/".join(names[:count]) for count in range(2, len(names) + 1)):
-            if place in self.broken:
-                reason = self.broken[place]
-                number = _NUMBERS.get(reason.partition(";")[0])
-                raise FileError(f"cannot write into {folder}: {reason}", path=folder, errno=number, reason=reason)
-            if place in {*self.texts, *self.strange} and self.strange.get(place) != "a directory":
-                reason = f"{place}: Not a directory; remove that file"
-                raise FileError(
-                    f"cannot write into {folder}: {reason}", path=folder, errno=errno.ENOTDIR, reason=reason
-                )
 
     def try_lock(self, path: str) -> _FakeLock | None:
         """See Files."""

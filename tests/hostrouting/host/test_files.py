@@ -109,32 +109,15 @@ class TestBoth:
         files.remove(path)
         assert files.modified(path) is None
 
-    def test_a_folder_to_write_into(self, files: Files, tmp_path: Path) -> None:
-        """A folder that exists or can be created is writable; asking creates nothing; a file at its path is named."""
-        folder = tmp_path / "a" / "b"
-        files.require_writable(str(tmp_path))
-        files.require_writable(str(folder))
-        assert not (tmp_path / "a").exists()
-        files.write(str(tmp_path / "a"), "a file")
-        for path in (folder.parent, folder):
-            with pytest.raises(
-                FileError, match=rf"^cannot write into {path}: .*Not a directory; .*remove that file$"
-            ) as caught:
-                files.require_writable(str(path))
-            assert caught.value.path == str(path)
-
     def test_a_link_that_leads_nowhere(self, files: Files, tmp_path: Path) -> None:
         """Below a link to a missing folder, nothing can be written; the link and the remedy are named."""
         link = str(tmp_path / "a")
         files.link(link, str(tmp_path / "gone"))
-        for act, verb, path in (
-            (files.require_writable, "write into", link),
-            (files.require_writable, "write into", f"{link}/b"),
-            (lambda path: files.write(path, "text"), "write", f"{link}/x"),
-        ):
-            told = "No such file or directory; a part of the path is a link to a missing file or directory: remove that link"
-            with pytest.raises(FileError, match=rf"^cannot {verb} {path}: ({link}.*: )?{told}$"):
-                act(path)
+        told = (
+            "No such file or directory; a part of the path is a link to a missing file or directory: remove that link"
+        )
+        with pytest.raises(FileError, match=rf"^cannot write {link}/x: ({link}.*: )?{told}$"):
+            files.write(f"{link}/x", "text")
 
     def test_a_setting_that_is_not_there(self) -> None:
         """The kernel has no settings of a device that is not there, and nothing is to be removed."""
@@ -445,29 +428,6 @@ class TestLocalFiles:
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
-@pytest.mark.parametrize(
-    ("options", "left", "text"),
-    [
-        ("ro", "", "Read-only file system; remount it writable"),
-        ("nr_inodes=2", "x", "No space left on device; free some space"),
-    ],
-)
-def test_a_folder_where_nothing_can_be_written(options: str, left: str, text: str, tmp_path: Path) -> None:
-    """A read-only or full file system is reported before anything is tried."""
-    code = f"""if True:
-        from hostrouting.host.files import LocalFiles
-        try:
-            LocalFiles().require_writable({str(tmp_path / "a" / "b")!r})
-        except Exception as error:
-            print(error)
-    """
-    script = f'mount -t tmpfs -o {options} none {tmp_path} && {{ [ -z "{left}" ] || : >{tmp_path}/x; }} && exec "$@"'
-    done = completed(["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", code], check=True)
-    assert text in done.stdout
-
-
-@pytest.mark.linux
-@pytest.mark.needs("root")
 def test_root_that_is_denied(tmp_path: Path) -> None:
     """Root that is denied is not told to run as root, but what can deny something to root."""
     path = tmp_path / "file"
@@ -477,20 +437,16 @@ def test_root_that_is_denied(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
     code = f"""if True:
         from hostrouting.host.files import LocalFiles
-        for act, path in ((LocalFiles().read, {str(path)!r}), (LocalFiles().require_writable, {str(tmp_path)!r})):
-            try:
-                act(path)
-            except Exception as error:
-                print(error)
+        try:
+            LocalFiles().read({str(path)!r})
+        except Exception as error:
+            print(error)
     """
     caps = "-dac_override,-dac_read_search"
     command = ["setpriv", f"--bounding-set={caps}", f"--inh-caps={caps}", sys.executable, "-c", code]
     done = completed(command, check=True)
     remedy = "root is denied too: look for an immutable file (lsattr), at SELinux, and at the container's capabilities"
-    assert done.stdout.splitlines() == [
-        f"cannot read {path}: Permission denied; {remedy}",
-        f"cannot write into {tmp_path}: Operation not permitted; {remedy}",
-    ]
+    assert done.stdout == f"cannot read {path}: Permission denied; {remedy}\n"
 
 
 SETTING = "/proc/sys/net/ipv4/conf/lo/tag"
