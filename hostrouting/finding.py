@@ -27,7 +27,6 @@ NAMES = (
     "empty-table",
     # what limits or explains a verdict
     "other-packets",
-    "dropped",
     "own-range",
     "unused-default-route",
     "unmatched-rule",

@@ -23,12 +23,11 @@ import attrs
 
 from hostrouting.check.overlap import Escape, Note, OverlapReport, Verdict, check_overlap, follow_kernel
 from hostrouting.check.packets import PodPackets, find_pod_packets
-from hostrouting.check.pods import Ask, PodReport, check_pods, find_dropped
+from hostrouting.check.pods import Ask, PodReport, check_pods
 from hostrouting.check.repair import Repair, Unsafe, propose_repair
 from hostrouting.check.rules import SERIOUS, find_flaws
 from hostrouting.config.cni import CNI_ROUTES
 from hostrouting.errors import BackendError, NotReady
-from hostrouting.fib.arrival import find_drop
 from hostrouting.fib.decision import Decision
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.packet import ANY, Flow
@@ -50,7 +49,7 @@ T = TypeVar("T")
 _WORST_FIRST: tuple[Verdict, ...] = ("overlap", "no-default-route", "undecided", "ok")
 _TRIES = 3  # for an examination in which kernel and engine disagree: the tables may have changed meanwhile
 _AT_ONCE = 4096  # destinations in one lookup
-_NEAR = 3  # after the first address of a pod CIDR, which may be a broadcast address, or the host's own
+_NEAR = 3  # to the source from the first address of a pod CIDR, which may be a broadcast address or the host's own
 _RESTLESS = "the route tables kept changing while they were read; the verdict is for the last snapshot"
 
 
@@ -64,8 +63,6 @@ class FamilyExamination:
     """The tables that were checked."""
     pods: tuple[PodReport, ...] = ()
     """The verdicts on what pods send, if any pod CIDRs are configured."""
-    dropped: tuple[Finding, ...] = ()
-    """What this host drops when it arrives; it does not change the verdict."""
     surprises: tuple[Finding, ...] = ()
     """The answers of the kernel that are not what its tables say."""
     restless: bool = False
@@ -150,7 +147,7 @@ class Examination:
 
     @property
     def costs(self) -> tuple[Finding, ...]:
-        """What the repair takes from other devices, and what devices drop once it is in place, in both families."""
+        """What the repair takes from other devices, in both families."""
         return tuple(cost for family in self.families for cost in family.repair.costs)
 
     @property
@@ -303,7 +300,6 @@ def _with_pods(
         repair,
         fib,
         pods,
-        find_dropped(fib, report, packets),
         flaws=find_flaws(fib, report.family, is_named=bool(check.expected_devs)) if report.cidrs else (),
     )
 
@@ -316,14 +312,12 @@ class _Asking:
         self.surprises: list[str] = []
 
     def about_pods(self, packets: PodPackets) -> dict[int, Decision]:
-        """Ask about a packet of this class, if its device exists; prefer one that this host does not drop."""
+        """Ask about a packet of this class, if its device exists."""
         if not packets.exist or not packets.devs:
             return {}
-        starts = [(block.first, min(block.first + _NEAR, block.last)) for block in packets.sources[:_NEAR]]
-        sources = [ip_at(self._report.family, at) for first, last in starts for at in range(first, last + 1)]
-        flows = [attrs.evolve(packets.flow, source=source) for source in sources]
-        to = self._report.cidrs[0].ip
-        return self.about(next((flow for flow in flows if find_drop(self._fib, to, flow) is None), packets.flow))
+        block = packets.sources[0]
+        source = ip_at(self._report.family, min(block.first + _NEAR, block.last))
+        return self.about(attrs.evolve(packets.flow, source=source))
 
     def about(self, flow: Flow) -> dict[int, Decision]:
         """Ask in each cell; return the answers that differ from the tables, by the first address of the cell."""
@@ -338,7 +332,9 @@ class _Asking:
             addresses = [ip_at(family, place) for place in some]
             answers = self._backend.lookup(addresses, flow)
             for place, address, answer in zip(some, addresses, answers, strict=True):
-                if not _explains(asked[place], answer) and find_drop(self._fib, address, flow) is None:
+                # Linux also refuses packets that arrive because of settings, such as rp_filter, that are not read.
+                is_refused = flow.iif is not None and answer.route is None
+                if not is_refused and not _explains(asked[place], answer):
                     found[place] = _as_answered(asked[place], answer)
                     self.surprises.append(_surprise(address, asked[place], answer, flow))
         return found

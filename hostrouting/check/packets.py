@@ -1,6 +1,6 @@
 """The packets that pods send, in classes that no rule and no route tells apart.
 
-Here: the classes. Not here: the check of a class, and whether the host accepts the packets and the answers (`pods`).
+Here: the classes. Not here: the check of a class (`pods`).
 
 A pod's packet arrives on the pod's device with the pod's source address, and is forwarded. Rules that do not match the
 host's own packets can match it: those that select on the device that it arrives on (`iif`), or on its source (`from`).
@@ -16,14 +16,13 @@ So one packet of each class can be checked for all of them.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import attrs
 
 from hostrouting.check.exceptions import is_like
-from hostrouting.fib.arrival import arrives_on
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.packet import Flow
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, prefixes_between, spans_of, width_of
@@ -33,6 +32,7 @@ from hostrouting.text import spoken
 
 _NAMED = 3  # the number of sources and devices of pods that are named; the others are counted
 
+_JOINING = frozenset({"bridge", "bond", "team"})  # packets of a port arrive on these devices
 _ANY_DEVICE = "/"  # stands for a device that no rule names; no device can have this name
 
 
@@ -85,6 +85,16 @@ def senders_phrase(packets: Iterable[PodPackets]) -> str:
 def some_of(things: Iterable[object]) -> str:
     """The first few of these as a phrase, and the number of the others."""
     return spoken(tuple(map(str, things)), most=_NAMED, last="or")
+
+
+def arrives_on(links: Mapping[str, Link], dev: str) -> str | None:
+    """The device on which IP sees packets that arrive on this one; None for a VRF or if unknown."""
+    top = links.get(dev)
+    while top is not None and top.master is not None:
+        top = links.get(top.master)
+        if top is None or top.kind not in _JOINING:
+            return None
+    return None if top is None else top.name
 
 
 def with_devices_of(fib: Fib, packets: Iterable[PodPackets]) -> Fib:

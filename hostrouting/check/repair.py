@@ -33,9 +33,8 @@ import attrs
 from hostrouting.arguments import require
 from hostrouting.check.cover import Zone, ZoneKind, cover
 from hostrouting.check.overlap import Escape, Judge, OverlapReport, is_unexplained, networks_of
-from hostrouting.check.packets import PodPackets, some_of, with_devices_of
+from hostrouting.check.packets import PodPackets, with_devices_of
 from hostrouting.check.pods import PodReport, check_pods
-from hostrouting.fib.arrival import drop_reason, reverse_flow
 from hostrouting.fib.decision import Contest, Decision, paired
 from hostrouting.fib.engine import Fib, gives_way
 from hostrouting.fib.packet import ANY, PLAIN, Flow
@@ -63,7 +62,7 @@ from hostrouting.model.route import (
     Route,
 )
 from hostrouting.model.rule import default_rules
-from hostrouting.model.snapshot import RP_FILTER_STRICT, Address, Snapshot
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import METRICS, DesiredRoute, Pending, Uplink, default_route
 from hostrouting.text import spoken
 
@@ -120,7 +119,7 @@ class Repair(NamedTuple):
     pods: tuple[PodReport, ...] = ()
     """The check of what pods send with the routes in place."""
     costs: tuple[Finding, ...] = ()
-    """What they take from other devices, and what devices drop once they are in place."""
+    """What they take from other devices."""
 
 
 def propose_repair(
@@ -169,7 +168,7 @@ def propose_repair(
     if pods:
         proof = report.again(after, flow)
         repair = repair._replace(proof=proof, pods=check_pods(after, proof, every))
-    return repair._replace(costs=(*_diversions(diverted), *_filtered(fib, after, added)) if added else ())
+    return repair._replace(costs=tuple(_diversions(diverted)) if added else ())
 
 
 def _with(fib: Fib, routes: Sequence[Route], replaced: Sequence[Route]) -> Fib:
@@ -197,41 +196,6 @@ def _diversions(diverted: Mapping[Prefix, _Diversion]) -> Iterator[Finding]:
     for (before, after), prefixes in alike.items():
         networks = spoken(prefixes)
         yield Finding("repair-cost", "warning", f"{before}{networks}{after}" if after else before, networks)
-
-
-def _filtered(before: Fib, after: Fib, routes: Sequence[Route]) -> Iterator[Finding]:
-    """The packets that the reverse path filter drops only after the repair.
-
-    For a packet that arrives on a device for an address of this host, Linux looks up the way back from that address. In
-    IPv6 it has no such filter. The way back is the same for all addresses that the same rules select.
-    """
-    links = {link.name: link for link in before.snapshot.links if link.rp_filter == RP_FILTER_STRICT}
-    sources = [rule.src for rule in before.snapshot.rules if rule.family == IPV4 and rule.src is not None]
-    alike: dict[tuple[bool, ...], list[Address]] = {}
-    for address in before.snapshot.addresses:
-        if address.dev in links and address.ip.version == IPV4:
-            alike.setdefault(tuple(address.ip in source for source in sources), []).append(address)
-    lost: dict[str, set[Prefix]] = {}
-    changed = [*_blocks(route.prefix for route in routes if route.prefix.family == IPV4)]
-    for addresses in alike.values():
-        back = reverse_flow(before, PLAIN, addresses[0].ip)
-        devs = {address.dev for address in addresses}
-        for block in changed:
-            # No packets arrive from the host's own addresses: they join the ranges beside them.
-            both = paired(before.cells(block, back), after.cells(block, back))
-            pairs = [(first, last, then, now) for first, last, then, now in both if not then.own]
-            firsts = [block.first, *(last + 1 for _, last, _, _ in pairs)]
-            lasts = [*(first - 1 for first, _, _, _ in pairs[1:]), block.last]
-            for first, last, (_, _, then, now) in zip(firsts, lasts, pairs, strict=False):
-                # The filter accepts packets only on the device of the way back.
-                for dev in devs.intersection(() if then.route is None else then.route.devs):
-                    if drop_reason(after, links[dev], now) and not drop_reason(before, links[dev], then):
-                        lost.setdefault(dev, set()).update(prefixes_between(IPV4, first, last))
-    for dev in links:
-        if dev in lost:
-            origin, why = some_of(_blocks(lost[dev])), "rp_filter 1: the route back then leaves by another device"
-            told = f"after the repair, packets from {origin} that arrive on {dev} are dropped ({why})"
-            yield Finding("repair-cost", "warning", told, dev)
 
 
 def _both(one: Repair, other: Repair, packets: PodPackets) -> Repair:

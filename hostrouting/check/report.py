@@ -1,6 +1,6 @@
 """The report of a check: its results as findings, in words and for programs.
 
-Here: findings about escapes, other packets, drops, repairs and corrections; and the names of the documents that a check
+Here: findings about escapes, other packets, repairs and corrections; and the names of the documents that a check
 and a guard write, with their reader. Not here: any decision, writing a document (`tasks`), and what a guard puts into
 its own.
 
@@ -474,7 +474,6 @@ def remarks(found: FamilyExamination) -> Iterator[Finding]:
     """What limits or explains the verdict on a family."""
     report = found.report
     yield from found.flaws
-    yield from found.dropped
     yield from report.remarks
     yield from (_other_packets(note, alone=not found.pods) for note in found.notes)
     yield from found.surprises

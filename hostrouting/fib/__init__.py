@@ -38,6 +38,5 @@ missed.
 The modules, from the bottom: `decision` is the result; `packet` holds the known fields of a packet, what rules select
 on, and assumptions about the rest; `table` is the index of one table, in which `table_ipv4` and `table_ipv6` find the
 route of each family; `tables` has all tables; `rules` walks from rule to rule and knows which rules matter where;
-`engine` computes the decision at every place where it can change; `trace` reports a walk; `arrival` tells whether Linux
-takes a packet that comes in.
+`engine` computes the decision at every place where it can change; `trace` reports a walk.
 """

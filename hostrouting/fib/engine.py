@@ -21,7 +21,7 @@ from hostrouting.fib.rules import End, Ending, Rules, Span, Stage, Turn, plain_t
 from hostrouting.fib.table import Entry, Legs, Ordered, Table
 from hostrouting.fib.tables import Tables
 from hostrouting.model.prefix import IP, IPV4, IPV6, MULTICAST, Prefix, as_ip, as_prefix
-from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, TABLE_MAIN, NextHop, Route
+from hostrouting.model.route import REFUSING, TABLE_MAIN, NextHop, Route
 from hostrouting.model.route_table import Column, RouteTable
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
@@ -81,26 +81,6 @@ class Fib:
     def links(self) -> dict[str, Link]:
         """The devices by name: with many pods, a search for each among all of them takes too long."""
         return {link.name: link for link in self.snapshot.links}
-
-    @cached_property
-    def looks_back(self) -> bool:
-        """Whether Linux looks up the route back of each arriving IPv4 packet, as far as rules and routes show.
-
-        It begins when a rule is added or deleted, or a local route is added, and remembers it when that is gone.
-        """
-        return not self.merged or any(
-            outline.family == IPV4 and shape.type == "local" and shape.protocol != PROTOCOL_KERNEL
-            for outline, shape in zip(self.snapshot.routes.outlines, self.snapshot.routes.shapes, strict=True)
-        )
-
-    @cached_property
-    def reads_ports(self) -> bool:
-        """Whether Linux reads protocol and ports of arriving IPv4 packets, because a rule selects on them."""
-        return any(
-            rule.ipproto or rule.sports or rule.dports
-            for rule in self.snapshot.rules
-            if rule.family == IPV4 and rule.iif != "lo"
-        )
 
     def with_routes(self, added: Iterable[Route] = (), *, without: Iterable[Route] = ()) -> "Self":
         """The same host with other routes, as in `Snapshot.with_routes`; a given `merged` is kept."""

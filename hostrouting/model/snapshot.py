@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 ARPHRD_INFINIBAND, ARPHRD_LOOPBACK = 32, 772
-RP_FILTER_STRICT = 1  # a packet is dropped if the route back to its source leaves by another device
 
 
 @attrs.frozen(kw_only=True)
@@ -52,19 +51,6 @@ class Link:
     # IPv6 route by it. Its routes and addresses do not show this: a device that never had a carrier may have none.
     # A snapshot from `ip` does not show it either.
     ipv6_disabled: bool = False
-    # What Linux does with IPv4 packets that arrive on this device (`hostrouting.fib.arrival`). All but `forwarding` are
-    # effective: set on the device or on "all". A snapshot without `forwarding` does not say whether it forwards them.
-    # Reverse path filter: 0 accepts all, 1 drops those whose source is routed by another device, 2 those whose source
-    # has no route; on a device without an IPv4 address, 2 does what 1 does.
-    rp_filter: int = 0
-    forwarding: bool | None = None
-    # Whether it accepts packets that come from an address of this host, and those from or to 127.0.0.0/8.
-    accept_local: bool = False
-    route_localnet: bool = False
-    # Whether the reverse path filter looks up the route back with the mark of the packet; without this, the mark is 0.
-    src_valid_mark: bool = False
-    # Whether it forwards IPv6 packets although net.ipv6.conf.all.forwarding is 0; exists since Linux 6.17.
-    ipv6_force_forwarding: bool = False
 
     @property
     def infiniband(self) -> bool:
@@ -122,8 +108,6 @@ class Snapshot:
     routes: RouteTable = attrs.field(default=_NO_ROUTES, converter=_as_table)
     # Whether this host forwards IPv6 packets (`net.ipv6.conf.all.forwarding`); None if that is not known.
     ipv6_forwarding: bool | None = None
-    # A device with the settings that a new one gets (`net.ipv4.conf.default`); None if they are not known.
-    default_link: Link | None = None
     # The only family whose addresses, rules and routes were read (4 or 6); None: both. What was not read may be there.
     family: int | None = None
     # What its document has and this version did not read, such as "ticks in a Route"; a newer version wrote it.

@@ -16,10 +16,10 @@ from hostrouting.check.overlap import check_overlap
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model.prefix import IPV4, IPV6, Prefix, ip_at
-from hostrouting.model.route import PROTOCOL_KERNEL, TABLE_MAIN, Route
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
+from hostrouting.model.route import TABLE_MAIN, Route
 from hostrouting.model.rule import Rule, by_priority, default_rules
-from hostrouting.model.snapshot import Address, Link, Snapshot
+from hostrouting.model.snapshot import Link, Snapshot
 from tests.benchmarks.contest import Contest, Goal, Unit
 from tests.benchmarks.families import BOTH, by_family, families_in_turn
 from tests.benchmarks.netlink import OURS, Bench
@@ -102,8 +102,6 @@ def _proportions() -> Iterator[Contest]:
     works: dict[str, tuple[str, int, Callable[[int], Snapshot]]] = {
         "rules to addresses of the CIDR": ("rule", IPV4, lambda size: _ruled(plain(), size, to=True)),
         "pods with a rule from each": ("pod", IPV4, lambda size: _ruled(_pods(size), size)),
-        "pods with rp_filter": ("pod", IPV4, lambda size: _pods(size, rp_filter=1)),
-        "devices with rp_filter and a network each": ("device", IPV4, _rails),
         "IPv6 routes of one prefix, each for other sources": ("route", IPV6, _sourced),
     }
     for work, (of, family, host) in works.items():
@@ -123,25 +121,12 @@ def _ruled(before: Snapshot, size: int, *, to: bool = False) -> Snapshot:
     return attrs.evolve(before, rules=by_priority([*before.rules, *rules]))
 
 
-def _pods(size: int, *, rp_filter: int = 0) -> Snapshot:
+def _pods(size: int) -> Snapshot:
     """A device and a route for each pod."""
     base, numbers = plain(), range(size)
-    links = [Link(name=f"cali{at}", index=100 + at, rp_filter=rp_filter, forwarding=True) for at in numbers]
+    links = [Link(name=f"cali{at}", index=100 + at) for at in numbers]
     routes = [Route.to(Prefix(IPV4, 0x0AF4_0000 + at, 32), dev=f"cali{at}") for at in numbers]
     return attrs.evolve(base, links=(*base.links, *links), routes=[*base.routes, *routes])
-
-
-def _rails(size: int) -> Snapshot:
-    """Devices with a network of four addresses each, inside the expected CIDR."""
-    base, networks = plain(), [Prefix(IPV4, 0xAC10_0000 + 4 * at, 30) for at in range(size)]
-    links = [Link(name=f"rail{at}", index=100 + at, rp_filter=1) for at in range(size)]
-    near = [(f"rail{at}", ip_at(IPV4, network.first + 1), network) for at, network in enumerate(networks)]
-    return attrs.evolve(
-        base,
-        links=(*base.links, *links),
-        addresses=(*base.addresses, *(Address(ip=ip, length=30, dev=dev) for dev, ip, _ in near)),
-        routes=[*base.routes, *(Route.to(network, dev=dev, protocol=PROTOCOL_KERNEL) for dev, _, network in near)],
-    )
 
 
 def _sourced(size: int) -> Snapshot:

@@ -22,7 +22,6 @@ from hostrouting.model.snapshot import Address, Link, Snapshot
 from tests.support.children import enter_namespace
 from tests.support.waiting import wait_for
 
-_FILTERS = ("off", "strict", "loose")
 _ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unreachable", "8": "prohibit"}
 
 
@@ -125,12 +124,6 @@ class Namespace:
             ipv6_forwarding=self.forwards_ipv6() if family == IPV6 else None,
         )
 
-    def _on(self, name: str) -> set[str]:
-        """The devices for which this IPv4 setting is not 0, and "all"."""
-        with self.inside():
-            found = [(path.parent.name, path.read_text()) for path in Path("/proc/sys/net/ipv4/conf").glob(f"*/{name}")]
-        return {dev for dev, text in found if text.strip() != "0"}
-
     def forwards_ipv6(self) -> bool:
         """Whether the host forwards IPv6 packets."""
         [every] = [setting for setting in self._settings(IPV6) if setting.get("interface") == "all"]
@@ -147,21 +140,13 @@ class Namespace:
             setting.get("interface") for setting in self._settings(IPV6) if setting.get("ignore_routes_with_linkdown")
         }
         heed = {it["interface"]: bool(it.get("ignore_routes_with_linkdown")) for it in entries if "interface" in it}
-        strict = {it["interface"]: _FILTERS.index(it.get("rp_filter", "off")) for it in entries if "interface" in it}
-        everywhere, floor = heed.get("all", False), strict.get("all", 0)
-        forward = {it["interface"]: bool(it.get("forwarding")) for it in entries if "interface" in it}
-        on = {name: self._on(name) for name in ("accept_local", "route_localnet", "src_valid_mark")}
+        everywhere = heed.get("all", False)
         listed = json.loads(self.ip("-N", "-j", "-d", "link").stdout)
         return tuple(
             attrs.evolve(
                 _link(entry),
                 ignore_routes_with_linkdown=everywhere or heed.get(entry["ifname"], False),
                 ipv6_ignore_routes_with_linkdown=entry["ifname"] in heed_ipv6,
-                rp_filter=max(floor, strict.get(entry["ifname"], 0)),
-                forwarding=forward.get(entry["ifname"]),
-                accept_local=not on["accept_local"].isdisjoint({"all", entry["ifname"]}),
-                route_localnet=not on["route_localnet"].isdisjoint({"all", entry["ifname"]}),
-                src_valid_mark=not on["src_valid_mark"].isdisjoint({"all", entry["ifname"]}),
             )
             for entry in listed
         )

@@ -68,9 +68,7 @@ def setting_of(data: bytes) -> Settings:
     one = parse("netconf", data)
     forwarding = one.get_attr("NETCONFA_FORWARDING")
     return Settings(
-        bool(one.get_attr("NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN")),
-        one.get_attr("NETCONFA_RP_FILTER") or 0,
-        None if forwarding is None else bool(forwarding),
+        bool(one.get_attr("NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN")), None if forwarding is None else bool(forwarding)
     )
 
 
@@ -231,7 +229,6 @@ def _classes() -> dict[Shape, Any]:
         "nla_map": (
             (1, "NETCONFA_IFINDEX", "int32"),
             (2, "NETCONFA_FORWARDING", "int32"),
-            (3, "NETCONFA_RP_FILTER", "int32"),
             (6, "NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN", "int32"),
         ),
     }

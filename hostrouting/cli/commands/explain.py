@@ -14,6 +14,7 @@ import attrs
 
 from hostrouting.check.exceptions import PodBlocks
 from hostrouting.check.overlap import is_unexplained, networks_of
+from hostrouting.check.packets import arrives_on
 from hostrouting.check.report import packets_line, unexplained_owner
 from hostrouting.cli.command import FINE, Command, Reply, config_option, devs_option
 from hostrouting.cli.output import SHOWN, Line, Painted, Tone, capped, line, table
@@ -21,15 +22,13 @@ from hostrouting.cli.source import address_of, config_of, installed_config, know
 from hostrouting.cli.standings import Standings
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import BackendError, ConfigError, Fault
-from hostrouting.fib.arrival import RP_FILTER_REASONS, Drop, arrives_on, drop_reason, find_drop, reverse_flow
 from hostrouting.fib.decision import Variant, goes_out, is_own
 from hostrouting.fib.engine import Fib
-from hostrouting.fib.packet import PLAIN, Flow
+from hostrouting.fib.packet import Flow
 from hostrouting.fib.trace import Trace, Tried, trace_route
-from hostrouting.model.prefix import IP, IPV4, Prefix
+from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import TABLE_LOCAL, Route, protocol_name, table_name
 from hostrouting.routes.uplink import outbound_devs
-from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.host.host import Host
@@ -53,9 +52,6 @@ class Explanation:
         self.source = _source(snapshot, trace)  # the address of this host for which the kernel added the route
         self.named = bool(check.expected_devs)
         self.outbound = check.expected_devs or outbound_devs(fib, family=family)  # the expected devices
-        self.drop = find_drop(fib, destination, flow)  # why the packet is dropped as it arrives
-        # The devices that drop packets from this address to this host, each with the reason.
-        self.replies = tuple(_find_replies(fib, destination)) if self.goes_out else ()
         self.variants = fib.lookup(destination, flow).variants  # the packets that are treated differently
         route = trace.route
         # Whether the route has proto kernel although no address of its device explains it.
@@ -95,18 +91,6 @@ def _source(snapshot: Snapshot, trace: Trace) -> Address | None:
     )
 
 
-def _find_replies(fib: Fib, destination: IP) -> Iterator[Drop]:
-    """The devices with an address that drop packets from `destination` to that address, each with the reason."""
-    snapshot = fib.snapshot
-    own = {address.dev: address.ip for address in reversed(snapshot.addresses) if address.ip.version == IPV4}
-    for link in snapshot.links if destination.version == IPV4 else ():
-        if link.up and link.rp_filter and link.name in own and link.name != "lo":
-            back = fib.lookup(destination, reverse_flow(fib, PLAIN, own[link.name]))
-            reason = drop_reason(fib, link, back)
-            if reason in RP_FILTER_REASONS:
-                yield Drop(link.name, reason, destination, back)
-
-
 def _document(explanation: Explanation) -> dict[str, Any]:
     """The explanation as a JSON value, without the kernel's own answer."""
     trace = explanation.trace
@@ -135,23 +119,13 @@ def _document(explanation: Explanation) -> dict[str, Any]:
             for leg in trace.legs
         ],
         "links": [
-            {
-                "dev": link.name,
-                "up": link.up,
-                "carrier": link.carrier,
-                "infiniband": link.infiniband,
-                "rpFilter": link.rp_filter,
-            }
+            {"dev": link.name, "up": link.up, "carrier": link.carrier, "infiniband": link.infiniband}
             for link in explanation.links
         ],
         "passed": [
             {"route": str(passed.route), "devs": list(passed.route.devs), "reason": passed.reason}
             for passed in trace.passed
         ],
-        "dropped": None
-        if explanation.drop is None
-        else {"reason": explanation.drop.reason, "text": str(explanation.drop)},
-        "dropsReplies": [drop.dev for drop in explanation.replies],
         "others": [
             {
                 "when": [[str(condition) for condition in case] for case in variant.cases],
@@ -312,7 +286,7 @@ def _surprise(found: Explanation, backend: RouteBackend) -> str:
     comes_in = flow.iif not in {None, "lo"}
     # Linux refuses a lookup for an arriving packet without a source, before any route is looked up.
     unasked = comes_in and flow.source is None
-    if not found.goes_out or trace.route is None or unasked or found.drop is not None:
+    if not found.goes_out or trace.route is None or unasked:
         return ""
     try:
         [answer] = backend.lookup([trace.address], flow)
@@ -325,17 +299,13 @@ def _surprise(found: Explanation, backend: RouteBackend) -> str:
     if said is not None and (said.prefix, sorted(said.devs)) in possible:
         return ""
     if comes_in and answer.kind in {"blackhole", "unreachable"}:
-        return f"the kernel itself drops it when it arrives on {flow.iif}; the tables and settings do not say why"
+        return f"the kernel itself drops it when it arrives on {flow.iif}; the tables do not say why"
     return f"the kernel itself answers {answer.route or answer.kind}, which is not what its tables say"
 
 
 def _page(found: Explanation, surprise: str) -> Iterator[Line]:
 
     yield _answer_line(found)
-    if found.drop is not None:
-        unless = f" if it leaves by {found.drop.out}" if found.drop.out else ""
-        sentence = f"But this host drops it when it arrives on {found.drop.dev}{unless}: {found.drop}."
-        yield line(Painted(sentence, "bad"))
     if found.note:
         yield line(Painted(f"{found.note[0].upper()}{found.note[1:]}.", "warn"))
     if surprise:
@@ -409,7 +379,6 @@ def _facts(found: Explanation, route: Route) -> Iterator[Line]:
         devs = list(dict.fromkeys(dev for tie in ties for dev in tie.devs))
         count = "1 more route has" if len(ties) == 1 else f"{len(ties)} more routes have"
         facts.append(("ties", f"{count} the same prefix and metric, by {', '.join(devs)}; the one listed first wins"))
-    facts += [("replies", Painted(text, "warn")) for text in _replies(found)]
     width = max(len(word) for word, _ in facts)
     for word, fact in facts:
         yield line("  ", Painted(f"{word:<{width}}  ", "soft"), fact)
@@ -438,16 +407,6 @@ def _device(link: Link) -> str | Painted:
     carrier = "" if link.carrier else ", no carrier"
     text = f"{link.name}: {kind}, {state}{carrier}{f', part of {link.master}' if link.master else ''}"
     return text if link.up and link.carrier else Painted(text, "bad")
-
-
-def _replies(found: Explanation) -> Iterator[str]:
-    """What happens to packets from the address: a sentence for each reason."""
-    alike: dict[str, list[Drop]] = {}
-    for drop in found.replies:
-        alike.setdefault(drop.reason, []).append(drop)
-    for drops in alike.values():
-        devs = spoken([drop.dev for drop in drops])
-        yield f"packets from {found.trace.address} that arrive on {devs} are dropped: {drops[0]}"
 
 
 def _limits(found: Explanation) -> Iterator[Line]:

@@ -17,7 +17,7 @@ from hostrouting.kernel.base import Answer, Outcome, RouteRequest, Source, asked
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import Channel, here, inside, open_namespace, open_socket
 from hostrouting.kernel.netlink.keep import Kept
-from hostrouting.kernel.netlink.read import settings_in_files, take_snapshot
+from hostrouting.kernel.netlink.read import take_snapshot
 from hostrouting.kernel.netlink.watch import NetlinkWatch, Wanted
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class NetlinkBackend:
         """The present links, addresses, rules and routes, in the kernel's order."""
         channel = self._begin()
         wanted = Wanted(family, table, protocol, asked_prefixes(prefixes), reached=reached, about=about)
-        take = partial(take_snapshot, channel, files=partial(self._there, settings_in_files), wanted=wanted)
+        take = partial(take_snapshot, channel, wanted=wanted)
         if about is None or not wanted.is_whole:
             with closing(Kept(self._listener(family))) as kept:
                 return take(kept)

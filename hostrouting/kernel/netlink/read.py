@@ -23,7 +23,6 @@ loaded only if there are any. A property test compares the other requests and re
 from __future__ import annotations
 
 import errno
-import os
 import struct
 import time
 from array import array
@@ -73,7 +72,6 @@ T = TypeVar("T")
 # A host on which something changes ten times a second is almost certainly read in time.
 _ATTEMPTS = 8
 _PAUSE = 0.01  # seconds until the next attempt: a device that comes or goes makes several changes
-_OF_ALL = "/proc/sys/net/ipv4/conf/all"
 _LISTS = {
     "link": n.RTM_GETLINK,
     "address": n.RTM_GETADDR,
@@ -85,13 +83,11 @@ _LISTS = {
 _LACKING = frozenset({errno.EOPNOTSUPP, errno.EAFNOSUPPORT})
 
 
-def take_snapshot(
-    channel: Channel, kept: Kept, files: Callable[[], Mapping[str, bool]], wanted: Wanted = EVERYTHING
-) -> Snapshot:
+def take_snapshot(channel: Channel, kept: Kept, wanted: Wanted = EVERYTHING) -> Snapshot:
     """Links, addresses, rules and routes.
 
     `kept` listens for changes of the wanted family; if the wanted snapshot says what it is about, the parts that are
-    kept are not read again. `files` reads what `settings_in_files` reads.
+    kept are not read again.
     """
     # A kernel that cannot filter lists everything, so every change matters.
     matters = wanted if channel.strict else EVERYTHING
@@ -109,8 +105,7 @@ def take_snapshot(
             whose: read_settings(data)
             for whose, data in kept.messages("netconf", 0, partial(_settings, channel)).items()
         }
-        every = settings.get((IPV4, EVERY), Settings())._replace(**files())
-        links = read_links(sorted(listed("link").values(), key=device_of), every)
+        links = read_links(sorted(listed("link").values(), key=device_of), settings.get((IPV4, EVERY), Settings()))
         names = {link.index: link.name for link in links}
         kept.name(names)
         addresses, rules, devs = list[Address](), list[Rule](), frozenset(names.values())
@@ -125,7 +120,6 @@ def take_snapshot(
             rules=tuple(rules),
             routes=list_routes(channel, wanted.families, names, wanted, kept),
             ipv6_forwarding=settings.get((IPV6, EVERY), Settings()).forwarding,
-            default_link=default_link(settings.get((IPV4, NEW)), every),
             family=wanted.family,
         )
         if not disturbed(kept.hear(), matters, snapshot):
@@ -142,7 +136,7 @@ def _unsettled(last: Snapshot | None = None) -> BackendError:
 
 
 def _settings(channel: Channel) -> Messages:
-    """The settings of "all" and of "default", without those of a family that the kernel does not have."""
+    """The settings of "all", without those of a family that the kernel does not have."""
     found: Messages = {}
     for family, which in _ASKED_SETTINGS:
         try:
@@ -157,23 +151,6 @@ def _messages(channel: Channel, what: str, family: int = 0) -> Messages:
     listed = map(bare, _list(channel, what, _each, family))
     key = device_of if what == "link" else address_key if (what, family) == ("address", IPV6) else None
     return dict(enumerate(listed)) if key is None else {key(data): data for data in listed}
-
-
-def settings_in_files() -> dict[str, bool]:
-    """The IPv4 settings of "all" that Linux has only in files, for the namespace of the calling thread."""
-    return {name: _is_on_in_file(f"{_OF_ALL}/{name}") for name in ("accept_local", "route_localnet", "src_valid_mark")}
-
-
-def _is_on_in_file(path: str) -> bool:
-    """Whether a setting is not 0; False if the file cannot be read, as without /proc."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        return os.read(file, 1) not in {b"", b"0"}
-    finally:
-        os.close(file)
 
 
 def list_names(channel: Channel) -> dict[int, str]:
@@ -313,12 +290,11 @@ _EXT_MASK, _SKIP_STATS = 29, struct.pack("=I", 8)
 # In IFLA_AF_SPEC, the settings of each family as an array of numbers: in AF_INET IFLA_INET_CONF, with the places
 # IPV4_DEVCONF_… minus 1; in AF_INET6 IFLA_INET6_CONF, with the places DEVCONF_….
 _AF_SPEC, _AF_INET, _INET_CONF, _AF_INET6, _INET6_CONF = 26, 2, 1, 10, 2
-_FORWARDING, _RP_FILTER, _ACCEPT_LOCAL, _SRC_VALID_MARK, _ROUTE_LOCALNET, _WARY = 0, 7, 22, 23, 25, 28
-_DISABLE_IPV6, _WARY_IPV6, _FORCE_FORWARDING = 26, 39, 59
+_WARY, _DISABLE_IPV6, _WARY_IPV6 = 28, 26, 39
 # The attributes of a device that are used; the kernel sends forty.
 _OF_LINK = frozenset({_IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _GROUP, _CARRIER})
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST, _IFA_FLAGS, _IFA_RT_PRIORITY = 1, 2, 4, 8, 9
-_NETCONF_IFINDEX, _NETCONF_FORWARDING, _NETCONF_RP_FILTER, _NETCONF_WARY = 1, 2, 3, 6
+_NETCONF_IFINDEX, _NETCONF_FORWARDING, _NETCONF_WARY = 1, 2, 6
 # Attributes of a rule that select nothing: its action and protocol, then FLOW (realms) and PAD, which do not matter.
 _GOTO, _PRIORITY, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _TABLE, _PROTOCOL = 4, 6, 13, 14, 15, 21
 _NO_SELECTORS = frozenset({_GOTO, _PRIORITY, _SUPPRESS_IFGROUP, _SUPPRESS_PREFIXLEN, _TABLE, _PROTOCOL, 11, 18})
@@ -332,9 +308,9 @@ _PORTS, _ALL_PORT = (selector_of("sport"), selector_of("dport")), 0xFFFF
 _SIGNED = struct.Struct("=i")
 _REMEMBERED = 2048  # messages
 
-EVERY, NEW = -1, -2
-"""The numbers of "all" and of "default", the settings of a new device: NETCONFA_IFINDEX_ALL and _DEFAULT."""
-_ASKED_SETTINGS = ((IPV4, EVERY), (IPV4, NEW), (IPV6, EVERY))
+EVERY = -1
+"""The number of "all": NETCONFA_IFINDEX_ALL."""
+_ASKED_SETTINGS = ((IPV4, EVERY), (IPV6, EVERY))
 
 _IFF_UP = 0x1
 _IFA_F_NOPREFIXROUTE = 0x200
@@ -348,15 +324,10 @@ _UNKNOWN: RuleAction = "blackhole"
 
 
 class Settings(NamedTuple):
-    """The routing settings of a device, or of "all"."""
+    """The routing settings of "all"."""
 
     wary: bool = False  # ignore_routes_with_linkdown
-    rp_filter: int = 0  # IPv4 only
     forwarding: bool | None = None
-    # IPv4 only. Those of a device are in the kernel's list of devices, as all others are; those of "all" only in files.
-    accept_local: bool = False
-    route_localnet: bool = False
-    src_valid_mark: bool = False
 
 
 @cache
@@ -373,7 +344,7 @@ def _ask_list(kind: int, family: int, table: int = 0, protocol: int = 0) -> byte
 
 @cache
 def _ask_settings(family: int, which: int) -> bytes:
-    """The request for the settings of "all" or of "default": those of a device are in the list of devices."""
+    """The request for the settings of "all": those of a device are in the list of devices."""
     return message(n.RTM_GETNETCONF, _blank(n.RTM_GETNETCONF, AF_OF[family]), [(_NETCONF_IFINDEX, _SIGNED.pack(which))])
 
 
@@ -432,15 +403,6 @@ def _link(data: bytes, master: str | None, every: Settings) -> Link:
     of_families = raw.get(_AF_SPEC, b"")
     ipv4 = attribute_of(attribute_of(of_families, _AF_INET), _INET_CONF)
     ipv6 = attribute_of(attribute_of(of_families, _AF_INET6), _INET6_CONF)
-    own = Settings(
-        wary=_is_on(ipv4, _WARY),
-        rp_filter=int.from_bytes(ipv4[_RP_FILTER * 4 : _RP_FILTER * 4 + 4], byteorder),
-        # Without settings for IPv4, the device does not have it.
-        forwarding=_is_on(ipv4, _FORWARDING) if ipv4 else None,
-        accept_local=_is_on(ipv4, _ACCEPT_LOCAL),
-        route_localnet=_is_on(ipv4, _ROUTE_LOCALNET),
-        src_valid_mark=_is_on(ipv4, _SRC_VALID_MARK),
-    )
     return Link(
         name=_text(raw, _IFNAME) or "",
         index=index,
@@ -450,11 +412,11 @@ def _link(data: bytes, master: str | None, every: Settings) -> Link:
         carrier=_CARRIER not in raw or bool(_as_number(raw, _CARRIER)),
         master=master,
         group=_as_number(raw, _GROUP),
+        # Linux combines the setting for IPv4 with that of "all"; in IPv6, it copies that of "all" to each device.
+        ignore_routes_with_linkdown=_is_on(ipv4, _WARY) or every.wary,
         ipv6_ignore_routes_with_linkdown=_is_on(ipv6, _WARY_IPV6),
         # Without settings for IPv6, the device does not have it.
         ipv6_disabled=not ipv6 or _is_on(ipv6, _DISABLE_IPV6),
-        ipv6_force_forwarding=_is_on(ipv6, _FORCE_FORWARDING),
-        **in_force(own, every),
     )
 
 
@@ -463,34 +425,13 @@ def _is_on(conf: bytes, place: int) -> bool:
     return any(conf[place * 4 : place * 4 + 4])
 
 
-def in_force(own: Settings, every: Settings) -> dict[str, Any]:
-    """The fields of a Link for its settings for IPv4, which Linux combines with those of "all".
-
-    In IPv6, Linux copies a setting of "all" to each device.
-    """
-    return {
-        "ignore_routes_with_linkdown": own.wary or every.wary,
-        "rp_filter": max(own.rp_filter, every.rp_filter),
-        "forwarding": own.forwarding,
-        "accept_local": own.accept_local or every.accept_local,
-        "route_localnet": own.route_localnet or every.route_localnet,
-        "src_valid_mark": own.src_valid_mark or every.src_valid_mark,
-    }
-
-
 def read_settings(data: bytes) -> Settings:
     """The settings in this message."""
     raw = attributes_of(data, _NETCONF_SIZE)
     return Settings(
         bool(_as_number(raw, _NETCONF_WARY)),
-        _as_number(raw, _NETCONF_RP_FILTER),
         bool(_as_number(raw, _NETCONF_FORWARDING)) if _NETCONF_FORWARDING in raw else None,
     )
-
-
-def default_link(own: Settings | None, every: Settings) -> Link | None:
-    """A device with the settings that a new one gets; None if they are not known."""
-    return None if own is None else Link(name="default", index=0, **in_force(own, every))
 
 
 def read_addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> tuple[Address, ...]:

@@ -18,8 +18,9 @@ Known limits, where this kernel differs from Linux:
 - A lookup reads the FIB only. Linux also chooses a source address, and answers EINVAL if that is impossible: for a
   source that is not an address of this host, or for a unicast route of scope host on a device without an address; here
   the entry is the answer. Linux also answers 0.0.0.0 with EHOSTUNREACH, and ENODEV or ENETUNREACH for an `oif` that
-  does not exist or is down; here these are looked up like others. For forwarded packets (`iif`), it does not matter
-  here whether forwarding is on. A neighbour's reachability is ignored (IPv6 prefers reachable routers of one metric).
+  does not exist or is down; here these are looked up like others. For packets that arrive (`iif`), it does not
+  matter here whether forwarding is on, or whether the device accepts their source. A neighbour's reachability is
+  ignored (IPv6 prefers reachable routers of one metric).
 - IPv6 has unicast routes and those without a next hop (blackhole, unreachable, prohibit, throw); others are only added
   by addresses and devices. A route through lo is a unicast route here; Linux turns it into an unreachable one.
   Link-local addresses, duplicate detection, router advertisements and anycast do not exist: the host behaves like one

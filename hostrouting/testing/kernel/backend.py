@@ -18,7 +18,6 @@ import attrs
 
 from hostrouting.arguments import listed
 from hostrouting.errors import BackendError, RouteRefused
-from hostrouting.fib.arrival import find_drop
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.packet import ANY, Flow
 from hostrouting.kernel.base import (
@@ -233,9 +232,6 @@ class MemoryBackend:
         return print_world(self._now())
 
     def _answer(self, destination: IP, flow: Flow, fib: Fib) -> Answer:
-        if destination.version == IPV4 and (drop := find_drop(fib, destination, flow)) is not None and not drop.out:
-            # For IPv6, Linux looks up the route and no more.
-            return Answer("unreachable" if drop.reason == "forwarding" else "blackhole", None)
         decision = fib.lookup(destination, flow)
         route = decision.route
         if route is None:

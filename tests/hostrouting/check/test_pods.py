@@ -332,16 +332,6 @@ class TestRepair:
         assert found.repair.proof.verdict == "ok"
         assert found.repair.unsafe == ()
 
-    def test_what_the_filter_drops_afterwards(self) -> None:
-        """It is a cost also where only packets of pods left by the device. Kills: devices of the host's own escapes only."""
-        own = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", table=100, protocol=4)
-        astray = Route.to("172.16.0.0/16", dev="ib0", gateway="192.168.7.9", protocol=4)
-        rules = (rule(90, src=Prefix.parse("192.168.7.1/32"), table=254), rule(iif="lo"))
-        snapshot = node(*bridge(), rules=rules, routes=(own, astray)).snapshot()
-        strict = tuple(attrs.evolve(link, rp_filter=int(link.name == "ib0")) for link in snapshot.links)
-        [found] = examine_snapshot(attrs.evolve(snapshot, links=strict), config()).families
-        assert (found.report.escapes, [cost.target for cost in found.repair.costs]) == ((), ["ib0"])
-
     @pytest.mark.parametrize(("most", "reasons"), [(4, set()), (3, {"too-many"})])
     def test_too_many_in_all(self, monkeypatch: pytest.MonkeyPatch, most: int, reasons: set[str]) -> None:
         """The routes for all classes of packets count together. Kills: those for the classes before do not count."""
@@ -497,7 +487,7 @@ def test_many_devices() -> None:
 
     def searches(pods: int) -> int:
         host = plain_vm().snapshot()
-        devices = (Link(name=f"cali{at}", index=9 + at, rp_filter=1) for at in range(pods))
+        devices = (Link(name=f"cali{at}", index=9 + at) for at in range(pods))
         before, host = _Links.searches, attrs.evolve(host, links=_Links((*host.links, *devices)))
         examine_snapshot(host, config())
         return _Links.searches - before

@@ -1,6 +1,5 @@
 """hostrouting.check.repair: the fewest routes that close every escape, and what no route can close."""
 
-from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
@@ -18,10 +17,9 @@ from hostrouting.fib.packet import PLAIN
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
 from hostrouting.model.route import OURS, TABLE_LOCAL, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
-from hostrouting.model.snapshot import Address, Link, Snapshot
+from hostrouting.model.snapshot import Link, Snapshot
 from tests.support.cases import for_each
 from tests.support.examples import scaled
-from tests.support.growth import grows_evenly
 from tests.support.strategies import blocks, links, prefixes, routes, rules
 from tests.support.topologies import connected, h200, host, plain
 from tests.tables.topologies import TOPOLOGIES
@@ -257,7 +255,7 @@ class TestRepairOfKnownHosts:
         ],
     )
     def test_the_second_family(self, ways: tuple[str, ...], devs: tuple[str, ...], told: str) -> None:
-        """An IPv6 repair uses the IPv6 default route, or the expected one of its next hops, and costs no IPv4 packets."""
+        """An IPv6 repair uses the IPv6 default route, or the expected one of its next hops."""
         legs = tuple(NextHop(dev, gateway=as_ip(f"fe80::{at}")) for at, dev in enumerate(ways, 1))
         snapshot = host(
             [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24"), ("ib0", "172.16.1.10/16")],
@@ -265,7 +263,6 @@ class TestRepairOfKnownHosts:
         )
         snapshot = attrs.evolve(
             snapshot,
-            links=tuple(attrs.evolve(link, rp_filter=1) for link in snapshot.links),
             rules=(*default_rules(4), *default_rules(6)),
             routes=[*snapshot.routes, Route.to("fe80::/64", dev="eth0", metric=256)],
             ipv6_forwarding=True,
@@ -409,33 +406,6 @@ class TestRepairOfKnownHosts:
             ["172.16.0.8/31"] if not reasons else [],
         )
 
-    def test_what_the_filter_drops_afterwards(self) -> None:
-        """It drops what arrives where the way back was; the way back of each address is as its rules say.
-
-        Own addresses do not split the range. Kills: addresses with and without a rule have one way back.
-        """
-        devs = [
-            ("ib1", "192.168.1.4/24"),
-            ("ib2", "192.168.2.4/24"),
-            ("ib0", "172.16.1.10/16"),
-            ("eth0", "10.0.0.4/24"),
-        ]
-        local, *rest = default_rules(4)
-        cidr = Prefix.parse("172.16.0.0/16")
-        rules = [
-            Rule(family=4, priority=9, src=Prefix.parse("192.168.1.4/32"), table=77),
-            Rule(family=4, priority=9, src=Prefix.parse("192.168.2.4/32"), dst=cidr, action="prohibit"),
-        ]
-        right = [Route.to(f"172.16.{at}.0/24", dev="eth0", gateway="10.0.0.1") for at in (0, 255)]
-        base = host(devs, [DEFAULT, Route.to(cidr, dev="ib1", table=77), *right], rules=[local, *rules, *rest])
-        strict = tuple(attrs.evolve(link, rp_filter=1) for link in base.links)
-        repair = proposed(attrs.evolve(base, links=strict), str(cidr))
-        [sentence] = [cost.sentence for cost in repair.costs][1:]
-        assert sentence == (
-            "after the repair, packets from 172.16.1.0/24, 172.16.2.0/23, 172.16.4.0/22 or 11 more that arrive on ib0"
-            " are dropped (rp_filter 1: the route back then leaves by another device)"
-        )
-
     def test_the_device_of_the_repair_loses_no_neighbours(self) -> None:
         """A repair's cost never names the device that the repair itself uses."""
         near = [(dev, f"172.16.{at}.1/16") for at, dev in enumerate(("ib0", "eth0", "ib1"))]
@@ -551,34 +521,3 @@ class TestRepairCanBePasted:
         repair = proposed(plain().with_routes(beaten), "172.16.0.0/16")
         assert (repair.routes, {it.reason for it in repair.unsafe}) == ((), {"too-many"})
         assert len(proposed(plain().with_routes(beaten[1:]), "172.16.0.0/16").routes) == TOO_MANY
-
-
-def test_many_devices_with_a_reverse_path_filter() -> None:
-    """The work grows in proportion to the devices whose filters the repair concerns."""
-
-    def work(size: int) -> Callable[[], object]:
-        devs = [f"rail{at}" for at in range(size)]
-        ips = [ip_at(4, (172 << 24) + (16 << 16) + 4 * at + 1) for at in range(size)]
-        base = plain()
-        found = attrs.evolve(
-            base,
-            links=(*base.links, *(Link(name=dev, index=100 + at, rp_filter=1) for at, dev in enumerate(devs))),
-            addresses=(
-                *base.addresses,
-                *(Address(ip=ip, length=30, dev=dev) for ip, dev in zip(ips, devs, strict=True)),
-            ),
-            routes=(
-                *base.routes,
-                *(
-                    Route.to(f"{ip_at(4, int(ip) - 1)}/30", dev=dev, protocol=2)
-                    for ip, dev in zip(ips, devs, strict=True)
-                ),
-            ),
-        )
-        fib = Fib(found)
-        report = check_overlap(fib, ["172.16.0.0/16"])
-        repair = propose_repair(fib, report)
-        assert [cost.target for cost in repair.costs if cost.target in devs] == devs
-        return lambda: propose_repair(Fib(found), report)
-
-    assert grows_evenly(work, 10)

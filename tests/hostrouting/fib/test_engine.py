@@ -17,7 +17,7 @@ from hostrouting.fib.packet import ANY, PLAIN, Flow
 from hostrouting.fib.rules import Rules
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip, ip_at
 from hostrouting.model.route import NextHop, Route, RouteType
-from hostrouting.model.rule import Rule, by_priority, default_rules
+from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
 from tests.support.cases import for_each
 from tests.support.examples import scaled
@@ -504,23 +504,6 @@ def test_a_prefix_that_is_skipped() -> None:
 
 
 OWN = Route.to("10.9.0.1/32", dev="eth0", type="local", table=255)
-
-
-@for_each(
-    "rules, routes, expected",
-    [
-        ((), (), False),
-        ((ELSEWHERE,), (), True),
-        ((), (attrs.evolve(OWN, protocol=4),), True),
-        ((), (attrs.evolve(OWN, protocol=2),), False),
-        ((), (attrs.evolve(OWN, protocol=4, type="unicast"),), False),
-        ((), (Route.to("fd00::1/128", dev="eth0", type="local", table=255),), False),
-    ],
-)
-def test_looking_back(rules: tuple[Rule, ...], routes: tuple[Route, ...], expected: bool) -> None:  # noqa: FBT001
-    """Linux looks up the route back if IPv4 has a rule or a local route that the kernel did not add itself."""
-    host = plain().with_routes(routes)
-    assert Fib(attrs.evolve(host, rules=by_priority([*host.rules, *rules]))).looks_back is expected
 
 
 class TestTheAnswerNamesItsReasons:

@@ -5,8 +5,6 @@ from pathlib import Path
 import attrs
 import pytest
 
-from hostrouting.cli.commands.explain import Explanation
-from hostrouting.config.settings import RouteOverlapConfig
 from hostrouting.fib.decision import Kind
 from hostrouting.fib.packet import ANY
 from hostrouting.kernel.base import Answer, RouteRequest
@@ -45,7 +43,7 @@ def test_the_whole_page() -> None:
     assert [document[key] for key in ("expected", "rule", "table", "protocol")] == [False, 32766, "main", "kernel"]
     assert document["route"] == "172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10"
     assert document["legs"] == [{"dev": "ib0", "gateway": None, "weight": 1}]
-    assert document["links"] == [{"dev": "ib0", "up": True, "carrier": True, "infiniband": True, "rpFilter": 0}]
+    assert document["links"] == [{"dev": "ib0", "up": True, "carrier": True, "infiniband": True}]
     assert [it["reason"] for it in document["passed"]] == ["tie"] * 7 + ["shorter"]
 
 
@@ -108,23 +106,6 @@ def test_a_rule_refuses() -> None:
     said = say("explain", "8.8.8.8", kernel=kernel)
     assert said.lines[0] == "8.8.8.8 is refused: prohibited"
     assert any(text.startswith("  100: from all prohibit") and "decides: prohibit" in text for text in said.lines)
-
-
-def test_replies_that_are_dropped() -> None:
-    """Devices that drop packets from the address, because the route back is another one, are named."""
-    with h200() as kernel:
-        snapshot = kernel.snapshot()
-    strict = {"eth0": 1, "ib0": 1, "ib1": 2, "lo": 1}
-    links = tuple(attrs.evolve(link, rp_filter=strict.get(link.name, 0)) for link in snapshot.links)
-    sick = attrs.evolve(snapshot, links=links)
-    for address, devs in (("172.16.5.9", ["eth0"]), ("8.8.8.8", ["ib0"]), ("172.16.1.10", [])):
-        found = Explanation(sick, as_ip(address), ANY, check=RouteOverlapConfig())
-        assert [(reply.dev, reply.reason) for reply in found.replies] == [(dev, "strict") for dev in devs]
-    said = say("explain", "172.16.5.9", "--snapshot", "-", stdin=sick.to_json().encode())
-    assert (
-        "packets from 172.16.5.9 that arrive on eth0 are dropped: its rp_filter is 1, and the route back to 172.16.5.9"
-        " leaves by ib0" in said.out
-    )
 
 
 def test_a_kernel_that_answers_otherwise() -> None:
@@ -280,7 +261,7 @@ def test_a_device_that_is_not_there(option: str) -> None:
 
 
 COMES_IN = ("--iif", "eth0", "--from", "10.0.0.9")
-UNEXPLAINED = "But the kernel itself drops it when it arrives on eth0; the tables and settings do not say why."
+UNEXPLAINED = "But the kernel itself drops it when it arrives on eth0; the tables do not say why."
 
 
 def told_by_a_kernel(kind: Kind, *words: str) -> str:
@@ -310,105 +291,14 @@ def test_a_kernel_that_drops_it(kind: Kind, words: tuple[str, ...], told: str) -
     assert (line.startswith(told), bool(line)) == (True, bool(told))
 
 
-DROPPED = {
-    "forwarding": (
-        {"forwarding": False},
-        COMES_IN,
-        "eth0 does not forward packets (net.ipv4.conf.eth0.forwarding is 0)",
-    ),
-    "strict": (
-        {"rp_filter": 1},
-        ("--iif", "eth0", "--from", "172.16.9.9"),
-        "its rp_filter is 1, and the route back to 172.16.9.9 leaves by ib0",
-    ),
-    "no way back": (
-        {"rp_filter": 2},
-        ("--iif", "eth0", "--from", "192.0.2.9"),
-        "its rp_filter is 2, and the route back to 192.0.2.9 is [unreachable 192.0.2.0/24 proto unspec], which sends nothing",
-    ),
-    "own": (
-        {},
-        ("--iif", "eth0", "--from", "10.0.0.4"),
-        "10.0.0.4 is an address of this host (net.ipv4.conf.eth0.accept_local is 0)",
-    ),
-    "multicast": (
-        {},
-        ("--iif", "eth0", "--from", "224.0.0.9"),
-        "224.0.0.9 is not the address of one host, so no packet may come from it",
-    ),
-    "loopback": (
-        {},
-        ("--iif", "eth0", "--from", "127.0.0.9"),
-        "addresses in 127.0.0.0/8 stay inside a host (net.ipv4.conf.eth0.route_localnet is 0)",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", DROPPED)
-def test_a_packet_that_is_dropped_as_it_arrives(name: str) -> None:
-    """The answer names the setting that drops the packet, with its device and value; the kernel is not asked."""
-    settings, words, clause = DROPPED[name]
-    with h200() as kernel:
-        snapshot = kernel.snapshot()
-    unreachable = Route.to("192.0.2.0/24", type="unreachable")
-    links = [attrs.evolve(link, **settings) if link.name == "eth0" else link for link in snapshot.links]  # type: ignore[arg-type]  # any setting
-    sick = attrs.evolve(snapshot, links=tuple(links)).with_routes([unreachable]).to_json().encode()
-    said = say("explain", "8.8.8.8", *words, "--snapshot", "-", stdin=sick)
-    assert said.lines[1] == f"But this host drops it when it arrives on eth0: {clause}."
-    document = say("explain", "8.8.8.8", *words, "--json", "--snapshot", "-", stdin=sick).json
-    assert document["dropped"]["text"] == clause
-
-
 def test_a_port_of_a_bridge() -> None:
-    """No IP packet arrives on a port: the answer says that the settings of the bridge count."""
+    """No IP packet arrives on a port: the answer says that they arrive on the bridge."""
     kernel = plain_vm()
-    kernel.add_link(Link(name="cni0", index=0, kind="bridge", rp_filter=2))
-    kernel.add_link(Link(name="veth1", index=0, master="cni0", rp_filter=2))
+    kernel.add_link(Link(name="cni0", index=0, kind="bridge"))
+    kernel.add_link(Link(name="veth1", index=0, master="cni0"))
     kernel.add_address("cni0", "10.244.3.1/24")
     said = say("explain", "172.16.5.5", "--from", "10.244.3.2", "--iif", "veth1", kernel=kernel)
     assert said.lines[1] == "The device veth1 is a port of cni0, so its packets arrive on cni0."
-    assert "drops it" not in said.out
-    assert "replies" not in said.out
-
-
-def test_one_way_of_two() -> None:
-    """If the packet may leave by several devices, the answer names the one that drops it."""
-    kernel = ecmp_node()
-    kernel.add_link(Link(name="pod1", index=0, rp_filter=1))
-    kernel.add_link("pod2")
-    kernel.add_rule(Rule(family=4, priority=100, iif="eth0", dst=Prefix.parse("10.244.3.0/24"), table=100))
-    kernel.ip_route("add", Route.to("10.244.3.0/24", dev="pod1"))
-    kernel.ip_route("add", Route.to("10.244.3.0/24", dev="pod2", table=100))
-    said = say("explain", "8.8.8.8", "--from", "10.244.3.2", "--iif", "pod1", kernel=kernel)
-    assert said.lines[1] == (
-        "But this host drops it when it arrives on pod1 if it leaves by eth0: its rp_filter is 1, and the route back to"
-        " 10.244.3.2 leaves by pod2."
-    )
-
-
-@pytest.mark.parametrize("source", ["::1", "ff02::5", "::"])
-def test_a_source_that_ipv6_does_not_forward(source: str) -> None:
-    """IPv6 has no filter for sources, but some are never forwarded."""
-    kernel = plain_vm()
-    kernel.add_address("eth0", "2001:db8::4/64")
-    said = say("explain", "2001:db8::9", "--from", source, "--iif", "eth0", kernel=kernel)
-    assert said.lines[1] == (
-        f"But this host drops it when it arrives on eth0: {source} is not the address of one host, so no packet may come"
-        " from it."
-    )
-
-
-def test_a_host_that_does_not_forward_ipv6() -> None:
-    """An arriving packet for another host is dropped; a packet that the host itself sends is not."""
-    kernel = MemoryBackend()
-    kernel.add_link("eth0")
-    kernel.add_address("eth0", "2001:db8::4/64")
-    words = ("explain", "2001:db8::9", "--from", "2001:db8:7::9")
-    assert say(*words, "--iif", "eth0", kernel=kernel).lines[1] == (
-        "But this host drops it when it arrives on eth0: this host does not forward IPv6 packets"
-        " (net.ipv6.conf.all.forwarding is 0)."
-    )
-    assert "drops" not in say(*words, kernel=kernel).out
 
 
 def test_a_pod_block_of_the_host() -> None:

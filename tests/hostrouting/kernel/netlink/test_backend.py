@@ -185,20 +185,6 @@ class TestSnapshot:
             (answer,) = backend.lookup([as_ip("172.16.9.9")])
             assert link.ignore_routes_with_linkdown == (answer.kind == "no-route")
 
-    @pytest.mark.parametrize("where", ["eth0", "all"])
-    def test_tells_what_becomes_of_packets_from_elsewhere(
-        self, namespace: Namespace, backend: NetlinkBackend, where: str
-    ) -> None:
-        """A device is reported with strict rp_filter exactly if the kernel drops packets from the wrong device."""
-        namespace.batch(["address add 172.16.0.4/16 dev ib0"])
-        for value in (0, 1, 2):
-            namespace.sysctl(f"ipv4/conf/{where}/rp_filter", value)
-            link = backend.snapshot().link("eth0")
-            assert link is not None
-            assert link.rp_filter == value
-            done = namespace.ip("-4", "route", "get", "10.0.0.4", "from", "172.16.5.9", "iif", "eth0")
-            assert bool(done.returncode) == (value == 1), done.stderr
-
 
 class TestChange:
     """A batch of changes, with an outcome for each."""

@@ -123,7 +123,7 @@ class TestReading:
         assert "attribute-78 set" in str(read_rules([data])[0])
 
     @given(
-        said=attributes(NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN=st.integers(0, 1), NETCONFA_RP_FILTER=st.integers(0, 2))
+        said=attributes(NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN=st.integers(0, 1), NETCONFA_FORWARDING=st.integers(0, 1))
     )
     def test_of_settings(self, said: list[tuple[str, object]]) -> None:
         """The settings of "all"."""

@@ -88,7 +88,7 @@ rule del pref 1000
 -6 rule del pref 1000
 """
 SETTINGS = """\
-ipv4/conf/all/forwarding ipv4/conf/ib0/rp_filter ipv4/conf/default/rp_filter ipv4/conf/all/ignore_routes_with_linkdown
+ipv4/conf/all/forwarding ipv4/conf/ib0/rp_filter ipv4/conf/all/ignore_routes_with_linkdown
 ipv4/conf/ib0/ignore_routes_with_linkdown ipv6/conf/all/forwarding ipv6/conf/eth0/forwarding
 """
 
@@ -176,7 +176,7 @@ def every(found: Snapshot) -> tuple[object, ...]:
     """
     links = (link if link.up else attrs.evolve(link, group=0) for link in found.links)
     addresses = sorted(found.addresses, key=lambda address: (address.ip.version, address.dev))
-    return (sorted(map(str, links)), addresses, found.rules, found.routes, found.ipv6_forwarding, found.default_link)
+    return (sorted(map(str, links)), addresses, found.rules, found.routes, found.ipv6_forwarding)
 
 
 @pytest.mark.parametrize("events", [100, pytest.param(EVENTS, marks=pytest.mark.nightly)], ids=["some", "many"])
