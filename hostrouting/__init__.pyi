@@ -18,9 +18,6 @@ from hostrouting.check.overlap import Verdict as Verdict  # its verdict
 from hostrouting.finding import Finding as Finding  # one thing to tell an operator: its name, severity, sentence, target and remedy
 from hostrouting.tasks.results import Standing as Standing  # the state of a task's work on the host
 from hostrouting.tasks.cleanup.plan import CleanupPlan as CleanupPlan, CleanupEntry as CleanupEntry, CleanupFacts as CleanupFacts  # what a clean-up would do, one thing of it, and what is known about the host then
-from hostrouting.tasks.base import HostTask as HostTask  # the base class of a task of your own: `Configure(config, tasks=(*TASKS, Mine))`
-from hostrouting.tasks.configure import TASKS as TASKS  # the classes of the tasks that Configure runs by default
-from hostrouting.boot.gate import Part as Part  # what a task installs: its files, its unit, and its step before each start of a machine
 from hostrouting.tasks.results import Change as Change  # what a task would do now
 from hostrouting.host.effects import Operation as Operation, Effects as Effects  # one thing that a task does, and all that it has done: the result of most tasks
 from hostrouting.host.host import Host as Host  # the host: `Host.local` is this host, `Host.offline` an image, `Host.sandbox` a namespace

@@ -14,7 +14,6 @@
     ├── ManagerError        host: the service manager does not answer
     │   └── UnitFailed          a unit that was started has failed; includes its log lines
     ├── ProgramError        host: nft, ebtables or the kernel behind them did not do what was asked
-    ├── TaskError           another project: a hook of its task has a mistake; says which
     ├── FleetError          executor, or hostrouting: snapshots could not be judged
     └── BackendError        kernel: it, or the connection to it, did not do what was asked
         └── RouteRefused        the kernel refused one route; says which and why
@@ -61,7 +60,6 @@ __all__ = [
     "RouteKind",
     "RouteOverlapError",
     "RouteRefused",
-    "TaskError",
     "UnitFailed",
     "is_denied",
 ]
@@ -338,20 +336,6 @@ class ProgramError(HostRoutingError):
         """Keep the message, which says what could not be done and what to do about it, and append the words."""
         self.program, self.words, self.lines = program, words, tuple(lines)
         super().__init__(f"{message} ({program}: {words})" if words else message, kind=kind)
-
-
-class TaskError(HostRoutingError):
-    """A hook of another project's task raised an unexpected error, or returned a value of the wrong type.
-
-    `task` is the name of the task. The error of the hook is the cause, with its traceback.
-    """
-
-    _name = "task"
-
-    def __init__(self, message: str, *, task: str) -> None:
-        """Keep the message, and the name of the task."""
-        self.task = self._target = task
-        super().__init__(message)
 
 
 class FleetError(HostRoutingError):

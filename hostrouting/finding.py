@@ -63,7 +63,6 @@ NAMES = (
     "probe-rewrite",
     "azure-vnet",
     "guard",
-    "task",
 )
 """Every name of a finding. A name says what the finding is, and not how bad it is here."""
 

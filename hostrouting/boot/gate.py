@@ -104,7 +104,7 @@ class Part:
         name: str,
         script: str,
         *,
-        rank: int | None,
+        rank: int,
         kind: StepKind = "requires",
         does: str = "",
         unit_text: str = "",
@@ -115,8 +115,7 @@ class Part:
         """A script that runs before each start of a gated unit, and by a unit of its own at every boot.
 
         Scripts run by rank: kernel-rules 40, static-routes 50, check-route-overlap 60, probe-rewrite 70. `requires`: a
-        gated unit starts only if the script succeeds; `wants`: it starts whatever the result. Without a rank, the
-        script is not a step: only its own unit runs it, and no gated unit waits for it.
+        gated unit starts only if the script succeeds; `wants`: it starts whatever the result.
 
         `does` is the description of the unit, whose sandbox is that of the gate: netlink only, no other network and no
         file that can be written. A script that needs more gets the text of another unit, and no rank. If the script
@@ -124,9 +123,6 @@ class Part:
         of the script create; they are removed before anything is undone.
         """
         unit = f"{name}.service"
-        if unit_text and f"WantedBy={_WANTED_BY}" not in unit_text.splitlines():
-            told = f"the text of {unit} has no line WantedBy={_WANTED_BY}, and the unit is enabled for that target"
-            raise ValueError(f"{told}; write this line below [Install], and none for another target")
         command, folder = f"{layout.config_directory}/{name}.sh", layout.unit_directory
         text = (
             HEADER + unit_text.removeprefix(HEADER)
@@ -147,8 +143,7 @@ class Part:
             obsolete=obsolete,
         )
         later = FileSet(program if is_undone_first else ())
-        step = None if rank is None else GateStep(rank, kind, name)
-        return cls(step, files, unit, later, remains, is_run_now=True)
+        return cls(GateStep(rank, kind, name), files, unit, later, remains, is_run_now=True)
 
     @property
     def name(self) -> str:

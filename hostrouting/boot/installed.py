@@ -1,4 +1,4 @@
-"""The configuration that is installed on a host, read from its boot scripts, units and kept sections.
+"""The configuration that is installed on a host, read from its boot scripts, units and the kept section.
 
 Here: what they say together. Not here: how each is written and read (`scripts`, `units`, `probe`), and who asks: most
 commands on this host, and the guard that follows what is installed.
@@ -6,9 +6,9 @@ commands on this host, and the guard that follows what is installed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from hostrouting.boot.gate import Gate
 from hostrouting.boot.probe import ProbeScript, parse_probe_script
@@ -19,7 +19,7 @@ from hostrouting.boot.scripts import (
     parse_check_script,
     parse_static_routes_script,
 )
-from hostrouting.boot.units import parse_extension, parse_guard_unit
+from hostrouting.boot.units import parse_guard_unit, parse_section
 from hostrouting.config.settings import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.values import Upkeep
 from hostrouting.errors import ConfigError, Fault
@@ -46,9 +46,6 @@ def kept_config(host: Host) -> HostRoutingConfig:
         layout.check_script_path: bool(found.route_overlap.expected_cidrs),
         layout.probe_script_path: found.probe_rewrite.enabled,
     }
-    for file in host.files.names(layout.at(layout.extensions)):
-        name = file.removesuffix(".json")
-        has[layout.extension_file(name)] = name in found.extensions
     remedy = "write it again with: hostrouting apply --config FILE"
     scripts = [layout.at(f"{layout.config_directory}/{step.name}.sh") for step in Gate(host).steps]
     lost, changed = "is missing, so the installed configuration is not known", "is not as hostrouting wrote it"
@@ -63,42 +60,31 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
     """The configuration in the boot scripts of this host; None if it has none of our scripts."""
     routes, check, probe = _scripts(host)
     program = parsed(host.files, host.layout.guard_unit_path, parse_guard_unit)
-    extensions = dict(_installed_extensions(host))
     cleanup = parsed(host.files, host.layout.cleanup_path, _parse_cleanup)
     found = routes or check or probe
     keeps_rules = host.files.is_there(host.layout.rules_script_path)
     is_told = WRITTEN in (host.files.read(host.layout.networkd_path) or "")
-    if found is None and not (keeps_rules or is_told or extensions or cleanup):
+    if found is None and not (keeps_rules or is_told or cleanup):
         return None
     gated = Gate(host).gated
     has_work = (routes and routes.config.routes) or (check and check.config.expected_cidrs) or probe or keeps_rules
-    keeps_more = extensions or (cleanup and cleanup.repeat)
+    repeats = cleanup is not None and cleanup.repeat
     return HostRoutingConfig(
         None if routes is None else routes.config,
         None if check is None else check.config,
         OURS if found is None else found.protocol,
         probe_rewrite=None if probe is None else probe.config,
-        guard=GuardConfig(enabled=True, program=program) if program and (has_work or keeps_more) else None,
+        guard=GuardConfig(enabled=True, program=program) if program and (has_work or repeats) else None,
         gate=GateConfig(gated) if gated else None,
         kernel_rules=Upkeep.KEEP if keeps_rules else Upkeep.LEAVE,
         manage_foreign=Upkeep.KEEP if is_told else Upkeep.LEAVE,
         azure_vnet_cleanup=cleanup,
-        extensions=extensions,
     )
 
 
 def _parse_cleanup(text: str) -> AzureVnetCleanupConfig | None:
     """The kept section. ValueError if the text is not one, or has settings that this version does not accept."""
-    return HostRoutingConfig.from_mapping({"azureVnetCleanup": parse_extension(text)}).azure_vnet_cleanup
-
-
-def _installed_extensions(host: Host) -> Iterator[tuple[str, Any]]:
-    """The settings of other projects' tasks that are kept on this host, by name."""
-    for file in host.files.names(host.layout.at(host.layout.extensions)):
-        name = file.removesuffix(".json")
-        settings = parsed(host.files, host.layout.extension_file(name), parse_extension)
-        if settings is not None:
-            yield name, settings
+    return HostRoutingConfig.from_mapping({"azureVnetCleanup": parse_section(text)}).azure_vnet_cleanup
 
 
 def installed_wait(host: Host) -> float:

@@ -175,21 +175,21 @@ def render_protocol_name(protocol: int = OURS, *, digest: str = "") -> str:
     return f"{HEADER}{noted}{protocol} {protocol_name(OURS)}\n"
 
 
-def render_extension(settings: object) -> str:
-    """The file that keeps the settings of another project's task, where other processes find them."""
+def render_section(settings: object) -> str:
+    """The file that keeps a section of the configuration, where other processes find it."""
     import json  # noqa: PLC0415  few hosts have one
 
     return json.dumps({"//": HEADER.strip("# \n"), "settings": settings}, indent=2) + "\n"
 
 
-def parse_extension(text: str) -> Any:
+def parse_section(text: str) -> Any:
     """The settings that were rendered; ValueError for another text."""
     import json  # noqa: PLC0415  as above
 
     try:
         return json.loads(text)["settings"]
     except (KeyError, TypeError, RecursionError) as error:
-        raise ValueError("the text does not have the settings of a task") from error
+        raise ValueError("the text does not have a section") from error
 
 
 def add_protocol_numbers(text: str | None, numbers: Iterable[int]) -> str:
@@ -230,8 +230,6 @@ CapabilityBoundingSet=CAP_NET_RAW
 RestrictAddressFamilies=AF_INET
 StateDirectory={lasting}
 """
-# A task of another project may set settings of the network.
-_EXTENDS = "ReadWritePaths=-/proc/sys/net\n"
 _PRUNES = "ReadOnlyPaths=\nReadOnlyPaths=/proc /sys -/dev/mqueue\n"
 
 
@@ -264,8 +262,6 @@ def render_guard_unit(program: str, *, layout: HostLayout = PLACES, config: Host
     sandbox = SANDBOX.format(capabilities="CAP_NET_ADMIN") + _MORE.format(
         folders=f"{layout.state_directory} {layout.runtime_directory}"
     )
-    if config is not None and config.extensions:
-        sandbox += _EXTENDS
     cleanup = None if config is None else config.azure_vnet_cleanup
     if cleanup is not None and cleanup.repeat:
         sandbox += _CLEANS.format(lasting=layout.lasting_directory.removeprefix("/var/lib/"))

@@ -67,8 +67,7 @@ class Work(NamedTuple):
             parts.append((verb, things[0] if len(things) == 1 else counted(len(things), noun)))
         files = {"write": self.writes, "remove": self.removes}
         parts += [(verb, counted(len(paths), "file")) for verb, paths in files.items() if paths]
-        is_worded = _DONE if self.is_done else ()  # a task of another project may have other verbs
-        return ", ".join(f"{what} {_DONE[verb]}" if verb in is_worded else f"{verb} {what}" for verb, what in parts)
+        return ", ".join(f"{what} {_DONE[verb]}" if self.is_done else f"{verb} {what}" for verb, what in parts)
 
     def lines(self) -> Iterator[Line]:
         """The steps as in a diff: first the changes, then what would stay; then the operations and the files."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED
 from hostrouting.cli.output import Line, Painted, below, line, named_lines
-from hostrouting.cli.terminal import log_to_stderr
 from hostrouting.errors import FileError, HostRoutingError, ManagerError
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.systemd import find_ungated
@@ -35,13 +34,12 @@ class Standings(NamedTuple):
     @classmethod
     def on(cls, host: Host, config: HostRoutingConfig) -> Self:
         """The present state on a host, by this configuration."""
-        wanted = config.probe_rewrite.enabled or config.guard.enabled or config.azure_vnet_cleanup or config.extensions
+        wanted = config.probe_rewrite.enabled or config.guard.enabled or config.azure_vnet_cleanup
         if not (wanted or host.may_have_ours):
             return cls()
-        from hostrouting.tasks.configure import installed_tasks, make_tasks, unknown_parts  # noqa: PLC0415  see above
+        from hostrouting.tasks.configure import make_tasks  # noqa: PLC0415  see above
 
-        log_to_stderr()  # the tasks of other packages that cannot be used
-        tasks = make_tasks(installed_tasks(), config, host)
+        tasks = make_tasks(config, host)
         found: list[Standing] = []
         troubles: list[Finding] = []
         for task in tasks:
@@ -50,11 +48,6 @@ class Standings(NamedTuple):
                     found.append(standing)
             except HostRoutingError as error:
                 troubles.append(Finding("not-known", "warning", f"{task.name}: {error}", task.name))
-        try:
-            troubles += unknown_parts(host, tasks)
-        except HostRoutingError as error:
-            if not any(trouble.sentence.endswith(str(error)) for trouble in troubles):  # a task may have said it
-                troubles.append(Finding("not-known", "warning", str(error)))
         return cls(tuple(found), tuple(troubles))
 
     @property

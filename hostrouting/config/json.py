@@ -29,7 +29,6 @@ SIZE_LIMIT = 64 * 1024 * 1024
 """A hundred thousand indented routes fill a quarter of this; a larger file is the wrong file."""
 
 _DIGITS = 400
-_NAME, _LONGEST_NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-"), 50
 
 # How an error message of Python's JSON reader begins, and the remedy for it.
 _REMEDIES = {
@@ -332,30 +331,6 @@ def list_of(read: Reader, *, empty: tuple[str, str] | None = None) -> Callable[[
     return read_all
 
 
-def unread(raw: object, at: Spot) -> dict[str, Any]:
-    """An object that another project reads: any JSON values, with keys that are names of tasks."""
-    if not isinstance(raw, Mapping):
-        raise at.faulty(raw, "is not an object", "write {...}, with a key for each task")
-    for name in raw:
-        if not (isinstance(name, str) and set(name) <= _NAME and 0 < len(name) <= _LONGEST_NAME):
-            at.below(name).note_absence("is not the name of a task", "write lower-case letters, digits and '-'")
-    found: dict[str, Any] = _unread(raw, at)
-    return found
-
-
-def _unread(raw: object, at: Spot) -> Any:
-    if isinstance(raw, Mapping):
-        for name in getattr(raw, "repeated", ()):
-            at.below(name).note_repeated()
-        return {str(name): _unread(value, at.below(name)) for name, value in raw.items()}
-    if isinstance(raw, list | tuple):
-        return [_unread(value, at.below(place)) for place, value in enumerate(raw)]
-    if raw is None or isinstance(raw, str | int) or (isinstance(raw, float) and raw - raw == 0):
-        return raw
-    at.note(raw, "is not a JSON value", "write text, a number, true, false, null, a list or an object")
-    return None
-
-
 def text_of(raw: object, at: Spot, remedy: str) -> str:
     """Text; an `ipaddress` object is accepted as its text."""
     if isinstance(raw, str):
@@ -383,8 +358,6 @@ def _nearest(name: object, known: Iterable[str]) -> str | None:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, dict):
-        return value  # of another project's task, as it was read
     if value is None:
         return ""
     if isinstance(value, int | float):

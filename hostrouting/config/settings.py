@@ -18,19 +18,7 @@ import attrs
 
 from hostrouting.config import values
 from hostrouting.config.cni import DEFAULT_ALLOWED_DEVS
-from hostrouting.config.json import (
-    InvalidValue,
-    Keys,
-    Section,
-    Spot,
-    items,
-    list_of,
-    parse,
-    printable,
-    read,
-    text_of,
-    unread,
-)
+from hostrouting.config.json import InvalidValue, Keys, Section, Spot, items, list_of, parse, printable, read, text_of
 from hostrouting.config.probe_rewrite import PROBE_REWRITE, ProbeRewriteConfig
 from hostrouting.config.values import Address, Network  # noqa: TC001  attrs.resolve_types looks them up here
 from hostrouting.model.prefix import LINK_LOCAL
@@ -232,8 +220,6 @@ class HostRoutingConfig(Section):
     """Whether Linux's own rules, for the tables local, main and default, are added again where they are missing."""
     manage_foreign: values.Upkeep
     """Whether systemd-networkd is told to keep routes and rules that it does not know."""
-    extensions: Mapping[str, Any] = attrs.field(hash=False)
-    """By name: the settings of tasks of other projects, as plain JSON values; the task of that name checks them."""
     nested_in: str = attrs.field(default="", eq=False, repr=False)
     """The key of the document whose value this was: `hostRouting` in an agent's larger file, or empty."""
 
@@ -249,10 +235,8 @@ class HostRoutingConfig(Section):
         gate: GateConfig | Mapping[str, object] | None = None,
         kernel_rules: values.Upkeep | str = values.Upkeep.LEAVE,
         manage_foreign: values.Upkeep | str = values.Upkeep.LEAVE,
-        extensions: Mapping[str, object] | None = None,
         nested_in: str = "",
     ) -> None:
-        extensions = {} if extensions is None else extensions
         self._keys.fill(self, locals(), nested_in=nested_in)
 
     @classmethod
@@ -392,7 +376,7 @@ def _something_to_guard(found: dict[str, Any], at: Spot) -> None:
     if guard is None or routes is None or check is None or rewrite is None or not guard.enabled:
         return  # the same if one of them has a fault
     is_keeping = found.get("kernel_rules") == values.Upkeep.KEEP or (cleanup is not None and cleanup.repeat)
-    if not (routes.routes or check.expected_cidrs or rewrite.enabled or is_keeping or found.get("extensions")):
+    if not (routes.routes or check.expected_cidrs or rewrite.enabled or is_keeping):
         rule = "the guard has nothing to guard: there are no routes, no expected CIDRs and no probe rewrite"
         what = "staticRoutes, routeOverlap, probeRewrite, kernelRules or azureVnetCleanup.repeat"
         remedy = f"add {what}: a file is the whole configuration"
@@ -493,7 +477,6 @@ _HOST_ROUTING = HostRoutingConfig._keys = Keys(
         "gate": GATE.reader(GateConfig),
         "kernel_rules": values.one_of(values.Upkeep, "an allowed value"),
         "manage_foreign": values.one_of(values.Upkeep, "an allowed value"),
-        "extensions": unread,
     },
     absent={
         "static_routes": StaticRoutesConfig(),
@@ -504,7 +487,6 @@ _HOST_ROUTING = HostRoutingConfig._keys = Keys(
         "azure_vnet_cleanup": None,
         "kernel_rules": values.Upkeep.LEAVE,
         "manage_foreign": values.Upkeep.LEAVE,
-        "extensions": {},
     },
     together=_something_to_guard,
 )

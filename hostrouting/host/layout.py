@@ -98,8 +98,7 @@ class HostLayout:
     routes_alias_path = _Path("{0.agent_directory}/static-routes.sh")
     check_alias_path = _Path("{0.agent_directory}/check-route-overlap.sh")
 
-    # The sections of the configuration that tasks of other projects read, and the one that only a clean-up reads.
-    extensions = _Name("{0.config_directory}/extensions")
+    # The section of the configuration that only a clean-up reads.
     cleanup_path = _Path("{0.config_directory}/azure-vnet-cleanup.json")
 
     # The gate: its script and its list of steps.
@@ -165,14 +164,10 @@ class HostLayout:
             for folder in folders
         )
 
-    def extension_file(self, name: str) -> str:
-        """The path of the file that keeps the section of this name in `extensions`."""
-        return self.at(f"{self.extensions}/{name}.json")
-
     @property
     def own_folders(self) -> tuple[str, ...]:
         """Our folders that no package of systemd or iproute2 owns; empty ones are removed."""
-        found = ("/etc/systemd/system-preset", "/etc/systemd/networkd.conf.d", self.extensions, self.config_directory)
+        found = ("/etc/systemd/system-preset", "/etc/systemd/networkd.conf.d", self.config_directory)
         return tuple(map(self.at, found))
 
 

@@ -1,12 +1,11 @@
 """The base class of the tasks: what a task says about itself, and how every task is carried out.
 
-A task is a class with five hooks. Four of them only read; what they return is data.
+A task is a class with four hooks. Three of them only read; what they return is data.
 
 part        its files on a host: the script and the step before each start of a gated unit, and its unit
 is_wanted   whether the configuration asks for it
 change      what would be done now to the kernel, as a Change: its operations or route plan, and what prevents them
 carry_out   does what a Change says, and returns its Effects
-findings    what is missing or wrong on the host now
 
 How the data goes through it, in a run:
 
@@ -21,16 +20,16 @@ How the data goes through it, in a run:
 
 A dry run is `change` with the paths of step 3 and 4. To undo is the same with `up=False`: the gate first, then
 `carry_out`, then the files that say what is to be undone. The guard asks `change` after each event, asks the pace which
-operations are allowed now, and gives `carry_out` a Change with only these. `status` shows `findings`.
+operations are allowed now, and gives `carry_out` a Change with only these.
 
-Five hooks are enough for a task that changes rules, routes or settings. Five more methods have a default that suits
+Four hooks are enough for a task that changes rules, routes or settings. Five more methods have a default that suits
 such a task. Each is replaced where a hook cannot do it:
 
 settled     faults that only a look at the host finds
 prepare     a failure that is known before the gate is changed, so that the last good script stays in force
 removals    what is lost, read from the installed scripts alone: an image has no kernel to ask for a `change`
 keep        repairs that the kernel may refuse one by one, or a verdict with nothing to repair
-standing    what `findings` cannot say, such as counters
+standing    what `status` shows, such as counters
 
 A task whose `change` reads no link, address or route says so with `concerns = ()`: then the guard need not ask it after
 each change of these.
@@ -51,12 +50,11 @@ import attrs
 import phases
 from hostrouting.boot.gate import Changed, Gate, Part, paths_of
 from hostrouting.boot.scripts import DEFAULT_WAIT, MOST_WAIT
-from hostrouting.boot.units import render_extension
 from hostrouting.config.settings import HostRoutingConfig, needs_config
 from hostrouting.errors import BackendError, CleanupError, FileError, HostRoutingError, ProgramError, UnitFailed
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import Effects, effects_of, having_changed, tell_effects
-from hostrouting.host.fileset import Changes, File
+from hostrouting.host.fileset import Changes
 from hostrouting.host.host import Host, needs_host
 from hostrouting.tasks.results import Change, Look, Repair, Standing, removal
 from hostrouting.text import spoken
@@ -116,7 +114,7 @@ class Fallback(NamedTuple):
 
 @attrs.frozen
 class HostTask(Generic[ResultT]):
-    """A task with a part in the gate. A subclass has the five hooks; this module's text says when each is called.
+    """A task with a part in the gate. A subclass has the four hooks; this module's text says when each is called.
 
     The gate is changed before the task does its work, so the gate matches the configuration if the work then fails.
     The exception is a task that has worked before: if it fails and has changed nothing, its part stays as it was.
@@ -141,12 +139,8 @@ class HostTask(Generic[ResultT]):
     """Whether that keeps units back or routes right: then a run is refused that may not take protection away."""
     is_always_carried_out: ClassVar[bool] = False
     """Whether the work is done even if an earlier task has failed."""
-    about: ClassVar[str] = "task"
-    """The name of the findings about the task."""
     concerns: ClassVar[tuple[()] | None] = None
     """What the answer of `change` depends on, for the guard: on any link, address or route (None), or on none (())."""
-    extension: ClassVar[str] = ""
-    """The name of its section in `extensions`, for a task of another project; the section is kept on the host."""
     config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
@@ -180,12 +174,6 @@ class HostTask(Generic[ResultT]):
         """
         raise NotImplementedError
 
-    def findings(self) -> tuple[Finding, ...]:
-        """What is missing or wrong now (errors), what is in the way of the work (warnings), and remarks (notes)."""
-        change = self.change(up=self.is_wanted)
-        missing = (Finding(self.about, "error", f"{act.object}: {act.reason}", act.object) for act in change.operations)
-        return (*missing, *change.others)
-
     # What few tasks replace; the text of this module says why each cannot be one of the hooks.
 
     def settled(self, ctx: phases.Context) -> Self:  # noqa: ARG002  most tasks look at nothing
@@ -199,7 +187,7 @@ class HostTask(Generic[ResultT]):
 
     def removals(self) -> tuple[Finding, ...]:
         """What the host loses because the configuration does not ask for it; the gate is not included."""
-        part, files = self.full_part, self.host.files
+        part, files = self.part, self.host.files
         # What a run has left, such as the figures of a guard that was started by hand, is not a loss.
         if self.is_wanted or not (part.files.present(files) or part.left(files)):
             return ()
@@ -228,16 +216,9 @@ class HostTask(Generic[ResultT]):
 
     def standing(self) -> Standing | None:
         """The present state of the task's work; None if there is none, or if it is reported elsewhere."""
-        if not self.extension or self.host.backend is None or not (self.is_wanted or self.paths()):
-            return None
-        return Standing(self.name, self.is_wanted, self.findings())
+        return None
 
     # What follows.
-
-    @property
-    def settings(self) -> Any:
-        """The task's own section in `extensions`, as plain JSON values; None if there is none."""
-        return self.config.extensions.get(self.extension)
 
     @property
     def boot_wait(self) -> int:
@@ -257,24 +238,11 @@ class HostTask(Generic[ResultT]):
     @property
     def section_path(self) -> str:
         """The path of the task's section in the configuration, for the faults in it."""
-        return self.config.path(*([self.section] if self.section else ["extensions", self.extension]))
-
-    @property
-    def full_part(self) -> Part:
-        """The task's part, as `status` and the guard compare it.
-
-        For a task of another project, it includes the file with the task's section of the configuration.
-        """
-        part = self.part
-        if not self.extension:
-            return part
-        path = self.host.layout.extension_file(self.extension)
-        kept = File(path, render_extension(self.settings))
-        return attrs.evolve(part, files=attrs.evolve(part.files, files=(*part.files.files, kept)))
+        return self.config.path(self.section)
 
     def paths(self) -> tuple[str, ...]:
         """The paths of the task's files that exist on the host."""
-        part, files = self.full_part, self.host.files
+        part, files = self.part, self.host.files
         return (*part.present(files), *part.left(files))
 
     @property
@@ -283,7 +251,7 @@ class HostTask(Generic[ResultT]):
 
         An installation that failed may have left the step and nothing else of the task.
         """
-        gate, name = Gate(self.host), self.full_part.name
+        gate, name = Gate(self.host), self.part.name
         return bool(self.paths()) or gate.is_left or any(step.name == name for step in gate.steps)
 
     def is_here(self) -> bool:
@@ -309,7 +277,7 @@ class HostTask(Generic[ResultT]):
         if not self.is_wanted and not self.is_here():
             return phases.Skip(self.nothing)
         task = self.settled(ctx)
-        with locked(self.host, ctx, (task.full_part,) if task.is_wanted else (), self.config) as host:
+        with locked(self.host, ctx, (task.part,) if task.is_wanted else (), self.config) as host:
             task = attrs.evolve(task, host=host)
             return task._behind_its_gate(ctx, up=task.is_wanted, removals=removals_of(host, (task,)))
 
@@ -330,7 +298,7 @@ class HostTask(Generic[ResultT]):
         return found
 
     def _behind_its_gate(self, ctx: phases.Context, *, up: bool, removals: Sequence[Finding] = ()) -> ResultT:
-        part = self.full_part
+        part = self.part
         self.require_rights(up=up)
         fallback = self.prepare(ctx) if up else None
         for gone in removals:
@@ -346,7 +314,7 @@ def work(
 
     If it fails and has changed nothing, its part is put back, and its paths are no longer `changed`.
     """
-    written = changed.get(task.full_part.name, ())
+    written = changed.get(task.part.name, ())
     try:
         return (_work if up else _undo)(ctx, task, written)
     except BaseException as error:
@@ -367,7 +335,7 @@ def work(
 
 def _work(ctx: phases.Context, task: HostTask[ResultT], written: Sequence[str]) -> ResultT:
     """Do the work, run the unit that the next boot depends on, and write the record."""
-    part, host = task.full_part, task.host
+    part, host = task.part, task.host
     is_new = bool(written) or bool(part.record.differences(host.files))
     result = task.carry_out(ctx, attrs.evolve(task.planned(up=True), files=Changes(written)), up=True)
     with having_changed(result.changes, result.files, result.operations):
@@ -382,7 +350,7 @@ def _work(ctx: phases.Context, task: HostTask[ResultT], written: Sequence[str]) 
 
 def _undo(ctx: phases.Context, task: HostTask[ResultT], written: Sequence[str]) -> ResultT:
     """Undo the work, then remove the files that record what to undo."""
-    part, files = task.full_part, task.host.files
+    part, files = task.part, task.host.files
     result = task.carry_out(ctx, attrs.evolve(task.planned(up=False), files=Changes(removes=written)), up=False)
     with having_changed(result.changes, result.files, result.operations):
         gone = part.program.remove(files)
@@ -398,9 +366,9 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> C
     gate = Gate(host, tasks[0].config if tasks else None)
     looks = [(task, task.planned(up=up and task.is_wanted)) for task in tasks]
     would_fail = up and any(look.routes and (look.routes.conflicts or look.routes.pending) for _, look in looks)
-    weakened = [task.full_part for task in tasks if would_fail and task.takes_protection_away]
-    rising = tuple(task.full_part for task, look in looks if up and task.is_wanted and not look.keeps_script)
-    falling = tuple(task.full_part for task in tasks if not (up and task.is_wanted))
+    weakened = [task.part for task in tasks if would_fail and task.takes_protection_away]
+    rising = tuple(task.part for task, look in looks if up and task.is_wanted and not look.keeps_script)
+    falling = tuple(task.part for task in tasks if not (up and task.is_wanted))
     rising, falling = (tuple(part for part in parts if part not in weakened) for parts in (rising, falling))
     if rising:
         for obstacle in gate.obstacles(rising):
@@ -410,9 +378,9 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> C
         found += look
         is_stuck = look.routes is not None and bool(look.routes.conflicts or look.routes.pending)
         if up and task.is_wanted and not is_stuck:
-            found += Change(files=task.full_part.record.differences(host.files))
+            found += Change(files=task.part.record.differences(host.files))
         elif not (up and task.is_wanted):
-            found += Change(files=Changes(removes=task.full_part.left(host.files)))
+            found += Change(files=Changes(removes=task.part.left(host.files)))
     if up:
         found += Change(removals=removals_of(host, tasks))
     if not found.files and (rising or gate.present()):
@@ -423,7 +391,7 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> C
 def removals_of(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, ...]:
     """What these tasks and the gate take away together although no removal was asked for; the gate comes first."""
     found = tuple(gone for task in tasks for gone in task.removals())
-    gate, falling = Gate(host), {task.full_part.name: task for task in tasks if not task.is_wanted}
+    gate, falling = Gate(host), {task.part.name: task for task in tasks if not task.is_wanted}
     rising = any(task.is_wanted and task.part.step for task in tasks)
     if rising:
         leaving = [unit for unit in gate.gated if unit not in tasks[0].config.gate.units]

@@ -6,25 +6,18 @@ Not here: what each of them does, and the gate before every start of a unit (`bo
 
 from __future__ import annotations
 
-import logging
-import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
-from glob import iglob
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple
 
 import attrs
 
 import phases
-from hostrouting.arguments import listed
-from hostrouting.boot.gate import Changed, Gate, Part, paths_of
+from hostrouting.boot.gate import Changed, Gate, paths_of
 from hostrouting.boot.scripts import DEFAULT_WAIT
 from hostrouting.config.settings import HostRoutingConfig, needs_config
-from hostrouting.errors import ConfigError, Fault, HostRoutingError, TaskError
-from hostrouting.finding import Finding
-from hostrouting.host.effects import Effects, effects_of, tell_effects
+from hostrouting.errors import ConfigError, Fault, HostRoutingError
+from hostrouting.host.effects import tell_effects
 from hostrouting.host.fileset import Changes
 from hostrouting.host.host import Host, needs_host
 from hostrouting.tasks.base import Fallback, HostTask, locked, preview, removals_of, valid_wait, work
@@ -33,14 +26,11 @@ from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
-from hostrouting.tasks.results import Change, Look, refusals
+from hostrouting.tasks.results import Change, refusals
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.text import spoken
 from phases.errors import ExceptionGroup
 
-TaskClasses: TypeAlias = "tuple[type[HostTask[Any]], ...]"
-
-TASKS: TaskClasses = (
+TASKS: tuple[type[HostTask[Any]], ...] = (
     KeepForeign,
     KeepKernelRules,
     ConfigureStaticRoutes,
@@ -51,132 +41,13 @@ TASKS: TaskClasses = (
 )
 """The tasks that install something on the host, in the order in which they run."""
 
-_GROUP = "hostrouting.tasks"
-_LOG = logging.getLogger("hostrouting")
 
-
-def installed_tasks() -> TaskClasses:
-    """`TASKS`, and the tasks of other packages, which these name as entry points `hostrouting.tasks`.
-
-    The command line finds them this way, and so does the guard's service. If one cannot be used, that is logged, and
-    the others work without it.
-    """
-    if not _has_others():
-        return TASKS
-    from importlib.metadata import entry_points  # noqa: PLC0415  see `_has_others`
-
-    found: dict[str, type[HostTask[Any]]] = {}
-    for entry in entry_points(group=_GROUP):
-        try:
-            task = entry.load()
-            classes((*TASKS, *(other for value, other in found.items() if value != entry.value), task))
-        except Exception as error:  # noqa: BLE001  another project's code; the host's routes do not depend on it
-            told = "the task %s (%s) cannot be used: %s; install its package again, or remove it"
-            _LOG.warning(told, entry.name, entry.value, f"{type(error).__name__}: {error}")
-        else:
-            found.setdefault(entry.value, task)
-    return (*TASKS, *(task for task in found.values() if task not in TASKS))
-
-
-def _has_others() -> bool:
-    """Whether a package on Python's path names tasks: this takes 1 ms, importlib.metadata 20 ms."""
-    for folder in sys.path:
-        for name in iglob("*-info/entry_points.txt", root_dir=folder or os.curdir):
-            with suppress(OSError), open(os.path.join(folder, name), encoding="utf-8", errors="replace") as info:
-                if _GROUP in info.read():  # a file that this user may not read is skipped
-                    return True
-    return False
-
-
-def classes(tasks: Iterable[type[HostTask[Any]]]) -> TaskClasses:
-    """The classes as a tuple. TypeError, with the remedy, for anything that is not a named subclass of HostTask."""
-    found: TaskClasses = listed(tasks, "tasks")
-    named: dict[str, type[HostTask[Any]]] = {}
-    for task in found:
-        if HostTask not in getattr(task, "__mro__", ()):
-            raise TypeError(f"tasks: {task!r} is not a subclass of HostTask; name the class, as in (*TASKS, MyTask)")
-        if not isinstance(getattr(task, "name", None), str):
-            raise TypeError(f'tasks: {_place(task)} has no name; write name = "my-task" in the class')
-        if (other := named.setdefault(task.name, task)) is not task:
-            told = f"{_place(other)} and {_place(task)} have one name, {task.name}; rename one of them"
-            raise TypeError(f"tasks: {told}, or leave it out")
-    return found
-
-
-def make_tasks(
-    tasks: TaskClasses, config: HostRoutingConfig, host: Host, *, wait: float = DEFAULT_WAIT
-) -> tuple[HostTask[Any], ...]:
-    """A task of each class. An unexpected error in a hook of another project's task becomes a TaskError."""
-    found: list[HostTask[Any]] = []
-    for task in tasks:
-        is_ours = task.__module__.startswith("hostrouting.")
-        make = task if is_ours else _with_checked_hooks(task)  # type: ignore[arg-type]  # mypy: a class of tasks is not hashable
-        found.append(make(config, host=host, wait=wait, _before=tuple(found)))
-    return tuple(found)
-
-
-_RETURNED = {"part": Part, "change": Change, "carry_out": Effects, "settled": HostTask, "keep": Look}
-"""What hooks have to return, by their names."""
-_ASKED = ("is_wanted", "findings", "prepare", "removals", "standing")
-"""The other hooks of a task."""
-
-
-@cache
-def _with_checked_hooks(task: type[HostTask[Any]]) -> type[HostTask[Any]]:
-    """The class with hooks that turn a mistake of theirs into a TaskError."""
-
-    def hook(name: str) -> Any:
-        def call(self: HostTask[Any], *given: Any, **named: Any) -> Any:
-            try:
-                found = getattr(super(checked, self), name)
-                found = found(*given, **named) if is_method else found
-            except (HostRoutingError, phases.PhasesError, ExceptionGroup):
-                raise
-            except Exception as error:
-                told, done = f"raised {type(error).__name__}: {error} ({_last_line(error)})", effects_of(error)
-                mistake = tell_effects(_mistake(task, name, told), done.changes, done.files, done.operations)
-                raise mistake from error
-            if not isinstance(found, _RETURNED.get(name, object)):
-                raise _mistake(task, name, f"returned {found!r}, and not an object of {_RETURNED[name].__name__}")
-            return found
-
-        is_method = callable(getattr(task, name))
-        return call if is_method else property(call)
-
-    names = (*_RETURNED, *_ASKED)
-    checked = type(task.__name__, (task,), {"__module__": task.__module__, **{name: hook(name) for name in names}})
-    return checked
-
-
-def _mistake(task: type[HostTask[Any]], hook: str, told: str) -> TaskError:
-    remedy = "this is a mistake in that task: report it to its authors, or uninstall its package"
-    return TaskError(f"{_place(task)}.{hook} {told}; {remedy}", task=task.name)
-
-
-def _place(task: type) -> str:
-    return f"{task.__module__}.{task.__qualname__}"
-
-
-def _last_line(error: Exception) -> str:
-    from traceback import extract_tb  # noqa: PLC0415  it takes 8 ms, and only a mistake needs it
-
-    [frame] = extract_tb(error.__traceback__, -1)
-    return f"{frame.filename}, line {frame.lineno}"
-
-
-def unknown_parts(host: Host, tasks: Sequence[HostTask[Any]]) -> tuple[Finding, ...]:
-    """A finding for each installed part of a task that is not among these; the part stays."""
-    layout, names, extensions = host.layout, {task.full_part.name for task in tasks}, {task.extension for task in tasks}
-    steps = [step.name for step in Gate(host).steps if step.name not in names]
-    told = {layout.at(f"{layout.config_directory}/{name}.sh"): f"the gate's step {name}" for name in steps}
-    kept = [name.removesuffix(".json") for name in host.files.names(layout.at(layout.extensions))]
-    paths = [layout.extension_file(name) for name in kept if name not in extensions]
-    told |= {path: f"the file {path}" for path in paths}
-    remedy = "install its package where hostrouting runs, then run: hostrouting remove, or apply"
-    return tuple(
-        Finding("task", "warning", f"{what} belongs to a task that is not installed here, and stays", path, remedy)
-        for path, what in told.items()
-    )
+def make_tasks(config: HostRoutingConfig, host: Host, *, wait: float = DEFAULT_WAIT) -> tuple[HostTask[Any], ...]:
+    """A task of each class."""
+    made: list[HostTask[Any]] = []
+    for task in TASKS:
+        made.append(task(config, host=host, wait=wait, _before=tuple(made)))
+    return tuple(made)
 
 
 @attrs.frozen
@@ -194,22 +65,11 @@ class Configure:
     """The timeout in seconds for whatever each task waits for, now and at every boot; at boot it is at most 60."""
     allow_removal: bool = attrs.field(default=True, kw_only=True)
     """Whether the configuration may take away the gate, what STRICT protects or the guard; else a ConfigError."""
-    tasks: TaskClasses = attrs.field(default=TASKS, kw_only=True, converter=classes)
-    """The classes of the tasks, in their order: `(*TASKS, MyTask)` for one more."""
-
-    def __attrs_post_init__(self) -> None:
-        """Raise ConfigError for a section in `extensions` that none of the tasks reads."""
-        known = [task.extension for task in self.tasks if task.extension]
-        rule, those = "no task of this name is installed here", spoken(known) if known else "none"
-        remedy = f"install its package where hostrouting runs, or remove the section; the known ones: {those}"
-        unknown = [name for name in self.config.extensions if name not in known]
-        if unknown:
-            raise ConfigError(Fault(self.config.path("extensions", name), "", rule, remedy) for name in unknown)
 
     @property
     def subtasks(self) -> tuple[HostTask[Any], ...]:
         """The tasks, as they appear in plans and reports."""
-        return make_tasks(self.tasks, self.config, self.host, wait=self.wait)
+        return make_tasks(self.config, self.host, wait=self.wait)
 
     def do(self, ctx: phases.Context) -> tuple[object, ...]:
         """See the class."""
@@ -220,8 +80,8 @@ class Configure:
         if not (any(map(_is_concerned, settled)) or Gate(self.host).present()):
             return phases.serial(*map(_Absent, self.subtasks), name=self.name).do(ctx)
         chosen = [task for task in settled if task.name not in left_out]
-        up = [task.full_part for task in chosen if task.is_wanted]
-        down = [task.full_part for task in chosen if not task.is_wanted]
+        up = [task.part for task in chosen if task.is_wanted]
+        down = [task.part for task in chosen if not task.is_wanted]
         self._require_allowed(self.host, chosen)  # before the wait for the lock
         with locked(self.host, ctx, up, self.config) as host:
             self._require_allowed(host, chosen)  # another run may have installed something meanwhile
@@ -230,13 +90,13 @@ class Configure:
                 task.require_rights(up=task.is_wanted)
             failures, fallbacks = _prepared(ctx, chosen)
             left = [task for task in chosen if task.name not in failures]
-            for told in (*(gone.sentence for gone in removals_of(host, left)), *unknown_parts(host, tasks)):
-                ctx.log.warning("%s", told)
+            for gone in removals_of(host, left):
+                ctx.log.warning("%s", gone.sentence)
             weakened = {task.name for task in chosen if task.takes_protection_away}
-            failed = {task.full_part.name for task in chosen if task.name in failures}
+            failed = {task.part.name for task in chosen if task.name in failures}
             up, down = ([part for part in parts if part.name not in failed] for parts in (up, down))
             gate = Gate(host, self.config)
-            later = {task.full_part.name for task in chosen if task.name in weakened}
+            later = {task.part.name for task in chosen if task.name in weakened}
             if later:  # else the gate asks for what it changes now
                 gate.require_reload(gate.changes(up, down), (*up, *down))
             up, down = ([part for part in parts if part.name not in later] for parts in (up, down))
@@ -252,7 +112,7 @@ class Configure:
                     has_part_to_change=task.name in weakened,
                 )
                 for task in tasks
-                if task.name in failures or changed.get(task.full_part.name) or _is_concerned(task)
+                if task.name in failures or changed.get(task.part.name) or _is_concerned(task)
             ]
             try:
                 return phases.serial(*behind, name=self.name).do(ctx)
@@ -265,7 +125,7 @@ class Configure:
 
     def undo(self, ctx: phases.Context) -> object:
         """Remove everything of hostrouting, for any configuration; the same as Remove."""
-        return Remove(self.config, host=self.host, tasks=self.tasks).do(ctx)
+        return Remove(self.config, host=self.host).do(ctx)
 
     def _settled(self, ctx: phases.Context, left_out: Iterable[str] = ()) -> list[HostTask[Any]]:
         """The tasks with their answers; a ConfigError with the faults of all of them."""
@@ -287,8 +147,7 @@ class Configure:
     def preview(self, ctx: phases.Context | None = None) -> Change:
         """What all tasks would do together; changes nothing. FileError if a file cannot be written."""
         ctx = ctx or phases.Context(observers=[])
-        tasks = self._settled(ctx)
-        return preview(self.host, tasks) + Change(others=unknown_parts(self.host, tasks))
+        return preview(self.host, self._settled(ctx))
 
 
 def _prepared(
@@ -347,7 +206,7 @@ class _BehindGate(NamedTuple):
     @property
     def paths(self) -> tuple[str, ...]:
         """The paths that were changed for the task."""
-        return self.changed.get(self.task.full_part.name, ())
+        return self.changed.get(self.task.part.name, ())
 
     def do_all_the_same(self, ctx: phases.Context) -> None:
         """Carry out the task although another has failed, if it is always carried out and has not begun."""
@@ -361,7 +220,7 @@ class _BehindGate(NamedTuple):
         if self.failure is not None:
             raise self.failure
         if self.has_part_to_change:
-            parts = (self.task.full_part,), ()
+            parts = (self.task.part,), ()
             gate = Gate(self.task.host, self.task.config)
             self.changed.update(gate.change(ctx, *(parts if self.task.is_wanted else parts[::-1])))
         if self.task.is_wanted or self.paths or self.task.is_here():
@@ -381,7 +240,6 @@ class Remove:
     name: ClassVar[str] = "remove-host-routing"
     config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
-    tasks: TaskClasses = attrs.field(default=TASKS, kw_only=True, converter=classes)
 
     def do(self, ctx: phases.Context) -> tuple[str, ...]:
         """Remove as much as possible: continue after a failure, then raise all failures. Returns the removed paths."""
@@ -389,14 +247,12 @@ class Remove:
         gone: list[str] = []
         with self.host.locked(ctx) as host:
             tasks = self._usable(host, failures)
-            for unknown in unknown_parts(host, tasks):
-                ctx.log.warning("%s", unknown)
             changed: Changed = {}
             with _collected(failures):
-                changed = Gate(host).change(ctx, down=[task.full_part for task in tasks])
+                changed = Gate(host).change(ctx, down=[task.part for task in tasks])
             for task in tasks:
                 # Routes stay if a file of the task remains that could install them again.
-                if not task.full_part.present(host.files):
+                if not task.part.present(host.files):
                     with _collected(failures):
                         gone += work(ctx, task, changed, up=False).files
             for folder in host.layout.own_folders:
@@ -410,14 +266,14 @@ class Remove:
         failures: list[Exception] = []
         tasks = self._usable(self.host, failures)
         errors = [finding for error in failures if isinstance(error, HostRoutingError) for finding in error.findings]
-        return preview(self.host, tasks, up=False) + Change(others=(*unknown_parts(self.host, tasks), *errors))
+        return preview(self.host, tasks, up=False) + Change(others=tuple(errors))
 
     def _usable(self, host: Host, failures: list[Exception]) -> tuple[HostTask[Any], ...]:
         """The tasks, last first, without those that cannot say what they have installed."""
         found: list[HostTask[Any]] = []
-        for task in make_tasks(self.tasks, self.config, host)[::-1]:
+        for task in make_tasks(self.config, host)[::-1]:
             with _collected(failures):
-                _ = task.full_part
+                _ = task.part
                 found.append(task)
         return tuple(found)
 

@@ -40,7 +40,6 @@ class KeepKernelRules(HostTask[Effects]):
 
     name: ClassVar[str] = "keep-kernel-rules"
     nothing: ClassVar[str] = "kernelRules is not set, and nothing of it is installed"
-    about: ClassVar[str] = "kernel"
     section: ClassVar[str] = "kernelRules"
     loss: ClassVar[str] = "the script that adds Linux's own rules again"
     concerns: ClassVar[tuple[()] | None] = ()  # the guard looks after every change of a rule
@@ -80,7 +79,6 @@ class KeepForeign(HostTask[Effects]):
 
     name: ClassVar[str] = "keep-foreign"
     nothing: ClassVar[str] = "manageForeign is not set, and nothing of it is installed"
-    about: ClassVar[str] = "kernel"
     section: ClassVar[str] = "manageForeign"
     loss: ClassVar[str] = "the drop-in that tells systemd-networkd to keep our routes"
     concerns: ClassVar[tuple[()] | None] = ()

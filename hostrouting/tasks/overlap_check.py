@@ -50,7 +50,6 @@ class CheckRouteOverlap(HostTask[CheckResult]):
     """
 
     name: ClassVar[str] = "check-route-overlap"
-    about: ClassVar[str] = "kernel"
     nothing: ClassVar[str] = "no expected CIDRs are configured, and the check is not installed"
     section: ClassVar[str] = "routeOverlap"
 

@@ -62,7 +62,6 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     """
 
     name: ClassVar[str] = "configure-static-routes"
-    about: ClassVar[str] = "kernel"
     nothing: ClassVar[str] = "no static routes are configured, and none are installed"
     section: ClassVar[str] = "staticRoutes"
 

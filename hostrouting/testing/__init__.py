@@ -7,7 +7,6 @@
     MemoryLinkLayer    fake MAC addresses and neighbours in memory; faults can be injected
     FakeHost           the fake kernel with files and a service manager, for tests of tasks; FakeFiles, FakeManager
     topologies         ready-made hosts: `plain_vm()`, `h200()`, `vpn_node()`, `ecmp_node()`, `cni_node()`
-    check_task         the contract suite of a task of your own
     contract           the contract suite of RouteBackend: subclass `contract.BackendContract`
     plugin             pytest fixtures, enabled with `pytest_plugins = ["hostrouting.testing.plugin"]`
 
@@ -32,7 +31,6 @@ if (pytest := sys.modules.get("pytest")) is not None:  # in a test: failed asser
 from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager
 from hostrouting.testing.kernel import Faults, MemoryBackend
 from hostrouting.testing.kernel.filters import MemoryEbtables, MemoryLinkLayer, MemoryNftables
-from hostrouting.testing.tasks import check_task
 from hostrouting.testing.topologies import cni_node, ecmp_node, h200, plain_vm, vpn_node
 
 __all__ = [
@@ -46,7 +44,6 @@ __all__ = [
     "FakeFiles",
     "FakeHost",
     "FakeManager",
-    "check_task",
     # ready-made hosts
     "plain_vm",
     "h200",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting import TASKS
+from hostrouting.tasks.configure import TASKS
 from tests.support.programs import example
 
 pytestmark = pytest.mark.linux

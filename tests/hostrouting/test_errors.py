@@ -24,7 +24,6 @@ from hostrouting.errors import (
     RouteConflict,
     RouteOverlapError,
     RouteRefused,
-    TaskError,
     UnitFailed,
 )
 from hostrouting.finding import Finding
@@ -94,7 +93,6 @@ MADE: dict[str, Callable[[Any], HostRoutingError]] = {
     "FileError": lambda _: FileError("cannot be read", path="/etc/x", errno=28),
     "UnitFailed": lambda _: UnitFailed("x.service", result="exit-code", status=3, words=["a", "b"]),
     "ProgramError": lambda kind: ProgramError("no", program="nft", kind=kind, words="it cannot", lines=["-j DROP"]),
-    "TaskError": lambda _: TaskError("acme.Task.change raised TypeError", task="acme"),
     "FleetError": lambda kind: FleetError("the executor ended", kind=kind),
     "BackendError": lambda kind: BackendError("no answer", kind=kind, errno=1, kernel="Operation not permitted"),
     "RouteRefused": lambda kind: RouteRefused("no", kind=kind, route=ROUTE, errno=17, kernel="File exists"),

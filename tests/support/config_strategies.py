@@ -132,7 +132,6 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
         gate=st.builds(GateConfig, st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)),
         kernel_rules=st.sampled_from(Upkeep),
         manage_foreign=st.sampled_from(Upkeep),
-        extensions=st.sampled_from([{}, {"rail-rules": {"table": 100}}]),
     )
     # A guard needs something to guard.
     guarded = st.builds(

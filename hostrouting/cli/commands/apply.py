@@ -15,7 +15,7 @@ from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.source import config_of, wait_of
 from hostrouting.cli.standings import Standings, looked_at_gate
 from hostrouting.errors import ConfigError, FileError, RouteOverlapError, is_denied
-from hostrouting.tasks.configure import Configure, installed_tasks
+from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.results import CheckResult, RoutesResult
 from hostrouting.tasks.static_routes import has_script_succeeded
 from hostrouting.text import spoken
@@ -76,7 +76,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
     config, here = config_of(arguments), host()
     wait, allow = wait_of(arguments, here), arguments.allow_removal
-    configure = Configure(config, host=here, wait=wait, allow_removal=allow, tasks=installed_tasks())
+    configure = Configure(config, host=here, wait=wait, allow_removal=allow)
     run = run_task(configure, here)
     done = Done(run, config, here)
     failed = None if done.escapes else run.failed  # the page explains escapes in detail

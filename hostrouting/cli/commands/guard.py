@@ -12,7 +12,6 @@ from hostrouting.cli.changes import run_task
 from hostrouting.cli.command import Command, Reply, config_option
 from hostrouting.cli.source import config_again
 from hostrouting.host.systemd import SystemdService
-from hostrouting.tasks.configure import installed_tasks
 from hostrouting.tasks.guard.loop import Guard, Orders
 
 if TYPE_CHECKING:
@@ -31,9 +30,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
     service = SystemdService.of(os.environ)
     follows = arguments.config is None
-    guard = Guard(
-        read(), host=here, again=read, follows=follows, orders=orders, service=service, tasks=installed_tasks()
-    )
+    guard = Guard(read(), host=here, again=read, follows=follows, orders=orders, service=service)
     run = run_task(guard, here, on_hangup=orders.reload)
     return Reply(run.code, lambda: _document(here), lambda: (), failed=run.failed)
 

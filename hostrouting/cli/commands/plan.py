@@ -29,7 +29,7 @@ from hostrouting.cli.standings import looked_at_gate
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import of_severity, worst_first
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
-from hostrouting.tasks.configure import Configure, installed_tasks
+from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.results import Change
 from hostrouting.text import counted, spoken
 
@@ -108,7 +108,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) -> Prospect:
 
-    look = Configure(config, host=host, wait=wait_of(arguments, host), tasks=installed_tasks()).preview(quiet_context())
+    look = Configure(config, host=host, wait=wait_of(arguments, host)).preview(quiet_context())
     if arguments.allow_removal:
         going = (attrs.evolve(gone, severity="warning", remedy="") for gone in look.removals)
         look = attrs.evolve(look, removals=tuple(going))

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.cli.changes import Run, Work, run_task
-from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
+from hostrouting.cli.command import FINE, Command, Reply, config_option
 from hostrouting.cli.output import Line, Painted, below, line, named_lines
 from hostrouting.cli.source import config_of, quiet_context
-from hostrouting.errors import BackendError, TaskError
-from hostrouting.tasks.configure import Remove, installed_tasks
+from hostrouting.errors import BackendError
+from hostrouting.tasks.configure import Remove
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import argparse
 
-    from hostrouting.finding import Finding
     from hostrouting.host.host import Host
     from hostrouting.tasks.results import Change
 
@@ -30,26 +29,24 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
-    task = Remove(config_of(arguments), host=host(), tasks=installed_tasks())
+    task = Remove(config_of(arguments), host=host())
     try:
         before = task.plan(quiet_context())
-    except (BackendError, TaskError):  # the task continues after this error, and reports it
+    except BackendError:  # the task continues after this error, and reports it
         before = attrs.evolve(task, host=attrs.evolve(task.host, backend=None)).plan(quiet_context())
-    stays = FAILED if _unknown(before) and not arguments.dry_run else FINE
     if before.is_empty or arguments.dry_run:
         config = f" --config {arguments.config}" if arguments.config else ""
-        return Reply(stays, lambda: _document(before, None), lambda: _prospect(before, config))
+        return Reply(FINE, lambda: _document(before, None), lambda: _prospect(before, config))
     run = run_task(task, task.host)
-    code, files, layout = max(run.code, stays), task.host.files, task.host.layout
+    files, layout = task.host.files, task.host.layout
     left = [path for path in (layout.lock_path, layout.guard_lock_path) if files.is_there(path)]
-    return Reply(code, lambda: _document(before, run), lambda: _page(before, run, left), failed=run.failed)
+    return Reply(run.code, lambda: _document(before, run), lambda: _page(before, run, left), failed=run.failed)
 
 
 def _prospect(before: Change, config: str) -> Iterator[Line]:
     """What would be removed."""
     if before.is_empty:
-        what = "nothing else" if _unknown(before) else "nothing"
-        yield line(Painted("NOTHING TO DO:", "good"), f" hostrouting has {what} installed on this host")
+        yield line(Painted("NOTHING TO DO:", "good"), " hostrouting has nothing installed on this host")
         yield from _stays(before)
     else:
         yield from _removed(Painted("TO DO:", "warn"), _work(before))
@@ -63,8 +60,9 @@ def _page(before: Change, run: Run, left: Sequence[str]) -> Iterator[Line]:
         yield line("To see what is left: hostrouting status")
         return
     but = f", except {spoken(left)}, which the next boot removes" if left else ""
-    what = "nothing else" if _unknown(before) else "nothing that hostrouting installed"
-    yield from _removed(Painted("DONE:", "good"), _work(before, is_done=True), f"; {what} is left{but}")
+    yield from _removed(
+        Painted("DONE:", "good"), _work(before, is_done=True), f"; nothing that hostrouting installed is left{but}"
+    )
     yield from _stays(before)
 
 
@@ -78,14 +76,9 @@ def _work(before: Change, *, is_done: bool = False) -> Work:
     return Work.of(before, () if before.routes is None else before.routes.changes, is_done=is_done)
 
 
-def _unknown(before: Change) -> list[Finding]:
-    """The findings about installed parts of tasks whose package is missing here."""
-    return [finding for finding in before.others if finding.name == "task"]
-
-
 def _stays(before: Change) -> Iterator[Line]:
-    """Lines for what stays: parts of tasks of other projects, and wanted routes that are not ours."""
-    return below(named_lines([finding for finding in before.others if finding.name in {"task", "route-stays"}]))
+    """Lines for what stays: wanted routes that are not ours."""
+    return below(named_lines([finding for finding in before.others if finding.name == "route-stays"]))
 
 
 def _document(before: Change, run: Run | None) -> dict[str, Any]:
@@ -93,7 +86,7 @@ def _document(before: Change, run: Run | None) -> dict[str, Any]:
     ok = run is None or run.ok
     return {
         "schema": COMMAND.schema,
-        "ok": (before.is_empty if run is None else run.ok) and not _unknown(before),
+        "ok": before.is_empty if run is None else run.ok,
         "dryRun": run is None and not before.is_empty,
         **(_work(before) if ok else Work()).document(),
         "findings": [finding.to_mapping() for finding in before.others],

@@ -11,7 +11,7 @@ from hostrouting.cli.command import Command, Reply, config_option, wait_option
 from hostrouting.cli.source import config_of, wait_of
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.host import Host
-from hostrouting.tasks.configure import Configure, installed_tasks
+from hostrouting.tasks.configure import Configure
 
 if TYPE_CHECKING:
     import argparse
@@ -36,7 +36,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         )
         raise ConfigError([Fault("--root", repr(arguments.root), rule, remedy)])
     image = Host.offline(root)
-    configure = Configure(config, host=image, wait=wait_of(arguments, image), tasks=installed_tasks())
+    configure = Configure(config, host=image, wait=wait_of(arguments, image))
     run = run_task(configure, image, quietly=True)
     return Reply(run.code, lambda: _document(run, root), lambda: _page(run, root), failed=run.failed)
 

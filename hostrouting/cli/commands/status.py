@@ -30,7 +30,7 @@ from hostrouting.finding import Finding, of_severity, worst_first
 from hostrouting.model.prefix import IPV4, IPV6
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.routes.uplink import default_route, reply_destinations, wanted_routes
-from hostrouting.tasks.configure import installed_tasks, make_tasks
+from hostrouting.tasks.configure import make_tasks
 from hostrouting.text import counted, spoken
 from phases.text import moment_as_text
 
@@ -136,7 +136,7 @@ class HostStatus:
     def _files_of(self, host: Host, config: HostRoutingConfig) -> tuple[str, ...]:
         """Our files, without those under /run."""
         found: set[str] = set()
-        for look in (Gate(host).present, *(task.paths for task in make_tasks(installed_tasks(), config, host))):
+        for look in (Gate(host).present, *(task.paths for task in make_tasks(config, host))):
             found.update(self._known("the files", look) or ())
         passing = host.layout.at("/run/")
         return tuple(sorted(path for path in found if not path.startswith(passing)))
@@ -247,7 +247,7 @@ def _differences(wanted: HostRoutingConfig, installed: HostRoutingConfig) -> Ite
     guard, program = wanted.guard, wanted.guard.program or installed.guard.program
     if guard.enabled != installed.guard.enabled or (guard.enabled and program != installed.guard.program):
         yield "guard"
-    for key in ("protocol", "gate", "kernelRules", "manageForeign", "azureVnetCleanup", "extensions"):
+    for key in ("protocol", "gate", "kernelRules", "manageForeign", "azureVnetCleanup"):
         if wanted.to_mapping().get(key) != installed.to_mapping().get(key):
             yield key
 
@@ -257,7 +257,7 @@ def _units_of(host: Host) -> tuple[tuple[str, UnitState], ...]:
     manager, layout = host.manager, host.layout
     if manager is None or not manager.is_running():
         return ()
-    tasks = make_tasks(installed_tasks(), HostRoutingConfig(), host)
+    tasks = make_tasks(HostRoutingConfig(), host)
     first, *others = (unit for task in tasks if (unit := task.part.unit))
     states = [(unit, manager.state(unit)) for unit in (first, layout.gate_unit, *others)]
     return tuple((unit, state) for unit, state in states if state.load != "not-found")

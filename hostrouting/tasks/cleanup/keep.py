@@ -16,7 +16,7 @@ import attrs
 
 import phases
 from hostrouting.boot.gate import Part
-from hostrouting.boot.units import render_extension
+from hostrouting.boot.units import render_section
 from hostrouting.errors import BackendError, FileError, ProgramError
 from hostrouting.finding import Finding
 from hostrouting.host.fileset import File, FileSet
@@ -39,7 +39,6 @@ class KeepAzureVnetClean(HostTask[CleanupResult]):
 
     name: ClassVar[str] = "keep-azure-vnet-clean"
     nothing: ClassVar[str] = "azureVnetCleanup is not set, and nothing of it is installed"
-    about: ClassVar[str] = "azure-vnet"
     section: ClassVar[str] = "azureVnetCleanup"
     loss: ClassVar[str] = _SUBJECT
 
@@ -47,7 +46,7 @@ class KeepAzureVnetClean(HostTask[CleanupResult]):
     def part(self) -> Part:
         """The section of the configuration, for `status` and the guard; machines do not wait for it."""
         section = self.config.azure_vnet_cleanup
-        text = render_extension({} if section is None else section.to_mapping())
+        text = render_section({} if section is None else section.to_mapping())
         return Part(None, FileSet((File(self.host.layout.cleanup_path, text),)))
 
     @property

@@ -19,12 +19,12 @@ import phases
 from hostrouting.boot.gate import Gate
 from hostrouting.boot.gate_state import find_edits, opening_findings
 from hostrouting.config.settings import HostRoutingConfig, needs_config
-from hostrouting.errors import BackendError, ConfigError, FileError, HostBusy, HostRoutingError
+from hostrouting.errors import BackendError, FileError, HostBusy, HostRoutingError
 from hostrouting.finding import ESCAPES, Finding
 from hostrouting.host.host import Host, needs_host
 from hostrouting.host.systemd import Line, NoService, Service
 from hostrouting.release import __version__
-from hostrouting.tasks.configure import TASKS, TaskClasses, classes, make_tasks, unknown_parts
+from hostrouting.tasks.configure import make_tasks
 from hostrouting.tasks.guard.pace import Fight, Fights, Pace
 from hostrouting.tasks.guard.state import State, figures
 from hostrouting.tasks.results import Look, Repair
@@ -107,8 +107,6 @@ class Guard:
     name: ClassVar[str] = "guard"
     config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
-    tasks: TaskClasses = attrs.field(default=TASKS, kw_only=True, converter=classes)
-    """The classes of the tasks that keep what they have done."""
     again: Callable[[], HostRoutingConfig] | None = attrs.field(default=None, kw_only=True)
     """Reads the configuration again when that is ordered."""
     follows: bool = attrs.field(default=False, kw_only=True)
@@ -212,22 +210,17 @@ class _Watching:
     def _use(self, config: HostRoutingConfig) -> None:
         """Use this configuration from now on. A task's former answer holds until its next one."""
         self._config = config
-        self._answers = {task.name: self._answers[task.name] for task in self._tasks() if self._may_hold(task)}
+        self._answers = {
+            task.name: self._answers[task.name]
+            for task in self._tasks()
+            if task.name in self._answers and task.is_wanted
+        }
         self._restless.clear()
         self._fights = Fights()  # a change of the configuration is not a fight
         self._watch.listen(nftables=config.probe_rewrite.enabled)
-        self._unknown: tuple[Finding, ...] = ()
-        with suppress(HostRoutingError):  # each look says so again
-            self._unknown = unknown_parts(self._host, self._tasks())
 
     def _tasks(self, host: Host | None = None) -> tuple[HostTask[Any], ...]:
-        return make_tasks(self._guard.tasks, self._config, host or self._host, wait=0)
-
-    def _may_hold(self, task: HostTask[Any]) -> bool:
-        """Whether the task has answered, and is still wanted."""
-        with suppress(ConfigError):  # the settings of another project's task; its next answer says so
-            return task.name in self._answers and task.is_wanted
-        return False
+        return make_tasks(self._config, host or self._host, wait=0)
 
     def _lend(self) -> RouteBackend:
         """One backend for all tasks and looks: unchanged parts are read once. A full look opens another."""
@@ -331,7 +324,7 @@ class _Watching:
             gate = Gate(self._host)
             edits = [edit for edit in find_edits(gate) if edit.name == "gate-open"]
             opened = opening_findings(self._host, self._clock.utc()) if gate.gated else ()
-            return Look(findings=(*edits, *opened, *self._unknown))
+            return Look(findings=(*edits, *opened))
         except FileError as error:
             return Look(failures={"gate": str(error)})
 

@@ -51,7 +51,6 @@ class InstallGuard(HostTask[Effects]):
     loss: ClassVar[str] = "the guard, without which a lost route stays lost"
     is_protection: ClassVar[bool] = True
     is_always_carried_out: ClassVar[bool] = True  # the guard is needed most when another task fails
-    about: ClassVar[str] = "unit"
     clock: phases.Clock = attrs.field(factory=phases.SystemClock, kw_only=True, eq=False, repr=False)
     """Tells how old the last look is."""
 

@@ -54,7 +54,6 @@ class RewriteProbeSource(HostTask[Effects]):
 
     name: ClassVar[str] = "rewrite-probe-source"
     nothing: ClassVar[str] = "the probe rewrite is neither enabled nor installed"
-    about: ClassVar[str] = "probe-rewrite"
     section: ClassVar[str] = "probeRewrite"
 
     def removals(self) -> tuple[Finding, ...]:

@@ -327,14 +327,8 @@ class TestOthers:
 
     def test_who_runs_a_unit(self) -> None:
         """A script's unit is run once after the task's work; a part that is made by hand leaves that to its task."""
-        script = Part.of(LAYOUT, "a", "exit 0\n", rank=None)
+        script = Part.of(LAYOUT, "a", "exit 0\n", rank=50)
         assert [script.is_run_now, another("a").is_run_now] == [True, False]
-
-    def test_a_unit_for_another_target(self) -> None:
-        """A unit is enabled for one target; a text that names another is refused, because it would be enabled for both."""
-        text = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=sysinit.target\n"
-        with pytest.raises(ValueError, match=r"a.service has no line WantedBy=multi-user.target, .*; write this line"):
-            Part.of(LAYOUT, "a", "exit 0\n", rank=None, unit_text=text)
 
     def test_by_rank(self) -> None:
         """Steps are listed by rank, and by name if ranks are equal."""

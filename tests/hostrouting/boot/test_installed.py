@@ -6,7 +6,6 @@ import pytest
 from hostrouting import Configure, GuardConfig, HostRoutingConfig, Remove
 from hostrouting.boot.installed import installed_config, installed_wait, kept_config
 from hostrouting.boot.scripts import DEFAULT_WAIT
-from hostrouting.boot.units import render_extension
 from hostrouting.errors import ConfigError
 from hostrouting.testing import FakeHost
 from tests.support.azure_leftovers import azure_config, azure_host, named
@@ -69,15 +68,14 @@ def test_a_guard_without_work(host: FakeHost, left: HostRoutingConfig) -> None:
     ("text", "rule", "paths"),
     [
         (None, LOST, (LAYOUT.rules_script_path, LAYOUT.routes_script_path, *CHECKED)),
-        ("#!/bin/bash\nexit 0\n", CHANGED, (LAYOUT.routes_script_path, *CHECKED, LAYOUT.extension_file("mine"))),
+        ("#!/bin/bash\nexit 0\n", CHANGED, (LAYOUT.routes_script_path, *CHECKED)),
     ],
     ids=["lost", "edited"],
 )
 def test_scripts_that_are_not_as_written(host: FakeHost, text: str | None, rule: str, paths: tuple[str, ...]) -> None:
     """Each is a fault, and all are told at once: a guard that took one for nothing would delete its routes."""
     run(Configure(ALL, host=host, wait=50))
-    host.files.texts[LAYOUT.extension_file("mine")] = render_extension(1)
-    assert kept_config(host) == attrs.evolve(ALL, extensions={"mine": 1})
+    assert kept_config(host) == ALL
     assert installed_wait(host) == 50
     written = dict(host.files.texts)
     for those in (*((path,) for path in paths), paths):

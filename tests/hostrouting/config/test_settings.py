@@ -15,8 +15,7 @@ from hostrouting.config.values import Mode
 from hostrouting.errors import ConfigError
 from tests.support.programs import completed
 
-KEYS = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, guard, gate, kernelRules, manageForeign, "
-KEYS += "extensions"
+KEYS = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, guard, gate, kernelRules, manageForeign"
 WHOLE = HostRoutingConfig(
     StaticRoutesConfig(enabled=True, routes=[StaticRoute("172.16.0.0/17", "10.0.0.1", "eth0", 5)]),
     RouteOverlapConfig(["172.16.0.0/16"], "STRICT"),
@@ -276,14 +275,3 @@ def test_import_is_cheap() -> None:
     )
     loaded = completed([sys.executable, "-c", code], check=True).stdout
     assert set(loaded.split()) - {"array", "bisect", "_bisect", "struct", "_struct"} == {"hostrouting"}
-
-
-def test_extensions_are_any_json() -> None:
-    """The sections of other projects' tasks are kept as they are; what could not be written again is a fault."""
-    given = {"rails": [{"table": 1, "dev": None, "on": True, "share": 0.5}], "more": "text"}
-    assert HostRoutingConfig(extensions=given).to_mapping()["extensions"] == given
-    assert HostRoutingConfig.from_json(HostRoutingConfig(extensions=given).to_json()).extensions == given
-    text = '{"extensions": {"Rails": 1, "r": {"a": 1, "a": 2}, "n": [NaN]}}'
-    with pytest.raises(ConfigError) as caught:
-        HostRoutingConfig.from_json(text)
-    assert [fault.path for fault in caught.value.faults] == ["extensions.Rails", "extensions.r.a", "extensions.n[0]"]

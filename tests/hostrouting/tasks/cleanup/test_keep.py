@@ -96,7 +96,7 @@ class TestReported:
         """A failing ebtables is a warning, which names it: routes and machines do not wait for a clean-up."""
         host.bridge_rules.elsewhere = KEPT
         run(Configure(REPEATED, host=host))
-        [found] = KeepAzureVnetClean(REPEATED, host=host).findings()
+        [found] = KeepAzureVnetClean(REPEATED, host=host).change(up=True).others
         assert found.severity == "warning"
         assert "cannot be looked for: both backends of ebtables have rules" in found.sentence
 
@@ -106,7 +106,7 @@ class TestReported:
         host.files.texts.setdefault(path, "{}")
         host.files.strange[path] = "a folder"
         run(Configure(REPEATED, host=host))
-        [found] = KeepAzureVnetClean(REPEATED, host=host).findings()
+        [found] = KeepAzureVnetClean(REPEATED, host=host).change(up=True).others
         assert found.severity == "warning"
         assert f"cannot be looked for: cannot read {path}" in found.sentence
 
