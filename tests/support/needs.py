@@ -13,7 +13,6 @@ from functools import cache
 PACKAGES = {
     "busybox": "busybox",
     "debootstrap": "debootstrap debian-archive-keyring",  # the keys with which it trusts Debian's packages
-    "dash": "dash",
     "ebtables-nft": "iptables",
     "gawk": "gawk",
     "gcc": "gcc",
