@@ -21,7 +21,6 @@ from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
 from phases.errors import ExceptionGroup
 from phases.testing import FakeClock
-from tests.support.cases import for_each
 from tests.support.mishaps import Killed, Mishaps, busy, full, killed, mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
 
@@ -44,7 +43,7 @@ CONFIGS = {
 SOMETHING = [name for name in CONFIGS if name != "nothing"]
 FOR_KUBELET = attrs.evolve(CONFIGS["strict"], gate=GateConfig([KUBELET, "k3s.service"]))
 PAIRS = [pair for pair in product(CONFIGS, CONFIGS) if pair[0] != pair[1]]
-each_pair = for_each("one, other", PAIRS)
+each_pair = pytest.mark.parametrize(("one", "other"), PAIRS)
 RING = [*pairwise([*CONFIGS, "nothing"])]
 """Each configuration once as the former one, and once as the new one."""
 

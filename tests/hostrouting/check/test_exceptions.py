@@ -25,7 +25,6 @@ from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link
 from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm, vpn_node
 from tests.support.awks import AWKS
-from tests.support.cases import for_each
 from tests.support.check_script import Checked
 from tests.support.cli import say
 from tests.support.commands import ports
@@ -71,7 +70,7 @@ HEALTHY = {
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
-@for_each("name", HEALTHY)
+@pytest.mark.parametrize("name", HEALTHY)
 def test_healthy_nodes(name: str, tmp_path: Path) -> None:
     """Each is OK for `check`, and INSTALLED for `status`. Kills: whatever a rule treats differently is unknown."""
     config = tmp_path / "config.json"
@@ -262,7 +261,7 @@ CHOSEN_SOURCES: dict[str, tuple[tuple[str, ...], bool, str]] = {
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
-@for_each("name", CHOSEN_SOURCES)
+@pytest.mark.parametrize("name", CHOSEN_SOURCES)
 def test_sources_that_linux_chooses(name: str, tmp_path: Path) -> None:
     """TCP looks up the route with the chosen source: a rule may send it out by the device of this source.
 

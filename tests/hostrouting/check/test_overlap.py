@@ -18,7 +18,6 @@ from hostrouting.model.route import NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import vpn_node
-from tests.support.cases import for_each
 from tests.support.examples import scaled
 from tests.support.strategies import blocks, prefixes, routes, snapshots
 from tests.support.topologies import h200, host, plain
@@ -130,7 +129,7 @@ class TestWhatCannotBeSeenIsSaid:
         report = check(host([ETH0], [DEFAULT, route]), "172.16.0.0/16")
         assert [finding.kind for finding in report.escapes] == ["overlap"]
 
-    @for_each(
+    @pytest.mark.parametrize(
         "name",
         [name for name, row in TOPOLOGIES.items() if name.startswith("a rule by") and row.verdict == "undecided"],
     )
@@ -193,7 +192,7 @@ BESIDE: dict[str, tuple[str, str, str, list[str]]] = {
 }
 
 
-@for_each("own", BESIDE)
+@pytest.mark.parametrize("own", BESIDE)
 def test_own_addresses_beside_a_finding(own: str) -> None:
     """A finding includes single own addresses inside the prefix of its route, and no other address that is fine."""
     *texts, expected = BESIDE[own]
@@ -227,7 +226,7 @@ EXPIRING = {
 }
 
 
-@for_each("name", EXPIRING)
+@pytest.mark.parametrize("name", EXPIRING)
 def test_how_long_the_verdict_holds(name: str) -> None:
     """The verdict holds until the first route expires that it depends on, also for the packets of a note."""
     default, mine, marked = EXPIRING[name]

@@ -18,7 +18,6 @@ from hostrouting.model.prefix import Prefix, as_ip, ip_at
 from hostrouting.model.route import OURS, TABLE_LOCAL, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
-from tests.support.cases import for_each
 from tests.support.examples import scaled
 from tests.support.strategies import blocks, links, prefixes, routes, rules
 from tests.support.topologies import connected, h200, host, plain
@@ -186,7 +185,7 @@ def texts(repair: Repair) -> list[str]:
 class TestRepairOfKnownHosts:
     """The repair on hosts seen in practice."""
 
-    @for_each("name", TOPOLOGIES)
+    @pytest.mark.parametrize("name", TOPOLOGIES)
     def test_each_host(self, name: str) -> None:
         """On each host of the table, the repair has the listed routes, and leaves open only what they cannot close."""
         row = TOPOLOGIES[name]

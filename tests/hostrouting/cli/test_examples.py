@@ -12,7 +12,6 @@ import pytest
 
 from hostrouting.cli.commands import every_command
 from hostrouting.testing import h200
-from tests.support.cases import some_at_night
 from tests.support.machine import H200, Machine, private_machine
 from tests.support.needs import require
 from tests.support.programs import completed
@@ -79,7 +78,9 @@ def test_every_example_is_run() -> None:
         assert all(len(line) <= 80 for line in lines)
 
 
-@pytest.mark.parametrize("example", some_at_night(EXAMPLES, each=4))
+@pytest.mark.parametrize(
+    "example", [pytest.param(case, marks=[pytest.mark.nightly] if at % 4 else []) for at, case in enumerate(EXAMPLES)]
+)
 def test_example(machine: Machine, example: str, tmp_path: Path) -> None:
     """Each is understood and answered, with the files that it names, and writes those that it redirects to."""
     code, begins, *before = OUTCOMES[example]

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute
 from hostrouting.config.values import Mode, Word
 from hostrouting.errors import ConfigError
-from tests.support.cases import for_each
 from tests.support.config_keys import with_value
 from tests.support.config_strategies import near_texts
 from tests.tables.refused_values import REFUSED, RIGHT
@@ -47,7 +46,7 @@ def message_of_overlap(**fields: Any) -> str:
     return str(caught.value)
 
 
-@for_each("key, value, said", REFUSED)
+@pytest.mark.parametrize(("key", "value", "said"), REFUSED)
 def test_refused(key: str, value: object, said: str) -> None:
     """Each value that breaks its rule is one fault, with its path, the value, the rule and the remedy."""
     with pytest.raises(ConfigError) as caught:

@@ -19,7 +19,6 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip, ip_at
 from hostrouting.model.route import NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
-from tests.support.cases import for_each
 from tests.support.examples import scaled
 from tests.support.growth import grows_evenly
 from tests.support.strategies import DEVICES, blocks, snapshots
@@ -424,7 +423,7 @@ class TestDefaultRoutes:
         hidden = every[: every.index(taking[0])] if is_taken else []
         assert [route for _, route in fib.suppressed_defaults(block.family)] == hidden
 
-    @for_each("kind, is_hidden", [("unicast", True), ("unreachable", False)])
+    @pytest.mark.parametrize(("kind", "is_hidden"), [("unicast", True), ("unreachable", False)])
     def test_that_of_a_tunnel(self, kind: RouteType, is_hidden: bool) -> None:  # noqa: FBT001
         """It comes before that of main, which a rule suppresses, and hides it; one that refuses packets does not."""
         routes = Route.to("0.0.0.0/0", dev="eth0"), Route.to("0.0.0.0/0", dev="wg0", table=100, type=kind)
@@ -438,8 +437,8 @@ NET, NET6 = Prefix.parse("172.16.0.0/16"), Prefix.parse("fd00:16::/64")
 SUPPRESSING, SUPPRESSING6 = (attrs.evolve(ELSEWHERE, family=family, suppress_ifgroup=7) for family in (4, 6))
 
 
-@for_each(
-    "rule, route, oif, kind, devs",
+@pytest.mark.parametrize(
+    ("rule", "route", "oif", "kind", "devs"),
     [
         (attrs.evolve(ELSEWHERE, suppress_prefixlength=16), Route.to(NET, type="unreachable"), "", "unreachable", ()),
         (SUPPRESSING, Route(NET, (NextHop("eth0"), NextHop("eth1"))), "", "unicast", ("eth0", "eth1")),
@@ -467,7 +466,7 @@ def test_a_type_of_service_that_a_table_throws() -> None:
     assert (found.devs, [variant.decision.devs for variant in found.variants]) == (("eth0",), [("ib0",)])
 
 
-@for_each("dev, length", [("eth0", 0), ("eth1", None), (None, 0)])
+@pytest.mark.parametrize(("dev", "length"), [("eth0", 0), ("eth1", None), (None, 0)])
 def test_a_new_route_in_a_group_that_is_suppressed(dev: str | None, length: int | None) -> None:
     """It decides nothing, whatever its length, if another table has a route."""
     links = tuple(Link(name=name, index=at, group=group) for at, (name, group) in enumerate(GROUPS.items(), 2))
@@ -479,8 +478,8 @@ def test_a_new_route_in_a_group_that_is_suppressed(dev: str | None, length: int 
 HELD = Route.to(NET, dev="ib0", metric=100)
 
 
-@for_each(
-    "route, more, length",
+@pytest.mark.parametrize(
+    ("route", "more", "length"),
     [
         (HELD, {"metric": 99}, 16),
         (HELD, {"metric": 100}, 17),
@@ -509,7 +508,7 @@ OWN = Route.to("10.9.0.1/32", dev="eth0", type="local", table=255)
 class TestTheAnswerNamesItsReasons:
     """A decision has the rule, the route, the devices, and the conditions."""
 
-    @for_each("name", TOPOLOGIES)
+    @pytest.mark.parametrize("name", TOPOLOGIES)
     def test_each_host(self, name: str) -> None:
         """On each host of the table, an address escapes exactly as the table says."""
         row = TOPOLOGIES[name]

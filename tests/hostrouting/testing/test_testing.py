@@ -14,11 +14,10 @@ from hostrouting.fib.packet import PLAIN
 from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from hostrouting.testing.contract import BackendContract
-from tests.support.cases import for_each
 from tests.tables.topologies import TOPOLOGIES
 
 
-@for_each("name", TOPOLOGIES)
+@pytest.mark.parametrize("name", TOPOLOGIES)
 def test_each_host(name: str) -> None:
     """On each host of the table, the fake kernel answers as the table says, and always as the engine does."""
     row = TOPOLOGIES[name]

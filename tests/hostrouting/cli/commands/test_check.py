@@ -9,7 +9,6 @@ from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
-from tests.support.cases import for_each
 from tests.support.cli import say
 from tests.support.topologies import marked_vm
 from tests.tables.topologies import TOPOLOGIES, devs_of, escapes_of, repair_of
@@ -38,7 +37,7 @@ def test_the_whole_page() -> None:
     ]
 
 
-@for_each("name", TOPOLOGIES)
+@pytest.mark.parametrize("name", TOPOLOGIES)
 def test_each_host(name: str) -> None:
     """On each host of the table, exit code and JSON say what the table says."""
     row = TOPOLOGIES[name]
