@@ -15,7 +15,6 @@ PACKAGES = {
     "debootstrap": "debootstrap debian-archive-keyring",  # the keys with which it trusts Debian's packages
     "ebtables-nft": "iptables",
     "gawk": "gawk",
-    "gcc": "gcc",
     "ip": "iproute2",
     "make": "make",
     "mawk": "mawk",
@@ -23,7 +22,6 @@ PACKAGES = {
     "original-awk": "original-awk",
     "radvd": "radvd",
     "shellcheck": "shellcheck",
-    "spin": "spin",
     "systemctl": "systemd",
     "systemd-analyze": "systemd",
     "systemd-nspawn": "systemd-container",
