@@ -88,12 +88,6 @@ def config_option(parser: argparse.ArgumentParser, *, required: bool = False) ->
     )
 
 
-def snapshots_option(parser: argparse.ArgumentParser, verb: str) -> None:
-    """The option for the snapshots of many nodes; `verb` is what the command does with them."""
-    meaning = f"{verb} the snapshots of many nodes: directories with *.json files, patterns in quotes, or files"
-    parser.add_argument("--snapshots", metavar="PATH", nargs="+", action="extend", help=meaning)
-
-
 def removal_option(parser: argparse.ArgumentParser) -> None:
     """The option that allows a configuration to take protection away."""
     meaning = "apply even if this takes away the installed gate, the mode STRICT or the guard"

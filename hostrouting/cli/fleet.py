@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 def check_fleet(arguments: argparse.Namespace) -> Reply:
     """The reply to `check --snapshots`. With --json, the nodes are judged while the reply is printed."""
     _sort_out(arguments)
-    sources = sources_of(arguments)
+    sources = _sources_of(arguments)
     config = expected_of(arguments)
     question = Question(config, tuple(arguments.devs), is_whole=arguments.config is not None)
     grouping, codes = Grouping(), {FINE}
@@ -64,10 +64,10 @@ def check_fleet(arguments: argparse.Namespace) -> Reply:
         name, words = arguments.config or "", shlex.join(question_words(arguments))
         return fleet_lines(grouping.groups(), config, name=name, question=words)
 
-    return Reply(lambda: worst_code(codes), lambda: map(_line_of, results()), lines)
+    return Reply(lambda: _worst_code(codes), lambda: map(_line_of, results()), lines)
 
 
-def worst_code(codes: Collection[int]) -> int:
+def _worst_code(codes: Collection[int]) -> int:
     """The exit code of the worst node."""
     return min({*codes} - {FINE}, default=FINE)
 
@@ -101,7 +101,7 @@ def _is_network(text: str) -> bool:
     return True
 
 
-def sources_of(arguments: argparse.Namespace) -> tuple[Source, ...]:
+def _sources_of(arguments: argparse.Namespace) -> tuple[Source, ...]:
     """The snapshots that --snapshots names. Raises ConfigError if it names none, or if --snapshot names one."""
     if arguments.snapshot is not None:
         rule = "cannot be used together with --snapshots"
@@ -116,8 +116,7 @@ def sources_of(arguments: argparse.Namespace) -> tuple[Source, ...]:
 
 _CUT = 60  # characters of a problem in the table; all of it is below
 _TONES: dict[str | None, Tone] = {"ok": "good", "overlap": "bad"}
-NAMES = 6
-"""The number of nodes of a group that are named."""
+_NAMES = 6  # nodes of a group that are named
 
 
 def fleet_lines(groups: Sequence[NodeGroup], config: HostRoutingConfig, *, name: str, question: str) -> Iterator[Line]:
@@ -154,7 +153,7 @@ def _group_lines(
     group: NodeGroup, common: Correction | None, config: HostRoutingConfig, *, name: str, question: str
 ) -> Iterator[Line]:
     yield line(Painted(counted(len(group.nodes), "node"), "strong"), ": ", group.problem or group.verdict_words)
-    yield line("  ", Painted(spoken(group.nodes, most=NAMES), "soft"))
+    yield line("  ", Painted(spoken(group.nodes, most=_NAMES), "soft"))
     which = "One repair for all" if len(group.nodes) > 1 else "A repair"
     correction, example = group.correction, group.example
     again, into = "check", ""

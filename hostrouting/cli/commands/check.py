@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.cli.check import Check, lasting_line, make_check
-from hostrouting.cli.command import (
-    VERDICT_CODES,
-    Command,
-    Reply,
-    config_option,
-    devs_option,
-    question_words,
-    snapshots_option,
-)
+from hostrouting.cli.command import VERDICT_CODES, Command, Reply, config_option, devs_option, question_words
 from hostrouting.cli.output import Line, below, line, named_lines
 from hostrouting.cli.source import config_of, installed_config
 from hostrouting.cli.standings import Standings, gate_findings
@@ -43,7 +35,8 @@ def check_options(parser: argparse.ArgumentParser) -> None:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     check_options(parser)
-    snapshots_option(parser, "check")
+    meaning = "check the snapshots of many nodes: directories with *.json files, patterns in quotes, or files"
+    parser.add_argument("--snapshots", metavar="PATH", nargs="+", action="extend", help=meaning)
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,33 +10,20 @@ import attrs
 from hostrouting.boot.gate_state import GateState
 from hostrouting.cli.changes import Work
 from hostrouting.cli.check import Check
-from hostrouting.cli.command import (
-    FAILED,
-    FINE,
-    UNDECIDED,
-    Command,
-    Reply,
-    config_option,
-    removal_option,
-    snapshots_option,
-    wait_option,
-)
-from hostrouting.cli.failure import code_of, document_of
-from hostrouting.cli.output import SHOWN, Line, Painted, below, line, named_lines, plain
+from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option, removal_option, wait_option
+from hostrouting.cli.output import Line, Painted, below, line, named_lines
 from hostrouting.cli.source import config_of, quiet_context, saved_snapshot, wait_of
 from hostrouting.cli.standings import looked_at_gate
-from hostrouting.errors import HostRoutingError
 from hostrouting.finding import of_severity, worst_first
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.results import Change
-from hostrouting.text import counted, spoken
+from hostrouting.text import counted
 
 if TYPE_CHECKING:
     import argparse
 
     from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.fleet import Source
     from hostrouting.host.host import Host
     from hostrouting.model.snapshot import Snapshot
 
@@ -93,14 +79,11 @@ def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)
     wait_option(parser, "how long apply would wait")
     removal_option(parser)
-    snapshots_option(parser, "plan for")
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
     config = config_of(arguments)
-    if arguments.snapshots is not None:
-        return _of_many(arguments, config)
     saved = saved_snapshot(arguments)
     prospect = _here(arguments, host(), config) if saved is None else _elsewhere(saved, config)
     return Reply(prospect.code, lambda: _document(prospect), lambda: _page(prospect, arguments))
@@ -118,65 +101,6 @@ def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) 
 
 def _elsewhere(before: Snapshot, config: HostRoutingConfig) -> Prospect:
     return Prospect(Change(plan_static_routes(config, before)), before, config)
-
-
-def _of_many(arguments: argparse.Namespace, config: HostRoutingConfig) -> Reply:
-    """The reply for the snapshots of many nodes: each is read and planned while the reply is printed or grouped."""
-    from hostrouting.cli.fleet import sources_of, worst_code
-    from hostrouting.host.saved import read_snapshot
-
-    sources, codes = sources_of(arguments), {FINE}
-
-    def planned() -> Iterator[tuple[Source, Prospect | HostRoutingError]]:
-        for source in sources:
-            found: Prospect | HostRoutingError
-            try:
-                found = _elsewhere(read_snapshot(source.path), config)
-            except HostRoutingError as error:
-                found = error
-            codes.add(found.code if isinstance(found, Prospect) else code_of(found, needs_files=False))
-            yield source, found
-
-    def documents() -> Iterator[str]:
-        for source, found in planned():
-            document = _document(found) if isinstance(found, Prospect) else document_of(found)
-            yield json.dumps({"node": source.name, "snapshot": source.path, **document})
-
-    return Reply(lambda: worst_code(codes), documents, lambda: _lines_of_many(planned(), arguments.config))
-
-
-def _lines_of_many(planned: Iterator[tuple[Source, Prospect | HostRoutingError]], config: str) -> Iterator[Line]:
-    """The lines for nodes with the same plan: the answer, the nodes, the steps, and the verdict afterwards."""
-    from shlex import quote
-
-    from hostrouting.cli.fleet import NAMES
-
-    groups: dict[tuple[str, ...], tuple[list[Line], list[Source]]] = {}
-    for source, found in planned:
-        page = [*_short_page(found, config)]
-        groups.setdefault(tuple(map(plain, page)), (page, []))[1].append(source)
-    for place, ((head, *rest), sources) in enumerate(sorted(groups.values(), key=lambda group: -len(group[1]))):
-        if place == SHOWN:
-            yield line()
-            yield line(f"… and {len(groups) - SHOWN:,} more groups; --json shows all")
-            return
-        yield from [line()] if place else []
-        yield line(Painted(f"{counted(len(sources), 'node')}: ", "strong"), *head)
-        yield line("  ", Painted(spoken([source.name for source in sources], most=NAMES), "soft"))
-        yield from rest
-        words = f"hostrouting plan --config {config} --snapshot {quote(sources[0].path)}"
-        yield line(f"  For {sources[0].name}: {words}")
-
-
-def _short_page(found: Prospect | HostRoutingError, config: str) -> Iterator[Line]:
-    """The lines for one node of many; nodes with equal plans have equal lines."""
-    if isinstance(found, HostRoutingError):
-        yield line(Painted("FAILED:", "bad"), f" {found}")
-        return
-    yield _answer_line(found, config)
-    yield from found.work.lines()
-    if found.after is not None:
-        yield from (line("  afterwards: ", *answer) for answer in found.after.answer_lines())
 
 
 def _page(prospect: Prospect, arguments: argparse.Namespace) -> Iterator[Line]:
@@ -263,16 +187,13 @@ COMMAND = Command(
     more="""\
 Exit code 0 means that the host already matches the configuration. 1 means that there is something to do, that apply
 refuses the configuration, that there is a conflict, or, in mode STRICT, that an overlap is left. 3 means that a default
-route or a device is missing, so it is not known yet. With --json, "answer" distinguishes these cases. With --snapshots,
---json prints one such document on a line for each node, with its name, and the exit code is that of the worst node.
+route or a device is missing, so it is not known yet. With --json, "answer" distinguishes these cases.
 """,
     examples="""\
 # what would apply change?
 hostrouting plan --config agent.json
 # the same for the node that the snapshot is of
 hostrouting plan --config agent.json --snapshot node.json
-# the same for many nodes, those with the same plan together
-hostrouting plan --config agent.json --snapshots nodes
 """,
     failing="there is something to do, or apply would fail",
     takes_snapshot=True,

@@ -38,7 +38,6 @@ OUTCOMES: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     "hostrouting repair 172.16.0.0/16 --as-config | hostrouting apply --config -": (0, "DONE: 2 routes added"),
     "hostrouting plan --config agent.json": (1, "TO DO: add 2 routes"),
     "hostrouting plan --config agent.json --snapshot node.json": (1, "TO DO: add 2 routes"),
-    "hostrouting plan --config agent.json --snapshots nodes": (1, "1 node: TO DO: add 2 routes"),
     "hostrouting status": (0, "", APPLY),
     "hostrouting status --config agent.json": (0, "", APPLY),
     "hostrouting snapshot > node.json": (0, ""),

@@ -1,13 +1,11 @@
 """`plan`: what apply would do, and an exit code for automation."""
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from hostrouting.model.rule import default_rules
-from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm, vpn_node
+from hostrouting.testing import FakeHost, MemoryBackend, h200
 from tests.support.cli import say
 
 HALF = {"destination": "172.16.0.0/17"}
@@ -31,40 +29,6 @@ def test_the_whole_page(repaired: str) -> None:
         "",
         f"To apply it, as root: hostrouting apply --config {repaired}",
     ]
-
-
-def test_many_nodes(repaired: str, tmp_path: Path) -> None:
-    """Nodes with the same plan are one group, the largest first; a file that cannot be read is one, too."""
-    nodes = tmp_path / "nodes"
-    nodes.mkdir()
-    for name, kernel in {"a": vpn_node(), "b": h200(), "c": plain_vm()}.items():
-        (nodes / f"{name}.json").write_text(kernel.snapshot().to_json())
-    (nodes / "d.json").write_text("{")
-    said = say("plan", "--config", repaired, "--snapshots", str(nodes))
-    assert [line for line in said.lines if line[0:1].isdigit()] == [
-        "2 nodes: TO DO: add 2 routes; only routes, because a snapshot has no files",
-        "1 node: TO DO: add 2 routes; only routes, because a snapshot has no files",
-        next(line for line in said.lines if line.startswith("1 node: FAILED: ") and "d.json" in line),
-    ]
-    assert said.lines[1:6] == [
-        "  b and c",
-        "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",
-        "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",
-        "  afterwards: OK: every address of 172.16.0.0/16 leaves by eth0, or belongs to this host",
-        f"  For b: hostrouting plan --config {repaired} --snapshot {nodes}/b.json",
-    ]
-    each = say("plan", "--config", repaired, "--snapshots", str(nodes), "--json")
-    documents = [json.loads(line) for line in each.lines]
-    assert [(it["node"], it.get("answer"), it.get("error")) for it in documents] == [
-        ("a", "to-do", None),
-        ("b", "to-do", None),
-        ("c", "to-do", None),
-        ("d", None, "InputError"),
-    ]
-    (nodes / "d.json").unlink()
-    alone = say("plan", "--config", repaired, "--snapshot", str(nodes / "b.json"), "--json").json
-    assert {**alone, "node": "b", "snapshot": f"{nodes}/b.json"} == documents[1]
-    assert (said.code, each.code, say("plan", "--config", repaired, "--snapshots", str(nodes)).code) == (1, 1, 1)
 
 
 def test_law_after_apply_nothing_is_left_to_do(repaired: str) -> None:
