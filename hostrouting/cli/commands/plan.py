@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
@@ -32,16 +32,10 @@ class Prospect:
     """What `apply` would do, and the state afterwards. For a saved snapshot, files and the gate are not known."""
 
     def __init__(
-        self,
-        change: Change,
-        before: Snapshot | None,
-        config: HostRoutingConfig,
-        *,
-        gate: GateState | None = None,
-        rewrites: Sequence[str] = (),
+        self, change: Change, before: Snapshot | None, config: HostRoutingConfig, *, gate: GateState | None = None
     ) -> None:
-        """Judge the change of a host; `rewrites` are the files to write that exist with another content."""
-        self.change, self.rewrites, self.saved, self.gate = change, rewrites, gate is None, gate or GateState()
+        """Judge the change of a host."""
+        self.change, self.saved, self.gate = change, gate is None, gate or GateState()
         self.routes = routes = change.routes or RoutePlan()
         # With conflicts, these are the only steps, because nothing would be carried out.
         self.work = Work.of(change, routes.conflicts or routes.steps)
@@ -95,8 +89,7 @@ def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) 
     if arguments.allow_removal:
         going = (attrs.evolve(gone, severity="warning", remedy="") for gone in look.removals)
         look = attrs.evolve(look, removals=tuple(going))
-    rewrites = tuple(path for path in look.files.writes if host.files.is_there(path))
-    return Prospect(look, look.before, config, gate=looked_at_gate(host, config.gate.units), rewrites=rewrites)
+    return Prospect(look, look.before, config, gate=looked_at_gate(host, config.gate.units))
 
 
 def _elsewhere(before: Snapshot, config: HostRoutingConfig) -> Prospect:
@@ -167,12 +160,12 @@ def _answer_line(prospect: Prospect, config: str) -> Line:
 def _document(prospect: Prospect) -> dict[str, Any]:
 
     work = prospect.work.document()
-    work["files"] = None if prospect.saved else {**work["files"], "rewrite": list(prospect.rewrites)}
     return {
         "schema": COMMAND.schema,
         "answer": prospect.answer,
         "changes": prospect.changes,
         **work,
+        "files": None if prospect.saved else work["files"],
         "findings": [finding.to_mapping() for finding in (*prospect.change.findings, *prospect.gate.findings)],
         "verdict": None if prospect.after is None else prospect.after.found.verdict,
         "check": None if prospect.after is None else prospect.after.document(),

@@ -47,15 +47,13 @@ def test_law_after_apply_nothing_is_left_to_do(repaired: str) -> None:
 
 
 def test_what_is_there_before(written: Callable[..., str]) -> None:
-    """The JSON has the route that a step replaces, or that is in its way, and which of the files already exist."""
+    """The JSON has the route that a step replaces, or that is in its way."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", written({**HALF, "gateway": "10.0.0.9"}), host=host)
     document = say("plan", "--config", written(HALF, mode="WARN"), "--json", host=host).json
     [step] = document["steps"]
     assert (step["action"], step["route"]) == ("replace", "172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting")
     assert step["existing"] == "172.16.0.0/17 via 10.0.0.9 dev eth0 proto hostrouting"
-    assert document["files"]["rewrite"] == [it for it in document["files"]["write"] if host.files.is_there(it)]
-    assert document["files"]["rewrite"]
     assert document["check"]["mode"] == "WARN"
     del host.files.texts[host.layout.routes_script_path]
     document = say("plan", "--config", written({"destination": "172.16.0.0/16"}), "--json", host=host).json
@@ -63,7 +61,6 @@ def test_what_is_there_before(written: Callable[..., str]) -> None:
         "172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10"
     ]
     assert host.layout.routes_script_path in document["files"]["write"]
-    assert host.layout.routes_script_path not in document["files"]["rewrite"]
 
 
 def test_a_snapshot_has_no_files(repaired: str) -> None:
