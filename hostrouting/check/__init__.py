@@ -11,6 +11,5 @@ pods        the same check for each class
 repair      the routes that close the escapes, and the proof
 cover       the fewest prefixes for a repair
 rules       what is wrong with the rules and the default routes themselves
-segments    a CIDR as ranges, for a map
 report      all of it in sentences and as JSON
 """

@@ -17,6 +17,8 @@ from hostrouting.check.examine import (
     find_correction,
     repair_routes,
 )
+from hostrouting.check.exceptions import PodBlocks
+from hostrouting.check.overlap import Judge
 from hostrouting.check.packets import senders_phrase
 from hostrouting.check.report import (
     candidates_clause,
@@ -35,6 +37,7 @@ from hostrouting.cli.source import (
     saved_snapshot,
     start_command,
 )
+from hostrouting.fib.packet import PLAIN
 from hostrouting.model.prefix import extent
 from hostrouting.model.route import Route, table_name
 from hostrouting.text import counted, spoken
@@ -185,18 +188,18 @@ def _answer_line(found: FamilyExamination) -> Line:
         return line(word, " ", _who_goes_where(found), f", not by {devs}")
     if verdict == "undecided":
         return line(word, f" a plain packet to {cidrs} leaves by {devs}; ", _others(found))
-    from hostrouting.check.segments import segments_of  # noqa: PLC0415  only the sentence of an OK names segments
-
-    segments = (
-        segment
-        for cidr in report.cidrs
-        for segment in segments_of(
-            found.fib, cidr, expected_devs=report.expected_devs, allowed_devs=report.allowed_devs
-        )
-    )
-    allowed = spoken([*dict.fromkeys(segment.label for segment in segments if segment.judgement == "allowed")])
-    beside = f" or by {allowed} (allowed)" if allowed else ""
+    allowed = _allowed_devs(found)
+    beside = f" or by {spoken(allowed)} (allowed)" if allowed else ""
     return line(word, f" every address of {cidrs} leaves by {devs}{beside}, or belongs to this host")
+
+
+def _allowed_devs(found: FamilyExamination) -> Sequence[str]:
+    """The devices by which addresses leave although they are only allowed; nothing escapes."""
+    report = found.report
+    blocks = PodBlocks(found.fib, report.cidrs, report.allowed_devs)
+    strict = Judge(report.expected_devs, (), blocks=blocks)
+    decisions = (cell.decision for cidr in report.cidrs for cell in found.fib.cells(cidr, PLAIN))
+    return [*dict.fromkeys("+".join(decision.devs) for decision in decisions if strict.escape(decision))]
 
 
 def _evidence_lines(found: FamilyExamination) -> Iterator[Line]:
