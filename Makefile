@@ -48,8 +48,8 @@ releases: $(VENV)/ready ## run the tests that boot a systemd in Debian 11, 12 an
 	@$(MAKE) --no-print-directory roots || { echo 'make releases needs a root of each release: see above' >&2; exit 1; }
 	HOSTROUTING_FORBID_SKIPS=1 HOSTROUTING_TREES=$(ROOTS) $(PYTEST) -q -m releases tests/system $(ARGS)
 
-bench: $(VENV)/ready ## measure the speed next to other tools; ARGS=--write updates docs/benchmarks.md, ARGS='--against COMMIT' compares
-	$(BIN)/python -m tests.benchmarks.run $(ARGS)
+bench: $(VENV)/ready ## measure the speed next to other programs; ARGS=--quick takes half a minute, and ARGS=ROW one row
+	$(BIN)/python -m tests.benchmarks.bench $(ARGS)
 
 docs: $(VENV)/docs ## build the site in .cache/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

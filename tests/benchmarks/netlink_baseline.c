@@ -1,7 +1,5 @@
 /* The kernel's own cost: messages that were encoded beforehand are sent, and answers received, and nothing else is
- * done. Usage: netlink_baseline send|ask|replay FILE, or netlink_baseline dump 4|6. Prints the seconds that it took, and how
- * many messages were answered. The file of `replay` has requests of any kind, in the parts in which they are sent: the
- * length of each part, four bytes, and its messages. */
+ * done. Usage: netlink_baseline send FILE, or netlink_baseline dump. Prints the seconds that it took. */
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <stdio.h>
@@ -51,98 +49,61 @@ static char *contents(const char *path, size_t *length) {
     return data;
 }
 
-/* Sends all messages of the file; with `ask` each has an answer, else the last of each batch. */
-static long exchange(int fd, char *data, size_t length, int ask) {
-    long answered = 0;
+/* Sends all messages of the file; the last of each batch has an answer. */
+static void install(int fd, char *data, size_t length) {
     for (size_t begin = 0; begin < length;) {
         size_t end = begin, last = begin;
-        int count = 0;
-        for (; end < length && count < AT_A_TIME; count++) {
+        for (int count = 0; end < length && count < AT_A_TIME; count++) {
             last = end;
             end += NLMSG_ALIGN(((struct nlmsghdr *)(data + end))->nlmsg_len);
         }
-        if (!ask)
-            ((struct nlmsghdr *)(data + last))->nlmsg_flags |= NLM_F_ACK;
+        ((struct nlmsghdr *)(data + last))->nlmsg_flags |= NLM_F_ACK;
         if (send(fd, data + begin, end - begin, 0) < 0)
             fail("send");
-        for (int wanting = ask ? count : 1; wanting; wanting--) {
-            if (recv(fd, answers, sizeof answers, 0) <= 0)
-                fail("recv");
-            struct nlmsghdr *header = (struct nlmsghdr *)answers;
-            if (!ask && ((struct nlmsgerr *)NLMSG_DATA(header))->error) {
-                fprintf(stderr, "refused: %s\n", strerror(-((struct nlmsgerr *)NLMSG_DATA(header))->error));
-                exit(1);
-            }
-            answered++;
+        if (recv(fd, answers, sizeof answers, 0) <= 0)
+            fail("recv");
+        int error = ((struct nlmsgerr *)NLMSG_DATA((struct nlmsghdr *)answers))->error;
+        if (error) {
+            fprintf(stderr, "refused: %s\n", strerror(-error));
+            exit(1);
         }
         begin = end;
     }
-    return answered;
 }
 
-static long dump(int fd, int family) {
+/* Receives all IPv4 routes. */
+static void dump(int fd) {
     struct {
         struct nlmsghdr header;
         struct rtmsg route;
     } request = {.header = {.nlmsg_len = sizeof request, .nlmsg_type = RTM_GETROUTE,
                             .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP, .nlmsg_seq = 1},
-                 .route = {.rtm_family = family}};
+                 .route = {.rtm_family = AF_INET}};
     if (send(fd, &request, sizeof request, 0) < 0)
         fail("send");
-    for (long messages = 0;;) {
+    for (;;) {
         ssize_t length = recv(fd, answers, sizeof answers, 0);
         if (length <= 0)
             fail("recv");
         unsigned left = length;
         for (struct nlmsghdr *header = (struct nlmsghdr *)answers; NLMSG_OK(header, left);
-             header = NLMSG_NEXT(header, left)) {
+             header = NLMSG_NEXT(header, left))
             if (header->nlmsg_type == NLMSG_DONE)
-                return messages;
-            messages++;
-        }
+                return;
     }
-}
-
-/* Sends each part of the file, and receives until each of its messages has its answer or the end of its list. */
-static long replay(int fd, char *data, size_t length) {
-    long answered = 0;
-    for (size_t at = 0; at < length;) {
-        unsigned size, wanting = 0;
-        memcpy(&size, data + at, sizeof size);
-        char *part = data + at + sizeof size;
-        for (unsigned i = 0; i < size; wanting++)
-            i += NLMSG_ALIGN(((struct nlmsghdr *)(part + i))->nlmsg_len);
-        if (send(fd, part, size, 0) < 0)
-            fail("send");
-        while (wanting) {
-            ssize_t received = recv(fd, answers, sizeof answers, 0);
-            if (received <= 0)
-                fail("recv");
-            unsigned left = received;
-            for (struct nlmsghdr *header = (struct nlmsghdr *)answers; NLMSG_OK(header, left);
-                 header = NLMSG_NEXT(header, left)) {
-                answered++;
-                if (header->nlmsg_type == NLMSG_DONE || header->nlmsg_type == NLMSG_ERROR ||
-                    !(header->nlmsg_flags & NLM_F_MULTI))
-                    wanting--;
-            }
-        }
-        at += sizeof size + size;
-    }
-    return answered;
 }
 
 int main(int argc, char **argv) {
     size_t length = 0;
-    int fd = open_netlink();
-    if (argc != 3)
+    int fd = open_netlink(), sending = argc == 3 && !strcmp(argv[1], "send");
+    if (!sending && (argc != 2 || strcmp(argv[1], "dump")))
         return 2;
-    int dumping = !strcmp(argv[1], "dump"), family = atoi(argv[2]) == 6 ? AF_INET6 : AF_INET;
-    char *data = dumping ? NULL : contents(argv[2], &length);
+    char *data = sending ? contents(argv[2], &length) : NULL;
     double begun = now();
-    long answered = dumping                      ? dump(fd, family)
-                    : !strcmp(argv[1], "replay") ? replay(fd, data, length)
-                                                 : exchange(fd, data, length, !strcmp(argv[1], "ask"));
-    printf("%.9f %ld\n", now() - begun, answered);
+    if (sending)
+        install(fd, data, length);
+    else
+        dump(fd);
+    printf("%.9f\n", now() - begun);
     return 0;
 }

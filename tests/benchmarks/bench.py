@@ -1,0 +1,397 @@
+"""`make bench`: what a user feels of the speed, beside other programs in the same run, each row with its goal.
+
+    python -m tests.benchmarks.bench [--quick] [ROW...]
+
+ROW is one of check, gate, boot, h200, install, read, cidrs, fleet and suite; without one, all are measured. All of it
+happens in a private network namespace. Methods that are compared take turns (A B A B …), so that a machine that slows down
+slows all of them down; a ratio is the median of the rounds' ratios.
+"""
+
+import argparse
+import gc
+import json
+import os
+import random
+import shutil
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+import attrs
+
+import phases
+from hostrouting.boot.scripts import render_check_script, render_static_routes_script
+from hostrouting.check.examine import examine
+from hostrouting.check.overlap import check_overlap
+from hostrouting.check.repair import propose_repair
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.values import Mode
+from hostrouting.fib.engine import Fib
+from hostrouting.kernel.base import RouteRequest
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.model.prefix import IPV4, Prefix
+from hostrouting.model.route import Route
+from hostrouting.testing import h200
+from tests.support.awks import put_before
+from tests.support.gate import HALVES, config, host
+
+FABRIC, GATEWAY = "172.16.0.0/16", "10.0.0.1"
+DEFAULT = f"route add default via {GATEWAY} dev eth0 proto 16 metric 100"
+
+Method: TypeAlias = Callable[[], object]
+"""Does the work once; a float that it returns is the seconds that it took by its own clock."""
+Row: TypeAlias = tuple[str, str, str, str]
+"""The work, what was measured, the goal, and whether it is met."""
+
+
+@attrs.frozen
+class Bench:
+    """How often work is repeated, and a folder for files."""
+
+    folder: Path
+    is_quick: bool
+
+    def times(
+        self, methods: Mapping[str, Method], *, rounds: int, before: Method = lambda: None
+    ) -> dict[str, list[float]]:
+        """The seconds that each method took in each round, after one that is not counted; `before` is nobody's time."""
+        times: dict[str, list[float]] = {name: [] for name in methods}
+        for number in range((max(3, rounds // 4) if self.is_quick else rounds) + 1):
+            for name, method in methods.items():
+                before()
+                gc.collect()
+                began = time.perf_counter()
+                answer = method()
+                took = time.perf_counter() - began
+                if number:
+                    times[name].append(answer if isinstance(answer, float) else took)
+        return times
+
+
+def seconds(value: float) -> str:
+    """Seconds as text."""
+    return f"{value * 1e3:,.2f} ms" if value < 1 else f"{value:,.1f} s"
+
+
+def verdict(value: float, limit: float) -> str:
+    """Whether a goal is met."""
+    return "met" if value <= limit else "missed"
+
+
+def beside(work: str, times: Mapping[str, list[float]], ours: str, other: str, limit: float) -> Row:
+    """One method beside another: it may take `limit` times as long."""
+    ratio = statistics.median(one / two for one, two in zip(times[ours], times[other], strict=True))
+    medians = [statistics.median(times[name]) for name in (ours, other)]
+    shown = f"{ratio:.2f} ×" if ratio > 1 or limit > 1 else f"{1 / ratio:.2f} × faster"
+    goal = f"≤ {limit:g} ×" if limit > 1 else f"≥ {1 / limit:.3g} × faster" if limit < 1 else "not slower"
+    measured = f"{shown} ({seconds(medians[0])}, {seconds(medians[1])})"
+    return f"{work}, beside {other}", measured, goal, verdict(ratio, limit)
+
+
+def alone(work: str, values: list[float], limit: float) -> Row:
+    """What a method takes, in seconds."""
+    value = statistics.median(values)
+    goal = f"≤ {limit * 1e3:g} ms" if limit < 1 else f"≤ {limit:g} s"
+    return work, seconds(value), goal, verdict(value, limit)
+
+
+def run(*words: str, code: int = 0, text: str = "") -> str:
+    """The output of a program that ends with this code; `text` is its input."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=env, input=text, timeout=1200)
+    if done.returncode != code:
+        raise RuntimeError(f"{' '.join(words)[:200]} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return done.stdout
+
+
+def ip(*lines: str) -> None:
+    """Carry out commands of `ip`."""
+    run("ip", "-batch", "-", text="".join(f"{line}\n" for line in lines))
+
+
+def furnish() -> None:
+    """Make the host: eth0 leads out, and ib0 … ib7 are all connected to the fabric."""
+    pairs = [("eth0", "far"), *((f"ib{number}", f"ib{number + 1}") for number in range(0, 8, 2))]
+    ip(
+        "link set lo up",
+        *(f"link add {one} type veth peer name {other}" for one, other in pairs),
+        *(f"link set {dev} up" for pair in pairs for dev in pair),
+        "address add 10.0.0.4/24 dev eth0",
+        *(f"address add 172.16.{number + 1}.{number + 10}/16 dev ib{number}" for number in range(8)),
+        DEFAULT,
+    )
+
+
+def empty() -> None:
+    """Delete every route by eth0 at once, except those that the host was furnished with."""
+    ip("link set eth0 down", "link set eth0 up", DEFAULT)
+
+
+# One function a row.
+
+
+def check_row(bench: Bench) -> Iterator[Row]:
+    """The command, from its start to its end."""
+    ours, other = "check", "a bare interpreter"
+    methods: dict[str, Method] = {
+        ours: lambda: run(sys.executable, "-m", "hostrouting", "check", FABRIC, code=1),
+        other: lambda: run(sys.executable, "-c", "pass"),
+    }
+    yield beside("hostrouting check, start to end", bench.times(methods, rounds=20), ours, other, 6)
+
+
+# In the booted system: what systemctl takes for each machine, round by round. The machine is a program that does nothing.
+START_TIMES = """\
+import json, subprocess, sys, time
+times = {"bare": [], "gated": []}
+for number in range(int(sys.argv[1]) + 1):
+    for name in times:
+        begin = time.perf_counter()
+        subprocess.run(["systemctl", "start", f"systemd-nspawn@{name}.service"], check=True)
+        if number:
+            times[name].append(time.perf_counter() - begin)
+print(json.dumps(times))
+"""
+NOTHING = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=\nExecStart=/bin/true\nType=exec\n"
+
+
+def gate_row(bench: Bench) -> Iterator[Row]:
+    """What the gate adds to the start of a machine, under a real systemd."""
+    if os.geteuid() or shutil.which("systemd-nspawn") is None:
+        raise RuntimeError("it needs root and systemd-nspawn")
+    units, drop_ins = "/etc/systemd/system", "systemd-nspawn@{}.service.d"
+    files = {f"{units}/{drop_ins.format('')}/90-nothing.conf": NOTHING}
+    with host(config(*HALVES, mode=Mode.STRICT), more=files, machines=()) as system:
+        system.link(f"{units}/{drop_ins.format('bare')}/00-host-routing.conf", "/dev/null")
+        system.must("systemctl", "daemon-reload")
+        version = system.must("systemctl", "--version").split()[1]
+        times = json.loads(system.must(sys.executable, "-c", START_TIMES, "6" if bench.is_quick else "25"))
+    added = [gated - bare for gated, bare in zip(times["gated"], times["bare"], strict=True)]
+    yield alone(f"what the gate adds to a start, systemd {version}", added, 0.025)
+
+
+# What a boot script starts, by name, as a command that does nothing.
+IDLE = {"ip": "ip -V >/dev/null", "mawk": "mawk 'BEGIN {}'", "sort": "sort </dev/null", "mv": "mv --version >/dev/null"}
+IDLE |= {"rm": "rm -f"}
+TIMED = 'begin=$EPOCHREALTIME; /bin/bash "$1" >&2; status=$?; echo $((${EPOCHREALTIME/./} - ${begin/./})); exit $status'
+
+
+def boot_row(bench: Bench) -> Iterator[Row]:
+    """The boot scripts for ten CIDRs and routes, beside the programs that they start, with nothing to do."""
+    networks = [f"172.16.{16 * number}.0/20" for number in range(10)]
+    config = HostRoutingConfig.from_mapping(
+        {
+            "staticRoutes": {"enabled": True, "routes": [{"destination": network} for network in networks]},
+            "routeOverlap": {"expectedCidrs": networks},
+        }
+    )
+
+    def script(name: str, text: str) -> Method:
+        path = bench.folder / name
+        path.write_text(text)
+        state = ["env", "LC_ALL=C", f"RUNTIME_DIRECTORY={bench.folder / 'state'}"]
+        return lambda: int(run(*state, "/bin/bash", "-c", TIMED, name, str(path))) / 1e6
+
+    def measured(work: str, name: str, text: str, before: Method) -> Row:
+        noted = bench.folder / f"programs-of-{name}"
+        tools = {tool: f'echo {tool} >>{noted}; exec {tool} "$@"' for tool in IDLE}
+        before()
+        script(name, put_before(text, tools, bench.folder))()
+        idle = "\n".join(["#!/bin/bash", *(IDLE[tool] for tool in noted.read_text().split()), ""])
+        other = "its programs alone"
+        methods = {name: script(name, text), other: script(f"alone-{name}", idle)}
+        return beside(work, bench.times(methods, rounds=20, before=before), name, other, 1.8)
+
+    def forget_markers() -> None:
+        for marker in (bench.folder / "state").glob("*"):
+            marker.unlink()
+
+    routes, check = render_static_routes_script(config), render_check_script(config)
+    flush = partial(run, "ip", "route", "flush", "proto", "213")
+    yield measured("boot: 10 routes from nothing", "static-routes.sh", routes, flush)
+    script("static-routes.sh", routes)()
+    yield measured("boot: check of 10 CIDRs", "check-route-overlap.sh", check, forget_markers)
+    flush()
+
+
+def h200_row(bench: Bench) -> Iterator[Row]:
+    """One CIDR on the host that all of this is about, by a backend that has read nothing yet."""
+    config, ctx = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": [FABRIC]}}), phases.Context()
+
+    def check() -> None:
+        with NetlinkBackend(timeout=60) as backend:
+            if examine(ctx, backend, config, wait=0).verdict != "overlap":
+                raise RuntimeError("the fabric has no route of its own")
+
+    yield alone("examine an H200 node, in process", bench.times({"": check}, rounds=70)[""], 0.002)
+
+
+def in_c(bench: Bench, *arguments: str) -> Method:
+    """The C program, which measures its own time."""
+    if shutil.which("cc") is None:
+        raise RuntimeError("there is no C compiler (cc)")
+    program = bench.folder / "netlink_baseline"
+    if not program.exists():
+        run("cc", "-O2", "-o", str(program), str(Path(__file__).with_name("netlink_baseline.c")))
+    return lambda: float(run(str(program), *arguments))
+
+
+def destinations(count: int) -> list[str]:
+    """So many neighbouring /28."""
+    return [f"20.{place >> 12}.{place >> 4 & 255}.{(place & 15) << 4}/28" for place in range(count)]
+
+
+def install_row(bench: Bench) -> Iterator[Row]:
+    """10,000 routes by one gateway."""
+    networks = destinations(10_000)
+    index, gateway = socket.if_nametoindex("eth0"), socket.inet_aton(GATEWAY)
+    with (bench.folder / "messages").open("wb") as file:
+        for number, network in enumerate(networks, 1):
+            address, _, length = network.partition("/")
+            file.write(struct.pack("=IHHII", 60, 24, 0x601, number, 0))  # RTM_NEWROUTE, to be created, and new
+            file.write(struct.pack("=BBBBBBBBI", socket.AF_INET, int(length), 0, 0, 254, 213, 0, 1, 0))
+            file.write(struct.pack("=HH4s", 8, 1, socket.inet_aton(address)))
+            file.write(struct.pack("=HH4sHHIHHI", 8, 5, gateway, 8, 4, index, 8, 6, 100))
+    lines = (f"route add {network} via {GATEWAY} dev eth0 metric 100 proto 213\n" for network in networks)
+    (bench.folder / "batch").write_text("".join(lines))
+    ours, batch, c = "NetlinkBackend", "ip -batch", "C with encoded messages"
+    with NetlinkBackend(timeout=60) as backend:
+        changes = [
+            RouteRequest("add", Route.to(network, dev="eth0", gateway=GATEWAY, metric=100, protocol=213))
+            for network in networks
+        ]
+
+        def install() -> None:
+            if not all(outcome.ok for outcome in backend.change(changes)):
+                raise RuntimeError("a route was refused")
+
+        methods: dict[str, Method] = {
+            ours: install,
+            batch: lambda: run("ip", "-batch", str(bench.folder / "batch")),
+            c: in_c(bench, "send", str(bench.folder / "messages")),
+        }
+        times = bench.times(methods, rounds=9, before=empty)
+    empty()
+    for other, limit in ((batch, 1 / 2.3), (c, 1.5)):
+        yield beside("install 10,000 routes", times, ours, other, limit)
+
+
+def read_row(bench: Bench) -> Iterator[Row]:
+    """10,000 routes of which 100 are asked for, and all of them made into objects."""
+    networks = destinations(10_000)
+    ip(*(f"route add {network} via {GATEWAY} dev eth0 metric 100 proto 213" for network in networks))
+    some, every, c, parsed = "100 of them", "all of them", "C", "ip -j"
+    command = ("ip", "-4", "-N", "-j", "-d", "route", "show", "table", "all")
+    with NetlinkBackend(timeout=60) as backend:
+
+        def read(prefixes: list[str] | None, least: int) -> None:
+            if len([*backend.snapshot(family=4, prefixes=prefixes, anew=True).routes]) < least:
+                raise RuntimeError("a route is missing")
+
+        methods: dict[str, Method] = {
+            some: partial(read, networks[::100], 100),
+            every: partial(read, None, 10_000),
+            c: in_c(bench, "dump"),
+            parsed: lambda: json.loads(run(*command)),
+        }
+        times = bench.times(methods, rounds=15)
+    empty()
+    yield beside("read 10,000 routes, 100 asked for", times, some, c, 4)
+    yield beside("read 10,000 routes, 100 asked for", times, some, parsed, 1 / 3)
+    yield beside("read 10,000 routes, all made", times, every, parsed, 1)
+
+
+def cidrs_row(bench: Bench) -> Iterator[Row]:
+    """100 CIDRs among 100,000 routes of the usual lengths, some inside others."""
+    rng, space = random.Random(213), Prefix.parse("30.0.0.0/8")  # noqa: S311  the same ones every time
+
+    def some(count: int, *lengths: int) -> list[Prefix]:
+        prefixes: set[Prefix] = set()
+        while len(prefixes) < count:
+            prefixes.add(Prefix.around(IPV4, rng.randrange(space.first, space.last), rng.choice(lengths)))
+        return sorted(prefixes)
+
+    routes = some(100_000, 16, 20, 22, 24, 24, 24, 28, 32)
+    ip(*(f"route add {prefix} via {GATEWAY} dev eth0 proto 213" for prefix in routes))
+    cidrs = some(100, 16)
+    loop = 'begin=$EPOCHREALTIME; for address in "$@"; do ip route get "$address" >/dev/null; done; '
+    loop += "echo $((${EPOCHREALTIME/./} - ${begin/./}))"
+    addresses = [str(cidr.ip) for cidr in cidrs]
+    ours, other = "the check", "ip route get for each"
+    with NetlinkBackend(timeout=60) as backend:
+
+        def check() -> None:
+            fib = Fib(backend.snapshot(family=4, anew=True))
+            propose_repair(fib, check_overlap(fib, cidrs))
+
+        methods: dict[str, Method] = {ours: check, other: lambda: int(run("bash", "-c", loop, "", *addresses)) / 1e6}
+        times = bench.times(methods, rounds=9)
+    empty()
+    yield beside("check 100 CIDRs among 100,000 routes, with the snapshot", times, ours, other, 1)
+
+
+def fleet_row(bench: Bench) -> Iterator[Row]:
+    """10,000 snapshots of nodes, each with addresses of its own, judged by the command on two processors."""
+    count, nodes = 1_000 if bench.is_quick else 10_000, bench.folder / "nodes"
+    nodes.mkdir()
+    text = h200().snapshot().to_json()
+    for number in range(count):
+        mine = text.replace('"10.0.0.', f'"10.{number // 250}.{number % 250}.')
+        for dev in range(8):
+            address = f"172.16.{dev + 1 + 8 * (number % 30)}.{10 + dev + number // 30 % 200}"
+            mine = mine.replace(f"172.16.{dev + 1}.{dev + 10}", address)
+        (nodes / f"node-{number:05}.json").write_text(mine)
+    command = ["taskset", "-c", "0,1", sys.executable, "-m", "hostrouting", "check", "--snapshots", str(nodes), FABRIC]
+    times = bench.times({"": lambda: run(*command, code=1)}, rounds=3)[""]
+    yield alone(f"{count:,} snapshots of nodes, 2 processes", times, 20.0 * count / 10_000)
+
+
+def suite_row(bench: Bench) -> Iterator[Row]:
+    """The whole suite, as `make test` runs it."""
+    if bench.is_quick:
+        raise RuntimeError("--quick leaves it out")
+    began = time.perf_counter()
+    run("make", "-C", str(Path(__file__).resolve().parents[2]), "test")
+    yield alone(f"the suite on {os.cpu_count()} cores", [time.perf_counter() - began], 110)
+
+
+ROWS = {row.__name__.removesuffix("_row"): row for row in (check_row, gate_row, boot_row, h200_row, install_row)}
+ROWS |= {row.__name__.removesuffix("_row"): row for row in (read_row, cidrs_row, fleet_row, suite_row)}
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("rows", nargs="*", metavar="ROW", choices=[*ROWS, []], help=", ".join(ROWS))
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, fewer snapshots, and no suite")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if not asked.inside:  # as a new process, which has one thread, in a namespace of its own
+        user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+        program = [sys.executable, "-m", "tests.benchmarks.bench", "--inside", *sys.argv[1:]]
+        os.execvp("unshare", ["unshare", "--net", *user, *program])  # noqa: S606  its arguments are ours
+    furnish()
+    cells: list[Row] = [("work", "measured", "goal", "")]
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:  # in memory, as /run is
+        bench = Bench(Path(folder), asked.quick)
+        for name in asked.rows or ROWS:
+            try:
+                cells += ROWS[name](bench)
+            except RuntimeError as reason:
+                cells.append((name, f"not measured: {reason}"[:200].splitlines()[0], "", ""))
+            sys.stderr.write(f"{name} is done\n")
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        sys.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    main()
