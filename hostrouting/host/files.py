@@ -24,8 +24,6 @@ NO_ROOM = {errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """The errors of a file system on which no process can create a file."""
 PROTECTED = 0o7133
 """The bits of a mode that a protected file does not have."""
-SETTINGS = "/proc/sys/"
-"""Where the settings of the kernel are: the kernel makes these files, and reads what is written into them."""
 
 
 class Files(Protocol):
@@ -45,8 +43,7 @@ class Files(Protocol):
         """Write the file. If it already has this text and mode, return False and leave even its timestamps.
 
         Atomic, even if the host loses power. Missing folders are created. A link at the path is a FileError: it may be
-        a unit that an administrator has masked, or an attack. A setting of the kernel, below /proc/sys, is written in
-        place, if it exists; `mode` and space around the text do not matter then.
+        a unit that an administrator has masked, or an attack.
         """
 
     def is_protected(self, path: str) -> bool:
@@ -117,8 +114,6 @@ class LocalFiles:
 
     def holds(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""
-        if path.startswith(SETTINGS):
-            return (self.read(path) or "").split() == text.split()
         data = text.encode()
         try:
             found = os.lstat(path)
@@ -149,9 +144,6 @@ class LocalFiles:
             _require_replaceable(path)
             if self.holds(path, text, mode=mode):
                 return False
-            if path.startswith(SETTINGS):
-                _set(path, text)
-                return True
             _make_folder(os.path.dirname(path))
             _write_whole(path, text.encode("utf-8"), mode)
         except OSError as error:
@@ -412,14 +404,6 @@ def _content(path: str) -> bytes:
     return b"".join(chunks)
 
 
-def _set(path: str, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, text.encode())
-    finally:
-        os.close(descriptor)
-
-
 def _require_replaceable(path: str) -> None:
     """Raise NotAFile if the path exists and is neither a regular file nor a link."""
     with suppress(FileNotFoundError, NotADirectoryError):
@@ -502,8 +486,6 @@ def _file_error(verb: str, path: str, error: OSError) -> FileError:
     remedy = _REMEDIES.get(error.errno or 0, "nothing was changed there")
     if isinstance(error, NotAFile):
         remedy = "remove it"
-    elif error.errno == errno.ENOENT and path.startswith(SETTINGS):
-        remedy = "the kernel has no such setting: check the device in this path, and that the module is loaded"
     elif error.errno in _DENIED and not os.geteuid():
         remedy = _ROOT_DENIED
     # If the error concerns another path, such as the temporary file or a folder, the message names that one.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import fnmatch
-import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -19,7 +18,7 @@ import attrs
 
 from hostrouting.arguments import require
 from hostrouting.errors import BackendError, FileError, ManagerError, UnitFailed
-from hostrouting.host.files import PROTECTED, SETTINGS
+from hostrouting.host.files import PROTECTED
 from hostrouting.host.host import Host, makes_edge, not_callable
 from hostrouting.host.systemd import UnitState, require_room
 from hostrouting.kernel.programs import Rights
@@ -64,8 +63,6 @@ class FakeFiles:
     def holds(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """See Files."""
         self._require_file("read", path)
-        if path.startswith(SETTINGS):
-            return self.texts.get(path, "").split() == text.split()
         return path not in self.links and self.texts.get(path) == text and self.modes.get(path) == mode
 
     def is_protected(self, path: str) -> bool:
@@ -84,10 +81,6 @@ class FakeFiles:
             raise FileError(f"{path} is a link to {self.links[path]}, and nothing is written through a link", path=path)
         if self.holds(path, text, mode=mode):
             return False
-        if path.startswith(SETTINGS):
-            if path not in self.texts:
-                raise FileError(f"cannot write {path}: {os.strerror(errno.ENOENT)}", path=path, errno=errno.ENOENT)
-            text = f"{text.rstrip()}\n"
         self.texts[path], self.modes[path] = text, mode
         self.writes.append(path)
         return True

@@ -15,7 +15,6 @@ from hostrouting.errors import FileError
 from hostrouting.host.files import Files, LocalFiles
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child, running
-from tests.support.namespace import private_namespace
 from tests.support.needs import require
 from tests.support.programs import completed
 
@@ -118,12 +117,6 @@ class TestBoth:
         )
         with pytest.raises(FileError, match=rf"^cannot write {link}/x: ({link}.*: )?{told}$"):
             files.write(f"{link}/x", "text")
-
-    def test_a_setting_that_is_not_there(self) -> None:
-        """The kernel has no settings of a device that is not there, and nothing is to be removed."""
-        path = "/proc/sys/net/ipv4/conf/gone0/arp_ignore"
-        with pytest.raises(FileError, match=f"cannot write {path}: No such.*: check the device in this path"):
-            LocalFiles().write(path, "1")
 
     def test_holders(self, files: Files, tmp_path: Path) -> None:
         """The holder of a lock can be read without taking the lock; it is empty for a free lock or a missing file."""
@@ -447,29 +440,3 @@ def test_root_that_is_denied(tmp_path: Path) -> None:
     done = completed(command, check=True)
     remedy = "root is denied too: look for an immutable file (lsattr), at SELinux, and at the container's capabilities"
     assert done.stdout == f"cannot read {path}: Permission denied; {remedy}\n"
-
-
-SETTING = "/proc/sys/net/ipv4/conf/lo/tag"
-
-
-def set_and_read(files: Files) -> None:
-    """Set a setting of the kernel that is 0."""
-    assert (files.holds(SETTING, "0"), files.write(SETTING, "0")) == (True, False)
-    assert (files.write(SETTING, "12"), files.read(SETTING), files.holds(SETTING, "12\n")) == (True, "12\n", True)
-    with pytest.raises(FileError, match="cannot write /proc/sys/net/nothing: No such file or directory"):
-        files.write("/proc/sys/net/nothing", "1")
-
-
-def test_a_setting() -> None:
-    """A setting of the kernel is written in place, and only if it differs; one that does not exist is an error."""
-    set_and_read(FakeFiles({SETTING: "0\n"}))
-
-
-@pytest.mark.linux
-@pytest.mark.needs("root")
-def test_a_setting_on_linux() -> None:
-    """Linux agrees; and a value that it refuses is an error, with its words."""
-    with private_namespace() as node, node.inside():
-        set_and_read(LocalFiles())
-        with pytest.raises(FileError, match=f"cannot write {SETTING}: Invalid argument"):
-            LocalFiles().write(SETTING, "no number")
