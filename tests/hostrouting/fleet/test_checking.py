@@ -16,7 +16,7 @@ from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.prefix import Prefix
 from hostrouting.testing import h200, plain_vm
 from tests.support.cli import say
-from tests.support.fleets import ASKED, DEADLY, Inline, config_of, distinct_nodes, save
+from tests.support.fleets import ASKED, Inline, config_of, distinct_nodes, save
 from tests.support.programs import completed
 from tests.support.waiting import wait_for
 
@@ -76,8 +76,10 @@ def folder(tmp_path: Path) -> Path:
     return save(tmp_path / "nodes", nodes)
 
 
-def on_a_cluster(folder: Path, fate: str) -> dict[str, str]:
-    """What is found on a cluster whose workers have this fate, by the name of the node."""
+@pytest.mark.nightly
+@pytest.mark.linux
+def test_on_a_cluster(folder: Path) -> None:
+    """On a Dask cluster, the results are the same."""
     # Not imported here: Dask changes how its process pickles errors, also in the tests that follow. On Python 3.10, a pickled
     # group of errors can then not be read again.
     if importlib.util.find_spec("distributed") is None:
@@ -85,33 +87,11 @@ def on_a_cluster(folder: Path, fate: str) -> dict[str, str]:
     # Dask warns of a slow directory if it takes a second to create it, as on a busy machine. As an error, that would end its
     # workers as they start.
     strict = ["-W", "error", "-W", "ignore:Creating scratch directories"]
-    words = ["-m", "tests.support.on_a_cluster", str(folder), str(folder.parent / "config.json"), fate]
+    words = ["-m", "tests.support.on_a_cluster", str(folder), str(folder.parent / "config.json")]
     done = completed([sys.executable, *strict, *words], cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
-    said = json.loads(done.stdout)
-    assert {address.split(":")[1] for address in said["addresses"]} == {"//127.0.0.1"}
-    found: dict[str, str] = said["found"]
-    return found
-
-
-@pytest.mark.nightly
-@pytest.mark.linux
-@pytest.mark.parametrize("fate", ["nothing", "killed"])
-def test_on_a_cluster(folder: Path, fate: str) -> None:
-    """On a Dask cluster, the results are the same, also if all of its workers are killed meanwhile."""
     here = fleet.check_snapshots([folder], config_of(), executor=Inline())
-    assert on_a_cluster(folder, fate) == {it.name: it.answer or str(it.error) for it in here}
-
-
-@pytest.mark.nightly
-@pytest.mark.linux
-def test_a_snapshot_that_kills_the_workers_of_a_cluster(folder: Path) -> None:
-    """What the cluster loses is judged again; what it loses again has a result that says so, as the only one."""
-    nodes: dict[str, str | bytes] = {f"{number:02}": str(number) for number in range(30)}
-    save(folder.parent / "few", {**nodes, "07": DEADLY})
-    found = on_a_cluster(folder.parent / "few", "deadly")
-    assert "the second judged nothing else (KilledWorker: " in found.pop("07")
-    assert found == {name: text for name, text in nodes.items() if name != "07"}
+    assert json.loads(done.stdout) == {it.name: it.answer or str(it.error) for it in here}
 
 
 PROGRAM = """
