@@ -56,15 +56,8 @@ class Lab:
 
     def refused(self) -> int:
         """How many packets the node has refused because of their source or destination address."""
-        return self._counted("Ip6InAddrErrors")
-
-    def forwarded(self) -> int:
-        """How many packets the node has forwarded."""
-        return self._counted("Ip6OutForwDatagrams")
-
-    def _counted(self, name: str) -> int:
         with self.node.inside(), open("/proc/thread-self/net/snmp6", encoding="ascii") as file:
-            return next(int(value) for word, value in map(str.split, file) if word == name)
+            return next(int(value) for word, value in map(str.split, file) if word == "Ip6InAddrErrors")
 
 
 @contextmanager
