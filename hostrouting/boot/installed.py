@@ -19,7 +19,7 @@ from hostrouting.boot.scripts import (
     parse_check_script,
     parse_static_routes_script,
 )
-from hostrouting.boot.units import parse_guard_unit, parse_section
+from hostrouting.boot.units import parse_guard_unit
 from hostrouting.config.settings import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.values import Upkeep
 from hostrouting.errors import ConfigError, Fault
@@ -27,7 +27,6 @@ from hostrouting.host.fileset import OURS as WRITTEN
 from hostrouting.model.route import OURS
 
 if TYPE_CHECKING:
-    from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
     from hostrouting.host.files import Files
     from hostrouting.host.host import Host
 
@@ -60,31 +59,23 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
     """The configuration in the boot scripts of this host; None if it has none of our scripts."""
     routes, check, probe = _scripts(host)
     program = parsed(host.files, host.layout.guard_unit_path, parse_guard_unit)
-    cleanup = parsed(host.files, host.layout.cleanup_path, _parse_cleanup)
     found = routes or check or probe
     keeps_rules = host.files.is_there(host.layout.rules_script_path)
     is_told = WRITTEN in (host.files.read(host.layout.networkd_path) or "")
-    if found is None and not (keeps_rules or is_told or cleanup):
+    if found is None and not (keeps_rules or is_told):
         return None
     gated = Gate(host).gated
     has_work = (routes and routes.config.routes) or (check and check.config.expected_cidrs) or probe or keeps_rules
-    repeats = cleanup is not None and cleanup.repeat
     return HostRoutingConfig(
         None if routes is None else routes.config,
         None if check is None else check.config,
         OURS if found is None else found.protocol,
         probe_rewrite=None if probe is None else probe.config,
-        guard=GuardConfig(enabled=True, program=program) if program and (has_work or repeats) else None,
+        guard=GuardConfig(enabled=True, program=program) if program and has_work else None,
         gate=GateConfig(gated) if gated else None,
         kernel_rules=Upkeep.KEEP if keeps_rules else Upkeep.LEAVE,
         manage_foreign=Upkeep.KEEP if is_told else Upkeep.LEAVE,
-        azure_vnet_cleanup=cleanup,
     )
-
-
-def _parse_cleanup(text: str) -> AzureVnetCleanupConfig | None:
-    """The kept section. ValueError if the text is not one, or has settings that this version does not accept."""
-    return HostRoutingConfig.from_mapping({"azureVnetCleanup": parse_section(text)}).azure_vnet_cleanup
 
 
 def installed_wait(host: Host) -> float:

@@ -10,16 +10,11 @@ remain active when it is done, so every start runs it again, without a limit on 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
 
 from hostrouting.boot.scripts import DEFAULT_WAIT
-from hostrouting.config.azure_vnet import StateFile
 from hostrouting.host.layout import PLACES, HostLayout
 from hostrouting.model.route import OURS, protocol_name
 from hostrouting.release import __version__
-
-if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
 
 HEADER = "# Written by hostrouting; changes are overwritten.\n"
 _LOST = "$$0 is missing or incomplete; write it again with: hostrouting apply --config FILE"
@@ -175,23 +170,6 @@ def render_protocol_name(protocol: int = OURS, *, digest: str = "") -> str:
     return f"{HEADER}{noted}{protocol} {protocol_name(OURS)}\n"
 
 
-def render_section(settings: object) -> str:
-    """The file that keeps a section of the configuration, where other processes find it."""
-    import json  # noqa: PLC0415  few hosts have one
-
-    return json.dumps({"//": HEADER.strip("# \n"), "settings": settings}, indent=2) + "\n"
-
-
-def parse_section(text: str) -> Any:
-    """The settings that were rendered; ValueError for another text."""
-    import json  # noqa: PLC0415  as above
-
-    try:
-        return json.loads(text)["settings"]
-    except (KeyError, TypeError, RecursionError) as error:
-        raise ValueError("the text does not have a section") from error
-
-
 def add_protocol_numbers(text: str | None, numbers: Iterable[int]) -> str:
     """The same file, or a new one, which also names these numbers."""
     text = (text or HEADER).rstrip("\n") + "\n"
@@ -223,18 +201,9 @@ ProtectHome=read-only
 SystemCallFilter=kill
 """
 
-# Where the guard also cleans up: legacy ebtables has a raw IPv4 socket, and the undo files have a directory. To take
-# pods out of azure-vnet's list, and to lock it, files in /run are replaced.
-_CLEANS = """\
-CapabilityBoundingSet=CAP_NET_RAW
-RestrictAddressFamilies=AF_INET
-StateDirectory={lasting}
-"""
-_PRUNES = "ReadOnlyPaths=\nReadOnlyPaths=/proc /sys -/dev/mqueue\n"
 
-
-def render_guard_unit(program: str, *, layout: HostLayout = PLACES, config: HostRoutingConfig | None = None) -> str:
-    """The service that keeps the routing right, with the rights that the configuration needs.
+def render_guard_unit(program: str, *, layout: HostLayout = PLACES) -> str:
+    """The service that keeps the routing right.
 
     It names the version, so that a new one is started.
     """
@@ -262,10 +231,6 @@ def render_guard_unit(program: str, *, layout: HostLayout = PLACES, config: Host
     sandbox = SANDBOX.format(capabilities="CAP_NET_ADMIN") + _MORE.format(
         folders=f"{layout.state_directory} {layout.runtime_directory}"
     )
-    cleanup = None if config is None else config.azure_vnet_cleanup
-    if cleanup is not None and cleanup.repeat:
-        sandbox += _CLEANS.format(lasting=layout.lasting_directory.removeprefix("/var/lib/"))
-        sandbox += _PRUNES if cleanup.state_file is StateFile.PRUNE else ""
     return HEADER + "\n".join(lines) + "\n" + sandbox + "\n[Install]\nWantedBy=multi-user.target\n"
 
 

@@ -34,7 +34,7 @@ class Standings(NamedTuple):
     @classmethod
     def on(cls, host: Host, config: HostRoutingConfig) -> Self:
         """The present state on a host, by this configuration."""
-        wanted = config.probe_rewrite.enabled or config.guard.enabled or config.azure_vnet_cleanup
+        wanted = config.probe_rewrite.enabled or config.guard.enabled
         if not (wanted or host.may_have_ours):
             return cls()
         from hostrouting.tasks.configure import make_tasks  # noqa: PLC0415  see above

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 import attrs
 
@@ -50,8 +49,6 @@ class AzureVnetCleanupConfig(Section):
     state_file: StateFile
     dry_run: bool
     """Whether the task only reports; on the command line, --apply turns this off."""
-    repeat: bool
-    """Whether `apply` and the guard delete what is stale, as often as there is something."""
 
     def __init__(
         self,
@@ -62,7 +59,6 @@ class AzureVnetCleanupConfig(Section):
         ebtables: EbtablesChoice | str = EbtablesChoice.AUTO,
         state_file: StateFile | str = StateFile.READ,
         dry_run: bool = True,
-        repeat: bool = False,
     ) -> None:
         self._keys.fill(self, locals())
 
@@ -73,12 +69,6 @@ def _managed_network(raw: object, at: Spot) -> Network:
         rule = f"is wider than a /{_WIDEST[network.version]}: too wide for a pod network"
         raise at.faulty(raw, rule, "name the networks of the pods")
     return network
-
-
-def _repeated_only_if_meant(found: dict[str, Any], at: Spot) -> None:
-    if found.get("repeat") and found.get("dry_run"):
-        rule = "repeat deletes what is stale, but dryRun, which is true by default, only reports it"
-        at.below("repeat").note_absence(rule, "set dryRun to false")
 
 
 AZURE_VNET_CLEANUP = AzureVnetCleanupConfig._keys = Keys(
@@ -95,10 +85,8 @@ AZURE_VNET_CLEANUP = AzureVnetCleanupConfig._keys = Keys(
         "ebtables": one_of(EbtablesChoice, "an ebtables program"),
         "state_file": one_of(StateFile, "an allowed value"),
         "dry_run": switch,
-        "repeat": switch,
     },
-    absent={"dry_run": True, "repeat": False},
-    together=_repeated_only_if_meant,
+    absent={"dry_run": True},
     required={"managed": 'name the networks of the pods that another CNI manages now, such as ["10.240.0.0/16"]'},
 )
 """The keys of the section."""

@@ -372,13 +372,12 @@ def _something_to_guard(found: dict[str, Any], at: Spot) -> None:
     guard, routes, check, rewrite = (
         found.get(key) for key in ("guard", "static_routes", "route_overlap", "probe_rewrite")
     )
-    cleanup = found.get("azure_vnet_cleanup")
     if guard is None or routes is None or check is None or rewrite is None or not guard.enabled:
         return  # the same if one of them has a fault
-    is_keeping = found.get("kernel_rules") == values.Upkeep.KEEP or (cleanup is not None and cleanup.repeat)
+    is_keeping = found.get("kernel_rules") == values.Upkeep.KEEP
     if not (routes.routes or check.expected_cidrs or rewrite.enabled or is_keeping):
         rule = "the guard has nothing to guard: there are no routes, no expected CIDRs and no probe rewrite"
-        what = "staticRoutes, routeOverlap, probeRewrite, kernelRules or azureVnetCleanup.repeat"
+        what = "staticRoutes, routeOverlap, probeRewrite or kernelRules"
         remedy = f"add {what}: a file is the whole configuration"
         at.below("guard").note_absence(rule, remedy)
 

@@ -99,7 +99,6 @@ class HostLayout:
     check_alias_path = _Path("{0.agent_directory}/check-route-overlap.sh")
 
     # The section of the configuration that only a clean-up reads.
-    cleanup_path = _Path("{0.config_directory}/azure-vnet-cleanup.json")
 
     # The gate: its script and its list of steps.
     gate_script = _Name("{0.config_directory}/host-routing-gate.sh")

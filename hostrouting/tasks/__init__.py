@@ -7,7 +7,7 @@ static_routes   ConfigureStaticRoutes
 overlap_check   CheckRouteOverlap
 probe_rewrite   RewriteProbeSource
 guard           Guard, which keeps right what the others have installed, and InstallGuard, which installs its service
-cleanup         CleanStaleAzureVnet and UndoCleanup, for a caller; KeepAzureVnetClean, for Configure and the guard
+cleanup         CleanStaleAzureVnet and UndoCleanup, for a caller
 keeping         two tasks that keep what network managers delete: Linux's own rules, and foreign routes
 results         what the tasks and their plans return
 base            their base class: the lock, the gate, and the run of the units

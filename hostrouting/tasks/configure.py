@@ -21,7 +21,6 @@ from hostrouting.host.effects import tell_effects
 from hostrouting.host.fileset import Changes
 from hostrouting.host.host import Host, needs_host
 from hostrouting.tasks.base import Fallback, HostTask, locked, preview, removals_of, valid_wait, work
-from hostrouting.tasks.cleanup.keep import KeepAzureVnetClean
 from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -36,7 +35,6 @@ TASKS: tuple[type[HostTask[Any]], ...] = (
     ConfigureStaticRoutes,
     CheckRouteOverlap,
     RewriteProbeSource,
-    KeepAzureVnetClean,
     InstallGuard,
 )
 """The tasks that install something on the host, in the order in which they run."""

@@ -225,8 +225,6 @@ class CleanupResult(Effects):
     """What is stale but stays, because the plan that was shown does not name it."""
     kept: tuple[CleanupEntry, ...] = ()
     """What that plan names, and is not stale any more."""
-    standing: Standing | None = None
-    """What is stale afterwards, if Configure has deleted it; None if nothing is to be told."""
 
     def log_fields(self) -> dict[str, object]:
         """The number of stale, deleted, conflicting, unapproved and kept entries; the path of the undo file."""

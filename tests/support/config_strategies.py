@@ -42,7 +42,7 @@ KEYS = (
     *("hostRouting", "staticRoutes", "routeOverlap", "protocol", "enabled", "routes"),
     *("destination", "gateway", "dev", "metric", "expectedCidrs", "mode", "expectedDevs", "allowedDevs"),
     *("probeRewrite", "interfaces", "linkLocal", "globalAddress", "ensureRoute"),
-    *("azureVnetCleanup", "managed", "protect", "uplinks", "ebtables", "dryRun", "repeat", "stateFile"),
+    *("azureVnetCleanup", "managed", "protect", "uplinks", "ebtables", "dryRun", "stateFile"),
 )
 """Every key of a configuration."""
 
@@ -145,7 +145,7 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
 def cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:
     """Any configuration of the clean-up after azure-vnet."""
     pods = networks().filter(lambda network: network.prefixlen >= {4: 8, 6: 32}[network.version])
-    found = st.builds(
+    return st.builds(
         AzureVnetCleanupConfig,
         st.lists(pods, min_size=1, max_size=3),
         protect=st.lists(networks(), max_size=2),
@@ -154,7 +154,6 @@ def cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:
         state_file=st.sampled_from(StateFile),
         ebtables=st.sampled_from(EbtablesChoice),
     )
-    return found | found.map(lambda config: attrs.evolve(config, dry_run=False, repeat=True))
 
 
 def probe_rewrites() -> SearchStrategy[ProbeRewriteConfig]:
@@ -259,7 +258,6 @@ def near_configs(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]
             "protect": st.lists(near_texts(), max_size=2) | anything,
             "uplinks": st.lists(scalars(), max_size=2) | anything,
             "dryRun": st.booleans() | anything,
-            "repeat": st.booleans() | anything,
             "stateFile": st.sampled_from(StateFile).map(str) | anything,
             "ebtables": st.sampled_from(EbtablesChoice).map(str) | anything,
         },

@@ -75,9 +75,9 @@ class CleanupEntry:
         """The entry as a phrase."""
         return f"{NOUNS[self.kind]} {self.spec}"
 
-    def deletion(self, thing: object = None) -> Operation:
-        """The operation that deletes it; its value tells the task what to delete."""
-        return Operation("delete", self.name, self.reason, thing)
+    def deletion(self) -> Operation:
+        """The operation that deletes it."""
+        return Operation("delete", self.name, self.reason)
 
     def __str__(self) -> str:
         return f"{self.kind} {self.spec}    # {self.reason}"

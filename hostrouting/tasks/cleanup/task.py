@@ -2,7 +2,7 @@
 
 Here: `Cleanup`, the base class of a clean-up, and `UndoCleanup`. Not here: what is stale (a module for each CNI, which
 overrides `judge`). Neither task has a part in the gate, and Configure does not run them: the administrator has to ask
-for a deletion, or for its repetition (`keep`).
+for a deletion.
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ _TIME_LIMIT = 10.0
 """The timeout in seconds for deleting one by one: each deletion reads all rules again, with the host locked."""
 _PATIENCE = 10.0
 """The timeout in seconds for the lock of the CNI's own list."""
-_MOST_LOGS = 100
-"""How many undo files stay: a clean-up that is repeated must not fill the disk."""
 _PRIVATE = 0o600
 _HOST_NAME, _BOOT_ID = "/proc/sys/kernel/hostname", "/proc/sys/kernel/random/boot_id"
 _NO_KERNEL = "an image does not have a running kernel, so it has no rules, neighbours or routes"
@@ -586,7 +584,6 @@ class _Log:
         layout, self._files = task.host.layout, task.host.files
         number = max(_numbers(self._files.names(layout.at(layout.lasting_directory)), task.cni), default=0) + 1
         self.path = layout.undo_file(task.cni, number)
-        self._oldest = layout.undo_file(task.cni, number - _MOST_LOGS)
         self._written: UndoLog | None = None
         self._last = UndoLog(program=program)
 
@@ -597,11 +594,9 @@ class _Log:
         return () if self._written is None else (self.path, *copies)
 
     def write(self, entries: tuple[CleanupEntry, ...]) -> None:
-        """Record what will be deleted, before its deletion. Only the last undo files are kept."""
+        """Record what will be deleted, before its deletion."""
         coming = self._last.with_entries(entries)
         self._files.write(self.path, str(coming), mode=_PRIVATE)
-        for path in (self._oldest, _copy_of(self._oldest)):
-            self._files.remove(path)
         self._written = coming
 
     @property

@@ -58,7 +58,7 @@ class InstallGuard(HostTask[Effects]):
     def part(self) -> Part:
         """The unit; what the guard has written is removed with it."""
         layout = self.host.layout
-        text = render_guard_unit(self._program or _PROGRAM, layout=layout, config=self.config)
+        text = render_guard_unit(self._program or _PROGRAM, layout=layout)
         files = FileSet(
             (
                 unit_file(layout.guard_unit_path, text, layout=layout),

@@ -46,7 +46,6 @@ from hostrouting.boot.units import (
     render_protocol_name,
     render_routes_unit,
 )
-from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
 from hostrouting.config.probe_rewrite import ProbeRewriteConfig
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.host.layout import HostLayout
@@ -108,12 +107,6 @@ def probe_scripts() -> st.SearchStrategy[ProbeScript]:
     """Any settings of the probe script."""
     rewrites = probe_rewrites().filter(lambda rewrite: rewrite.enabled)
     return st.builds(ProbeScript, rewrites, st.integers(0, 255), WAITS)
-
-
-def _cleaning(state_file: str) -> HostRoutingConfig:
-    return HostRoutingConfig(
-        azure_vnet_cleanup=AzureVnetCleanupConfig(["10.1.0.0/16"], repeat=True, dry_run=False, state_file=state_file)
-    )
 
 
 def block_of(text: str) -> tuple[list[str], list[str]]:
@@ -404,22 +397,6 @@ class TestTexts:
         guard = render_guard_unit("/usr/bin/hostrouting", layout=layout)
         assert "RuntimeDirectory=other/place own\n" in guard
         assert "ReadWritePaths=/run/other/place /run/own\n" in guard
-
-    def test_what_the_guard_may(self) -> None:
-        """It has the rights that its configuration needs: to clean up, and to replace files in /run."""
-        prunes, cleans = map(_cleaning, ("prune", "read"))
-        given = ("=CAP_NET_RAW\n", "StateDirectory=hostrouting\n", "ReadOnlyPaths=\n")
-        for config, has in ((None, 0), (HostRoutingConfig(), 0), (cleans, 1 + 2), (prunes, 1 + 2 + 4)):
-            text = render_guard_unit("/usr/bin/hostrouting", config=config)
-            assert sum((setting in text) << place for place, setting in enumerate(given)) == has
-
-    def test_what_a_guard_that_prunes_may(self) -> None:
-        """To replace files in /run, no other path becomes writable. Kills: a path of the sandbox forgotten."""
-        read_only = [
-            set(render_guard_unit("/bin/x", config=config).rpartition("\nReadOnlyPaths=")[2].splitlines()[0].split())
-            for config in (None, _cleaning("prune"))
-        ]
-        assert read_only[1] == read_only[0] - {"/run"}
 
     def test_files_of_another_layout(self) -> None:
         """The gate's script has the paths of the layout."""

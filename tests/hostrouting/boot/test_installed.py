@@ -8,14 +8,13 @@ from hostrouting.boot.installed import installed_config, installed_wait, kept_co
 from hostrouting.boot.scripts import DEFAULT_WAIT
 from hostrouting.errors import ConfigError
 from hostrouting.testing import FakeHost
-from tests.support.azure_leftovers import azure_config, azure_host, named
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 
 GUARD = GuardConfig(enabled=True, program="/usr/bin/hostrouting")
 ROUTES, CHECK = config(*REPAIR, mode="WARN", protocol=214), config(cidrs=(CIDR,), mode="WARN", protocol=215)
 REWRITE = HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": ["eth0"]}, protocol=216)
 RULES, TOLD = HostRoutingConfig(kernel_rules="keep"), HostRoutingConfig(manage_foreign="keep")
-WORK = {"routes": ROUTES, "check": CHECK, "rewrite": REWRITE, "rules": RULES, "clean-up": azure_config(repeat=True)}
+WORK = {"routes": ROUTES, "check": CHECK, "rewrite": REWRITE, "rules": RULES}
 ALL = attrs.evolve(
     ROUTES,
     route_overlap=CHECK.route_overlap,
@@ -26,7 +25,6 @@ ALL = attrs.evolve(
 INSTALLED = {
     "nothing": HostRoutingConfig(),
     **{name: attrs.evolve(work, guard=GUARD) for name, work in WORK.items()},
-    "a clean-up that is not repeated": azure_config(dry_run=True),
     "networkd": TOLD,
     "units": attrs.evolve(ROUTES, gate={"units": ["kubelet.service"]}),
     "all": ALL,
@@ -39,8 +37,8 @@ CHANGED = f"is not as hostrouting wrote it; {AGAIN}"
 
 @pytest.fixture
 def host() -> FakeHost:
-    """A node with azure-vnet's entries, on which nothing is installed."""
-    return azure_host(files=named("node-7"))
+    """A node on which nothing is installed."""
+    return FakeHost()
 
 
 @pytest.mark.parametrize("settings", INSTALLED.values(), ids=INSTALLED)
@@ -53,12 +51,11 @@ def test_it_is_found_again(host: FakeHost, settings: HostRoutingConfig) -> None:
     assert (installed_config(host), installed_wait(host)) == (None, DEFAULT_WAIT)
 
 
-@pytest.mark.parametrize("left", [TOLD, azure_config(dry_run=True)], ids=["networkd", "clean-up"])
-def test_a_guard_without_work(host: FakeHost, left: HostRoutingConfig) -> None:
+def test_a_guard_without_work(host: FakeHost) -> None:
     """Where what the guard kept is lost, what else is installed is found, and the loss is the only fault."""
-    run(Configure(attrs.evolve(left, static_routes=ROUTES.static_routes, guard=GUARD), host=host))
+    run(Configure(attrs.evolve(TOLD, static_routes=ROUTES.static_routes, guard=GUARD), host=host))
     host.files.remove(LAYOUT.routes_script_path)
-    assert installed_config(host) == left
+    assert installed_config(host) == TOLD
     with pytest.raises(ConfigError) as caught:
         kept_config(host)
     assert [str(fault) for fault in caught.value.faults] == [f"{LAYOUT.routes_script_path}: {LOST}"]

@@ -170,7 +170,6 @@ class TestConfigure:
             "configure-static-routes",
             "check-route-overlap",
             "rewrite-probe-source",
-            "keep-azure-vnet-clean",
             "install-guard",
         ]
         report = phases.run(task, observers=[seen])

@@ -37,10 +37,6 @@ MARKED = sorted({*UNITS, LAYOUT.gate_drop_in()})
 STOP = f"stop {LAYOUT.gate_unit}"
 START = f"start {LAYOUT.routes_unit}"
 WANTED = config(*REPAIR, cidrs=(CIDR,))
-GUARDED = HostRoutingConfig(
-    guard={"enabled": True, "program": "/opt/hostrouting"},
-    azure_vnet_cleanup={"managed": ["10.1.0.0/16"], "dryRun": False, "repeat": True},
-)
 ERRORS = {"killed": killed, "refused": busy}
 with_errors = pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
 
@@ -394,8 +390,8 @@ class TestEndedAnywhere:
 
         Kills: nothing on the host that says that systemd has not read the removal.
         """
-        # With a check, its markers would say so as well; the last one has no gate.
-        for wanted in (WANTED,) if again is Remove else (config(*REPAIR), GUARDED):
+        # With a check, its markers would say so as well.
+        for wanted in (WANTED,) if again is Remove else (config(*REPAIR),):
             for host, _ in ended(wanted, lambda host: Remove(config(), host=host), error):
                 run(again(config(), host=host))
                 assert host.files.texts == host.files.links == {}
