@@ -38,7 +38,7 @@ def test_a_block(block: str, tmp_path: Path) -> None:
 def test_shown_commands(name: str) -> None:
     """Each whole command line of `hostrouting` that a page shows is understood."""
     for typed in re.findall(r"^\$ (?:\S*/|ssh node )?hostrouting ([^#>|\n]+)", PAGES[name], re.MULTILINE):
-        make_parser("0").parse_args(typed.split())
+        make_parser().parse_args(typed.split())
 
 
 @pytest.mark.parametrize("name", PAGES)

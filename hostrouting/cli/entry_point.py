@@ -119,34 +119,17 @@ class _CommandParser(_Parser):
         epilog = "\n".join([command.more, *_examples(command), *_codes(command)])
         super().__init__(description=f"{command.name}: {command.summary}", epilog=epilog, **self._settings)
         self.set_defaults(command=command)
-        add_options(self, command)
+        command.options(self)
+        if command.takes_snapshot:
+            meaning = "use this saved snapshot instead of this host; - is standard input"
+            self.add_argument("--snapshot", metavar="FILE", help=meaning)
+        # --json may also come before the command; if it is absent here, that value stays.
+        meaning = f"print one JSON document, {command.schema}"
+        self.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=meaning)
         return super().parse_known_args(args, namespace)
 
 
-def add_options(parser: argparse.ArgumentParser, command: Command) -> None:
-    """Add the options and arguments of a command: its own, and those that all commands have."""
-    command.options(parser)
-    if command.takes_snapshot:
-        meaning = "use this saved snapshot instead of this host; - is standard input"
-        parser.add_argument("--snapshot", metavar="FILE", help=meaning)
-    # --json may also come before the command; if it is absent here, that value stays.
-    meaning = f"print one JSON document, {command.schema}"
-    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=meaning)
-
-
-def exit_codes(command: Command | None = None) -> Iterator[tuple[int, str]]:
-    """Each exit code with its meaning: for one command, or for all of them."""
-    wrong = "an overlap was found, there is something to do, something is wrong, or the command failed"
-    if command is not None:
-        wrong = command.failing
-    yield 0, "success" if wrong else "success, whatever the result"
-    if wrong:
-        yield 1, wrong
-    yield 2, "bad input: the command line, the configuration or the snapshot"
-    yield 3, "no answer: undecided, no default route, permission denied, or no netlink"
-
-
-def make_parser(version: str) -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line; its result has the record of the typed command as `command`."""
     parser = _Parser(
         prog="hostrouting",
@@ -162,7 +145,7 @@ def make_parser(version: str) -> argparse.ArgumentParser:
         formatter_class=_Help,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"hostrouting {version}")
+    parser.add_argument("--version", action="version", version=f"hostrouting {__version__}")
     parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
     typed = parser.add_subparsers(
         prog="hostrouting",
@@ -195,8 +178,15 @@ def _examples(command: Command) -> Iterator[str]:
 
 
 def _codes(command: Command | None = None) -> Iterator[str]:
+    wrong = "an overlap was found, there is something to do, something is wrong, or the command failed"
+    if command is not None:
+        wrong = command.failing
     yield "exit codes:"
-    yield from (f"  {code}  {meaning}" for code, meaning in exit_codes(command))
+    yield f"  0  {'success' if wrong else 'success, whatever the result'}"
+    if wrong:
+        yield f"  1  {wrong}"
+    yield "  2  bad input: the command line, the configuration or the snapshot"
+    yield "  3  no answer: undecided, no default route, permission denied, or no netlink"
 
 
 # Carrying it out.
@@ -217,7 +207,7 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
 
 def _carried_out(words: Sequence[str], host: Callable[[], Host] | None) -> int:
     try:
-        arguments = make_parser(__version__).parse_args(words)
+        arguments = make_parser().parse_args(words)
     except SystemExit as stopped:  # argparse has printed its help, or what is wrong
         if isinstance(stopped, Misused) and "--json" in words:
             _answered(lambda: 2, _complaint("Misused", stopped.message))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from hostrouting.cli.commands import COMMANDS
 from hostrouting.cli.entry_point import make_parser
-from hostrouting.release import __version__
 
 ROOT = Path(__file__).resolve().parents[3]
 NAMES = "|".join(COMMANDS)
@@ -35,7 +34,7 @@ def proposed() -> dict[str, str]:
 
 def test_proposed_commands_can_be_typed() -> None:
     """Each proposed command has all required arguments and no unknown ones, so it gives no usage error."""
-    found, parser = proposed(), make_parser(__version__)
+    found, parser = proposed(), make_parser()
     assert {"hostrouting status", "hostrouting repair", "hostrouting snapshot > FILE"} <= set(found)
     refused = {}
     for command, place in found.items():
