@@ -30,7 +30,6 @@ hypothesis.settings.register_profile(
     derandomize=CI,
     phases=[phase for phase in hypothesis.Phase if not (CI and phase is hypothesis.Phase.shrink)],
 )
-hypothesis.settings.register_profile("quick", deadline=None, max_examples=5)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=5_000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
