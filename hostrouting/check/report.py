@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CHECK_SCHEMA",
     "GUARD_SCHEMA",
-    "action_finding",
     "candidates_clause",
     "check_document",
     "check_findings",
@@ -42,8 +41,6 @@ __all__ = [
     "deletion_lines",
     "document_in",
     "entries_name",
-    "escape_finding",
-    "escape_target",
     "escapes_in",
     "intended_clause",
     "marked_verdict",
@@ -306,12 +303,8 @@ _REASONS: dict[UnsafeReason | Literal["no-rule"], str] = {
 }
 
 
-def action_finding(found: Examination, *, where: str, correction: Correction | None = None) -> Iterator[Finding]:
-    """What to change in the configuration; none if no route can help.
-
-    `where` says where the routes are if they are too many to print; the `correction` is that of the configuration, if
-    it is known.
-    """
+def _action_finding(found: Examination, correction: Correction | None) -> Iterator[Finding]:
+    """What to change in the configuration, with its `correction` if that is known; none if no route can help."""
     if not found.escapes or not found.routes:
         return
     needed = Correction(found.routes) if correction is None else correction
@@ -319,6 +312,7 @@ def action_finding(found: Examination, *, where: str, correction: Correction | N
     if not needed.is_needed:
         parts.append("the configuration has the routes that repair it, but this host does not; apply the configuration")
     elif len(routes) > _PASTED:
+        where = "the repair in route-overlap.json, printed by: hostrouting repair"
         parts.append(f"add {len(routes)} routes to staticRoutes.routes: {where}")
     elif routes:
         import json  # noqa: PLC0415  only a finding needs it
@@ -446,16 +440,12 @@ def check_document(
     }
 
 
-_REPORT = "the repair in route-overlap.json, printed by: hostrouting repair"
-
-
 def check_findings(
-    found: Examination, *, mode: str, wait: float = 0, correction: Correction | None = None, where: str = _REPORT
+    found: Examination, *, mode: str, wait: float = 0, correction: Correction | None = None
 ) -> tuple[Finding, ...]:
     """All findings of a check: the escapes, their repair, its cost, and what limits the verdict.
 
-    `wait` is how long a default route was waited for, `correction` that of the configuration if it is known, and
-    `where` where the routes are if they are too many to print.
+    `wait` is how long a default route was waited for, and `correction` that of the configuration if it is known.
     """
     severity: Severity = "error" if mode == "STRICT" else "warning"
     escapes: list[Finding] = []
@@ -465,7 +455,7 @@ def check_findings(
             escapes.append(_no_default_route(family, severity, wait=wait))
         escapes += (escape_finding(escape, family.report.expected_devs, severity) for escape in family.escapes)
         notes += remarks(family)
-    action = action_finding(found, where=where, correction=correction)
+    action = _action_finding(found, correction)
     unsafe = unsafe_findings(found.unsafe, severity)
     return tuple(dict.fromkeys([*escapes, *action, *unsafe, *found.costs, *notes]))
 
