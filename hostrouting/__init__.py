@@ -32,14 +32,11 @@ __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> object:
-    """Load the name, or raise ForeignPhases."""
+    """Load the name."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
 
-    from hostrouting.installation import require_own_phases  # noqa: PLC0415  needed for the first name only
-
-    require_own_phases()
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return value
 

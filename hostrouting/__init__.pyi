@@ -47,7 +47,6 @@ from hostrouting.errors import FileError as FileError  # a file cannot be read, 
 from hostrouting.errors import ManagerError as ManagerError  # systemd does not answer, or one of our units failed
 from hostrouting.errors import ProgramError as ProgramError  # nft or ebtables did not do what was asked
 from hostrouting.errors import BackendError as BackendError, RouteRefused as RouteRefused  # the kernel did not do what was asked; one about one route
-from hostrouting.errors import ForeignPhases as ForeignPhases  # another project's `phases` is installed over ours
 
 # 4. The routing of a host, as plain values
 from hostrouting.model.snapshot import Snapshot as Snapshot  # devices, addresses, rules and routes at one moment; saved by `Snapshot.to_json`

@@ -3,7 +3,6 @@
     HostRoutingError
     ├── ConfigError         operator: the configuration cannot be used; reports all its faults at once
     ├── InputError          operator: a file is not the snapshot, undo-file or approved-plan that it should be
-    ├── ForeignPhases       installation: the imported `phases` belongs to another project
     ├── RouteConflict       host: a route that is not ours has the destination and metric of a wanted one
     ├── ApplyError          host: routes could not be applied; says what is true now
     ├── RouteOverlapError   host: the mode is STRICT, and the verdict is overlap or no-default-route
@@ -46,7 +45,6 @@ __all__ = [
     "FileError",
     "FleetError",
     "FleetKind",
-    "ForeignPhases",
     "HostBusy",
     "HostRoutingError",
     "InputError",
@@ -209,16 +207,6 @@ class InputError(HostRoutingError, ValueError):
         where = f"{path}: " if path else ""
         told = f"snapshot: {where}{problem}" if kind == "snapshot" else f"{where}{problem}; {_REMEDIES[kind]}"
         super().__init__(told, kind=kind)
-
-
-class ForeignPhases(HostRoutingError, ImportError):  # noqa: N818  the name says what was found
-    """The package `phases` that hostrouting includes is missing, or another project's package hides it."""
-
-    def __init__(self, found: str, remedy: str) -> None:
-        """Name the file that was found instead (empty if there is none), and the remedy."""
-        self.found = found
-        where = f"found at {found} is not the one that hostrouting includes" if found else "of hostrouting is missing"
-        super().__init__(f"the package 'phases' {where}; {remedy}")
 
 
 class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong

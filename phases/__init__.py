@@ -81,9 +81,6 @@ if TYPE_CHECKING:
     from phases.running import default_observers, execute, plan, run, undo
     from phases.tasks import AnyTask, Skip, Task, task
 
-# The distribution that installed this package: on the index, another project owns the name `phases`.
-__distribution__ = "hostrouting"
-
 # fmt: off
 __all__ = [
     # what a task is

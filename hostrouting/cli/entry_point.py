@@ -13,7 +13,6 @@ import sys
 
 from hostrouting.cli.commands import CHANGING, COMMANDS, command_of, every_command
 from hostrouting.cli.output import SHOWN, Painted, capped, line, plain, width_of
-from hostrouting.installation import foreign_phases
 from hostrouting.release import __version__
 from hostrouting.text import nearest, spoken
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from hostrouting.cli.command import Command, Reply
     from hostrouting.cli.output import Line
     from hostrouting.cli.terminal import Terminal
-    from hostrouting.errors import ForeignPhases
     from hostrouting.host.host import Host
 
 _INTERRUPTED = 130  # 128 plus the number of SIGINT, as in a shell
@@ -195,8 +193,6 @@ def _codes(command: Command | None = None) -> Iterator[str]:
 def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None = None) -> int:
     """Carry out one command line, on this machine or another host; return the exit code."""
     words = sys.argv[1:] if argv is None else argv
-    if (foreign := foreign_phases()) is not None:
-        return _refused(foreign, words)
     try:
         return _carried_out(words, host)
     except KeyboardInterrupt:
@@ -241,18 +237,6 @@ def _unwritten() -> bool:
     except OSError:
         return True
     return False
-
-
-def _refused(foreign: ForeignPhases, words: Sequence[str]) -> int:
-    """Print the error and return the exit code, using only the standard library: `phases` is another project's."""
-    if "--version" in words:
-        sys.stdout.write(f"hostrouting {__version__}\n")
-    elif "--json" in words:
-        from hostrouting.cli.failure import document_of  # noqa: PLC0415  imported only for an error
-
-        sys.stdout.write(f"{_json(document_of(foreign))}\n")
-    sys.stderr.write(f"hostrouting: {foreign}\n")
-    return 3
 
 
 def _complaint(error: str, message: str) -> Callable[[Terminal], None]:

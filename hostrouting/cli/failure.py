@@ -16,7 +16,6 @@ from hostrouting.errors import (
     ConfigError,
     FileError,
     FleetError,
-    ForeignPhases,
     HostRoutingError,
     InputError,
     NotReady,
@@ -26,7 +25,7 @@ from hostrouting.errors import (
     is_denied,
 )
 
-_UNANSWERED = (BackendError, FleetError, ForeignPhases, NotReady, ProgramError)
+_UNANSWERED = (BackendError, FleetError, NotReady, ProgramError)
 """The errors that leave the answer open, or the work undone."""
 
 
@@ -60,8 +59,6 @@ def errors_in(error: BaseException) -> tuple[BaseException, ...]:
 
 def _errors_in_group(error: BaseException) -> tuple[BaseException, ...]:
     """The errors in a group; empty for any other error."""
-    if isinstance(error, HostRoutingError):  # ForeignPhases is one, and then this import cannot be made
-        return ()
     from phases.errors import BaseExceptionGroup  # noqa: PLC0415  only a failure needs it
 
     return error.exceptions if isinstance(error, BaseExceptionGroup) else ()

@@ -12,7 +12,3 @@ keeping         two tasks that keep what network managers delete: Linux's own ru
 results         what the tasks and their plans return
 base            their base class: the lock, the gate, and the run of the units
 """
-
-from hostrouting.installation import require_own_phases
-
-require_own_phases()

@@ -16,7 +16,6 @@ from hostrouting.errors import (
     Fault,
     FileError,
     FleetError,
-    ForeignPhases,
     HostRoutingError,
     InputError,
     ManagerError,
@@ -85,7 +84,6 @@ FOUND = [
 MADE: dict[str, Callable[[Any], HostRoutingError]] = {
     "ConfigError": lambda _: ConfigError([MODE, DEV], "/etc/agent.json"),
     "InputError": lambda kind: InputError(kind, path="/x", problem="line 1: it is not a command"),
-    "ForeignPhases": lambda _: ForeignPhases("/usr/lib/phases.py", "run: pip"),
     "RouteConflict": lambda _: RouteConflict([Finding("route-conflict", "error", "one"), FOUND[1]]),
     "ApplyError": lambda _: ApplyError("no", "never", after="nothing was changed"),
     "RouteOverlapError": lambda _: RouteOverlapError("it escapes", report=("a", "report")),
