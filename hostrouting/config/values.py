@@ -252,11 +252,11 @@ def one_of(kind: type[E], what: str) -> Callable[[object, Spot], E]:
     return read
 
 
-def integer(raw: object, at: Spot, highest: int, remedy: str, *, lowest: int = 0) -> int:
-    """An integer from `lowest` to `highest`. `remedy` must name these limits."""
+def integer(raw: object, at: Spot, highest: int, remedy: str) -> int:
+    """An integer from 0 to `highest`. `remedy` must name these limits."""
     if isinstance(raw, bool) or not isinstance(raw, int):
         raise at.faulty(raw, "is not an integer", remedy)
-    if not lowest <= raw <= highest:
+    if not 0 <= raw <= highest:
         raise at.faulty(raw, "is out of range", remedy)
     return int(raw)
 
