@@ -35,7 +35,6 @@ from phases.text import describe_error
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.model.prefix import Prefix
-    from hostrouting.routes.uplink import DesiredRoute
 
 
 @attrs.frozen
@@ -71,8 +70,6 @@ class NodeResult:
     """The families that have no default route: 4, 6 or both."""
     flaws: tuple[str, ...] = ()
     """What is wrong with the rules and default routes themselves, so that the verdict is not ok; as phrases."""
-    open_repair: tuple[DesiredRoute, ...] = ()
-    """The routes that repair the node as it is. What the default route fills in rightly is left open."""
     correction: Correction | None = None
     """What to change in the configuration so that it repairs the node; None if no route repairs the node as it is."""
     is_repairable: bool = False
@@ -180,7 +177,6 @@ def judge(data: bytes, question: Question) -> NodeResult:
             family.report.family for family in found.families if family.verdict == "no-default-route"
         ),
         flaws=tuple(doubt for family in found.families for doubt in family.doubts),
-        open_repair=found.routes,
         correction=_correction(found, question),
         is_repairable=bool(found.escapes) and not found.unsafe,
         answer=json.dumps({**check, "standings": []}),

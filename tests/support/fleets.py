@@ -63,9 +63,7 @@ def escape(
 def node(name: str, *escapes: NodeEscape, repair: tuple[DesiredRoute, ...] = HALVES, whole: bool = True) -> NodeResult:
     """A node where this escapes."""
     correction = Correction(repair) if repair else None
-    return NodeResult(
-        name, verdict="overlap", escapes=escapes, open_repair=repair, correction=correction, is_repairable=whole
-    )
+    return NodeResult(name, verdict="overlap", escapes=escapes, correction=correction, is_repairable=whole)
 
 
 class Inline(Executor):

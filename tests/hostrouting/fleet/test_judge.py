@@ -13,21 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.check.overlap import check_overlap
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.fib.engine import Fib
 from hostrouting.fleet import judge as repeats
 from hostrouting.fleet.judge import Question, count_repeated, digest_of, judge, judge_each
 from hostrouting.host.saved import snapshot_bytes
-from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.routes.uplink import resolve_route
+from hostrouting.model.snapshot import Link
 from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
 from tests.support.fleets import ASKED, CIDR, config_of
-from tests.support.strategies import blocks, snapshots
 from tests.support.topologies import refusing
 
 
@@ -92,26 +87,6 @@ def test_the_same_error(data: bytes, tmp_path: Path) -> None:
     assert said.code == 2
     assert str(named.error) == said.json["message"]
     assert type(named.error).__name__ == said.json["error"]
-
-
-@given(
-    st.sampled_from([4, 6]).flatmap(
-        lambda family: blocks(family).flatmap(lambda block: st.tuples(st.just(block), snapshots(block)))
-    )
-)
-def test_an_open_repair_repairs(host: tuple[Prefix, Snapshot]) -> None:
-    """On any host without our routes, routes without device and gateway close every escape that can be closed."""
-    block, drawn = host
-    config = config_of(str(block))
-    snapshot = attrs.evolve(drawn, routes=[route for route in drawn.routes if route.protocol != config.protocol])
-    result = judge(snapshot.to_json().encode(), Question(config))
-    fib = Fib(snapshot)
-    complete = [resolve_route(it, fib, protocol=config.protocol) for it in result.open_repair]
-    assert {(it.gateway, it.dev) for it in result.open_repair} <= {(None, None)}
-    if result.is_repairable:
-        report = check_overlap(fib, [block])
-        after = fib.with_routes([it for it in complete if isinstance(it, Route)])
-        assert check_overlap(after, [block], expected_devs=report.expected_devs).verdict != "overlap"
 
 
 def test_what_escapes() -> None:
