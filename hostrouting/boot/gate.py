@@ -40,7 +40,7 @@ from hostrouting.boot.gate_files import (
     render_gate_steps,
     render_gate_unit,
 )
-from hostrouting.boot.units import GRACE, HEADER, render_oneshot, render_preset
+from hostrouting.boot.units import render_preset
 from hostrouting.errors import ConfigError, Fault, FileError, ManagerError
 from hostrouting.host.effects import tell_effects
 from hostrouting.host.fileset import OURS, Changes, File, FileSet, unit_file
@@ -106,37 +106,27 @@ class Part:
         *,
         rank: int,
         kind: StepKind = "requires",
-        does: str = "",
-        unit_text: str = "",
+        unit_text: str,
         obsolete: tuple[str, ...] = (),
         remains: tuple[str, ...] = (),
         is_undone_first: bool = False,
     ) -> Part:
         """A script that runs before each start of a gated unit, and by a unit of its own at every boot.
 
-        Scripts run by rank: kernel-rules 40, static-routes 50, check-route-overlap 60, probe-rewrite 70. `requires`: a
+        Scripts run by rank: static-routes 50, check-route-overlap 60, probe-rewrite 70. `requires`: a
         gated unit starts only if the script succeeds; `wants`: it starts whatever the result.
 
-        `does` is the description of the unit, whose sandbox is that of the gate: netlink only, no other network and no
-        file that can be written. A script that needs more gets the text of another unit, and no rank. If the script
-        says what is to be undone, `is_undone_first`: it is then removed after that. `remains` are the files that runs
-        of the script create; they are removed before anything is undone.
+        If the script says what is to be undone, `is_undone_first`: it is then removed after that. `remains` are the
+        files that runs of the script create; they are removed before anything is undone.
         """
         unit = f"{name}.service"
         command, folder = f"{layout.config_directory}/{name}.sh", layout.unit_directory
-        text = (
-            HEADER + unit_text.removeprefix(HEADER)
-            if unit_text
-            else render_oneshot(
-                does, command=command, timeout=GRACE, capabilities="CAP_NET_ADMIN", wanted_by=_WANTED_BY
-            )
-        )
         preset = f"/etc/systemd/system-preset/50-hostrouting-{name}.preset"
         program = (File(layout.at(command), script, mode=_SCRIPT),)
         files = FileSet(
             (
                 *(() if is_undone_first else program),
-                unit_file(layout.at(f"{folder}/{unit}"), text, layout=layout),
+                unit_file(layout.at(f"{folder}/{unit}"), unit_text, layout=layout),
                 File(layout.at(preset), render_preset(unit)),
             ),
             links=((layout.at(f"{folder}/{_WANTED_BY}.wants/{unit}"), f"{folder}/{unit}"),),

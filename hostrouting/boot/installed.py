@@ -60,12 +60,11 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
     routes, check, probe = _scripts(host)
     program = parsed(host.files, host.layout.guard_unit_path, parse_guard_unit)
     found = routes or check or probe
-    keeps_rules = host.files.is_there(host.layout.rules_script_path)
     is_told = WRITTEN in (host.files.read(host.layout.networkd_path) or "")
-    if found is None and not (keeps_rules or is_told):
+    if found is None and not is_told:
         return None
     gated = Gate(host).gated
-    has_work = (routes and routes.config.routes) or (check and check.config.expected_cidrs) or probe or keeps_rules
+    has_work = (routes and routes.config.routes) or (check and check.config.expected_cidrs) or probe
     return HostRoutingConfig(
         None if routes is None else routes.config,
         None if check is None else check.config,
@@ -73,7 +72,6 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
         probe_rewrite=None if probe is None else probe.config,
         guard=GuardConfig(enabled=True, program=program) if program and has_work else None,
         gate=GateConfig(gated) if gated else None,
-        kernel_rules=Upkeep.KEEP if keeps_rules else Upkeep.LEAVE,
         manage_foreign=Upkeep.KEEP if is_told else Upkeep.LEAVE,
     )
 

@@ -26,7 +26,6 @@ from hostrouting.config.settings import (
 )
 from hostrouting.host.layout import PLACES, HostLayout
 from hostrouting.model.route import DEFAULT_METRIC, OURS, ROUTE_TYPES, protocol_name
-from hostrouting.model.rule import default_rules
 
 if TYPE_CHECKING:
     from hostrouting.model.prefix import IP
@@ -262,9 +261,3 @@ def settings_in(text: str) -> list[tuple[str, str]]:
             raise ValueError(f"{line!r} is not a setting")
         found.append((key, words))
     return found
-
-
-def render_rules_script() -> str:
-    """The script that adds Linux's own rules again where they are missing."""
-    rules = (rule for family in DEFAULT_METRIC for rule in default_rules(family))
-    return filled("kernel-rules.sh", [f"rule {rule.family} {rule.priority} {rule.table}" for rule in rules])

@@ -43,7 +43,6 @@ _OWN = (
     "static-routes.service",
     "check-route-overlap.service",
     "probe-rewrite.service",
-    "kernel-rules.service",
     "host-routing-gate.service",
     "hostrouting-guard.service",
 )
@@ -216,8 +215,6 @@ class HostRoutingConfig(Section):
     """None if the section is missing: then nothing is cleaned up."""
     guard: GuardConfig
     gate: GateConfig
-    kernel_rules: values.Upkeep
-    """Whether Linux's own rules, for the tables local, main and default, are added again where they are missing."""
     manage_foreign: values.Upkeep
     """Whether systemd-networkd is told to keep routes and rules that it does not know."""
     nested_in: str = attrs.field(default="", eq=False, repr=False)
@@ -233,7 +230,6 @@ class HostRoutingConfig(Section):
         *,
         guard: GuardConfig | Mapping[str, object] | None = None,
         gate: GateConfig | Mapping[str, object] | None = None,
-        kernel_rules: values.Upkeep | str = values.Upkeep.LEAVE,
         manage_foreign: values.Upkeep | str = values.Upkeep.LEAVE,
         nested_in: str = "",
     ) -> None:
@@ -374,10 +370,9 @@ def _something_to_guard(found: dict[str, Any], at: Spot) -> None:
     )
     if guard is None or routes is None or check is None or rewrite is None or not guard.enabled:
         return  # the same if one of them has a fault
-    is_keeping = found.get("kernel_rules") == values.Upkeep.KEEP
-    if not (routes.routes or check.expected_cidrs or rewrite.enabled or is_keeping):
+    if not (routes.routes or check.expected_cidrs or rewrite.enabled):
         rule = "the guard has nothing to guard: there are no routes, no expected CIDRs and no probe rewrite"
-        what = "staticRoutes, routeOverlap, probeRewrite or kernelRules"
+        what = "staticRoutes, routeOverlap or probeRewrite"
         remedy = f"add {what}: a file is the whole configuration"
         at.below("guard").note_absence(rule, remedy)
 
@@ -474,7 +469,6 @@ _HOST_ROUTING = HostRoutingConfig._keys = Keys(
         "azure_vnet_cleanup": _azure_vnet_cleanup,
         "guard": _GUARD.reader(GuardConfig),
         "gate": GATE.reader(GateConfig),
-        "kernel_rules": values.one_of(values.Upkeep, "an allowed value"),
         "manage_foreign": values.one_of(values.Upkeep, "an allowed value"),
     },
     absent={
@@ -484,7 +478,6 @@ _HOST_ROUTING = HostRoutingConfig._keys = Keys(
         "guard": GuardConfig(),
         "gate": GateConfig(),
         "azure_vnet_cleanup": None,
-        "kernel_rules": values.Upkeep.LEAVE,
         "manage_foreign": values.Upkeep.LEAVE,
     },
     together=_something_to_guard,

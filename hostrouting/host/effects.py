@@ -6,15 +6,13 @@ printing them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from hostrouting.kernel.base import RouteRequest
 
 E = TypeVar("E", bound=BaseException)
@@ -56,16 +54,6 @@ class Effects:
     operations: tuple[Operation, ...] = ()
     started: bool = attrs.field(default=False, kw_only=True)
     """Whether a unit was started that the next boot depends on."""
-
-    @classmethod
-    def of_each(cls, operations: Iterable[Operation], act: Callable[[Operation], object]) -> Self:
-        """Carry out each operation, in order. If one fails, the error has those before it."""
-        done: list[Operation] = []
-        with having_changed(operations=done):
-            for operation in operations:
-                act(operation)
-                done.append(operation)
-        return cls(operations=tuple(done))
 
     def log_fields(self) -> dict[str, object]:
         """The number of operations and files."""

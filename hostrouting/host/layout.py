@@ -62,7 +62,6 @@ class HostLayout:
     routes_unit = "static-routes.service"
     check_unit = "check-route-overlap.service"
     probe_unit = "probe-rewrite.service"
-    rules_unit = "kernel-rules.service"
     gate_unit = "host-routing-gate.service"
     guard_unit = "hostrouting-guard.service"
     machine_unit = "systemd-nspawn@.service"
@@ -70,29 +69,24 @@ class HostLayout:
     routes_unit_path = _Path("{0.unit_directory}/{0.routes_unit}")
     check_unit_path = _Path("{0.unit_directory}/{0.check_unit}")
     probe_unit_path = _Path("{0.unit_directory}/{0.probe_unit}")
-    rules_unit_path = _Path("{0.unit_directory}/{0.rules_unit}")
     gate_unit_path = _Path("{0.unit_directory}/{0.gate_unit}")
     guard_unit_path = _Path("{0.unit_directory}/{0.guard_unit}")
 
     # The links that enable units, and the presets that keep these enabled after `systemctl preset-all`.
     routes_enabled_path = _Path("{0.unit_directory}/multi-user.target.wants/{0.routes_unit}")
     probe_enabled_path = _Path("{0.unit_directory}/multi-user.target.wants/{0.probe_unit}")
-    rules_enabled_path = _Path("{0.unit_directory}/multi-user.target.wants/{0.rules_unit}")
     guard_enabled_path = _Path("{0.unit_directory}/multi-user.target.wants/{0.guard_unit}")
     routes_preset_path = _Path("/etc/systemd/system-preset/50-hostrouting-static-routes.preset")
     probe_preset_path = _Path("/etc/systemd/system-preset/50-hostrouting-probe-rewrite.preset")
-    rules_preset_path = _Path("/etc/systemd/system-preset/50-hostrouting-kernel-rules.preset")
     guard_preset_path = _Path("/etc/systemd/system-preset/50-hostrouting-guard.preset")
 
     # The scripts that units run.
     routes_script = _Name("{0.config_directory}/static-routes.sh")
     check_script = _Name("{0.config_directory}/check-route-overlap.sh")
     probe_script = _Name("{0.config_directory}/probe-rewrite.sh")
-    rules_script = _Name("{0.config_directory}/kernel-rules.sh")
     routes_script_path = _Path("{0.routes_script}")
     check_script_path = _Path("{0.check_script}")
     probe_script_path = _Path("{0.probe_script}")
-    rules_script_path = _Path("{0.rules_script}")
 
     # The names that the scripts have in the agent's folder.
     routes_alias_path = _Path("{0.agent_directory}/static-routes.sh")

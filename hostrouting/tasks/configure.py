@@ -22,7 +22,7 @@ from hostrouting.host.fileset import Changes
 from hostrouting.host.host import Host, needs_host
 from hostrouting.tasks.base import Fallback, HostTask, locked, preview, removals_of, valid_wait, work
 from hostrouting.tasks.guard.service import InstallGuard
-from hostrouting.tasks.keeping import KeepForeign, KeepKernelRules
+from hostrouting.tasks.keeping import KeepForeign
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource
 from hostrouting.tasks.results import Change, refusals
@@ -31,7 +31,6 @@ from phases.errors import ExceptionGroup
 
 TASKS: tuple[type[HostTask[Any]], ...] = (
     KeepForeign,
-    KeepKernelRules,
     ConfigureStaticRoutes,
     CheckRouteOverlap,
     RewriteProbeSource,

@@ -28,7 +28,6 @@ from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, Step, plan_routes, stays
 from hostrouting.routes.uplink import DesiredRoute, bare_leg, reply_destinations, wanted_routes, wanted_routes_of
 from hostrouting.tasks.base import Alive, Fallback, HostTask, MayRepair
-from hostrouting.tasks.keeping import with_kept_rules
 from hostrouting.tasks.results import Change, Look, Repair, RoutesResult, removal
 from hostrouting.text import counted, spoken
 
@@ -117,7 +116,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
     def change(self, *, up: bool) -> Change:
         """The steps of the route plan."""
-        before = with_kept_rules(self._read(), self.config) if up else self._read()
+        before = self._read()
         routes = self._plan_routes(self._wanted if up else (), before)
         if up:
             return Change(routes, before=before, has_fallback=self._fallback is not None)
@@ -133,8 +132,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         ours = {self.config.protocol, *self._former}
         with open_backend() as backend:
             before, _ = read(backend)
-            # No rule has been added yet; to wait here for what these rules bring would be in vain.
-            plan = self._plan_routes(self._wanted, with_kept_rules(before, self.config))
+            plan = self._plan_routes(self._wanted, before)
             if plan.pending:
                 plan, before = self._await_plan(ctx, backend)
         plan.require_possible()

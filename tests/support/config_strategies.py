@@ -130,7 +130,6 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
         probe_rewrite=st.just(ProbeRewriteConfig()) | probe_rewrites(),
         azure_vnet_cleanup=st.none() | cleanups(),
         gate=st.builds(GateConfig, st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)),
-        kernel_rules=st.sampled_from(Upkeep),
         manage_foreign=st.sampled_from(Upkeep),
     )
     # A guard needs something to guard.

@@ -247,7 +247,7 @@ def _differences(wanted: HostRoutingConfig, installed: HostRoutingConfig) -> Ite
     guard, program = wanted.guard, wanted.guard.program or installed.guard.program
     if guard.enabled != installed.guard.enabled or (guard.enabled and program != installed.guard.program):
         yield "guard"
-    for key in ("protocol", "gate", "kernelRules", "manageForeign"):
+    for key in ("protocol", "gate", "manageForeign"):
         if wanted.to_mapping().get(key) != installed.to_mapping().get(key):
             yield key
 

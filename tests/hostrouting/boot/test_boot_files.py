@@ -31,7 +31,6 @@ from hostrouting.boot.scripts import (
     parse_check_script,
     parse_static_routes_script,
     render_check_script,
-    render_rules_script,
     render_static_routes_script,
 )
 from hostrouting.boot.units import (
@@ -137,12 +136,11 @@ def texts(config: HostRoutingConfig) -> list[str]:
 
 
 PROBE = ProbeScript(ProbeRewriteConfig(enabled=True, interfaces=["eth0"]))
-SCRIPTS = {
+SCRIPTS: dict[str, Callable[[], str]] = {
     "static-routes": lambda: render_static_routes_script(ODD),
     "check-route-overlap": lambda: render_check_script(ODD),
     "probe-rewrite": lambda: render_probe_script(PROBE),
     "host-routing-gate": render_gate_script,
-    "kernel-rules": render_rules_script,
 }
 
 
@@ -334,7 +332,6 @@ class TestSettings:
             assert len(words) == len({*words})
             assert some <= {*words}
             assert other not in words
-        assert len(words_of(SCRIPTS["kernel-rules"](), "rule")) == 5
 
 
 class TestTexts:
@@ -465,7 +462,7 @@ def test_assets_are_scripts_of_their_own() -> None:
     included = {
         line.split()[1] for path in ASSETS.glob("*.sh") for line in path.read_text().splitlines() if "#include" in line
     }
-    assert {path.name for path in ASSETS.iterdir()} == included | {f"{name}.sh" for name in (*SCRIPTS, "kernel-rules")}
+    assert {path.name for path in ASSETS.iterdir()} == included | {f"{name}.sh" for name in SCRIPTS}
 
 
 def test_facts_that_other_files_own() -> None:

@@ -324,11 +324,6 @@ class TestOthers:
         assert listed(host) == (theirs,)
         assert DROP_IN in host.files.texts
 
-    def test_who_runs_a_unit(self) -> None:
-        """A script's unit is run once after the task's work; a part that is made by hand leaves that to its task."""
-        script = Part.of(LAYOUT, "a", "exit 0\n", rank=50)
-        assert [script.is_run_now, another("a").is_run_now] == [True, False]
-
     def test_by_rank(self) -> None:
         """Steps are listed by rank, and by name if ranks are equal."""
         host = FakeHost()

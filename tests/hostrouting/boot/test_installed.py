@@ -13,14 +13,10 @@ from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 GUARD = GuardConfig(enabled=True, program="/usr/bin/hostrouting")
 ROUTES, CHECK = config(*REPAIR, mode="WARN", protocol=214), config(cidrs=(CIDR,), mode="WARN", protocol=215)
 REWRITE = HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": ["eth0"]}, protocol=216)
-RULES, TOLD = HostRoutingConfig(kernel_rules="keep"), HostRoutingConfig(manage_foreign="keep")
-WORK = {"routes": ROUTES, "check": CHECK, "rewrite": REWRITE, "rules": RULES}
+TOLD = HostRoutingConfig(manage_foreign="keep")
+WORK = {"routes": ROUTES, "check": CHECK, "rewrite": REWRITE}
 ALL = attrs.evolve(
-    ROUTES,
-    route_overlap=CHECK.route_overlap,
-    probe_rewrite=REWRITE.probe_rewrite,
-    kernel_rules="keep",
-    manage_foreign="keep",
+    ROUTES, route_overlap=CHECK.route_overlap, probe_rewrite=REWRITE.probe_rewrite, manage_foreign="keep"
 )
 INSTALLED = {
     "nothing": HostRoutingConfig(),
@@ -64,7 +60,7 @@ def test_a_guard_without_work(host: FakeHost) -> None:
 @pytest.mark.parametrize(
     ("text", "rule", "paths"),
     [
-        (None, LOST, (LAYOUT.rules_script_path, LAYOUT.routes_script_path, *CHECKED)),
+        (None, LOST, (LAYOUT.routes_script_path, *CHECKED)),
         ("#!/bin/bash\nexit 0\n", CHANGED, (LAYOUT.routes_script_path, *CHECKED)),
     ],
     ids=["lost", "edited"],

@@ -15,7 +15,7 @@ from hostrouting.config.values import Mode
 from hostrouting.errors import ConfigError
 from tests.support.programs import completed
 
-KEYS = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, guard, gate, kernelRules, manageForeign"
+KEYS = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, guard, gate, manageForeign"
 WHOLE = HostRoutingConfig(
     StaticRoutesConfig(enabled=True, routes=[StaticRoute("172.16.0.0/17", "10.0.0.1", "eth0", 5)]),
     RouteOverlapConfig(["172.16.0.0/16"], "STRICT"),

@@ -166,7 +166,6 @@ class TestConfigure:
         assert [node.name for node in phases.plan(task).walk()] == [
             "configure",
             "keep-foreign",
-            "keep-kernel-rules",
             "configure-static-routes",
             "check-route-overlap",
             "rewrite-probe-source",
@@ -259,7 +258,7 @@ def test_made_of_a_configuration(task: type[Configure]) -> None:
 
 def test_another_run_while_nothing_is_configured() -> None:
     """What another run installs meanwhile stays whole, or goes as a whole; a task removed its part alone."""
-    host, other = FakeHost(kernel=h200()), attrs.evolve(config(*REPAIR, cidrs=(CIDR,)), kernel_rules="keep")
+    host, other = FakeHost(kernel=h200()), config(*REPAIR, cidrs=(CIDR,))
     host.kernel.faults.meanwhile("snapshot", lambda: run(Configure(other, host=host)))
     run(Configure(HostRoutingConfig(), host=host))
     installed = installed_config(host)

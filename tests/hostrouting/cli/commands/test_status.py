@@ -293,7 +293,6 @@ def test_an_edited_check(written: Callable[..., str]) -> None:
         ({"staticRoutes": {"enabled": False}}, ["staticRoutes"]),
         ({"guard": {"enabled": True, "program": "/opt/hostrouting"}}, ["guard"]),
         ({"protocol": 215}, ["protocol"]),
-        ({"kernelRules": "keep"}, ["kernelRules"]),
         ({"manageForeign": "keep"}, ["manageForeign"]),
     ],
 )
