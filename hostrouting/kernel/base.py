@@ -18,7 +18,7 @@ from hostrouting.errors import BackendError, RouteRefused  # noqa: TC001  get_ty
 from hostrouting.fib.packet import ANY, Flow
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, as_prefix
 from hostrouting.model.route import PATHLESS, REFUSING, Route
-from hostrouting.model.rule import Rule, reached_tables
+from hostrouting.model.rule import reached_tables
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -189,14 +189,6 @@ class RouteBackend(Protocol):
         now.
         """
 
-    def change_rule(self, verb: Literal["add", "delete"], rule: Rule) -> bool:
-        """Add a rule, after those of its priority, or delete the rule that is equal in every field.
-
-        Idempotent: False if the rule was there, or was not there. ValueError for a rule that does more than look up a
-        table for packets from and to some addresses. Raises BackendError if this process lacks the privilege
-        (not-permitted), and for another refusal, such as that of a kernel without IPv6.
-        """
-
     def watch(self) -> Watch:
         """Begin to listen for changes of links, addresses, rules and routes.
 
@@ -280,13 +272,6 @@ def asked_prefixes(prefixes: Iterable[Prefix | str] | None) -> frozenset[Prefix]
     return frozenset(
         as_prefix(prefix) if isinstance(prefix, str) else prefix for prefix in listed(prefixes, "snapshot: prefixes")
     )
-
-
-def require_simple(rule: Rule) -> None:
-    """Raise ValueError if the rule is not just a lookup of a table for packets from and to some addresses."""
-    told = ("family", "priority", "table", "src", "dst", "protocol")
-    if rule != Rule(**{name: getattr(rule, name) for name in told}):
-        raise ValueError(f"{rule!r} has more than {', '.join(told)}, and no other rule is ever changed")
 
 
 def part_of(

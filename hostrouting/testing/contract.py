@@ -413,32 +413,6 @@ class BackendContract:
         with self.make() as backend:
             assert backend.change([]) == ()
 
-    # change_rule
-
-    def test_a_rule_is_added_once_and_deleted_once(self) -> None:
-        """A rule comes back as it was requested; the second request for it changes nothing, and neither do others."""
-        sources = Prefix.parse("192.0.2.7/32"), Prefix.parse("2001:db8::/64")
-        wanted = [Rule(family=src.family, priority=100, table=1001, src=src, protocol=OURS) for src in sources]
-        with self.make() as backend:
-            before = backend.snapshot().rules
-            for rule in wanted:
-                other = attrs.evolve(rule, dst=rule.src, src=None)
-                assert [backend.change_rule("add", one) for one in (rule, other, rule)] == [True, True, False]
-                assert {*backend.snapshot().rules} == {*before, rule, other}
-                assert [backend.change_rule("delete", rule) for _ in range(2)] == [True, False]
-                assert backend.change_rule("delete", other)
-            for own in (*default_rules(4), *default_rules(6)):
-                assert not backend.change_rule("add", own)
-            assert backend.snapshot().rules == before
-
-    def test_no_rule_with_other_selectors_is_changed(self) -> None:
-        """A rule that selects on more than addresses is refused before the kernel is asked."""
-        with self.make() as backend:
-            before = backend.snapshot().rules
-            with _refuses(ValueError):
-                backend.change_rule("add", attrs.evolve(default_rules(4)[0], priority=100, iif="lo"))
-            assert backend.snapshot().rules == before
-
     # lookup
 
     def test_lookup_answers_in_order(self) -> None:
@@ -500,34 +474,28 @@ class BackendContract:
     def test_snapshot_of_the_tables_that_rules_look_up(self) -> None:
         """`reached` leaves out the routes of a table that no rule looks up, and nothing else, in the same order."""
         there, aside = _ours("192.0.2.0/24", metric=7), attrs.evolve(_ours("198.51.100.0/24"), table=1001)
-        rule = Rule(family=4, priority=100, table=1001, src=Prefix.parse("192.0.2.7/32"), protocol=OURS)
         with self.make() as backend:
             assert [_do(backend, "add", route) for route in (there, aside)] == [None, None]
-            for reached in (False, True):
-                if reached:
-                    backend.change_rule("add", rule)
-                every, some = backend.snapshot(), backend.snapshot(reached=True)
-                left = [route for route in every.routes if route.table != 1001 or reached]
-                assert sorted(some.routes, key=str) == sorted(left, key=str)
-                assert [route for route in some.routes if route.table == 254] == [
-                    route for route in left if route.table == 254
-                ]
-                assert attrs.evolve(some, routes=every.routes) == every
+            every, some = backend.snapshot(), backend.snapshot(reached=True)
+            left = [route for route in every.routes if route.table != 1001]
+            assert sorted(some.routes, key=str) == sorted(left, key=str)
+            assert [route for route in some.routes if route.table == 254] == [
+                route for route in left if route.table == 254
+            ]
+            assert attrs.evolve(some, routes=every.routes) == every
 
     def test_snapshot_of_what_has_changed(self) -> None:
         """A snapshot that says what it is about has every change since the last one, with and without `anew`.
 
         So has one of one family, in turn with one of both.
         """
-        route, rule = _ours("192.0.2.0/24"), Rule(family=4, priority=100, table=1001, protocol=OURS)
+        route = _ours("192.0.2.0/24")
         with self.make() as backend:
             about = partial(Concern.of, networks=[route.prefix], protocols={OURS})
             changes: list[Callable[[], object]] = [
                 lambda: _do(backend, "add", route),
                 lambda: _do(backend, "add", attrs.evolve(route, table=1001)),
-                lambda: backend.change_rule("add", rule),
                 lambda: _do(backend, "delete", route),
-                lambda: backend.change_rule("delete", rule),
             ]
             for change in (lambda: None, *changes):
                 change()

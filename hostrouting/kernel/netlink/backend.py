@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from hostrouting.errors import BackendError
 from hostrouting.fib.packet import ANY, Flow
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from hostrouting.kernel.concern import Concern
     from hostrouting.model.prefix import IP, Prefix
-    from hostrouting.model.rule import Rule
     from hostrouting.model.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -99,12 +98,6 @@ class NetlinkBackend:
         from hostrouting.kernel.netlink.change import carry_out  # noqa: PLC0415  loaded when it is used
 
         return carry_out(self._begin(), changes)
-
-    def change_rule(self, verb: Literal["add", "delete"], rule: Rule) -> bool:
-        """Add a rule, or delete it; whether anything was changed."""
-        from hostrouting.kernel.netlink.change import change_rule  # noqa: PLC0415  loaded when it is used
-
-        return change_rule(self._begin(), verb, rule)
 
     def watch(self) -> NetlinkWatch:
         """Begin to listen for changes of links, addresses, rules and routes."""

@@ -16,15 +16,15 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from hostrouting.arguments import listed
 from hostrouting.errors import BackendError, RouteRefused
-from hostrouting.kernel.base import Outcome, RouteRequest, require_simple
+from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import Channel, KernelError, message
 from hostrouting.kernel.netlink.numbers import AF_OF
-from hostrouting.kernel.netlink.read import NoDevice, index_of, list_addresses, list_names, list_routes, list_rules
+from hostrouting.kernel.netlink.read import NoDevice, index_of, list_addresses, list_names, list_routes
 from hostrouting.kernel.netlink.route_message import RTMSG, ChangeEncoder
 from hostrouting.kernel.netlink.watch import Wanted
 from hostrouting.kernel.requests import Obstacle, find_exactly, misfit, refusal, same
@@ -33,12 +33,8 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix
 if TYPE_CHECKING:
     from hostrouting.model.route import Route
     from hostrouting.model.route_table import RouteTable
-    from hostrouting.model.rule import Rule
     from hostrouting.model.snapshot import Address
 
-_RULE = struct.Struct("=5B2xBI")  # struct fib_rule_hdr: family, lengths, tos, table, action, flags
-_TO_TABLE = 1  # FR_ACT_TO_TBL
-_DST, _SRC, _PRIORITY, _TABLE, _PROTOCOL = 1, 2, 6, 15, 21  # FRA_…
 
 # Which routes: family, table and protocol (None for all protocols).
 _Which = tuple[int, int, int | None]
@@ -51,27 +47,6 @@ def carry_out(channel: Channel, changes: Iterable[RouteRequest]) -> tuple[Outcom
     if not errors:
         return tuple(map(Outcome, wanted))
     return tuple(Outcome(change, errors.get(place)) for place, change in enumerate(wanted))
-
-
-def change_rule(channel: Channel, verb: Literal["add", "delete"], rule: Rule) -> bool:
-    """Add a rule, or delete it; whether anything was changed."""
-    require_simple(rule)
-    if (rule in list_rules(channel, rule.family)) is (verb == "add"):
-        return False
-    kind, flags = (n.RTM_NEWRULE, n.NLM_F_CREATE | n.NLM_F_EXCL) if verb == "add" else (n.RTM_DELRULE, 0)
-    lengths = (0 if block is None else block.length for block in (rule.dst, rule.src))
-    body = _RULE.pack(AF_OF[rule.family], *lengths, 0, 0, _TO_TABLE, 0)
-    numbers = ((_PRIORITY, "=I", rule.priority), (_TABLE, "=I", rule.table), (_PROTOCOL, "=B", rule.protocol))
-    attributes = [(number, struct.pack(form, value)) for number, form, value in numbers]
-    attributes += [(number, block.ip.packed) for number, block in ((_DST, rule.dst), (_SRC, rule.src)) if block]
-    errors: dict[int, KernelError] = {}
-    number = channel.number()
-    channel.submit([message(kind, body, attributes, flags=flags, sequence=number)], number, errors)
-    _raise_if_denied(errors)
-    for error in errors.values():
-        if error.number not in {errno.EEXIST, errno.ENOENT}:  # another program was faster
-            raise BackendError(f"the rule [{rule}] was refused", errno=error.number, kernel=error.words)
-    return not errors
 
 
 class _Work:

@@ -30,7 +30,6 @@ from hostrouting.kernel.base import (
     cannot_listen,
     has_weight,
     part_of,
-    require_simple,
 )
 from hostrouting.kernel.requests import Obstacle, find_exactly, misfit, refusal
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
@@ -112,15 +111,6 @@ class MemoryBackend:
         """Carry out each change, and return the result of each."""
         self._usable()
         return tuple(self._change_one(change) for change in listed(changes, "change"))
-
-    def change_rule(self, verb: Literal["add", "delete"], rule: Rule) -> bool:
-        """Add a rule, or delete it; whether anything was changed."""
-        require_simple(rule)
-        self._meet("change")
-        if (rule in self._namespace.rules[rule.family]) is (verb == "add"):
-            return False
-        (self.add_rule if verb == "add" else self.delete_rule)(rule)
-        return True
 
     def watch(self) -> MemoryWatch:
         """Listen for changes. A wait uses the clock that it is given; see also `later`."""
