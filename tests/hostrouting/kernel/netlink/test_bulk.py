@@ -26,6 +26,7 @@ from tests.support.pyroute2messages import encode
 from tests.support.strategies import DEVICES, blocks
 
 LINKS = tuple(Link(name=name, index=0) for name in DEVICES)
+RTM_NEWADDR, RTM_NEWRULE = 20, 32
 
 
 def listing_of(messages: Iterable[bytes]) -> Listing:
@@ -106,12 +107,10 @@ class TestUnknown:
                 encode("route", n.RTM_NEWROUTE, 2, fields={"family": 28, "dst_len": 20}),
             ],
             n.RTM_GETADDR: [
-                encode("address", n.RTM_NEWADDR, fields={"family": 2, "index": 1}, attributes=address),
-                encode("address", n.RTM_NEWADDR, fields={"family": 45, "index": 1}) + struct.pack("=HHB3x", 5, 2, 8),
+                encode("address", RTM_NEWADDR, fields={"family": 2, "index": 1}, attributes=address),
+                encode("address", RTM_NEWADDR, fields={"family": 45, "index": 1}) + struct.pack("=HHB3x", 5, 2, 8),
             ],
-            n.RTM_GETRULE: [
-                encode("rule", n.RTM_NEWRULE, fields={"family": family, "action": 1}) for family in (2, 128)
-            ],
+            n.RTM_GETRULE: [encode("rule", RTM_NEWRULE, fields={"family": family, "action": 1}) for family in (2, 128)],
         }
 
         def listing(_: Channel, request: Callable[[int], bytes]) -> Iterator[Listing]:
