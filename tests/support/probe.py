@@ -1,0 +1,84 @@
+"""A program that tries what a sandbox should refuse, and prints the result of each attempt as one line of JSON.
+
+The system's own python3 runs it, inside a unit. Here: the attempts. Not here: which of them may succeed (the tests).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def _libc(name: str, *arguments: object) -> None:
+    if getattr(_LIBC, name)(*arguments) < 0:
+        raise OSError(ctypes.get_errno(), name)
+
+
+def _write(folder: str) -> None:
+    path = f"{folder}/probe"
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+    os.unlink(path)
+
+
+def _change(path: str) -> None:
+    os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+
+
+def _read(folder: str) -> None:
+    os.listdir(folder)
+
+
+def _socket(family: int, kind: int, protocol: int = 0) -> None:
+    socket.socket(family, kind, protocol).close()
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode:
+        raise OSError(errno.EPERM, done.stderr)
+
+
+def attempts(other: int) -> dict[str, Callable[[], None]]:
+    """The attempts; `other` is a process of another unit."""
+    found: dict[str, Callable[[], None]] = {}
+    for folder in ("/etc", "/etc/hostrouting", "/run", "/usr", "/var/lib", "/run/aks-flex-node", "/run/hostrouting"):
+        found[f"write in {folder}"] = lambda folder=folder: _write(folder)  # type: ignore[misc]
+    for path in ("/proc/sys/net/ipv4/ip_forward", "/proc/sysrq-trigger", f"/proc/{other}/oom_score_adj"):
+        found[f"change {path}"] = lambda path=path: _change(path)  # type: ignore[misc]
+    return found | {
+        "read /root": lambda: _read("/root"),
+        "signal another unit": lambda: os.kill(other, 0),
+        "mount": lambda: _libc("mount", b"none", b"/tmp", b"tmpfs", 0, None),
+        "host name": lambda: _libc("sethostname", b"probe", 5),
+        "socket packet": lambda: _socket(socket.AF_PACKET, socket.SOCK_RAW),
+        "systemctl": lambda: _run("systemctl", "show", "--property=Version"),
+        "firewall": lambda: _socket(socket.AF_NETLINK, socket.SOCK_RAW, 12),
+        "route get": lambda: _run("ip", "route", "get", "10.0.0.1"),
+        "route add": lambda: _run("ip", "route", "replace", "10.99.0.0/16", "via", "10.0.0.1"),
+        "another user": lambda: os.setuid(1000),  # last, because every attempt after it would be refused
+    }
+
+
+def main(other: int) -> None:
+    """Make all attempts."""
+    said = {}
+    for name, attempt in attempts(other).items():
+        try:
+            attempt()
+        except OSError as error:
+            said[name] = errno.errorcode.get(error.errno or 0, str(error))
+        else:
+            said[name] = ""
+    sys.stdout.write(f"PROBED {json.dumps(said)}\n")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
