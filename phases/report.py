@@ -112,26 +112,6 @@ Event = Started | Finished | Skipped | Retrying
 Observer = Callable[[Event], None]
 
 SCHEMA = "phases/report/1"
-KEYS = {
-    "schema": "phases/report/1; on the root only, like the next two",
-    "run": "the id of the run, also in its log lines",
-    "signal": "the number of the signal that stopped the run; null if none did",
-    "name": "the task",
-    "action": "the method that was called: do, undo or plan",
-    "status": "running, ok, failed, cancelled or skipped",
-    "started": "when it began, in UTC (ISO 8601); null if it never did",
-    "duration": "how many seconds it took; null until it has ended",
-    "attempt": "the attempt of the parent task that this task ran in, from 1",
-    "attempts": "how many attempts this task took",
-    "reason": "why it was skipped, cancelled or not started; in a plan, the condition; otherwise empty",
-    "error": "what it raised, in one line; also null if a group only passes on the failure of a task inside it",
-    "details": "the error as data, from its method to_mapping(); null if it has no such method",
-    "traceback": "the traceback of a failure, as text",
-    "fields": "what its result adds to the log line, from its method log_fields()",
-    "result": "what it returned (in a plan, what it would do), as data: from to_mapping(), else log_fields(), else as "
-    "it is; null for a skipped task, and for one with children, which have their own results",
-    "children": "the tasks inside it, each with these keys, in the order of the list",
-}
 SHOWN_AT_MOST = 30  # children of one group in the text; the JSON lists all of them
 
 
@@ -246,7 +226,7 @@ class Report:
         return f"{self.name}{undone}: {self.status}{took}{f': {why}' if why else ''}"
 
     def to_mapping(self) -> dict[str, object]:
-        """The report as plain values; `phases.report.KEYS` says what each key means."""
+        """The report as plain values."""
         return {"schema": SCHEMA, "run": self.run_id, "signal": self.signal, **self._plain()}
 
     def to_json(self, *, indent: int | None = None) -> str:

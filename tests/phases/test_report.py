@@ -65,16 +65,6 @@ def test_json() -> None:
     assert (start["status"], start["started"], start["duration"]) == ("skipped", None, None)
 
 
-def keys_in(document: dict[str, Any]) -> set[str]:
-    """Every key of a task's document and of those inside it."""
-    return set(document).union(*(keys_in(child) for child in document["children"]))
-
-
-def test_every_key_is_documented() -> None:
-    """The keys of the JSON are exactly those in KEYS."""
-    assert keys_in(report().to_mapping()) == set(phases.report.KEYS)
-
-
 class Sized:
     """A result or an error with to_mapping()."""
 
