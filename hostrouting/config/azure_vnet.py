@@ -26,15 +26,6 @@ class EbtablesChoice(Word):
     LEGACY = "legacy"
 
 
-class StateFile(Word):
-    """What to do with dead pods in azure-vnet's state file, from which Azure's network monitor restores rules."""
-
-    READ = "read"
-    """Only report them."""
-    PRUNE = "prune"
-    """Take them out of the file, after a copy of it was saved."""
-
-
 @attrs.frozen(init=False, repr=False)
 class AzureVnetCleanupConfig(Section):
     """Which state of azure-vnet is stale, and what the cleanup may change."""
@@ -46,7 +37,6 @@ class AzureVnetCleanupConfig(Section):
     uplinks: tuple[str, ...]
     """Devices that count as uplinks, in addition to the bridge ports that are hardware or built on it."""
     ebtables: EbtablesChoice
-    state_file: StateFile
     dry_run: bool
     """Whether the task only reports; on the command line, --apply turns this off."""
 
@@ -57,7 +47,6 @@ class AzureVnetCleanupConfig(Section):
         protect: Iterable[Network | str] = (),
         uplinks: Iterable[str] = (),
         ebtables: EbtablesChoice | str = EbtablesChoice.AUTO,
-        state_file: StateFile | str = StateFile.READ,
         dry_run: bool = True,
     ) -> None:
         self._keys.fill(self, locals())
@@ -83,7 +72,6 @@ AZURE_VNET_CLEANUP = AzureVnetCleanupConfig._keys = Keys(
         "protect": list_of(partial(network_in, or_address=True)),
         "uplinks": devs,
         "ebtables": one_of(EbtablesChoice, "an ebtables program"),
-        "state_file": one_of(StateFile, "an allowed value"),
         "dry_run": switch,
     },
     absent={"dry_run": True},

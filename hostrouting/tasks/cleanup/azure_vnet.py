@@ -1,4 +1,4 @@
-"""CleanStaleAzureVnet: which rules, neighbours, routes and listed pods of azure-vnet are stale.
+"""CleanStaleAzureVnet: which rules, neighbours and routes of azure-vnet are stale.
 
 Here: what azure-vnet leaves on a node, and the decision. Not here: reading the host, recording and deleting (`task`).
 
@@ -20,7 +20,7 @@ The rules apply to frames that any bridge forwards. A rule for one device does n
 bridge: it is inert, and is kept. A rule without a device is inert only on a host without bridges.
 
 Azure's network monitor adds the rules of every pod in azure-vnet's state file again, dead or not. So pods of that file
-whose device is gone are entries, too.
+whose device is gone are reported. The file is only read: it belongs to another program.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
 
-from hostrouting.config.azure_vnet import AzureVnetCleanupConfig, StateFile
 from hostrouting.config.settings import HostRoutingConfig, needs_config
 from hostrouting.finding import Finding, Severity
 from hostrouting.host.conflists import files_in_force, objects_in, read_conflists
@@ -47,10 +46,10 @@ from hostrouting.tasks.cleanup.saved_rules import SavedRule, read_saved
 from hostrouting.tasks.cleanup.task import Cleanup
 
 if TYPE_CHECKING:
+    from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
     from hostrouting.model.snapshot import Snapshot
 
 STATE_FILE = "/var/run/azure-vnet.json"
-_LOCK, _OLD_LOCK = "/var/run/azure-vnet/azure-vnet.lock", f"{STATE_FILE}.lock"
 _CONFLISTS = "/etc/cni/net.d"
 _MONITORS = ("azure-cnms", "networkmonitor")
 """The names of Azure's network monitor, as processes."""
@@ -97,20 +96,11 @@ class CleanStaleAzureVnet(Cleanup):
             sentence = f"azure-vnet's state file {STATE_FILE} cannot be read: {error}"
             remedy = "wait for azure-vnet to write it, or remove it if azure-vnet is gone"
             found.append(Finding("azure-vnet", "error", sentence, STATE_FILE, remedy))
-        entries = tuple(stale_entries(settings, facts, endpoints))
-        gone = [entry.spec for entry in entries if entry.kind == "pod" and entry.fate == "delete"]
-        if gone:
-            found.append(_listed(gone, facts, prunes=settings.state_file is StateFile.PRUNE))
-        if settings.state_file is StateFile.READ:
-            entries = tuple(entry for entry in entries if entry.kind != "pod")
+        judge = _Judge(settings, facts, endpoints)
+        entries = (*judge.rules(), *judge.neighbours(), *judge.routes())
+        if gone := list(judge.listed()):
+            found.append(_listed(gone, facts))
         return CleanupPlan(entries=entries, findings=tuple(found))
-
-    lock_paths: ClassVar[tuple[str, str]] = (_LOCK, _OLD_LOCK)
-    list_path: ClassVar[str] = STATE_FILE
-
-    def without(self, text: str, pods: Iterable[str]) -> str:
-        """See Cleanup."""
-        return pruned_state(text, pods)
 
 
 def _of_the_node(facts: CleanupFacts) -> Iterator[Finding]:
@@ -130,15 +120,13 @@ def _of_the_node(facts: CleanupFacts) -> Iterator[Finding]:
         yield Finding("azure-vnet", "note", sentence, "ebtables", facts={"lines": list(unread)})
 
 
-def _listed(gone: list[str], facts: CleanupFacts, *, prunes: bool) -> Finding:
+def _listed(gone: list[str], facts: CleanupFacts) -> Finding:
     """A finding about listed pods whose rules Azure's network monitor adds again."""
     processes = ((facts.read(f"/proc/{name}/comm") or "").strip() for name in facts.names("/proc") if name.isdigit())
     monitor = next((name for name in processes if name in _MONITORS), "")
     who = f"{monitor}, which runs here, adds" if monitor else "Azure's network monitor, if it runs, adds"
     sentence = f"{STATE_FILE} still lists pods that are gone ({_named(gone)}); {who} their rules again every 10 s"
-    if prunes:
-        return Finding("azure-vnet", "note", sentence, STATE_FILE, "the clean-up takes them out of the file")
-    return Finding("azure-vnet", "warning", sentence, STATE_FILE, 'set azureVnetCleanup.stateFile to "prune"')
+    return Finding("azure-vnet", "warning", sentence, STATE_FILE, "stop the monitor before the clean-up")
 
 
 # The rules that azure-vnet adds for a pod.
@@ -266,19 +254,8 @@ _Judged: TypeAlias = tuple[Fate, str]
 """What happens to an entry, and why."""
 
 
-def stale_entries(
-    config: AzureVnetCleanupConfig, facts: CleanupFacts, endpoints: Iterable[Endpoint] = ()
-) -> Iterator[CleanupEntry]:
-    """The entries of azure-vnet on this host in the order of deletion; equal facts give equal entries."""
-    judge = _Judge(config, facts, tuple(endpoints))
-    yield from judge.pods()
-    yield from judge.rules()
-    yield from judge.neighbours()
-    yield from judge.routes()
-
-
 class _Judge:
-    """Decides for each rule, neighbour, route and listed pod of one host whether it is stale."""
+    """Decides for each rule, neighbour and route of one host whether it is stale."""
 
     def __init__(self, config: AzureVnetCleanupConfig, facts: CleanupFacts, endpoints: tuple[Endpoint, ...]) -> None:
         self._config, self._facts, self._listed = config, facts, endpoints
@@ -347,20 +324,14 @@ class _Judge:
                 "route", str(attrs.evolve(route, legs=tuple(map(bare_leg, route.legs)))), fate, reason, route
             )
 
-    def pods(self) -> Iterator[CleanupEntry]:
-        """Each pod in the state file whose device does not exist."""
+    def listed(self) -> Iterator[str]:
+        """Each pod in the state file whose device does not exist, and whose addresses another CNI manages."""
         for endpoint in self._listed:
             if not endpoint.device or endpoint.device in self._links or not endpoint.ips:
                 continue
-            kept = next(filter(None, map(self._why_own, endpoint.ips)), "")
-            if not kept and endpoint.mac in self._alive:
-                kept = f"its MAC address {endpoint.mac} belongs to {self._alive[endpoint.mac]}"
-            reason = (
-                kept or f"its addresses are managed by another CNI, and its device {endpoint.device} does not exist"
-            )
-            name = endpoint.name if endpoint.name.isprintable() else ascii(endpoint.name)
-            spec = f"{name} ({', '.join(map(str, endpoint.ips))})"
-            yield CleanupEntry("pod", spec, "keep" if kept else "delete", reason, endpoint.key)
+            if not any(map(self._why_own, endpoint.ips)) and endpoint.mac not in self._alive:
+                name = endpoint.name if endpoint.name.isprintable() else ascii(endpoint.name)
+                yield f"{name} ({', '.join(map(str, endpoint.ips))})"
 
     def _pod_rule(self, rule: PodRule) -> _Judged:
         if not self._is_managed(rule.ip):
@@ -530,8 +501,6 @@ class Endpoint:
     """The veth at the host's end."""
     ips: tuple[IP, ...] = ()
     mac: str = ""
-    key: str = ""
-    """With the names of its interface and its network: a pod's name alone may stand in several networks."""
 
 
 class StateFileUnreadable(ValueError):  # noqa: N818  reads as what is wrong
@@ -541,26 +510,10 @@ class StateFileUnreadable(ValueError):  # noqa: N818  reads as what is wrong
 def read_state(text: str) -> tuple[Endpoint, ...]:
     """Every endpoint in the text, in order. Raises StateFileUnreadable."""
     return tuple(
-        _endpoint(name, _object(endpoint, "Endpoints"), f"{network}/{name}")
-        for network, endpoints in _endpoints(_parsed(text))
+        _endpoint(name, _object(endpoint, "Endpoints"))
+        for endpoints in _endpoints(_parsed(text))
         for name, endpoint in endpoints.items()
     )
-
-
-def pruned_state(text: str, pods: Iterable[str]) -> str:
-    """The text without the endpoints with these keys, as azure-vnet writes it. Raises StateFileUnreadable."""
-    import json  # noqa: PLC0415  only where there is a state file
-
-    document, gone = _parsed(text), set(pods)
-    for network, endpoints in _endpoints(document):
-        for name in [name for name in endpoints if f"{network}/{name}" in gone]:
-            del endpoints[name]
-    try:
-        found = json.dumps(document, indent="\t", ensure_ascii=False, allow_nan=False)
-        found.encode()
-    except ValueError as error:
-        raise StateFileUnreadable(f"it cannot be written again: {error}") from error
-    return found
 
 
 def _parsed(text: str) -> object:
@@ -574,15 +527,15 @@ def _parsed(text: str) -> object:
         raise StateFileUnreadable(f"it is not JSON, or is truncated: {error}") from error
 
 
-def _endpoints(document: object) -> Iterator[tuple[str, dict[str, Any]]]:
+def _endpoints(document: object) -> Iterator[dict[str, Any]]:
     """The endpoints by name, for each interface and network."""
     network = _object(_object(document, "").get("Network"), "Network")
-    for interface, found in _object(network.get("ExternalInterfaces"), "ExternalInterfaces").items():
-        for name, one in _object(_object(found, "ExternalInterfaces").get("Networks"), "Networks").items():
-            yield f"{interface}/{name}", _object(_object(one, "Networks").get("Endpoints"), "Endpoints")
+    for found in _object(network.get("ExternalInterfaces"), "ExternalInterfaces").values():
+        for one in _object(_object(found, "ExternalInterfaces").get("Networks"), "Networks").values():
+            yield _object(_object(one, "Networks").get("Endpoints"), "Endpoints")
 
 
-def _endpoint(name: str, known: dict[str, Any], key: str) -> Endpoint:
+def _endpoint(name: str, known: dict[str, Any]) -> Endpoint:
     device = known.get("HostIfName") or ""
     addresses = known.get("IPAddresses") or []
     if not isinstance(device, str) or not isinstance(addresses, list):
@@ -594,7 +547,7 @@ def _endpoint(name: str, known: dict[str, Any], key: str) -> Endpoint:
         mac = base64.b64decode(str(known.get("MacAddress") or "")).hex(":")
     except ValueError as error:
         raise StateFileUnreadable(f"the endpoint {name!a} has an invalid address: {error}") from error
-    return Endpoint(name, device, ips, mac, key)
+    return Endpoint(name, device, ips, mac)
 
 
 def _object(value: object, what: str) -> dict[str, Any]:

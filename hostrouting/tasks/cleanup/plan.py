@@ -29,9 +29,8 @@ from hostrouting.tasks.cleanup.saved_rules import SavedRules, read_saved
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Kind: TypeAlias = Literal["rule", "neighbour", "route", "pod"]
-"""What an entry is; a pod is one in the other CNI's own list."""
-NOUNS: dict[Kind, str] = {"rule": "ebtables rule", "neighbour": "neighbour", "route": "route", "pod": "listed pod"}
+Kind: TypeAlias = Literal["rule", "neighbour", "route"]
+NOUNS: dict[Kind, str] = {"rule": "ebtables rule", "neighbour": "neighbour", "route": "route"}
 Fate: TypeAlias = Literal["delete", "conflict", "inert", "keep"]
 """A conflict belongs to a live pod whose address another CNI manages; an inert rule matches no frame."""
 
@@ -52,7 +51,7 @@ class CleanupFacts:
 
 @attrs.frozen
 class CleanupEntry:
-    """One rule, neighbour, route or listed pod that looks like the other CNI's, with what is done to it, and why."""
+    """One rule, neighbour or route that looks like the other CNI's, with what is done to it, and why."""
 
     kind: Kind
     spec: str
@@ -60,7 +59,7 @@ class CleanupEntry:
     fate: Fate
     reason: str
     thing: str | Neighbour | Route | None = attrs.field(default=None, eq=False, repr=False)
-    """What is passed to the edge that deletes it: the line of a rule, the neighbour, the route, or the pod's name.
+    """What is passed to the edge that deletes it: the line of a rule, the neighbour or the route.
 
     None in a plan that was read from a file: the values are then found by reading the host again.
     """
@@ -198,43 +197,14 @@ _OPTIONS = ("dev", "table", "proto", "scope", "metric", "src", "mtu", "advmss")
 
 
 @attrs.frozen
-class SavedFile:
-    """A file that the clean-up changed."""
-
-    copy: str
-    """The path of a copy of it as it was before."""
-    path: str
-    digest: str
-    """The SHA-256 of the file as the clean-up left it; if the file has another one, another program wrote it."""
-    lock: str
-    """The file that is locked while the file is written."""
-
-    def __str__(self) -> str:
-        told = shlex.quote(f"{self.digest}  {self.path}")
-        inner = f"echo {told} | sha256sum --check --quiet && {shlex.join(['cp', self.copy, self.path])}"
-        return shlex.join(["flock", self.lock, "sh", "-c", inner])
-
-    @classmethod
-    def parse(cls, lock: str, inner: str) -> Self:
-        """The file in such a line; ValueError if the line is another one."""
-        match shlex.split(inner):
-            case ["echo", told, "|", "sha256sum", "--check", "--quiet", "&&", "cp", copy, path]:
-                digest, _, name = told.partition("  ")
-                if name == path:
-                    return cls(copy, path, digest, lock)
-        raise ValueError("it is not a command of an undo file")
-
-
-@attrs.frozen
 class UndoLog:
-    """The deleted rules, neighbours and routes (or those about to be deleted), and the changed files."""
+    """The deleted rules, neighbours and routes (or those about to be deleted)."""
 
     rules: tuple[str, ...] = ()
     neighbours: tuple[Neighbour, ...] = ()
     routes: tuple[Route, ...] = ()
     program: str = _ANY
     """The program that restores the rules: the ebtables of the backend that had them."""
-    files: tuple[SavedFile, ...] = ()
 
     def with_entries(self, entries: Iterable[CleanupEntry]) -> Self:
         """The log of these deletions, in order."""
@@ -263,7 +233,7 @@ class UndoLog:
     @classmethod
     def parse(cls, text: str) -> Self:
         """The log in this text. Raises ValueError that names the first line that is not part of an undo file."""
-        rules, neighbours, routes, programs, files = [], [], [], set(), []
+        rules, neighbours, routes, programs = [], [], [], set()
         for number, line in enumerate(text.split("\n"), 1):
             if not line.strip() or line.startswith("#"):
                 continue
@@ -278,18 +248,16 @@ class UndoLog:
                         neighbours.append(Neighbour(as_ip(ip), mac, dev))
                     case ["ip", "-4" | "-6", "route", "add", prefix, *words]:
                         routes.append(_route(prefix, words))
-                    case ["flock", lock, "sh", "-c", inner]:
-                        files.append(SavedFile.parse(lock, inner))
                     case _:
                         raise ValueError("it is not a command of an undo file")  # noqa: TRY301  reported with its line
             except ValueError as error:
                 raise ValueError(f"line {number}: {error}: {line[:100]!a}") from error
         program = programs.pop() if programs else _ANY
-        return cls(tuple(rules), tuple(neighbours), tuple(routes), program, tuple(files))
+        return cls(tuple(rules), tuple(neighbours), tuple(routes), program)
 
     def __str__(self) -> str:
         lines = [shlex.join(words) for words in self._commands()]
-        return _HEAD + "".join(f"{line}\n" for line in (*map(str, self.files), *lines))
+        return _HEAD + "".join(f"{line}\n" for line in lines)
 
     def _commands(self) -> Iterator[list[str]]:
         for line in self.rules:

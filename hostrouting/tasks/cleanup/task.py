@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import attrs
 
 import phases
-from hostrouting.boot.gate_files import digest_of
 from hostrouting.config.azure_vnet import EbtablesChoice
 from hostrouting.errors import BackendError, CleanupError, FileError, InputError, ProgramError
 from hostrouting.finding import of_severity
@@ -25,22 +24,19 @@ from hostrouting.host.host import Host, needs_host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.ebtables import PROGRAMS, Backend, Ebtables
 from hostrouting.kernel.neighbours import LinkLayer, Neighbour
-from hostrouting.model.prefix import IP, as_ip
 from hostrouting.model.route import Route
 from hostrouting.routes.uplink import bare_leg
-from hostrouting.tasks.cleanup.plan import NOUNS, CleanupEntry, CleanupFacts, CleanupPlan, Kind, SavedFile, UndoLog
+from hostrouting.tasks.cleanup.plan import NOUNS, CleanupEntry, CleanupFacts, CleanupPlan, Kind, UndoLog
 from hostrouting.tasks.cleanup.saved_rules import read_saved
 from hostrouting.tasks.results import CleanupResult
 
 if TYPE_CHECKING:
-    from hostrouting.host.files import Files
+    from hostrouting.model.prefix import IP
 
 _TRIES = 3
 """How often the batch is tried, with a new read of the rules each time, before they are deleted one by one."""
 _TIME_LIMIT = 10.0
 """The timeout in seconds for deleting one by one: each deletion reads all rules again, with the host locked."""
-_PATIENCE = 10.0
-"""The timeout in seconds for the lock of the CNI's own list."""
 _PRIVATE = 0o600
 _HOST_NAME, _BOOT_ID = "/proc/sys/kernel/hostname", "/proc/sys/kernel/random/boot_id"
 _NO_KERNEL = "an image does not have a running kernel, so it has no rules, neighbours or routes"
@@ -97,29 +93,20 @@ class Cleanup:
        Stale entries that were not approved stay and are reported.
     3. Log what will be deleted, and write it to a file as commands that restore it, before the deletion.
     4. Delete the rules in one batch, all or none. If another process has deleted one of them, read the rules again and
-       retry, three attempts in all; then delete one by one, for at most ten seconds. Then take pods out of the CNI's
-       own list, after saving a copy: its lock is held since before the deletion of their rules, so that no program that
-       reads the list adds these again. Then delete the neighbours, each after it was read once more, and the routes.
+       retry, three attempts in all; then delete one by one, for at most ten seconds. Then delete the neighbours, each
+       after it was read once more, and the routes.
     5. Check that what was deleted has not come back. If it has, another program is active.
     """
 
     name: ClassVar[str]
     cni: ClassVar[str]
     """The CNI that left it, as part of file names."""
-    list_path: ClassVar[str] = ""
-    """The CNI's own list of pods; empty if it has none that could be changed."""
-    lock_paths: ClassVar[tuple[str, str]] = ("", "")
-    """The file that is locked to change the list, and one that locks the list by its existence, in older versions."""
     host: Host = attrs.field(factory=Host.local, validator=needs_host)
     approved: CleanupPlan | None = attrs.field(default=None, repr=False)
     """The plan that the administrator has approved, made on this host since it booted; only its entries are deleted."""
 
     def judge(self, facts: CleanupFacts) -> CleanupPlan:
         """What is stale by these facts, what is kept, and why. If a finding is an error, nothing is deleted."""
-        raise NotImplementedError
-
-    def without(self, text: str, pods: Iterable[str]) -> str:
-        """The CNI's list with this text, without these pods."""
         raise NotImplementedError
 
     @property
@@ -209,20 +196,6 @@ class Cleanup:
         return attrs.evolve(found, host=host, boot=boot, is_dry_run=self.is_dry_run)
 
 
-def _lock_file(files: Files, ctx: phases.Context, path: str, stack: ExitStack) -> str:
-    """Lock a file until the stack is closed; the reason, if another process holds it too long."""
-    end = ctx.clock.now() + _PATIENCE
-    try:
-        while (lock := files.try_lock(path)) is None:
-            if ctx.clock.now() >= end:
-                return f"{files.holder(path)}; wait until it is released"
-            ctx.sleep(0.1)
-    except FileError as error:
-        return str(error)
-    stack.callback(lock.release)
-    return ""
-
-
 def _of_kind(plan: CleanupPlan, kind: Kind) -> list[CleanupEntry]:
     return [entry for entry in plan.deletions if entry.kind == kind]
 
@@ -260,14 +233,12 @@ class _Deleting:
             ctx.log.info("will delete %s", entry)
         self._log.write(plan.deletions)
         with self._telling():  # more may have been deleted than is known: after an error the file stays as written
-            with self._locked_list(ctx, plan) as obstacle:
-                try:
-                    plan = self._delete_rules(ctx, plan)
-                except (CleanupError, ProgramError) as error:
-                    if isinstance(error, CleanupError) or error.kind == "too-old":  # no further rule was deleted
-                        self._log.settle(ctx, self._done)
-                    raise
-                self._delete_pods(plan, obstacle)
+            try:
+                plan = self._delete_rules(ctx, plan)
+            except (CleanupError, ProgramError) as error:
+                if isinstance(error, CleanupError) or error.kind == "too-old":  # no further rule was deleted
+                    self._log.settle(ctx, self._done)
+                raise
             self._delete_neighbours(plan)
             self._delete_routes(plan)
         self._log.settle(ctx, self._done)
@@ -305,51 +276,6 @@ class _Deleting:
             raise CleanupError("nothing was deleted", self._seen.hindrances, kind="refused")
         agreed, self._others = self._seen.split(self._shown)
         return agreed
-
-    def _delete_pods(self, plan: CleanupPlan, obstacle: str) -> None:
-        """Take pods out of the CNI's list, unless there is an obstacle."""
-        pods = _of_kind(plan, "pod")
-        if not pods:
-            return
-        files, path = self._task.host.files, self._task.host.layout.at(self._task.list_path)
-        text, found = files.read(path), ""
-        if text is None:
-            obstacle = f"{path} does not exist any more"
-        elif not obstacle:
-            try:
-                found = self._task.without(text, [str(pod.thing) for pod in pods])
-            except ValueError as error:
-                obstacle = f"{path} cannot be read: {error}"
-        if text is not None and not obstacle:
-            try:
-                self._log.save(plan.deletions, SavedFile(self._log.copy, path, digest_of(found), self._lock), text)
-                files.write(path, found, mode=_PRIVATE)
-            except FileError as error:
-                obstacle = str(error)
-        if obstacle:
-            self._left += [f"listed pod {pod.spec}: {obstacle}" for pod in pods]
-        else:
-            self._done += pods
-
-    @property
-    def _lock(self) -> str:
-        return self._task.host.layout.at(self._task.lock_paths[0])
-
-    @contextmanager
-    def _locked_list(self, ctx: phases.Context, plan: CleanupPlan) -> Iterator[str]:
-        """Hold both locks of the CNI's list during the block, if the plan changes it; yields the obstacle, or ""."""
-        if not _of_kind(plan, "pod"):
-            yield ""
-            return
-        files, older = self._task.host.files, self._task.host.layout.at(self._task.lock_paths[1])
-        with ExitStack() as stack:
-            found = _lock_file(files, ctx, self._lock, stack)
-            if not found and files.is_there(older):
-                found = f"{older} exists: another program may be changing the list; if none does, delete this file"
-            found = found or _lock_file(files, ctx, older, stack)
-            if not found:
-                stack.callback(files.remove, older)
-            yield found
 
     def _delete_rules(self, ctx: phases.Context, plan: CleanupPlan) -> CleanupPlan:
         """Delete the plan's rules; return the plan as it is after the last reading."""
@@ -441,8 +367,8 @@ class UndoCleanup:
         log = self.plan(ctx)
         with self.host.locked(ctx):
             ctx.check()
-            with ctx.shielded() as safe:
-                return self._restore(safe, edges.kept_to(log.program), log)
+            with ctx.shielded():
+                return self._restore(edges.kept_to(log.program), log)
 
     def plan(self, _ctx: phases.Context) -> UndoLog:
         """What the file says; changes nothing."""
@@ -454,10 +380,9 @@ class UndoCleanup:
         except ValueError as error:
             raise InputError("undo-file", path=self.path, problem=str(error)) from error
 
-    def _restore(self, ctx: phases.Context, edges: _Edges, log: UndoLog) -> Effects:
-        restoring = _Restoring(self.host, edges, _users(edges.look(self.host), log))
+    def _restore(self, edges: _Edges, log: UndoLog) -> Effects:
+        restoring = _Restoring(edges, _users(edges.look(self.host), log))
         with having_changed(operations=restoring.done):
-            restoring.files(ctx, log.files)
             restoring.rules(log.rules)
             restoring.neighbours(log.neighbours)
             restoring.routes(log.routes)
@@ -483,41 +408,13 @@ def _users(facts: CleanupFacts, log: UndoLog) -> dict[IP, str]:
     return found
 
 
-def _ips_in(text: str) -> set[IP]:
-    """The addresses that stand as whole words in a text."""
-    found = set()
-    for word in set(re.findall(r"[0-9A-Fa-f:.]{3,}", text)):
-        with suppress(ValueError):
-            found.add(as_ip(word))
-    return found
-
-
 class _Restoring:
     """One run that restores: what was restored, and what could not be."""
 
-    def __init__(self, host: Host, edges: _Edges, users: dict[IP, str]) -> None:
-        self._files, self._edges, self._users = host.files, edges, users
+    def __init__(self, edges: _Edges, users: dict[IP, str]) -> None:
+        self._edges, self._users = edges, users
         self.done: list[Operation] = []
         self.left: list[str] = []
-
-    def files(self, ctx: phases.Context, saved: tuple[SavedFile, ...]) -> None:
-        """Put each file back, unless another program has written it since, or uses an address in it."""
-        for one in saved:
-            with ExitStack() as stack:
-                obstacle = _lock_file(self._files, ctx, one.lock, stack)
-                now, before = self._files.read(one.path), self._files.read(one.copy)
-                if now is None or now == before:  # a file below /run does not survive a reboot
-                    continue
-                used = sorted(map(str, (_ips_in(before or "") - _ips_in(now)) & self._users.keys()))
-                if not obstacle and used:
-                    obstacle = f"{used[0]} is in use again: {self._users[as_ip(used[0])]}"
-                elif not obstacle and (before is None or digest_of(now) != one.digest):
-                    obstacle = f"it has changed since; as it was before: {one.copy}"
-                if obstacle or before is None:
-                    self.left.append(f"{one.path}: {obstacle}")
-                    continue
-                self._files.write(one.path, before, mode=_PRIVATE)
-                self.done.append(Operation("add", f"the pods that {one.path} had", "it is in the undo file"))
 
     def rules(self, lines: tuple[str, ...]) -> None:
         """Add each rule as often as it was deleted, minus the copies that exist now."""
@@ -572,11 +469,6 @@ class _Restoring:
         self.done.append(Operation("add", f"{NOUNS[kind]} {what}", "it is in the undo file"))
 
 
-def _copy_of(path: str) -> str:
-    """The path of the copy of the CNI's list that belongs to an undo file."""
-    return path.removesuffix("undo") + "copy"
-
-
 class _Log:
     """The undo file of a run. Each run that deletes anything writes a new one."""
 
@@ -589,26 +481,14 @@ class _Log:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The paths of the files that were written."""
-        copies = (saved.copy for saved in self._last.files)
-        return () if self._written is None else (self.path, *copies)
+        """The path of the file, if it was written."""
+        return () if self._written is None else (self.path,)
 
     def write(self, entries: tuple[CleanupEntry, ...]) -> None:
         """Record what will be deleted, before its deletion."""
         coming = self._last.with_entries(entries)
         self._files.write(self.path, str(coming), mode=_PRIVATE)
         self._written = coming
-
-    @property
-    def copy(self) -> str:
-        """The path of the copy of the list."""
-        return _copy_of(self.path)
-
-    def save(self, entries: tuple[CleanupEntry, ...], saved: SavedFile, text: str) -> None:
-        """Keep a copy of a file with this text, and record it."""
-        self._files.write(saved.copy, text, mode=_PRIVATE)
-        self._last = attrs.evolve(self._last, files=(saved,))
-        self.write(entries)
 
     def settle(self, ctx: phases.Context, done: list[CleanupEntry]) -> None:
         """Write the file again if less was deleted than it says; remove it if nothing was."""

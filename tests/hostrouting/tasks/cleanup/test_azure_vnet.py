@@ -24,7 +24,6 @@ from hostrouting.tasks.cleanup.azure_vnet import (
     StateFileUnreadable,
     active_file,
     pod_rule,
-    pruned_state,
     read_state,
 )
 from hostrouting.tasks.cleanup.plan import CleanupFacts, CleanupPlan
@@ -270,26 +269,14 @@ class TestListedPods:
     """Pods in the state file that no longer exist: Azure's network monitor adds their rules again."""
 
     def test_they_are_told(self) -> None:
-        """By default, such pods are a warning that names the setting, and the monitor if it runs."""
+        """Such pods are a warning that names the monitor if it runs."""
         files = listing("azv7", "10.240.0.5")
         (it,) = planned(files=files).findings
         assert (it.name, it.severity, it.target) == ("azure-vnet", "warning", STATE)
         assert "a-eth0 (10.240.0.5)" in it.sentence
-        assert "prune" in it.remedy
         known = attrs.evolve(facts(files={**files, "/proc/7/comm": "azure-cnms\n"}), names=lambda _folder: ("7", "fs"))
         (it,) = CleanStaleAzureVnet(azure_config(), host=FakeHost()).judge(known).findings
         assert "azure-cnms, which runs here" in it.sentence
-
-    def test_they_are_stale(self) -> None:
-        """With `prune` each is an entry of the plan, unless its address or MAC address is in use or not managed."""
-        prune = {"state_file": "prune"}
-        [it] = planned(files=listing("azv7", "10.240.0.5", "fd00:1::5"), settings=prune).deletions
-        assert (it.kind, it.spec, it.thing) == ("pod", "a-eth0 (10.240.0.5, fd00:1::5)", "eth0/azure/a-eth0")
-        for kept in (listing("azv7", "10.9.0.5"), listing("azv7", "10.240.0.5", mac="AgAAAACq")):
-            plan = planned(files=kept, settings=prune)
-            assert ([entry.fate for entry in plan.entries], plan.findings) == (["keep"], ())
-        for ignored in (listing("azv1", "10.240.0.5"), listing("", "10.240.0.5"), listing("azv7")):
-            assert planned(files=ignored, settings=prune).entries == ()
 
 
 class TestNeighbours:
@@ -468,7 +455,7 @@ def state(endpoints: object) -> str:
 def test_its_endpoints() -> None:
     """Each endpoint has a device and addresses of both families."""
     ips = (ip_address("10.240.0.5"), ip_address("fd00:1::5"))
-    assert read_state(state({"a-eth0": ENDPOINT})) == (Endpoint("a-eth0", "azv1", ips, DEAD, "eth0/azure/a-eth0"),)
+    assert read_state(state({"a-eth0": ENDPOINT})) == (Endpoint("a-eth0", "azv1", ips, DEAD),)
 
 
 @pytest.mark.parametrize(
@@ -502,20 +489,6 @@ def test_what_is_not_a_state_file(text: str, why: str) -> None:
     """A file that is truncated, or is a different file, is an error, because a live pod may be missing from it."""
     with pytest.raises(StateFileUnreadable, match=why):
         read_state(text)
-
-
-def test_a_pod_is_taken_out() -> None:
-    """All other pods stay as they are, with every key."""
-    text = pruned_state(state({"a": ENDPOINT, "b": {**ENDPOINT, "More": [1]}}), ["eth0/azure/a", "eth0/other/b"])
-    assert json.loads(text) == json.loads(state({"b": {**ENDPOINT, "More": [1]}}))
-
-
-@pytest.mark.parametrize("odd", [float("inf"), "\ud800"])
-def test_what_cannot_be_written_again(odd: object) -> None:
-    """A file with a value that azure-vnet could not read is left alone."""
-    text = json.dumps({**json.loads(state({"a": ENDPOINT})), "Odd": odd})
-    with pytest.raises(StateFileUnreadable, match="it cannot be written again"):
-        pruned_state(text, ["eth0/azure/a"])
 
 
 # The CNI configuration.

@@ -64,7 +64,7 @@ ENTRY = {"kind": "rule", "spec": "x", "fate": "keep", "reason": ""}
         ({"entries": ["x"]}, "entries[0] is not an object"),
         ({"entries": [{**ENTRY, "reason": None}]}, "entries[0].reason is missing, or is not a string"),
         ({"entries": [ENTRY, {**ENTRY, "spec": 5}]}, "entries[1].spec is missing, or is not a string"),
-        ({"entries": [{**ENTRY, "kind": "x"}]}, "entries[0].kind is 'x', not rule or neighbour or route or pod"),
+        ({"entries": [{**ENTRY, "kind": "x"}]}, "entries[0].kind is 'x', not rule or neighbour or route"),
         ({"boot": 5}, "boot is missing, or is not a string"),
         ({"host": None}, "host is missing, or is not a string"),
     ],

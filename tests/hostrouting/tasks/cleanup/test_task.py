@@ -44,7 +44,6 @@ from tests.support.tasks import LAYOUT, failure_of, run
 
 STALE = R2.format("10.240.0.5", DEAD)
 STATE = "/var/run/azure-vnet.json"
-LOCK = "/var/run/azure-vnet/azure-vnet.lock"
 UNDO = "/var/lib/hostrouting/azure-vnet-1.undo"
 CONFLIST = {"/etc/cni/net.d/10-azure.conflist": json.dumps({"plugins": [{"type": "azure-vnet"}]})}
 POD = EthernetLink(name="azv5", index=9, kind="veth", master="azure0", peer=PeerMac(DEAD))
@@ -451,114 +450,6 @@ class TestMeanwhile:
         assert len(UndoLog.parse(host.files.texts[UNDO]).rules) == 9
         restore(host)
         assert sorted(host.bridge_rules.rules) == before
-
-
-class TestListedPods:
-    """With `"stateFile": "prune"`, pods that are gone leave azure-vnet's own list."""
-
-    TEXT = json.dumps(
-        {
-            "Network": {
-                "ExternalInterfaces": {
-                    "eth0": {
-                        "Networks": {
-                            "azure": {
-                                "Endpoints": {
-                                    "dead": {"HostIfName": "azv7", "IPAddresses": [{"IP": "10.240.0.5"}]},
-                                    "live": {"HostIfName": "azv1", "IPAddresses": [{"IP": "10.240.0.9"}]},
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    )
-    COPY = UNDO.removesuffix("undo") + "copy"
-
-    def host(self) -> FakeHost:
-        """A host whose state file lists a dead pod and a live one."""
-        return azure_host(files=FakeFiles({STATE: self.TEXT}))
-
-    def test_there_and_back(self) -> None:
-        """Both locks are held while the rules and the dead pod are deleted; the undo restores the list byte by byte."""
-        host = self.host()
-        seen: list[set[str]] = []
-        host.bridge_rules.meanwhile(lambda: seen.append({*host.files.locked}), nth=3)
-        result = clean(host, state_file="prune")
-        assert seen[0] >= {LOCK, f"{STATE}.lock"}
-        assert f"{STATE}.lock" not in host.files.texts
-        assert [it.spec for it in result.deleted if it.kind == "pod"] == ["dead (10.240.0.5)"]
-        assert host.files.modes[STATE] == 0o600
-        assert result.files == (UNDO, self.COPY)
-        assert '"live"' in host.files.texts[STATE]
-        assert host.files.texts[self.COPY] == self.TEXT
-        restore(host)
-        assert host.files.texts[STATE] == self.TEXT
-
-    def test_a_list_that_changed_since(self) -> None:
-        """The undo leaves a list that another program has written, and names the copy."""
-        host = self.host()
-        clean(host, state_file="prune")
-        host.files.texts[STATE] += " "
-        failure_of(restore, host, match=f"{STATE}: it has changed since; as it was before: {self.COPY}")
-        assert host.files.texts[STATE] != self.TEXT
-        del host.files.texts[STATE]  # as after a reboot
-        assert restore(host).operations == ()
-
-    def test_a_listed_address_that_is_in_use_again(self) -> None:
-        """The list is not restored then: Azure's network monitor would add the rules of the dead pod again."""
-        host = self.host()
-        clean(host, state_file="prune")
-        host.neighbours.links.append(EthernetLink(name="cni0", index=30, kind="bridge"))
-        host.neighbours.neighbours.append(Neighbour("10.240.0.5", "02:00:00:00:00:77", "cni0", "reachable"))
-        failure_of(restore, host, match=f"{STATE}: 10.240.0.5 is in use again: there is a neighbour")
-        assert '"dead"' not in host.files.texts[STATE]
-        assert not any("10.240.0.5" in rule for rule in host.bridge_rules.rules)
-
-    def test_an_ebtables_that_is_too_old(self) -> None:
-        """The list stays as it is if the rules cannot be deleted."""
-        host = self.host()
-        host.bridge_rules.fail(refusal.too_old("ebtables-legacy-restore", ""), nth=3)
-        failure_of(clean, host, state_file="prune")
-        assert host.files.texts[STATE] == self.TEXT
-
-    @pytest.mark.parametrize(
-        ("is_file", "lock", "told"),
-        [
-            (True, f"{STATE}.lock", f"{STATE}.lock exists"),
-            (False, f"{STATE}.lock", f"has locked {STATE}.lock"),
-            (False, LOCK, f"has locked {LOCK}"),
-        ],
-    )
-    def test_its_lock(self, lock: str, told: str, *, is_file: bool) -> None:
-        """While azure-vnet holds one of its locks the list stays as it is, and all the rest is deleted.
-
-        The older lock is a file, which can come after it was looked for.
-        """
-        host = self.host()
-        host.files.texts |= {lock: "7"} if is_file else {}
-        host.files.locked |= set() if is_file else {lock}
-        error = failure_of(clean, host, state_file="prune", match=rf"listed pod dead .*{told}")
-        assert len(effects_of(error).operations) == 12
-        assert host.files.texts[STATE] == self.TEXT
-
-    @pytest.mark.parametrize("path", [STATE, COPY, LOCK, f"{STATE}.lock"])
-    def test_it_cannot_be_written(self, path: str) -> None:
-        """If the list, its copy or its lock cannot be written, the list stays, and all the rest is deleted."""
-        host = azure_host(files=FakeFiles({STATE: self.TEXT}, broken={path: "it is read-only"}))
-        error = failure_of(
-            clean, host, state_file="prune", match=rf"listed pod dead .*cannot .* {path}: it is read-only"
-        )
-        assert len(effects_of(error).operations) == 12
-        assert host.files.texts[STATE] == self.TEXT
-        restore(host)
-
-    def test_nothing_but_the_list(self) -> None:
-        """If nothing at all could be deleted, no undo file is left."""
-        host = FakeHost(files=FakeFiles({STATE: self.TEXT, f"{STATE}.lock": "7"}))
-        failure_of(clean, host, state_file="prune", match="0 of 2 entries were deleted; not deleted")
-        assert UNDO not in host.files.texts
 
 
 class TestUndo:
