@@ -37,7 +37,7 @@ from hostrouting.config.azure_vnet import AzureVnetCleanupConfig as AzureVnetCle
 # 3. Errors: `hostrouting.errors` draws the whole tree, and says where the fault of each is
 from hostrouting.errors import HostRoutingError as HostRoutingError  # the root: catch it to catch everything that is raised on purpose
 from hostrouting.errors import ConfigError as ConfigError, Fault as Fault  # the configuration cannot be used; each fault in it
-from hostrouting.errors import InputError as InputError  # a file is not a snapshot, an undo file or an approved plan, as its kind says
+from hostrouting.errors import InputError as InputError  # a file is not a snapshot or an undo file, as its kind says
 from hostrouting.errors import RouteConflict as RouteConflict  # a route that is not ours holds the key of a wanted route
 from hostrouting.errors import ApplyError as ApplyError  # routes could not be applied; says what is true now
 from hostrouting.errors import RouteOverlapError as RouteOverlapError  # expected CIDRs escape, and the mode is STRICT; `repair` has the remedy

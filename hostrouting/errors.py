@@ -2,7 +2,7 @@
 
     HostRoutingError
     ├── ConfigError         operator: the configuration cannot be used; reports all its faults at once
-    ├── InputError          operator: a file is not the snapshot, undo-file or approved-plan that it should be
+    ├── InputError          operator: a file is not the snapshot or undo-file that it should be
     ├── RouteConflict       host: a route that is not ours has the destination and metric of a wanted one
     ├── ApplyError          host: routes could not be applied; says what is true now
     ├── RouteOverlapError   host: the mode is STRICT, and the verdict is overlap or no-default-route
@@ -62,7 +62,7 @@ __all__ = [
     "is_denied",
 ]
 
-InputKind: TypeAlias = Literal["snapshot", "undo-file", "approved-plan"]
+InputKind: TypeAlias = Literal["snapshot", "undo-file"]
 CleanupKind: TypeAlias = Literal["refused", "incomplete"]
 FleetKind: TypeAlias = Literal["incomplete", "worker-lost", "judging-failed"]
 Refusal: TypeAlias = Literal["refused", "owned", "not-in-force", "no-such-rule", "ambiguous-rule"]
@@ -190,14 +190,11 @@ class ConfigError(HostRoutingError, ValueError):
         return "\n".join([f"{where} has {len(self.faults)} faults:", *(f"  {fault}" for fault in self.faults[:most])])
 
 
-_REMEDIES: dict[InputKind, str] = {
-    "undo-file": "pass the unchanged file that the clean-up named",
-    "approved-plan": "make a plan on this host: hostrouting clean azure-vnet --config FILE --json > PLAN",
-}
+_REMEDIES: dict[InputKind, str] = {"undo-file": "pass the unchanged file that the clean-up named"}
 
 
 class InputError(HostRoutingError, ValueError):
-    """An input file is not usable, or is from another host: a snapshot, an undo file or an approved plan."""
+    """An input file is not usable: a snapshot or an undo file."""
 
     kind: InputKind
 

@@ -214,26 +214,20 @@ class CleanupResult(Effects):
     """What a clean-up found and did."""
 
     plan: CleanupPlan
-    """What was stale and could be deleted: if there is an approved plan, only what that plan names."""
+    """What was stale and could be deleted."""
     deleted: tuple[CleanupEntry, ...] = ()
     after: CleanupPlan | None = None
     """What is stale after the deletion; None if nothing was to be deleted."""
     undo_file: str = ""
     """The file from which the deleted entries can be restored; empty if nothing was deleted."""
     is_dry_run: bool = False
-    unapproved: tuple[CleanupEntry, ...] = ()
-    """What is stale but stays, because the plan that was shown does not name it."""
-    kept: tuple[CleanupEntry, ...] = ()
-    """What that plan names, and is not stale any more."""
 
     def log_fields(self) -> dict[str, object]:
-        """The number of stale, deleted, conflicting, unapproved and kept entries; the path of the undo file."""
+        """The number of stale, deleted and conflicting entries; the path of the undo file."""
         fields: dict[str, object] = {
             "stale": len(self.plan.deletions),
             "deleted": len(self.deleted),
             "conflicts": len(self.plan.with_fate("conflict")),
-            "unapproved": len(self.unapproved),
-            "kept": len(self.kept),
         }
         fields = {name: count for name, count in fields.items() if count or name in {"stale", "deleted"}}
         more: dict[str, object] = {"undo_file": self.undo_file} if self.undo_file else {}

@@ -177,11 +177,6 @@ def test_many_reasons() -> None:
         ("snapshot", "", "snapshot: it is empty"),
         ("snapshot", "links[1]", "snapshot: links[1]: it is empty"),
         ("undo-file", "/x", "/x: it is empty; pass the unchanged file that the clean-up named"),
-        (
-            "approved-plan",
-            "/x",
-            "/x: it is empty; make a plan on this host: hostrouting clean azure-vnet --config FILE",
-        ),
     ],
 )
 def test_an_input_of_the_wrong_kind(kind: errors.InputKind, path: str, told: str) -> None:

@@ -10,12 +10,10 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
-from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, MemoryEbtables, MemoryLinkLayer, plain_vm
+from hostrouting.testing import FakeHost, MemoryBackend, MemoryEbtables, MemoryLinkLayer, plain_vm
 
 MANAGED = ("10.240.0.0/16", "fd00:1::/64")
 DEAD, LIVE = "02:00:00:00:00:05", "02:00:00:00:00:aa"
-BOOT = {"/proc/sys/kernel/hostname": "node-7\n", "/proc/sys/kernel/random/boot_id": "0f5b-1\n"}
-"""The files in which the kernel reports the name and the boot id of a host."""
 R1 = "PREROUTING -p ARP --arp-op Request --arp-ip-dst {} -j arpreply --arpreply-mac {}"
 R2 = "PREROUTING -p IPv4 -i eth0 --ip-dst {} -j dnat --to-dst {} --dnat-target ACCEPT"
 R3 = "PREROUTING -p IPv6 -i eth0 --ip6-dst {} -j dnat --to-dst {} --dnat-target ACCEPT"
@@ -65,11 +63,6 @@ def azure_kernel() -> MemoryBackend:
     kernel.ip_route("add", Route.to("10.240.0.7/32", dev="azv2", protocol=3, metric=7))
     kernel.ip_route("add", Route.to("10.240.0.8/32", dev="azv1", protocol=3))
     return kernel
-
-
-def named(name: str, boot: str = "0f5b-1") -> FakeFiles:
-    """The files of a host with this name."""
-    return FakeFiles(dict(zip(BOOT, (f"{name}\n", f"{boot}\n"), strict=True)))
 
 
 def azure_host(**changed: Any) -> FakeHost:

@@ -238,11 +238,11 @@ class AzureNode:
             link_layer=KernelLinkLayer,
         )
 
-    def task(self, *, approved: CleanupPlan | None = None, **settings: Any) -> CleanStaleAzureVnet:
+    def task(self, **settings: Any) -> CleanStaleAzureVnet:
         """The task, with these settings added to the usual ones."""
         given = {"managed": MANAGED, "dry_run": False, "ebtables": "nft", **settings}
         config = HostRoutingConfig(azure_vnet_cleanup=AzureVnetCleanupConfig(**given))
-        return CleanStaleAzureVnet(config, host=self.host, approved=approved)
+        return CleanStaleAzureVnet(config, host=self.host)
 
     def plan(self, **settings: Any) -> CleanupPlan:
         """What the task would delete."""

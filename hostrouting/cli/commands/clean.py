@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.check.report import document_in
 from hostrouting.cli.changes import Run, Work, run_task
 from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
 from hostrouting.cli.output import SHOWN, Line, Painted, Tone, below, capped, line, named_lines
 from hostrouting.cli.source import config_of, quiet_context
-from hostrouting.errors import ConfigError, Fault, InputError
+from hostrouting.errors import ConfigError, Fault
 from hostrouting.finding import of_severity
-from hostrouting.inputs import STANDARD_INPUT, Unreadable, name_of, read_bytes
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
 from hostrouting.tasks.cleanup.plan import CleanupEntry, CleanupPlan
 from hostrouting.tasks.cleanup.task import UndoCleanup
@@ -28,61 +26,22 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
 
 _NOTHING = "nothing of azure-vnet is stale"
-_LIMIT = 1 << 28  # bytes of a plan; one with 1,000,000 deletions is smaller
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cni", metavar="CNI", choices=["azure-vnet"], help="which CNI left it behind: azure-vnet")
     config_option(parser)
     way = parser.add_mutually_exclusive_group()
-    way.add_argument(
-        "--apply",
-        action="store_true",
-        help="make a plan, print it, and delete what is in it; without this option nothing is changed",
-    )
+    way.add_argument("--apply", action="store_true", help="delete it; without this option nothing is changed")
     way.add_argument("--undo", metavar="FILE", help="restore what a clean-up deleted, from the file that it named")
-    parser.add_argument(
-        "--approved",
-        metavar="FILE",
-        help="with --apply: delete only what is in this plan and is still stale; the plan is the output of "
-        "`clean azure-vnet --config FILE --json`; - is standard input",
-    )
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-
-    _require_apply(arguments)
-    approved = None if arguments.approved is None else _approved(arguments.approved)
     config = config_of(arguments)
     if arguments.undo is not None:
         return _undone(arguments.undo, config, host())
     _require_section(config)
-    return _applied(config, host(), approved) if arguments.apply else _planned(config, host(), arguments.config)
-
-
-def _require_apply(arguments: argparse.Namespace) -> None:
-
-    if arguments.approved is None:
-        return
-    if not arguments.apply:
-        raise ConfigError([Fault("--approved", "", "needs --apply", "add --apply")])
-    if arguments.approved == arguments.config == STANDARD_INPUT:
-        fault = Fault("--config", "'-'", "is standard input, and so is --approved", "name a file for one of the two")
-        raise ConfigError([fault])
-
-
-def _approved(path: str) -> CleanupPlan:
-    """The plan in the file. Raises InputError if it is not one."""
-    name = name_of(path)
-    try:
-        text = read_bytes(path, what="a plan", limit=_LIMIT).decode(errors="replace")
-        document = document_in(text, COMMAND.schema)
-        if document.get("action") != "plan":
-            raise ValueError(f"it is not a plan: a document {COMMAND.schema} whose action is plan")  # noqa: TRY301  the file's name is added below
-        return CleanupPlan.from_mapping(document)
-    except (Unreadable, ValueError) as error:
-        problem = f"it {error}" if isinstance(error, Unreadable) else str(error)
-        raise InputError("approved-plan", path=name, problem=problem) from error
+    return _applied(config, host()) if arguments.apply else _planned(config, host(), arguments.config)
 
 
 def _require_section(config: HostRoutingConfig) -> None:
@@ -99,18 +58,13 @@ def _planned(config: HostRoutingConfig, host: Host, name: str) -> Reply:
     return Reply(code, lambda: _document("plan", plan), lambda: _plan_page(plan, name))
 
 
-def _applied(config: HostRoutingConfig, host: Host, approved: CleanupPlan | None) -> Reply:
-
+def _applied(config: HostRoutingConfig, host: Host) -> Reply:
     task = CleanStaleAzureVnet(_meant(config), host=host)
-    shown = approved or task.plan(quiet_context())
-    run = run_task(attrs.evolve(task, approved=shown), host)
+    run = run_task(task, host)
     results = (node.result for node in run.report.walk())
-    result = next((found for found in results if isinstance(found, CleanupResult)), CleanupResult(plan=shown))
+    result = next((found for found in results if isinstance(found, CleanupResult)), CleanupResult(plan=CleanupPlan()))
     return Reply(
-        run.code,
-        lambda: _document("apply", result.plan, run, result.unapproved),
-        lambda: _applied_page(shown, run, result, is_approved=approved is not None),
-        failed=run.failed,
+        run.code, lambda: _document("apply", result.plan, run), lambda: _applied_page(run, result), failed=run.failed
     )
 
 
@@ -148,15 +102,10 @@ def _plan_page(plan: CleanupPlan, name: str) -> Iterator[Line]:
         yield line(f"To delete this, as root: hostrouting clean azure-vnet --config {name} --apply")
 
 
-def _applied_page(shown: CleanupPlan, run: Run, result: CleanupResult, *, is_approved: bool) -> Iterator[Line]:
-
-    nothing = "what was stale is already gone" if shown.deletions else _NOTHING
-    yield from _run_lines(run, "nothing of the plan is stale any more" if result.kept else nothing)
+def _applied_page(run: Run, result: CleanupResult) -> Iterator[Line]:
+    yield from _run_lines(run, _NOTHING)
     if not run.ok and not run.effects.operations:
         return
-    plan = "in the approved plan" if is_approved else "in the plan, which was made just before"
-    yield from _part(f"Also stale, but kept because it is not {plan}:", result.unapproved, "warn")
-    yield from _part(f"{plan.capitalize()}, but kept because it is not stale any more:", result.kept, "warn")
     yield from _rest(result.plan)
     if path := _undo_file(run):
         yield line()
@@ -187,16 +136,12 @@ def _undo_file(run: Run) -> str:
     return next((path for path in run.wrote if path.endswith(".undo")), "")
 
 
-def _document(
-    action: str, plan: CleanupPlan, run: Run | None = None, unapproved: Sequence[CleanupEntry] = ()
-) -> dict[str, Any]:
-
+def _document(action: str, plan: CleanupPlan, run: Run | None = None) -> dict[str, Any]:
     return {
         "schema": COMMAND.schema,
         "action": action,
         "ok": run is None or run.ok,
         **plan.to_mapping(),
-        "unapproved": [entry.to_mapping() for entry in unapproved],
         "operations": [] if run is None else [operation.to_mapping() for operation in run.effects.operations],
         "undoFile": ("" if run is None else _undo_file(run)) or None,
         "failures": [] if run is None else run.failures,
@@ -209,16 +154,15 @@ COMMAND = Command(
     answer=_answer,
     options=_options,
     more="""\
-Requires root even to read. Without --apply nothing is changed. With --apply alone, the plan is made now and logged to
-standard error; exactly what is in it is deleted, if it is still stale. With --apply --approved FILE, an earlier plan is
-used, of this host and this boot; what has become stale since is reported and kept. Before anything is deleted, the
+Requires root even to read. Without --apply nothing is changed. With --apply, the plan is made again, logged to standard
+error, and deleted. Before anything is deleted, the
 commands that restore it are written to a file; --undo FILE runs them. dryRun applies to the task, not to this command.
 """,
     examples="""\
 # as root: what did azure-vnet leave behind?
-hostrouting clean azure-vnet --config agent.json --json > plan.json
-# delete what is in that plan and is still stale
-hostrouting clean azure-vnet --config agent.json --apply --approved plan.json
+hostrouting clean azure-vnet --config agent.json
+# delete it
+hostrouting clean azure-vnet --config agent.json --apply
 """,
     failing="something is stale, or --apply would be refused; with --apply or --undo: it failed",
 )

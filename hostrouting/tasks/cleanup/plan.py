@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import attrs
@@ -59,10 +58,7 @@ class CleanupEntry:
     fate: Fate
     reason: str
     thing: str | Neighbour | Route | None = attrs.field(default=None, eq=False, repr=False)
-    """What is passed to the edge that deletes it: the line of a rule, the neighbour or the route.
-
-    None in a plan that was read from a file: the values are then found by reading the host again.
-    """
+    """What is passed to the edge that deletes it: the line of a rule, the neighbour or the route."""
 
     @property
     def key(self) -> tuple[Kind, str]:
@@ -93,10 +89,6 @@ class CleanupPlan:
     entries: tuple[CleanupEntry, ...] = ()
     findings: tuple[Finding, ...] = ()
     """What else there is to tell; an error is a reason to delete nothing."""
-    host: str = ""
-    """The name of the host, for the reader."""
-    boot: str = ""
-    """The kernel's boot id: no other host has the same one, and this host gets a new one at each boot."""
     is_dry_run: bool = attrs.field(default=False, eq=False)
     """Whether the task that made the plan only reports."""
 
@@ -119,38 +111,12 @@ class CleanupPlan:
         """Whether nothing would be deleted."""
         return self.is_dry_run or not self.deletions
 
-    def split(self, shown: CleanupPlan) -> tuple[Self, tuple[CleanupEntry, ...]]:
-        """The plan with only the deletions that are also in `shown`; and the other deletions.
-
-        A deletion that `shown` has once is made once.
-        """
-        left = Counter(entry.key for entry in shown.deletions)
-        kept, others = [], []
-        for entry in self.entries:
-            if entry.fate != "delete" or left[entry.key] > 0:
-                left[entry.key] -= entry.fate == "delete"
-                kept.append(entry)
-            else:
-                others.append(entry)
-        return attrs.evolve(self, entries=tuple(kept)), tuple(others)
-
     def to_mapping(self) -> dict[str, Any]:
-        """The plan as plain values; `from_mapping` reads those that a clean-up needs."""
+        """The plan as plain values."""
         return {
-            "host": self.host,
-            "boot": self.boot,
             "entries": [entry.to_mapping() for entry in self.entries],
             "findings": [finding.to_mapping() for finding in self.findings],
         }
-
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, object]) -> Self:
-        """The plan in these values, without its findings. Raises ValueError that names what is missing or wrong."""
-        entries = values.get("entries")
-        if not isinstance(entries, list):
-            raise ValueError("entries is missing, or is not a list")  # noqa: TRY004  the value was read from a file
-        found = tuple(_entry(value, f"entries[{at}]") for at, value in enumerate(entries))
-        return cls(entries=found, host=_text(values, "host"), boot=_text(values, "boot"))
 
     def __str__(self) -> str:
         shown = "stale (dryRun)" if self.is_dry_run else "delete"
@@ -160,28 +126,6 @@ class CleanupPlan:
             for entry in self.with_fate(fate)
         ]
         return "\n".join([*(lines or ["nothing to delete"]), *map(str, self.findings)])
-
-
-def _entry(value: object, path: str) -> CleanupEntry:
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} is not an object")  # noqa: TRY004  as above
-    kind: Any = _one_of(value, "kind", get_args(Kind), path)
-    fate: Any = _one_of(value, "fate", get_args(Fate), path)
-    return CleanupEntry(kind, _text(value, "spec", f"{path}."), fate, _text(value, "reason", f"{path}."))
-
-
-def _one_of(values: Mapping[str, object], name: str, known: tuple[str, ...], path: str) -> str:
-    found = _text(values, name, f"{path}.")
-    if found not in known:
-        raise ValueError(f"{path}.{name} is {found!a}, not {' or '.join(known)}")
-    return found
-
-
-def _text(values: Mapping[str, object], name: str, path: str = "") -> str:
-    found = values.get(name)
-    if not isinstance(found, str):
-        raise ValueError(f"{path}{name} is missing, or is not a string")  # noqa: TRY004  as above
-    return found
 
 
 _HEAD = """\

@@ -38,7 +38,6 @@ _TRIES = 3
 _TIME_LIMIT = 10.0
 """The timeout in seconds for deleting one by one: each deletion reads all rules again, with the host locked."""
 _PRIVATE = 0o600
-_HOST_NAME, _BOOT_ID = "/proc/sys/kernel/hostname", "/proc/sys/kernel/random/boot_id"
 _NO_KERNEL = "an image does not have a running kernel, so it has no rules, neighbours or routes"
 
 
@@ -89,8 +88,7 @@ class Cleanup:
     A subclass says in `judge` what is stale; everything else is here.
 
     1. Find what is stale. In a dry run, that is all.
-    2. Lock the host and find it again. Delete only what is in both results, or in `approved` and the second result.
-       Stale entries that were not approved stay and are reported.
+    2. Lock the host and find it again: that is deleted.
     3. Log what will be deleted, and write it to a file as commands that restore it, before the deletion.
     4. Delete the rules in one batch, all or none. If another process has deleted one of them, read the rules again and
        retry, three attempts in all; then delete one by one, for at most ten seconds. Then delete the neighbours, each
@@ -102,8 +100,6 @@ class Cleanup:
     cni: ClassVar[str]
     """The CNI that left it, as part of file names."""
     host: Host = attrs.field(factory=Host.local, validator=needs_host)
-    approved: CleanupPlan | None = attrs.field(default=None, repr=False)
-    """The plan that the administrator has approved, made on this host since it booted; only its entries are deleted."""
 
     def judge(self, facts: CleanupFacts) -> CleanupPlan:
         """What is stale by these facts, what is kept, and why. If a finding is an error, nothing is deleted."""
@@ -136,21 +132,22 @@ class Cleanup:
         edges = _Edges.of(self.host, self.ebtables)
         if edges is None:
             return phases.Skip(_NO_KERNEL)
-        shown, unapproved = self._deletable(edges)
-        for finding in of_severity(shown.findings, "warning", "note"):
+        plan = self._look(edges)
+        for finding in of_severity(plan.findings, "warning", "note"):
             ctx.log.log(finding.level, "%s", finding)
         if self.is_dry_run:
-            for text in (*shown.hindrances, *(f"would delete {entry}" for entry in shown.deletions)):
+            for text in (*plan.hindrances, *(f"would delete {entry}" for entry in plan.deletions)):
                 ctx.log.info("%s", text)
-            return CleanupResult(plan=shown, is_dry_run=True, unapproved=unapproved)
-        if not shown.deletions and not shown.hindrances:
-            return CleanupResult(plan=shown, unapproved=unapproved)
+            return CleanupResult(plan=plan, is_dry_run=True)
+        if not plan.deletions and not plan.hindrances:
+            return CleanupResult(plan=plan)
         self.host.rights().require_network()  # before the undo file is written
         with self.host.locked(ctx) as host:
             ctx.check()
             with ctx.shielded() as safe:  # the undo file has to match what is deleted
-                program = edges.ebtables.program() if _of_kind(shown, "rule") else UndoLog().program
-                return _Deleting(attrs.evolve(self, host=host), edges.kept_to(program), shown, program).carry_out(safe)
+                plan = self._planned(edges)
+                program = edges.ebtables.program() if _of_kind(plan, "rule") else UndoLog().program
+                return _Deleting(attrs.evolve(self, host=host), edges.kept_to(program), plan, program).carry_out(safe)
 
     def undo(self, ctx: phases.Context) -> Effects | phases.Skip:
         """Restore what the last clean-up after this CNI deleted on this host."""
@@ -162,38 +159,15 @@ class Cleanup:
             return phases.Skip("nothing was deleted on this host")
         return UndoCleanup(self.host.layout.undo_file(self.cni, last), host=self.host).do(ctx)
 
-    def _deletable(self, edges: _Edges) -> tuple[CleanupPlan, tuple[CleanupEntry, ...]]:
-        """What may be deleted, as far as is known without the lock; and what is stale and not approved."""
-        approved = self.approved
-        if approved is None:
-            return self._look(edges), ()
-        if approved.deletions:
-            self._require_this_host(approved)
-            if not self.is_dry_run:
-                return approved, ()  # what is stale is found again with the host locked
-        return self._look(edges).split(approved)
-
-    def _require_this_host(self, approved: CleanupPlan) -> None:
-        """Raise InputError if the plan was made on another host, or before this host last booted."""
-        host, boot = self._origin()
-        if approved.boot == boot:
-            return
-        theirs, ours = approved.host or "an unnamed host", host or "this host"
-        if theirs == ours:
-            sentence = f"it was made before {ours} last booted, and rules, neighbours and routes have changed since"
-        else:
-            sentence = f"it was made on {theirs}, and this is {ours}"
-        raise InputError("approved-plan", path="the approved plan", problem=sentence)
-
-    def _origin(self) -> tuple[str, str]:
-        """The name of this host, and the kernel's boot ID, which is different after each boot."""
-        read, at = self.host.files.read, self.host.layout.at
-        return (read(at(_HOST_NAME)) or "").strip(), (read(at(_BOOT_ID)) or "").strip()
+    def _planned(self, edges: _Edges) -> CleanupPlan:
+        """What is stale now; CleanupError if there is a reason not to delete anything."""
+        plan = self._look(edges)
+        if plan.hindrances:
+            raise CleanupError("nothing was deleted", plan.hindrances, kind="refused")
+        return plan
 
     def _look(self, edges: _Edges) -> CleanupPlan:
-        host, boot = self._origin()
-        found = self.judge(edges.look(self.host))
-        return attrs.evolve(found, host=host, boot=boot, is_dry_run=self.is_dry_run)
+        return attrs.evolve(self.judge(edges.look(self.host)), is_dry_run=self.is_dry_run)
 
 
 def _of_kind(plan: CleanupPlan, kind: Kind) -> list[CleanupEntry]:
@@ -208,27 +182,19 @@ def _numbers(names: Iterable[str], cni: str) -> list[int]:
 class _Deleting:
     """One run that deletes, with the host locked: what is to be deleted, what was, and what could not be."""
 
-    def __init__(self, task: Cleanup, edges: _Edges, shown: CleanupPlan, program: str) -> None:
-        self._task, self._edges, self._shown = task, edges, shown
+    def __init__(self, task: Cleanup, edges: _Edges, plan: CleanupPlan, program: str) -> None:
+        self._task, self._edges = task, edges
         self._log = _Log(task, program)
-        self._seen = CleanupPlan()
-        """What was stale at the last read before the deletion, approved or not."""
-        self._others: tuple[CleanupEntry, ...] = ()
-        """Entries of these that were not shown."""
+        self._seen = plan
+        """What was stale at the last read before the deletion."""
         self._done: list[CleanupEntry] = []
         self._left: list[str] = []
 
     def carry_out(self, ctx: phases.Context) -> CleanupResult:
-        """Delete what was shown and is still stale, and check that it is gone."""
-        plan = self._agreed()
-        shown = {entry.key for entry in self._shown.deletions}
-        kept = tuple(entry for entry in self._seen.entries if entry.fate != "delete" and entry.key in shown)
-        for entry in (*self._others, *kept):
-            why = "was not in the plan" if entry.fate == "delete" else "is not stale any more"
-            ctx.log.warning("kept, because it %s: %s", why, entry)
-        result = CleanupResult(plan=plan, unapproved=self._others, kept=kept)
+        """Delete what is stale, and check that it is gone."""
+        plan = self._seen
         if not plan.deletions:
-            return result
+            return CleanupResult(plan=plan)
         for entry in plan.deletions:
             ctx.log.info("will delete %s", entry)
         self._log.write(plan.deletions)
@@ -245,15 +211,13 @@ class _Deleting:
         with self._telling():
             after = self._task._look(self._edges)
             self._require_gone(after, planned=len(plan.deletions))
-        return attrs.evolve(
-            result,
+        return CleanupResult(
             plan=plan,
             deleted=tuple(self._done),
             after=after,
             files=self._log.files,
             operations=self._operations,
             undo_file=self._log.path if self._done else "",
-            unapproved=self._others,
         )
 
     @property
@@ -269,14 +233,6 @@ class _Deleting:
             tell_effects(error, files=self._log.files, operations=self._operations)
             raise
 
-    def _agreed(self) -> CleanupPlan:
-        """What was shown and is still stale; CleanupError if there is a reason not to delete anything."""
-        self._seen = self._task._look(self._edges)
-        if self._seen.hindrances:
-            raise CleanupError("nothing was deleted", self._seen.hindrances, kind="refused")
-        agreed, self._others = self._seen.split(self._shown)
-        return agreed
-
     def _delete_rules(self, ctx: phases.Context, plan: CleanupPlan) -> CleanupPlan:
         """Delete the plan's rules; return the plan as it is after the last reading."""
         ebtables = self._edges.ebtables
@@ -289,7 +245,7 @@ class _Deleting:
                 if error.kind == "ambiguous-rule":
                     unclear |= dict.fromkeys(error.lines, str(error))
                 elif error.kind == "no-such-rule":  # another process has deleted it; the batch changed nothing
-                    plan = self._agreed()
+                    plan = self._seen = self._task._planned(self._edges)
                     self._log.write((*self._done, *plan.deletions))
                 else:
                     raise

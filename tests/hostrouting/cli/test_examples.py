@@ -48,8 +48,8 @@ OUTCOMES: dict[str, tuple[int, str] | tuple[int, str, str]] = {
     "hostrouting gate --open-for 2h --reason ticket-4711": (0, "OPEN: each gated unit", APPLY),
     "hostrouting gate --close": (0, "CLOSED: each gated unit", APPLY),
     "hostrouting guard": (130, "", APPLY),
-    f"{AZURE} --json > plan.json": (0, "", RULES),
-    f"{AZURE} --apply --approved plan.json": (0, "", f"{RULES}; {AZURE} --json > plan.json"),
+    AZURE: (0, "", RULES),
+    f"{AZURE} --apply": (0, "", RULES),
     "hostrouting render --config agent.json --root /mnt/image": (0, "DONE: "),
     "hostrouting repair 172.16.0.0/16 --as-config --mode STRICT > new.json": (0, ""),
 }

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from hostrouting.kernel.neighbours import EthernetLink, PeerMac
-from hostrouting.testing import FakeFiles, FakeHost, MemoryEbtables, plain_vm
-from tests.support.azure_leftovers import DEAD, LIVE, MANAGED, OWN, R2, azure_host, named, pod_rules
+from hostrouting.testing import FakeFiles, FakeHost, MemoryEbtables
+from tests.support.azure_leftovers import DEAD, LIVE, MANAGED, OWN, R2, azure_host, pod_rules
 from tests.support.cli import say
 
 UNDO = "/var/lib/hostrouting/azure-vnet-1.undo"
@@ -78,70 +77,6 @@ def test_json(config: str, host: FakeHost) -> None:
     assert (undone["action"], {operation["verb"] for operation in undone["operations"]}) == ("undo", {"add"})
 
 
-def approved(config: str, host: FakeHost, path: Path, **changed: object) -> str:
-    """A plan of this host, saved; the path."""
-    plan = say("clean", "azure-vnet", "--config", config, "--json", host=host).json
-    path.write_text(json.dumps({**plan, **changed}))
-    return str(path)
-
-
-def test_an_approved_plan(config: str, tmp_path: Path) -> None:
-    """Only entries of the plan that are still stale are deleted. Entries that became stale later are listed."""
-    host = azure_host(files=named("node-7"))
-    plan = approved(config, host, tmp_path / "plan.json")
-    new = R2.format("10.240.0.77", DEAD)
-    host.bridge_rules.rules.append(new)
-    before = sorted(host.bridge_rules.rules)
-    words = ("clean", "azure-vnet", "--config", config, "--apply", "--approved")
-    said = say(*words, plan, host=host)
-    assert (said.code, said.lines[0]) == (0, "DONE: 12 things deleted")
-    at = said.lines.index("Also stale, but kept because it is not in the approved plan:")
-    assert said.lines[at + 1].startswith(f"  rule {new}    # ")
-    assert "will delete" in said.err
-    assert host.bridge_rules.rules == [*OWN, *pod_rules(9, LIVE), new]
-    with open(plan, "rb") as stream:
-        again = say(*words, "-", "--json", host=host, stdin=stream.read()).json
-    assert [it["spec"] for it in again["unapproved"]] == [new]
-    assert (again["operations"], again["host"]) == ([], "node-7")
-    say("clean", "azure-vnet", "--undo", UNDO, host=host)
-    assert sorted(host.bridge_rules.rules) == before
-
-
-def test_without_an_approved_plan_it_makes_one(config: str, host: FakeHost) -> None:
-    """What becomes stale between the plan that --apply makes and the deletion stays as well, and is reported."""
-    new = R2.format("10.240.0.77", DEAD)
-    host.bridge_rules.meanwhile(lambda: host.bridge_rules.rules.append(new), nth=2)
-    said = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
-    assert new in host.bridge_rules.rules
-    assert "Also stale, but kept because it is not in the plan, which was made just before:" in said.lines
-
-
-@pytest.mark.parametrize(
-    ("changed", "why"),
-    [
-        ({"schema": "hostrouting/clean/1"}, "it is not a plan: a document hostrouting/clean/2 whose action is plan"),
-        ({"action": "apply"}, "it is not a plan: "),
-        ({"entries": [{}]}, "entries[0].kind is missing, or is not a string"),
-        (None, "it cannot be read"),
-        (b"\xff{", "it is not a plan: "),
-    ],
-)
-def test_not_an_approved_plan(
-    config: str, tmp_path: Path, host: FakeHost, changed: dict[str, object] | bytes | None, why: str
-) -> None:
-    """A file that is not a plan, or one of another schema, is bad input, and nothing is changed."""
-    path = str(tmp_path / "plan.json")
-    if isinstance(changed, bytes):
-        Path(path).write_bytes(changed)
-    elif changed is not None:
-        approved(config, host, Path(path), **changed)
-    said = say("clean", "azure-vnet", "--config", config, "--apply", "--approved", path, host=host)
-    assert said.code == 2
-    assert f"{path}: {why}" in said.err
-    assert "; make a plan on this host: hostrouting clean azure-vnet" in said.err
-    assert host.bridge_rules.writes == []
-
-
 def test_refused(config: str) -> None:
     """If azure-vnet is active, the plan says that --apply would be refused, and it is."""
     host = azure_host(files=FakeFiles(dict(ACTIVE)))
@@ -184,19 +119,7 @@ def test_it_is_gone_meanwhile(config: str, host: FakeHost) -> None:
     for dev in ("azure0", "azv2"):
         host.kernel.delete_link(dev)
     said = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
-    assert (said.code, said.lines[0]) == (0, "NOTHING TO DO: what was stale is already gone")
-
-
-def test_a_pod_comes_alive(config: str, tmp_path: Path) -> None:
-    """An entry of the plan whose pod is alive by then is kept, and the answer says why."""
-    host = azure_host(files=named("node-7"), bridge_rules=MemoryEbtables(pod_rules(5, DEAD)), kernel=plain_vm())
-    host.neighbours.neighbours.clear()
-    plan = approved(config, host, tmp_path / "plan.json")
-    host.neighbours.links.append(EthernetLink(name="azv5", index=9, kind="veth", master="azure0", peer=PeerMac(DEAD)))
-    said = say("clean", "azure-vnet", "--config", config, "--apply", "--approved", plan, host=host)
-    assert (said.code, said.lines[0]) == (0, "NOTHING TO DO: nothing of the plan is stale any more")
-    at = said.lines.index("In the approved plan, but kept because it is not stale any more:")
-    assert said.lines[at + 1].endswith(f"its MAC address {DEAD} belongs to a pod behind azv5")
+    assert (said.code, said.lines[0]) == (0, "NOTHING TO DO: nothing of azure-vnet is stale")
 
 
 def test_findings(config: str) -> None:
@@ -211,12 +134,6 @@ def test_findings(config: str) -> None:
     [
         (("clean", "azure-vnet"), 2, "azureVnetCleanup: missing; name a configuration"),
         (("clean", "azure-vnet", "--apply"), 2, "azureVnetCleanup: missing; name a configuration"),
-        (("clean", "azure-vnet", "--approved", "x"), 2, "--approved: needs --apply; add --apply"),
-        (
-            ("clean", "azure-vnet", "--config", "-", "--apply", "--approved", "-"),
-            2,
-            "--config: '-' is standard input, and so is --approved",
-        ),
         (("clean", "cilium"), 2, "'cilium' is not a known CNI"),
         (("clean", "azure-vnet", "--apply", "--undo", "x"), 2, "not allowed with argument --apply"),
     ],

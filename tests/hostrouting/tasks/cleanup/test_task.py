@@ -25,19 +25,7 @@ from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.results import CleanupResult
 from hostrouting.testing import FakeFiles, FakeHost, MemoryEbtables
 from phases.testing import FakeClock
-from tests.support.azure_leftovers import (
-    DEAD,
-    LINKS,
-    LIVE,
-    OWN,
-    R1,
-    R2,
-    azure_config,
-    azure_host,
-    named,
-    pod_rules,
-    stale_rules,
-)
+from tests.support.azure_leftovers import DEAD, LINKS, LIVE, OWN, R2, azure_config, azure_host, pod_rules, stale_rules
 from tests.support.examples import scaled
 from tests.support.kinds import kind_of
 from tests.support.tasks import LAYOUT, failure_of, run
@@ -54,9 +42,9 @@ def state_of(host: FakeHost) -> tuple[str, str, str]:
     return str(host.bridge_rules), str(host.neighbours), str(host.kernel)
 
 
-def clean(host: FakeHost, approved: CleanupPlan | None = None, **changed: Any) -> CleanupResult:
+def clean(host: FakeHost, **changed: Any) -> CleanupResult:
     """Run the task; what it did."""
-    result = run(CleanStaleAzureVnet(azure_config(**changed), host=host, approved=approved))
+    result = run(CleanStaleAzureVnet(azure_config(**changed), host=host))
     assert isinstance(result, CleanupResult)
     return result
 
@@ -262,67 +250,11 @@ class TestMeanwhile:
     """Other processes are at work too."""
 
     def test_a_pod_comes_alive(self) -> None:
-        """A pod that comes alive after the plan was shown keeps everything."""
+        """A pod that comes alive after the first look keeps everything."""
         host = azure_host()
-        shown = look(host)
-        host.neighbours.links.append(POD)
-        result = clean(host, shown)
-        gone = {it.spec for it in result.deleted}
-        assert len(result.kept) == 8
-        assert {it.fate for it in result.kept} == {"conflict"}
+        host.neighbours.meanwhile(lambda: host.neighbours.links.append(POD), nth=2)
+        gone = {it.spec for it in clean(host).deleted}
         assert gone == {*pod_rules(6, "02:00:00:00:00:06"), "10.240.0.7/32 dev azv2 proto boot scope link metric 7"}
-
-    def test_what_was_not_shown_is_told(self) -> None:
-        """Entries that were not shown stay and are in the result, even when no shown entry is stale any more."""
-        host = azure_host(files=named("node-7"))
-        shown = look(host)
-        host.bridge_rules.rules += [STALE, R1.format("10.240.0.77", DEAD)]
-        result = clean(host, shown)
-        assert host.bridge_rules.rules == [*OWN, *pod_rules(9, LIVE), STALE, R1.format("10.240.0.77", DEAD)]
-        assert result.after is not None
-        assert len(result.after.deletions) == 2
-        assert [it.spec for it in result.unapproved] == [STALE, R1.format("10.240.0.77", DEAD)]
-        assert result.log_fields()["unapproved"] == 2
-        again = clean(host, shown)
-        assert {it.spec for it in again.deleted} == {STALE}
-        assert [it.spec for it in clean(host, shown).unapproved] == [R1.format("10.240.0.77", DEAD)]
-        assert len(clean(host, CleanupPlan(), dry_run=True).unapproved) == 1
-
-    def test_a_dry_run_of_what_was_approved(self) -> None:
-        """The dry run lists what would be deleted: the approved entries that are still stale."""
-        host = azure_host(files=named("node-7"))
-        shown = look(host)
-        host.bridge_rules.rules.remove(STALE)
-        host.neighbours.neighbours.append(Neighbour("10.240.0.33", DEAD, "azure0"))
-        result = clean(host, shown, dry_run=True)
-        assert len(result.plan.deletions) == 11
-        assert len(result.unapproved) == 1
-
-    def test_a_plan_that_was_read_back(self) -> None:
-        """A plan from its plain values deletes what the plan itself does."""
-        host = azure_host(files=named("node-7"))
-        shown = CleanupPlan.from_mapping(look(host).to_mapping())
-        assert len(clean(host, shown).deleted) == 12
-        assert restore(host).log_fields() == {"operations": 12}
-
-    @pytest.mark.parametrize(
-        ("files", "why"),
-        [
-            (named("node-8", "0f5b-2"), "it was made on node-7, and this is node-8"),
-            (named("node-7", "0f5b-2"), "it was made before node-7 last booted, and rules"),
-            (FakeFiles(), "it was made on node-7, and this is this host"),
-        ],
-    )
-    @pytest.mark.parametrize("dry_run", [True, False])
-    def test_a_plan_of_another_host(self, files: FakeFiles, why: str, dry_run: bool) -> None:  # noqa: FBT001  a parameter
-        """The plan of another host, or of this one before a reboot, is refused, and nothing is deleted."""
-        shown = look(azure_host(files=named("node-7")))
-        host = azure_host(files=files)
-        before = state_of(host)
-        error = failure_of(clean, host, shown, dry_run=dry_run)
-        assert kind_of(error) == "approved-plan"
-        assert f"the approved plan: {why}" in str(error)
-        assert state_of(host) == before
 
     def test_what_will_be_deleted_is_logged_first(self, caplog: pytest.LogCaptureFixture) -> None:
         """Each deletion is a line of the log before the first of them."""
@@ -332,13 +264,6 @@ class TestMeanwhile:
         with caplog.at_level("INFO"):
             clean(host)
         assert sum("will delete" in line for line in lines) == 12
-
-    def test_approved_nothing(self) -> None:
-        """With an empty plan agreed to, nothing is deleted."""
-        host = azure_host()
-        before = state_of(host)
-        assert clean(host, CleanupPlan()).deleted == ()
-        assert state_of(host) == before
 
     @pytest.mark.parametrize("times", [1, 2, 3, 4])
     def test_a_rule_is_gone_before_the_batch(self, times: int) -> None:
