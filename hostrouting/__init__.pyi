@@ -11,7 +11,7 @@ from hostrouting.tasks.guard.service import InstallGuard as InstallGuard  # inst
 from hostrouting.tasks.configure import Remove as Remove  # removes everything that hostrouting installed, and nothing else
 from hostrouting.tasks.guard.loop import Guard as Guard, Orders as Orders  # keeps right what they installed; tells a running Guard to read its configuration again, or to look
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet as CleanStaleAzureVnet  # deletes what azure-vnet left; runs only if you call it
-from hostrouting.tasks.cleanup.task import UndoCleanup as UndoCleanup, Cleanup as Cleanup  # restores what that deleted; the base class of such a task, for another CNI
+from hostrouting.tasks.cleanup.task import Cleanup as Cleanup  # the base class of such a task, for another CNI
 from hostrouting.tasks.results import RoutesResult as RoutesResult, CheckResult as CheckResult, CleanupResult as CleanupResult  # what these tasks found and did; the others return Effects
 from hostrouting.check.examine import Examination as Examination  # all of one check: verdict, findings and the `routes` that repair them
 from hostrouting.check.overlap import Verdict as Verdict  # its verdict
@@ -37,11 +37,11 @@ from hostrouting.config.azure_vnet import AzureVnetCleanupConfig as AzureVnetCle
 # 3. Errors: `hostrouting.errors` draws the whole tree, and says where the fault of each is
 from hostrouting.errors import HostRoutingError as HostRoutingError  # the root: catch it to catch everything that is raised on purpose
 from hostrouting.errors import ConfigError as ConfigError, Fault as Fault  # the configuration cannot be used; each fault in it
-from hostrouting.errors import InputError as InputError  # a file is not a snapshot or an undo file, as its kind says
+from hostrouting.errors import InputError as InputError  # a file is not a snapshot
 from hostrouting.errors import RouteConflict as RouteConflict  # a route that is not ours holds the key of a wanted route
 from hostrouting.errors import ApplyError as ApplyError  # routes could not be applied; says what is true now
 from hostrouting.errors import RouteOverlapError as RouteOverlapError  # expected CIDRs escape, and the mode is STRICT; `repair` has the remedy
-from hostrouting.errors import CleanupError as CleanupError  # what azure-vnet left behind could not be deleted, or restored
+from hostrouting.errors import CleanupError as CleanupError  # what azure-vnet left behind could not be deleted
 from hostrouting.errors import NotReady as NotReady  # something was still missing at the deadline
 from hostrouting.errors import FileError as FileError  # a file cannot be read, written or removed
 from hostrouting.errors import ManagerError as ManagerError  # systemd does not answer, or one of our units failed

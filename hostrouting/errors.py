@@ -2,11 +2,11 @@
 
     HostRoutingError
     ├── ConfigError         operator: the configuration cannot be used; reports all its faults at once
-    ├── InputError          operator: a file is not the snapshot or undo-file that it should be
+    ├── InputError          operator: a file is not the snapshot that it should be
     ├── RouteConflict       host: a route that is not ours has the destination and metric of a wanted one
     ├── ApplyError          host: routes could not be applied; says what is true now
     ├── RouteOverlapError   host: the mode is STRICT, and the verdict is overlap or no-default-route
-    ├── CleanupError        host: what azure-vnet left behind could not be deleted, or restored
+    ├── CleanupError        host: what azure-vnet left behind could not be deleted
     ├── NotReady            host: something that the routes need was missing at the deadline
     ├── HostBusy            host: another process holds the lock
     ├── FileError           host: a file cannot be read, written or removed
@@ -48,7 +48,6 @@ __all__ = [
     "HostBusy",
     "HostRoutingError",
     "InputError",
-    "InputKind",
     "ManagerError",
     "NotReady",
     "ProgramError",
@@ -62,7 +61,6 @@ __all__ = [
     "is_denied",
 ]
 
-InputKind: TypeAlias = Literal["snapshot", "undo-file"]
 CleanupKind: TypeAlias = Literal["refused", "incomplete"]
 FleetKind: TypeAlias = Literal["incomplete", "worker-lost", "judging-failed"]
 Refusal: TypeAlias = Literal["refused", "owned", "not-in-force", "no-such-rule", "ambiguous-rule"]
@@ -190,20 +188,16 @@ class ConfigError(HostRoutingError, ValueError):
         return "\n".join([f"{where} has {len(self.faults)} faults:", *(f"  {fault}" for fault in self.faults[:most])])
 
 
-_REMEDIES: dict[InputKind, str] = {"undo-file": "pass the unchanged file that the clean-up named"}
-
-
 class InputError(HostRoutingError, ValueError):
-    """An input file is not usable: a snapshot or an undo file."""
+    """An input file is not a usable snapshot."""
 
-    kind: InputKind
+    kind: Literal["snapshot"] = "snapshot"
 
-    def __init__(self, kind: InputKind, *, path: str, problem: str) -> None:
-        """Name the file, or the place in a snapshot, and what is wrong there."""
+    def __init__(self, *, path: str, problem: str) -> None:
+        """Name the file, or the place in the snapshot, and what is wrong there."""
         self.path, self.problem = path, problem
         where = f"{path}: " if path else ""
-        told = f"snapshot: {where}{problem}" if kind == "snapshot" else f"{where}{problem}; {_REMEDIES[kind]}"
-        super().__init__(told, kind=kind)
+        super().__init__(f"snapshot: {where}{problem}")
 
 
 class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong

@@ -124,7 +124,7 @@ class Tables:
 
     def _rules_of(self, family: int) -> tuple[Rule, ...]:
         if family not in self._rules:
-            raise InputError("snapshot", path="family", problem=f"nothing of IPv{family} was read: take a whole one")
+            raise InputError(path="family", problem=f"nothing of IPv{family} was read: take a whole one")
         return self._rules[family]
 
     def _home(self, family: int, number: int) -> tuple[int, int]:

@@ -26,7 +26,7 @@ def snapshot_bytes(path: str) -> bytes:
     try:
         return read_bytes(path, what="a snapshot", limit=_LIMIT)
     except Unreadable as error:
-        raise InputError("snapshot", path="", problem=f"this {error.rule}; {error.remedy or _REMEDY}") from error
+        raise InputError(path="", problem=f"this {error.rule}; {error.remedy or _REMEDY}") from error
 
 
 def snapshot_in(data: bytes) -> Snapshot:
@@ -39,26 +39,26 @@ def snapshot_in(data: bytes) -> Snapshot:
     except InputError as error:
         if error.path not in {"", "schema"}:  # a snapshot that was changed; otherwise it is probably another file
             raise
-        raise InputError("snapshot", path=error.path, problem=f"{error.problem}; {_REMEDY}") from error
+        raise InputError(path=error.path, problem=f"{error.problem}; {_REMEDY}") from error
 
 
 def of_file(error: InputError, path: str) -> InputError:
     """The same error with the name of the file."""
     name = name_of(path) if path.isprintable() else ascii(path)  # it must not control the terminal
-    return InputError("snapshot", path=f"{name}: {error.path}" if error.path else name, problem=error.problem)
+    return InputError(path=f"{name}: {error.path}" if error.path else name, problem=error.problem)
 
 
 def _decoded(data: bytes) -> Snapshot:
     if not data.strip():
-        raise InputError("snapshot", path="", problem="this is empty: the command that was to write it probably failed")
+        raise InputError(path="", problem="this is empty: the command that was to write it probably failed")
     try:
         found = Snapshot.from_json(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         if error.end == len(data):  # in the middle of a character
-            raise InputError("snapshot", path="", problem=ENDS_EARLY) from error
+            raise InputError(path="", problem=ENDS_EARLY) from error
         problem = f"this is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start})"
-        raise InputError("snapshot", path="", problem=problem) from error
+        raise InputError(path="", problem=problem) from error
     if found.family is not None:
         # Whoever plans or repairs by it would take our routes of the other family for gone.
-        raise InputError("snapshot", path="family", problem=f"only IPv{found.family} was read; {_REMEDY}")
+        raise InputError(path="family", problem=f"only IPv{found.family} was read; {_REMEDY}")
     return found

@@ -170,7 +170,7 @@ def to_json(snapshot: Any, *, indent: int | None = None) -> str:
 def from_json(kind: type[T], text: str) -> T:
     """The snapshot in a JSON document; `kind` is its class."""
     if not isinstance(text, str | bytes | bytearray):
-        raise InputError("snapshot", path="", problem="must be a string")
+        raise InputError(path="", problem="must be a string")
     import json  # noqa: PLC0415  see above
 
     try:
@@ -180,13 +180,13 @@ def from_json(kind: type[T], text: str) -> T:
     except ValueError as error:
         raise _not_json(error) from error
     except RecursionError as error:
-        raise InputError("snapshot", path="", problem="this is nested too deeply for a snapshot") from error
+        raise InputError(path="", problem="this is nested too deeply for a snapshot") from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise InputError("snapshot", path="schema", problem=f"must be {SCHEMA!r}")
+        raise InputError(path="schema", problem=f"must be {SCHEMA!r}")
     del document["schema"]
     for name in _LISTS:
         if name not in document:
-            raise InputError("snapshot", path=name, problem="missing")
+            raise InputError(path=name, problem="missing")
     form = _form_of(kind)  # type: ignore[arg-type]  # mypy takes a class for a thing that has no hash
     skipped: set[str] = set()
     found = form.read(document, skipped)
@@ -198,7 +198,7 @@ def _not_json(error: ValueError) -> InputError:
     """What to raise for this error of `json`. All files that were cut off have one message, wherever that was."""
     text, place, what = getattr(error, "doc", ""), getattr(error, "pos", 0), getattr(error, "msg", "Extra data")
     is_cut = what.startswith("Unterminated") or (what != "Extra data" and len(text.rstrip()) - place < _LONGEST_WORD)
-    return InputError("snapshot", path="", problem=ENDS_EARLY if is_cut else f"this is not JSON: {error}")
+    return InputError(path="", problem=ENDS_EARLY if is_cut else f"this is not JSON: {error}")
 
 
 def _encode_fields(value: Any) -> dict[str, Any]:
@@ -232,14 +232,14 @@ class _Form:
     def read(self, document: Any, skipped: set[str]) -> Any:
         """The object in this JSON object."""
         if not isinstance(document, dict):
-            raise InputError("snapshot", path="", problem="must be an object")
+            raise InputError(path="", problem="must be an object")
         members = self._members
         if not document.keys() <= members.keys():
             skipped |= {f"{_shown_key(name)} in a {self._cls.__name__}" for name in document if name not in members}
             document = {name: value for name, value in document.items() if name in members}
         if not self._required.keys() <= document.keys():
             missing = next(name for name in self._required if name not in document)
-            raise InputError("snapshot", path=missing, problem="missing")
+            raise InputError(path=missing, problem="missing")
         values, name = {}, ""
         try:
             for name, value in document.items():
@@ -249,7 +249,7 @@ class _Form:
         found = self._cls(**values)
         if "family" in members:  # a Rule or a Snapshot
             for name, problem in _problems_of(found):
-                raise InputError("snapshot", path=name, problem=problem)
+                raise InputError(path=name, problem=problem)
         return found
 
 
@@ -298,7 +298,7 @@ def _decode_number(least: int, most: int, value: Any, _skipped: set[str]) -> int
     if type(value) is not int:  # a bool is not accepted as a number
         raise _not_allowed(value)
     if not least <= value <= most:
-        raise InputError("snapshot", path="", problem=f"{value} is not in {least}..{most}")
+        raise InputError(path="", problem=f"{value} is not in {least}..{most}")
     return value
 
 
@@ -307,12 +307,12 @@ def _decode_plain(kind: Any, value: Any, _skipped: set[str]) -> Any:
     if type(value) is not kind:
         raise _not_allowed(value)
     if kind is str and (problem := _text_problem(value)):
-        raise InputError("snapshot", path="", problem=problem)
+        raise InputError(path="", problem=problem)
     return value
 
 
 def _not_allowed(value: Any) -> InputError:
-    return InputError("snapshot", path="", problem=f"{_excerpt(value)} is not allowed here")
+    return InputError(path="", problem=f"{_excerpt(value)} is not allowed here")
 
 
 def _text_problem(text: str) -> str:
@@ -344,21 +344,21 @@ def _excerpt(value: Any) -> str:
 
 def _decode_text(parse: Callable[[str], Any], value: Any, _skipped: set[str]) -> Any:
     if not isinstance(value, str):
-        raise InputError("snapshot", path="", problem=f"{_excerpt(value)} is not a string")
+        raise InputError(path="", problem=f"{_excerpt(value)} is not a string")
     try:
         return parse(value)
     except ValueError as error:
         problem = (
             str(error) if str(error).isprintable() and len(value) <= SHOWN else f"{_excerpt(value)} is not valid here"
         )
-        raise InputError("snapshot", path="", problem=problem) from error
+        raise InputError(path="", problem=problem) from error
 
 
 def _decode_items(item: _Decoder, count: int | None, value: Any, skipped: set[str]) -> tuple[Any, ...]:
     """A list of so many items, such as the two ends of a range of ports; None is any number of them."""
     if not isinstance(value, list) or (count is not None and len(value) != count):
         wanted = "any number of" if count is None else count
-        raise InputError("snapshot", path="", problem=f"must be a list of {wanted} items")
+        raise InputError(path="", problem=f"must be a list of {wanted} items")
     found: list[Any] = []
     try:
         for one in value:
@@ -373,14 +373,14 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
-        raise InputError("snapshot", path=_shown_key(twice), problem="this key is given more than once")
+        raise InputError(path=_shown_key(twice), problem="this key is given more than once")
     return found
 
 
 def _inside(name: str, error: InputError) -> InputError:
     """The same error with the path of the object, or the place in the list, around it."""
     between = "." if error.path and not error.path.startswith("[") else ""
-    return InputError("snapshot", path=f"{name}{between}{error.path}", problem=error.problem)
+    return InputError(path=f"{name}{between}{error.path}", problem=error.problem)
 
 
 def _shown_key(name: str) -> str:

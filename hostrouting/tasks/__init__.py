@@ -7,7 +7,7 @@ static_routes   ConfigureStaticRoutes
 overlap_check   CheckRouteOverlap
 probe_rewrite   RewriteProbeSource
 guard           Guard, which keeps right what the others have installed, and InstallGuard, which installs its service
-cleanup         CleanStaleAzureVnet and UndoCleanup, for a caller
+cleanup         CleanStaleAzureVnet, for a caller
 keeping         KeepForeign, which tells systemd-networkd to keep foreign routes and rules
 results         what the tasks and their plans return
 base            their base class: the lock, the gate, and the run of the units

@@ -83,7 +83,7 @@ FOUND = [
 ]
 MADE: dict[str, Callable[[Any], HostRoutingError]] = {
     "ConfigError": lambda _: ConfigError([MODE, DEV], "/etc/agent.json"),
-    "InputError": lambda kind: InputError(kind, path="/x", problem="line 1: it is not a command"),
+    "InputError": lambda _: InputError(path="/x", problem="line 1: it is not a command"),
     "RouteConflict": lambda _: RouteConflict([Finding("route-conflict", "error", "one"), FOUND[1]]),
     "ApplyError": lambda _: ApplyError("no", "never", after="nothing was changed"),
     "RouteOverlapError": lambda _: RouteOverlapError("it escapes", report=("a", "report")),
@@ -172,13 +172,8 @@ def test_many_reasons() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "path", "told"),
-    [
-        ("snapshot", "", "snapshot: it is empty"),
-        ("snapshot", "links[1]", "snapshot: links[1]: it is empty"),
-        ("undo-file", "/x", "/x: it is empty; pass the unchanged file that the clean-up named"),
-    ],
+    ("path", "told"), [("", "snapshot: it is empty"), ("links[1]", "snapshot: links[1]: it is empty")]
 )
-def test_an_input_of_the_wrong_kind(kind: errors.InputKind, path: str, told: str) -> None:
-    """The message names the file or the place, what is wrong, and which file is meant."""
-    assert str(InputError(kind, path=path, problem="it is empty")).startswith(told)
+def test_an_unusable_snapshot(path: str, told: str) -> None:
+    """The message names the file or the place, and what is wrong."""
+    assert str(InputError(path=path, problem="it is empty")).startswith(told)

@@ -29,16 +29,14 @@ from typing import Any
 import attrs
 
 import phases
-from hostrouting.config.azure_vnet import AzureVnetCleanupConfig, EbtablesChoice
+from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.host.effects import Effects
 from hostrouting.host.host import Host
 from hostrouting.kernel.ebtables import EbtablesProgram, batch, nat_rules
 from hostrouting.kernel.neighbours import KernelLinkLayer
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
 from hostrouting.tasks.cleanup.plan import CleanupPlan
-from hostrouting.tasks.cleanup.task import UndoCleanup
 from hostrouting.tasks.results import CleanupResult
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.azure_rules import NODE_RULES, pod_rules
@@ -256,12 +254,10 @@ class AzureNode:
         assert isinstance(result, CleanupResult)
         return result
 
-    def undo(self, path: str) -> Effects:
-        """Restore what was deleted."""
-        with self.node.inside():
-            result = phases.execute(UndoCleanup(path, host=self.host, ebtables=EbtablesChoice.NFT))
-        assert isinstance(result, Effects)
-        return result
+    def undo(self, path: str) -> None:
+        """Restore what was deleted: run the undo file."""
+        done = self.node.run("sh", "-ec", self.files.texts[path])
+        assert done.returncode == 0, done.stderr
 
     def rules(self) -> tuple[str, ...]:
         """The rules of the table nat."""

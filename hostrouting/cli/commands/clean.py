@@ -1,4 +1,4 @@
-"""`clean`: show what another CNI left behind and is stale; with options, delete it or restore it."""
+"""`clean`: show what another CNI left behind and is stale; with --apply, delete it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from hostrouting.errors import ConfigError, Fault
 from hostrouting.finding import of_severity
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
 from hostrouting.tasks.cleanup.plan import CleanupEntry, CleanupPlan
-from hostrouting.tasks.cleanup.task import UndoCleanup
 from hostrouting.tasks.results import CleanupResult
 from hostrouting.text import counted
 
@@ -31,15 +30,11 @@ _NOTHING = "nothing of azure-vnet is stale"
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cni", metavar="CNI", choices=["azure-vnet"], help="which CNI left it behind: azure-vnet")
     config_option(parser)
-    way = parser.add_mutually_exclusive_group()
-    way.add_argument("--apply", action="store_true", help="delete it; without this option nothing is changed")
-    way.add_argument("--undo", metavar="FILE", help="restore what a clean-up deleted, from the file that it named")
+    parser.add_argument("--apply", action="store_true", help="delete it; without this option nothing is changed")
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     config = config_of(arguments)
-    if arguments.undo is not None:
-        return _undone(arguments.undo, config, host())
     _require_section(config)
     return _applied(config, host()) if arguments.apply else _planned(config, host(), arguments.config)
 
@@ -74,19 +69,6 @@ def _meant(config: HostRoutingConfig) -> HostRoutingConfig:
     return config if section is None else attrs.evolve(config, azure_vnet_cleanup=attrs.evolve(section, dry_run=False))
 
 
-def _undone(path: str, config: HostRoutingConfig, host: Host) -> Reply:
-
-    settings = config.azure_vnet_cleanup
-    choice = {} if settings is None else {"ebtables": settings.ebtables}
-    run = run_task(UndoCleanup(path, host=host, **choice), host)
-    return Reply(
-        run.code,
-        lambda: _document("undo", CleanupPlan(), run),
-        lambda: _run_lines(run, "everything already exists"),
-        failed=run.failed,
-    )
-
-
 def _plan_page(plan: CleanupPlan, name: str) -> Iterator[Line]:
     if plan.hindrances:
         yield line(Painted("REFUSED:", "bad"), f" --apply would delete nothing: {plan.hindrances[0]}")
@@ -109,11 +91,11 @@ def _applied_page(run: Run, result: CleanupResult) -> Iterator[Line]:
     yield from _rest(result.plan)
     if path := _undo_file(run):
         yield line()
-        yield line(f"To restore it, as root: hostrouting clean azure-vnet --undo {path}")
+        yield line(f"To restore it, as root: sh {path}")
 
 
 def _run_lines(run: Run, nothing: str) -> Iterator[Line]:
-    """What was deleted or restored; the file for --undo has a line of its own."""
+    """What was deleted; the undo file has a line of its own."""
     return run.lines(Work(operations=run.effects.operations, is_done=True), nothing)
 
 
@@ -156,7 +138,7 @@ COMMAND = Command(
     more="""\
 Requires root even to read. Without --apply nothing is changed. With --apply, the plan is made again, logged to standard
 error, and deleted. Before anything is deleted, the
-commands that restore it are written to a file; --undo FILE runs them. dryRun applies to the task, not to this command.
+commands that restore it are written to a file, which sh runs. dryRun applies to the task, not to this command.
 """,
     examples="""\
 # as root: what did azure-vnet leave behind?
@@ -164,5 +146,5 @@ hostrouting clean azure-vnet --config agent.json
 # delete it
 hostrouting clean azure-vnet --config agent.json --apply
 """,
-    failing="something is stale, or --apply would be refused; with --apply or --undo: it failed",
+    failing="something is stale, or --apply would be refused; with --apply: it failed",
 )

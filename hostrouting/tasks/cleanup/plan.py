@@ -1,15 +1,14 @@
 """The two documents of a clean-up: the plan of what is to be done, and the file that undoes it.
 
 The plan says what another CNI left on a host, and what is to be done about each entry: a value, as text and as JSON.
-The undo file has the commands that restore what was deleted: a shell can run it, and this module parses it. Tables,
-protocols and scopes are written in it as numbers, because some of their names are configured on each host.
+The undo file has the commands that restore what was deleted; sh runs it. Tables, protocols and scopes are written in it
+as numbers, because some of their names are configured on each host.
 
-Not here: which entries are stale (a module for each CNI), deleting, where the files are, and the undo itself (`task`).
+Not here: which entries are stale (a module for each CNI), deleting, and where the files are (`task`).
 """
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -18,12 +17,11 @@ import attrs
 
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import Operation
-from hostrouting.kernel.ebtables import PROGRAMS
-from hostrouting.kernel.neighbours import LinkLayerView, Neighbour, canonical_mac
-from hostrouting.model.prefix import IPV6, Prefix, as_ip
-from hostrouting.model.route import TABLE_MAIN, NextHop, Route
+from hostrouting.kernel.neighbours import LinkLayerView, Neighbour
+from hostrouting.model.prefix import IPV6
+from hostrouting.model.route import NextHop, Route
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.tasks.cleanup.saved_rules import SavedRules, read_saved
+from hostrouting.tasks.cleanup.saved_rules import SavedRules
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -129,15 +127,12 @@ class CleanupPlan:
 
 
 _HEAD = """\
-# What hostrouting deleted, because another CNI had left it behind. To restore it, as root:
-#   hostrouting clean azure-vnet --undo FILE
-# or run this file with sh, but only once: rules that still exist would be added a second time. sh does not find out
-# whether a pod has one of the addresses by now: it would be cut off.
+# What hostrouting deleted, because another CNI had left it behind. To restore it, as root, run
+# this file with sh, but only once: rules that still exist would be added a second time. First make sure that no pod has
+# one of the addresses by now: it would be cut off.
 """
 _ANY = "ebtables"
 """The program name on a host where ebtables is not named after its backend."""
-_MAC = re.compile(r"\b[0-9A-Fa-f]{1,2}(?::[0-9A-Fa-f]{1,2}){5}\b")
-_OPTIONS = ("dev", "table", "proto", "scope", "metric", "src", "mtu", "advmss")
 
 
 @attrs.frozen
@@ -161,44 +156,6 @@ class UndoLog:
             routes=tuple(_as_asked(thing) for thing in things if isinstance(thing, Route)),
         )
 
-    @property
-    def macs(self) -> frozenset[str]:
-        """The MAC addresses of all entries: those of the pods that were gone."""
-        words = " ".join((*self.rules, *(near.mac for near in self.neighbours)))
-        return frozenset(map(canonical_mac, _MAC.findall(words)))
-
-    @property
-    def devs(self) -> frozenset[str]:
-        """The devices of the deleted neighbours and routes."""
-        return frozenset(
-            (*(near.dev for near in self.neighbours), *(dev for route in self.routes for dev in route.devs))
-        )
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """The log in this text. Raises ValueError that names the first line that is not part of an undo file."""
-        rules, neighbours, routes, programs = [], [], [], set()
-        for number, line in enumerate(text.split("\n"), 1):
-            if not line.strip() or line.startswith("#"):
-                continue
-            try:
-                match shlex.split(line):
-                    case [program, "-t", "nat", "-A", *words] if program in {_ANY, *PROGRAMS}:
-                        rules.append(_rule(" ".join(words)))
-                        programs.add(program)
-                        if len(programs) > 1:
-                            raise ValueError("it names a second ebtables program")  # noqa: TRY301  reported with its line
-                    case ["ip", "neigh", "add", ip, "lladdr", mac, "dev", dev, "nud", "permanent"]:
-                        neighbours.append(Neighbour(as_ip(ip), mac, dev))
-                    case ["ip", "-4" | "-6", "route", "add", prefix, *words]:
-                        routes.append(_route(prefix, words))
-                    case _:
-                        raise ValueError("it is not a command of an undo file")  # noqa: TRY301  reported with its line
-            except ValueError as error:
-                raise ValueError(f"line {number}: {error}: {line[:100]!a}") from error
-        program = programs.pop() if programs else _ANY
-        return cls(tuple(rules), tuple(neighbours), tuple(routes), program)
-
     def __str__(self) -> str:
         lines = [shlex.join(words) for words in self._commands()]
         return _HEAD + "".join(f"{line}\n" for line in lines)
@@ -217,13 +174,6 @@ def _as_asked(route: Route) -> Route:
     return attrs.evolve(route, legs=(NextHop(route.devs[0]),))
 
 
-def _rule(line: str) -> str:
-    found = read_saved(f"*nat\n-A {line}").rules
-    if not found:
-        raise ValueError("it is not a rule")
-    return found[0].line
-
-
 def _route_words(route: Route) -> Iterator[str]:
     yield from ("dev", route.devs[0], "table", str(route.table), "proto", str(route.protocol))
     if route.prefix.family != IPV6:  # an IPv6 route has no scope
@@ -232,24 +182,3 @@ def _route_words(route: Route) -> Iterator[str]:
     for name, value in (("src", route.prefsrc), ("mtu", route.mtu), ("advmss", route.advmss)):
         if value is not None:
             yield from (name, str(value))
-
-
-def _route(prefix: str, words: list[str]) -> Route:
-    found = dict(zip(words[::2], words[1::2], strict=False))
-    if len(found) * 2 != len(words) or not {"dev", "table", "proto", "metric"} <= found.keys() <= set(_OPTIONS):
-        raise ValueError("it is not a route in the form that an undo file has")
-    numbers = {name: int(value) for name, value in found.items() if name not in {"dev", "src"}}
-    whole = Prefix.parse(prefix)
-    if whole.length != whole.ip.max_prefixlen or numbers["table"] != TABLE_MAIN:
-        raise ValueError("it is not a route to a single address in table main")
-    return Route(
-        whole,
-        (NextHop(found["dev"]),),
-        table=numbers["table"],
-        protocol=numbers["proto"],
-        scope=numbers.get("scope", 0),
-        metric=numbers["metric"],
-        prefsrc=as_ip(found["src"]) if "src" in found else None,
-        mtu=numbers.get("mtu"),
-        advmss=numbers.get("advmss"),
-    )

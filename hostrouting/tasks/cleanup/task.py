@@ -1,8 +1,7 @@
-"""Deletes what another CNI left on a host, and restores it: reading, recording and deleting in the safe order.
+"""Deletes what another CNI left on a host: reading, recording and deleting in the safe order.
 
-Here: `Cleanup`, the base class of a clean-up, and `UndoCleanup`. Not here: what is stale (a module for each CNI, which
-overrides `judge`). Neither task has a part in the gate, and Configure does not run them: the administrator has to ask
-for a deletion.
+Here: `Cleanup`, the base class of a clean-up. Not here: what is stale (a module for each CNI, which overrides `judge`).
+A clean-up has no part in the gate, and Configure does not run it: the administrator has to ask for a deletion.
 """
 
 from __future__ import annotations
@@ -11,27 +10,22 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 import attrs
 
 import phases
-from hostrouting.config.azure_vnet import EbtablesChoice
-from hostrouting.errors import BackendError, CleanupError, FileError, InputError, ProgramError
+from hostrouting.errors import CleanupError, FileError, ProgramError
 from hostrouting.finding import of_severity
-from hostrouting.host.effects import Effects, Operation, having_changed, tell_effects
+from hostrouting.host.effects import Operation, tell_effects
 from hostrouting.host.host import Host, needs_host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.ebtables import PROGRAMS, Backend, Ebtables
 from hostrouting.kernel.neighbours import LinkLayer, Neighbour
 from hostrouting.model.route import Route
-from hostrouting.routes.uplink import bare_leg
-from hostrouting.tasks.cleanup.plan import NOUNS, CleanupEntry, CleanupFacts, CleanupPlan, Kind, UndoLog
+from hostrouting.tasks.cleanup.plan import CleanupEntry, CleanupFacts, CleanupPlan, Kind, UndoLog
 from hostrouting.tasks.cleanup.saved_rules import read_saved
 from hostrouting.tasks.results import CleanupResult
-
-if TYPE_CHECKING:
-    from hostrouting.model.prefix import IP
 
 _TRIES = 3
 """How often the batch is tried, with a new read of the rules each time, before they are deleted one by one."""
@@ -148,16 +142,6 @@ class Cleanup:
                 plan = self._planned(edges)
                 program = edges.ebtables.program() if _of_kind(plan, "rule") else UndoLog().program
                 return _Deleting(attrs.evolve(self, host=host), edges.kept_to(program), plan, program).carry_out(safe)
-
-    def undo(self, ctx: phases.Context) -> Effects | phases.Skip:
-        """Restore what the last clean-up after this CNI deleted on this host."""
-        if not self.is_wanted or self.is_dry_run:
-            return phases.Skip("the task deletes nothing")
-        files, folder = self.host.files, self.host.layout.at(self.host.layout.lasting_directory)
-        last = max(_numbers(files.names(folder), self.cni), default=0)
-        if not last:
-            return phases.Skip("nothing was deleted on this host")
-        return UndoCleanup(self.host.layout.undo_file(self.cni, last), host=self.host).do(ctx)
 
     def _planned(self, edges: _Edges) -> CleanupPlan:
         """What is stale now; CleanupError if there is a reason not to delete anything."""
@@ -299,130 +283,6 @@ class _Deleting:
             saved = f", and are saved in {self._log.path}" if self._done else ""
             gone = f"{len(self._done)} of {planned} entries were deleted{saved}"
             raise CleanupError(f"{gone}; not deleted", self._left, kind="incomplete")
-
-
-@attrs.frozen
-class UndoCleanup:
-    """Restore what a clean-up has deleted, from the undo file that it wrote.
-
-    Entries that still exist are kept. Entries for an address that is in use again are not restored: they would cut the
-    new pod off.
-    """
-
-    name: ClassVar[str] = "undo-cleanup"
-    path: str
-    host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
-    ebtables: EbtablesChoice = attrs.field(default=EbtablesChoice.AUTO, converter=EbtablesChoice, kw_only=True)
-    """The ebtables backend in which the rules are restored if the file does not name one."""
-
-    def do(self, ctx: phases.Context) -> Effects | phases.Skip:
-        """See the class. Raises InputError, before anything is changed, if the file is not an undo file."""
-        edges = _Edges.of(self.host, self.ebtables.value)
-        if edges is None:
-            return phases.Skip(_NO_KERNEL)
-        log = self.plan(ctx)
-        with self.host.locked(ctx):
-            ctx.check()
-            with ctx.shielded():
-                return self._restore(edges.kept_to(log.program), log)
-
-    def plan(self, _ctx: phases.Context) -> UndoLog:
-        """What the file says; changes nothing."""
-        text = self.host.files.read(self.path)
-        if text is None:
-            raise InputError("undo-file", path=self.path, problem="there is no such file")
-        try:
-            return UndoLog.parse(text)
-        except ValueError as error:
-            raise InputError("undo-file", path=self.path, problem=str(error)) from error
-
-    def _restore(self, edges: _Edges, log: UndoLog) -> Effects:
-        restoring = _Restoring(edges, _users(edges.look(self.host), log))
-        with having_changed(operations=restoring.done):
-            restoring.rules(log.rules)
-            restoring.neighbours(log.neighbours)
-            restoring.routes(log.routes)
-            if restoring.left:
-                sentence = f"{len(restoring.done)} entries of {self.path} were restored; not restored"
-                raise CleanupError(sentence, restoring.left, kind="incomplete")
-        return Effects(operations=tuple(restoring.done))
-
-
-def _users(facts: CleanupFacts, log: UndoLog) -> dict[IP, str]:
-    """Each address that is in use on the host now, and how that is known.
-
-    Neighbours with a MAC address of the log, and routes by its devices, are those of the pods that were gone.
-    """
-    devs, macs = log.devs, log.macs
-    found = {address.ip: f"it is an address of {address.dev}" for address in facts.snapshot.addresses}
-    for route in facts.snapshot.routes:
-        if route.prefix.length == route.prefix.ip.max_prefixlen and not devs.issuperset(route.devs):
-            found.setdefault(route.prefix.ip, f"there is a route to it: {route}")
-    for neighbour in facts.view.neighbours:
-        if neighbour.mac not in {"", *macs} and neighbour.state not in {"failed", "incomplete", "none"}:
-            found.setdefault(neighbour.ip, f"there is a neighbour with it: {neighbour}")
-    return found
-
-
-class _Restoring:
-    """One run that restores: what was restored, and what could not be."""
-
-    def __init__(self, edges: _Edges, users: dict[IP, str]) -> None:
-        self._edges, self._users = edges, users
-        self.done: list[Operation] = []
-        self.left: list[str] = []
-
-    def rules(self, lines: tuple[str, ...]) -> None:
-        """Add each rule as often as it was deleted, minus the copies that exist now."""
-        if not lines:
-            return
-        there = Counter(rule.line for rule in read_saved(self._edges.ebtables.save()).rules if rule.table == "nat")
-        wanted = Counter(lines) - there
-        address = {rule.line: rule.address for rule in read_saved("\n-A ".join(["*nat", *wanted])).rules}
-        missing = tuple(line for line in wanted.elements() if self._is_free("rule", line, address.get(line)))
-        self._edges.ebtables.add(missing)
-        for line in missing:
-            self._note("rule", line)
-
-    def neighbours(self, neighbours: tuple[Neighbour, ...]) -> None:
-        """Add each neighbour, unless its device already has an entry for its address."""
-        there = set(self._edges.links.look().neighbours) if neighbours else set()
-        for neighbour in neighbours:
-            if neighbour in there or not self._is_free("neighbour", neighbour, neighbour.ip):
-                continue
-            try:
-                if self._edges.links.add_neighbour(neighbour):
-                    self._note("neighbour", neighbour)
-                else:
-                    self.left.append(f"{neighbour}: another entry exists for this address")
-            except BackendError as error:
-                self.left.append(f"{neighbour}: {error}")
-
-    def routes(self, routes: tuple[Route, ...]) -> None:
-        """Add each route, unless another route has its key."""
-        if not routes:
-            return
-        with self._edges.open_backend() as backend:
-            found = backend.snapshot(prefixes={route.prefix for route in routes}).routes
-            there = {attrs.evolve(route, legs=tuple(map(bare_leg, route.legs))) for route in found}
-            missing = [route for route in routes if route not in there]
-            wanted = [route for route in missing if self._is_free("route", route, route.prefix.ip)]
-            outcomes = backend.change(RouteRequest("add", route) for route in wanted)
-        for outcome in outcomes:
-            if outcome.ok:
-                self._note("route", outcome.change.route)
-            else:
-                self.left.append(f"{outcome.change.route}: {outcome.error}")
-
-    def _is_free(self, kind: Kind, what: object, ip: IP | None) -> bool:
-        """Whether no pod uses the address of an entry now; otherwise the entry is left."""
-        if ip is None or ip not in self._users:
-            return True
-        self.left.append(f"{NOUNS[kind]} {what}: {ip} is in use again: {self._users[ip]}")
-        return False
-
-    def _note(self, kind: Kind, what: object) -> None:
-        self.done.append(Operation("add", f"{NOUNS[kind]} {what}", "it is in the undo file"))
 
 
 class _Log:

@@ -67,7 +67,7 @@ def test_different_problems() -> None:
 
 def test_the_worst_comes_first() -> None:
     """First what escapes, then what could not be judged, then what is open; and more nodes before fewer."""
-    file = InputError("snapshot", path="links", problem="must be a list")
+    file = InputError(path="links", problem="must be a list")
     results = [
         NodeResult("ok", verdict="ok"),
         NodeResult("open", verdict="undecided", escapes=(escape("ib0", packets="packets with fwmark 0x1"),)),
@@ -136,7 +136,7 @@ def test_each_node_is_in_one_group(kinds: list[str]) -> None:
         "c": node("", escape("wg0")),
         "odd": node("", escape("ib0"), whole=False),
         "ok": NodeResult(verdict="ok"),
-        "broken": NodeResult(failure=InputError("snapshot", path="", problem="this is empty")),
+        "broken": NodeResult(failure=InputError(path="", problem="this is empty")),
     }
     results = [attrs.evolve(made[kind], name=f"{kind}{number}") for number, kind in enumerate(kinds)]
     groups = group_nodes(results)
@@ -177,7 +177,7 @@ def test_one_file_is_changed_in_one_way(corrections: list[Correction | None], co
         else NodeResult(f"node-{at}", verdict="ok")
         for at, it in enumerate(corrections)
     ]
-    results.append(NodeResult("lost", failure=InputError("snapshot", path="", problem="this is empty")))
+    results.append(NodeResult("lost", failure=InputError(path="", problem="this is empty")))
     assert common_correction(group_nodes(results)) == common
 
 
