@@ -7,11 +7,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
 from tests.support.systemd import THIS_HOST, trees
 
-__all__ = ["AWKS", "TREES", "each_awk", "only_awk", "put_before"]
+__all__ = ["AWKS", "TREES", "only_awk", "put_before"]
 
 NAMES = ("mawk", "gawk", "original-awk", "busybox")
 AWKS = tuple(name for name in NAMES if shutil.which(name))
@@ -19,15 +17,6 @@ AWKS = tuple(name for name in NAMES if shutil.which(name))
 
 TREES = [THIS_HOST, *trees()]
 """The trees whose `ip` can be used."""
-
-each_awk = pytest.mark.parametrize(
-    "awk",
-    [
-        pytest.param(name, marks=[pytest.mark.needs(name), *([pytest.mark.nightly] if name != "mawk" else [])])
-        for name in NAMES
-    ],
-)
-"""Runs a test with each awk: in a usual run with the one that the scripts prefer. Random tests draw any."""
 
 
 def only_awk(script: str, name: str, directory: Path, *, tree: Path = THIS_HOST) -> str:

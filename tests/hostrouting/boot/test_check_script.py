@@ -17,7 +17,7 @@ from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import IPV6
-from tests.support.awks import each_awk, only_awk, put_before
+from tests.support.awks import AWKS, only_awk, put_before
 from tests.support.check_script import Answer, Checked, check, engine, own_addresses, snapshot_of
 from tests.support.namespace import Namespace
 from tests.support.waiting import await_file, leaving_word
@@ -128,8 +128,7 @@ class TestOneHost:
         assert checked.left["route-overlap.detected"] == "no-default-route\n"
         assert checked.said == f"<{'3' if mode == 'STRICT' else '4'}>{lack_of(namespace, check())}\n"
 
-    @each_awk
-    def test_what_there_was_instead(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+    def test_what_there_was_instead(self, namespace: Namespace, tmp_path: Path) -> None:
         """If no default route can be used, the message has those that there are, as `ip` lists them, in any table."""
         seen = (
             "[default via 10.0.0.1 dev eth0 table 100 proto 3 scope 0], "
@@ -139,7 +138,7 @@ class TestOneHost:
         lack = "there is none; last seen: no default route"
         line = lack_of(namespace, check()).replace(lack, f"plain packets use none of these: {seen}")
         namespace.batch(["route add unreachable default metric 9", "route add default via 10.0.0.1 dev eth0 table 100"])
-        assert Checked(namespace, check(), tmp_path, awk=awk).said == f"<3>{line}\n"
+        assert Checked(namespace, check(), tmp_path).said == f"<3>{line}\n"
 
     @pytest.mark.parametrize("devs", [[], ["eth0"], ["late0"]])
     def test_awaited(self, namespace: Namespace, tmp_path: Path, devs: list[str]) -> None:
@@ -260,24 +259,22 @@ class TestOneHost:
         namespace.batch(["rule del pref 100"])
         assert Checked(namespace, check("192.168.0.0/16"), tmp_path).answer.verdict == "ok"
 
-    @each_awk
-    def test_next_hop_objects(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+    def test_next_hop_objects(self, namespace: Namespace, tmp_path: Path) -> None:
         """The legs of a group of next hop objects are those of the group."""
         namespace.batch(NEXT_HOP_OBJECTS)
-        checked = Checked(namespace, check("192.168.0.0/16", allowed_devs=["none"]), tmp_path, awk=awk)
+        checked = Checked(namespace, check("192.168.0.0/16", allowed_devs=["none"]), tmp_path)
         assert checked.said == "<6>check-route-overlap: ok: every expected CIDR leaves by eth0, wg0\n"
         config = check("192.168.0.0/16", expected_devs=["eth0"], allowed_devs=["none"])
-        checked = Checked(namespace, config, tmp_path, awk=awk)
+        checked = Checked(namespace, config, tmp_path)
         assert {devs for *_, devs in checked.answer.escapes} == {frozenset({"wg0"})}
 
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
-    @each_awk
-    def test_groups_without_their_legs(self, namespace: Namespace, tmp_path: Path, awk: str, mode: str) -> None:
+    def test_groups_without_their_legs(self, namespace: Namespace, tmp_path: Path, mode: str) -> None:
         """If Linux gives only the number of a group, the verdict is not ok: STRICT refuses, WARN warns."""
         namespace.sysctl("ipv4/nexthop_compat_mode", 0)
         namespace.batch(NEXT_HOP_OBJECTS)
         config = check("192.168.0.0/16", mode=mode, expected_devs=["eth0"])
-        checked = Checked(namespace, config, tmp_path, awk=awk)
+        checked = Checked(namespace, config, tmp_path)
         told = "the kernel names no device for this route; set net.ipv4.nexthop_compat_mode to 1: 1 default nhid 20 "
         assert checked.said.startswith(f"<{3 if mode == 'STRICT' else 4}>check-route-overlap: {told}")
         assert (checked.status, checked.left) == (mode == "STRICT", {})
@@ -316,7 +313,7 @@ class TestOneHost:
         checked = Checked(namespace, check("192.168.0.0/16"), tmp_path)
         assert [devs for *_, devs in checked.answer.escapes] == [frozenset({name}) for name in names]
 
-    @each_awk
+    @pytest.mark.parametrize("awk", AWKS)
     def test_any_awk(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
         """Whichever awk a host has, the script finds and says the same."""
         namespace.batch(["rule add pref 9 fwmark 1/1 lookup 100", "route add default dev ib0 table 100"])
@@ -493,8 +490,7 @@ class TestOneHost:
         checked = Checked(namespace, check("fd16::/32"), tmp_path)
         assert checked.answer.verdict == "overlap"
 
-    @each_awk
-    def test_a_group_and_a_route_of_one_member(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+    def test_a_group_and_a_route_of_one_member(self, namespace: Namespace, tmp_path: Path) -> None:
         """Linux may name the route of one member, whose device is right, in place of a group. Kills: the answer alone.
 
         A longer prefix by that member is right, and so is a group without its device. Kills: any group around it.
@@ -516,10 +512,10 @@ class TestOneHost:
             for number in range(9):
                 namespace.run("taskset", "-c", str(cpu), "ip", "-6", "route", "get", f"2001:db8::{number}")
         config = check(*groups, expected_devs=["eth0"], allowed_devs=["none"])
-        found = Checked(namespace, config, tmp_path, awk=awk).answer
+        found = Checked(namespace, config, tmp_path).answer
         assert {cidr for cidr, *_ in found.escapes} == set(groups)
         config = check("fd17:1::/48", "fd19::/16", expected_devs=["eth0"], allowed_devs=["none"])
-        assert Checked(namespace, config, tmp_path, awk=awk).answer.verdict == "ok"
+        assert Checked(namespace, config, tmp_path).answer.verdict == "ok"
 
     def test_a_bridge(self, namespace: Namespace, tmp_path: Path) -> None:
         """The timers of a bridge, which count down all the time, are not a change of the tables: they are read twice."""
@@ -556,11 +552,10 @@ class TestOneHost:
         assert checked.status == -signal.SIGKILL
         assert checked.left.keys() == {Path(HostLayout().unfinished_path).name}
 
-    @each_awk
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     @pytest.mark.parametrize("escaping", [False, True], ids=["ok", "overlap"])
     def test_no_room_for_what_was_found(
-        self, namespace: Namespace, tmp_path: Path, awk: str, mode: str, *, escaping: bool
+        self, namespace: Namespace, tmp_path: Path, mode: str, *, escaping: bool
     ) -> None:
         """If the disk is full, the journal has the findings and why they could not be written; the routes decide.
 
@@ -570,7 +565,7 @@ class TestOneHost:
         state = tmp_path / "state"
         state.mkdir()
         full = f"mount -t tmpfs -o size=4k none {state} && ! cat /dev/zero 2>&- >{state}/all && : >{state}/route-overlap.ok"
-        checked = Checked(namespace, config, tmp_path, awk=awk, before=full)
+        checked = Checked(namespace, config, tmp_path, before=full)
         assert ("OVERLAP: " if escaping else "ok: every expected CIDR") in checked.said
         written = "detected" if escaping else "ok"
         reason = f"cannot write {state}/route-overlap.{written}: No space left on device"
@@ -578,12 +573,11 @@ class TestOneHost:
         assert checked.left.keys() == {"all"}
         assert checked.status == (escaping and mode == "STRICT")
 
-    @each_awk
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     @pytest.mark.parametrize("escaping", [False, True], ids=["ok", "overlap"])
     @pytest.mark.parametrize("stale", [False, True])
     def test_what_was_found_cannot_be_changed(
-        self, namespace: Namespace, tmp_path: Path, awk: str, mode: str, *, escaping: bool, stale: bool
+        self, namespace: Namespace, tmp_path: Path, mode: str, *, escaping: bool, stale: bool
     ) -> None:
         """On a read-only file system the routes decide as well; old markers are reported as an earlier check's."""
         config = check(*["172.16.0.0/16"] * escaping, "10.0.0.0/8", mode=mode)
@@ -591,7 +585,7 @@ class TestOneHost:
         state.mkdir()
         leave = f"touch {state}/route-overlap.new; echo ok >{state}/route-overlap.ok" if stale else ":"
         before = f"mount -t tmpfs none {state} && {{ {leave}; }} && mount -o remount,ro {state}"
-        checked = Checked(namespace, config, tmp_path, awk=awk, before=before)
+        checked = Checked(namespace, config, tmp_path, before=before)
         assert ("OVERLAP: " if escaping else "ok: every expected CIDR") in checked.said
         why = "Read-only file system"
         said = [line.removeprefix("<4>check-route-overlap: ") for line in checked.said.splitlines()]
@@ -673,14 +667,13 @@ class TestOneHost:
 class TestBothFamilies:
     """One check of both families."""
 
-    @each_awk
-    def test_findings_of_both(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+    def test_findings_of_both(self, namespace: Namespace, tmp_path: Path) -> None:
         """Each family has expected devices and findings of its own; what to do is one line."""
         links = ["address add fe80::5/64 dev eth1 nodad", "address add fd16::5/64 dev ib0 nodad"]
         namespace.batch([*links, "route add default via fe80::1 dev eth1"], family=IPV6)
         config = check("fd16::/32", "172.16.0.0/16")
         snapshot = snapshot_of(namespace)
-        checked = Checked(namespace, config, tmp_path, awk=awk)
+        checked = Checked(namespace, config, tmp_path)
         assert checked.answer.without(own_addresses(snapshot)) == engine(snapshot, config)
         assert checked.lines[0].endswith("expected eth0")
         assert checked.lines[-1].endswith("expected eth1")
@@ -729,9 +722,8 @@ class TestBothFamilies:
             later.wait()
         assert (checked.status, checked.answer) == (0, Answer("ok")), checked.said
 
-    @each_awk
     @pytest.mark.parametrize("devs", [[], ["eth0"]])
-    def test_a_kernel_without_ipv6(self, namespace: Namespace, tmp_path: Path, awk: str, devs: list[str]) -> None:
+    def test_a_kernel_without_ipv6(self, namespace: Namespace, tmp_path: Path, devs: list[str]) -> None:
         """A kernel without IPv6 is not asked for IPv6 rules and routes: the IPv4 findings remain; IPv6 has no route."""
         config = check("172.16.0.0/16", "fd16::/32", expected_devs=devs)
         refused = 'echo "RTNETLINK answers: Operation not supported"'
@@ -748,7 +740,7 @@ class TestBothFamilies:
         script = put_before(render_check_script(config, wait=0), tools, tmp_path)
         assert IPV6_FILE in script
         path, state = tmp_path / "check.sh", tmp_path / "state"
-        path.write_text(only_awk(script.replace(IPV6_FILE, f"{tmp_path}/absent"), awk, tmp_path))
+        path.write_text(only_awk(script.replace(IPV6_FILE, f"{tmp_path}/absent"), AWKS[0], tmp_path))
         done = namespace.run("bash", str(path), RUNTIME_DIRECTORY=str(state))
         assert (state / "route-overlap.detected").read_text().startswith("OVERLAP: expected CIDR 172.16.0.0/16 ")
         assert ("NO-ROUTE: " if devs else lack_of(namespace, config)) in done.stderr
@@ -785,14 +777,13 @@ class TestBothFamilies:
             assert other not in asked.read_text()
             asked.unlink()
 
-    @each_awk
-    def test_any_address(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+    def test_any_address(self, namespace: Namespace, tmp_path: Path) -> None:
         """Addresses are short, with one row of zeros left out, and Linux reads them as they were."""
         groups = ["0", "0", "0", "1", "ab", "ab0", "ffff"]
         chance = Random(7)  # noqa: S311  the same addresses in each run
         cidrs = [":".join(chance.choices(groups, k=8)) + "/128" for _ in range(60)]
         config = check("::/128", "::1:0/128", *cidrs, expected_devs=["eth0"])
-        checked = Checked(namespace, config, tmp_path, awk=awk)
+        checked = Checked(namespace, config, tmp_path)
         snapshot = snapshot_of(namespace)
         assert checked.answer.without(own_addresses(snapshot)) == engine(snapshot, config)
         assert len(checked.lines) > 50

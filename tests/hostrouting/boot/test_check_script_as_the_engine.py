@@ -312,7 +312,6 @@ def test_sources_that_linux_chooses(tmp_path_factory: pytest.TempPathFactory, co
     assert checked.answer.verdict in {"ok", expected}, told
 
 
-NIGHTLY = pytest.mark.nightly
 ESCAPE = "route add 172.20.9.0/24 dev ib0"
 HALVES = [f"route add {half} dev wg0" for half in ("0.0.0.0/1", "128.0.0.0/1")]
 ELSEWHERE = "route add default dev ib0 table 100"
@@ -713,9 +712,7 @@ STORIES: dict[str, tuple[list[str], list[str], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "story", [pytest.param(case, marks=[NIGHTLY] if at % 3 else []) for at, case in enumerate(STORIES)]
-)
+@pytest.mark.parametrize("story", STORIES)
 def test_as_the_engine(namespace: Namespace, tmp_path: Path, story: str) -> None:
     """On hosts that random generation rarely produces, verdict, findings and repair equal the engine's."""
     commands, lost, verdict = STORIES[story]
@@ -746,9 +743,7 @@ def test_what_refuses(namespace: Namespace, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(case, marks=[NIGHTLY] if at % 3 else []) for at, case in enumerate(TOPOLOGIES)]
-)
+@pytest.mark.parametrize("name", TOPOLOGIES)
 def test_each_host(tmp_path: Path, name: str) -> None:
     """On each host of the table, the script gives the table's verdict; it judges only packets that no mark selects."""
     row = TOPOLOGIES[name]
@@ -1013,9 +1008,7 @@ STORIES_IPV6: dict[str, tuple[list[str], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "story", [pytest.param(case, marks=[NIGHTLY] if at % 3 else []) for at, case in enumerate(STORIES_IPV6)]
-)
+@pytest.mark.parametrize("story", STORIES_IPV6)
 def test_as_the_engine_in_ipv6(namespace: Namespace, tmp_path: Path, story: str) -> None:
     """The same in IPv6."""
     commands, verdict = STORIES_IPV6[story]

@@ -22,7 +22,7 @@ from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_LOCAL, Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import RoutePlan, plan_routes
 from hostrouting.routes.uplink import DesiredRoute, bare_leg
-from tests.support.awks import AWKS, TREES, each_awk
+from tests.support.awks import AWKS, TREES
 from tests.support.commands import LINKS, furnish, lose_carriers, route_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
@@ -372,7 +372,7 @@ class TestOneHost:
         assert ran.status == 0, ran.lines
         assert "10.9.0.0/16 via 10.0.0.1 dev eth0 proto 213 onlink" in namespace.run("ip", "-N", "route").stdout
 
-    @each_awk
+    @pytest.mark.parametrize("awk", AWKS)
     def test_any_awk(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
         """Whichever awk a host has, the script says and does the same."""
         namespace.batch(
@@ -485,17 +485,15 @@ class TestOneHost:
         )
         assert (ran.lines, ran.status, len(ours(namespace))) == ([], 0, 2)
 
-    @each_awk
-    def test_by_an_object(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+    def test_by_an_object(self, namespace: Namespace, tmp_path: Path) -> None:
         """One of our routes by a nexthop object is also replaced, whoever created the object."""
         namespace.batch(["nexthop add id 5 via 10.0.0.1 dev eth0 proto 4", "route add 172.16.0.0/17 nhid 5 proto 213"])
         namespace.batch(["route add 10.1.0.0/16 nhid 5 proto 213"])
-        ran = Ran(namespace, HALVES[:1], tmp_path, awk=awk)
+        ran = Ran(namespace, HALVES[:1], tmp_path)
         assert (ran.lines, ran.status, ours(namespace)) == ([], 0, ["172.16.0.0/17"])
         assert "nhid" not in namespace.ip("route", "show").stdout
 
-    @each_awk
-    def test_by_a_group(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+    def test_by_a_group(self, namespace: Namespace, tmp_path: Path) -> None:
         """If the default route is by a group of nexthop objects, an automatic route has the legs of the group."""
         batch = ["nexthop add id 5 via 10.0.0.1 dev eth0", "nexthop add id 6 via 10.0.0.2 dev eth0"]
         batch += [
@@ -505,7 +503,7 @@ class TestOneHost:
         ]
         namespace.batch(batch)
         planned, before = plan(HALVES, namespace.snapshot()), namespace.snapshot()
-        ran = Ran(namespace, HALVES, tmp_path, awk=awk)
+        ran = Ran(namespace, HALVES, tmp_path)
         is_as_planned(planned, ran, before, namespace.snapshot())
         assert (ran.lines, ran.status, len(ours(namespace))) == ([], 0, 2)
 

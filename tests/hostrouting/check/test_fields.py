@@ -1,7 +1,7 @@
 """Nodes that people run, by what their CNI, cloud or VPN leaves on them: tests/tables/fields has a file for each.
 
 Each node is made on Linux. The check, its repair and the plan see it there, where the kernel is asked, and so does the
-script at boot; in a usual run, the script is that of every third node. A file has:
+script at boot. A file has:
 
     system, state    what runs there, and in which mode or moment
     source           where it is described: a repository with the number of a thread, or with a path
@@ -11,7 +11,6 @@ script at boot; in a usual run, the script is that of every third node. A file h
     ipv4, ipv6       what is said in each family: `cidrs`, which are expected by `devs` (the uplink, or "any"); `escapes`;
                      the `repair`, with the reasons for what no route can close; `says`, words in the report; and the
                      `verdict`, where that does not follow from the escapes: "not ok", or "any"
-    pending          what a check cannot do yet that this node needs
 
 In `ip`, a device may be of any kind, also `nic` and `infiniband`, which Linux cannot make: a veth has the name, and the
 snapshot and the script's `ip` have the kind.
@@ -90,7 +89,6 @@ class Field:
     ipv4: Said | None = None
     ipv6: Said | None = None
     uplink: str = "eth0 nic"
-    pending: str = ""
 
     @classmethod
     def read(cls, name: str) -> "Field":
@@ -207,35 +205,23 @@ def repaired(field: Field, found: Examination) -> None:
                 assert then.devs == now.devs or judge.escape(then) is not None
 
 
-def each_field(*, at_night: bool) -> pytest.MarkDecorator:
-    """Each node, the ones that are said to fail marked so, and perhaps two of three for the night."""
-    rows = []
-    for place, name in enumerate(_FIELDS):
-        field = Field.read(name)
-        pending = pytest.mark.xfail(reason=field.pending, strict=True, raises=AssertionError)
-        marks = [*([pending] if field.pending else []), *([pytest.mark.nightly] if at_night and place % 3 else [])]
-        rows.append(pytest.param(field, id=name, marks=[*linux, *marks]))
-    return pytest.mark.parametrize("field", rows)
-
-
-@each_field(at_night=False)
-def test_a_node(field: Field) -> None:
-    """On Linux each node is judged as its file says, and a repair takes nothing away.
+@pytest.mark.parametrize("field", [pytest.param(Field.read(name), id=name, marks=linux) for name in _FIELDS])
+def test_a_node(field: Field, tmp_path: Path) -> None:
+    """On Linux each node is judged as its file says, also by the script at boot, and a repair takes nothing away.
 
     Kills: a device by its name alone; InfiniBand as an expected device; a CNI that lacks its row.
     """
     with field.made() as namespace, closing(NetlinkBackend(netns=namespace.path)) as backend:
         seen = cast("RouteBackend", Dressed(backend, field))
         found = examine(phases.Context(clock=FakeClock(), observers=[]), seen, field.config, wait=0)
-    agrees(field, found)
-    repaired(field, found)
-
-
-@each_field(at_night=True)
-def test_a_node_at_boot(field: Field, tmp_path: Path) -> None:
-    """The script at boot gives each node the same verdict, devices and escapes."""
-    with field.made() as namespace:
+        agrees(field, found)
+        repaired(field, found)
         checked = Checked(namespace, field.config, tmp_path, tools={"ip": field.shown})
+    agrees_at_boot(field, checked)
+
+
+def agrees_at_boot(field: Field, checked: Checked) -> None:
+    """The script at boot gives each node the same verdict, devices and escapes."""
     kinds = {line.partition(" (")[2].partition(")")[0]: line.partition(":")[0].lower() for line in checked.lines}
     for family, said in field.families.items():
         found = [escape for escape in checked.answer.escapes if (":" in escape[0]) == (family == "ipv6")]

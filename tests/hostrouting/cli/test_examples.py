@@ -77,9 +77,7 @@ def test_every_example_is_run() -> None:
         assert all(len(line) <= 80 for line in lines)
 
 
-@pytest.mark.parametrize(
-    "example", [pytest.param(case, marks=[pytest.mark.nightly] if at % 4 else []) for at, case in enumerate(EXAMPLES)]
-)
+@pytest.mark.parametrize("example", EXAMPLES)
 def test_example(machine: Machine, example: str, tmp_path: Path) -> None:
     """Each is understood and answered, with the files that it names, and writes those that it redirects to."""
     code, begins, *before = OUTCOMES[example]

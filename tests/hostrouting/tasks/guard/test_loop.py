@@ -1,9 +1,6 @@
 """Guard, on hosts in memory and with a clock that never waits: what it repairs, when it looks, and what it tells."""
 
-import gc
 import json
-import sys
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +18,6 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.tasks.guard.loop import Guard
 from hostrouting.testing import h200
-from tests.support.examples import LONG
 from tests.support.guard_play import Play
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config
 
@@ -230,29 +226,6 @@ def test_a_storm(play: Play) -> None:
     looks = play.state()["looks"]
     assert isinstance(looks, int)
     assert 20 < looks < 100
-
-
-@pytest.mark.nightly
-def test_a_long_time(play: Play) -> None:
-    """A week with a fault every ten minutes: each is repaired, and the second half needs no more memory than the first."""
-    days = 7 if LONG else 0.5
-    sizes: list[int] = []
-
-    def weigh() -> None:
-        play.service.lines.clear()
-        play.service.notified.clear()
-        play.host.files.writes.clear()
-        gc.collect()
-        sizes.append(sys.getallocatedblocks())
-
-    faults = int(days * 144) - 1
-    scenes: list[tuple[float, Callable[[], object]]] = []
-    for nth in range(1, faults + 1):
-        scenes += [(600.0 * nth + 0.07, play.delete), (600.0 * nth + 10.07, weigh)]
-    play.perform(*scenes, until=days * 86_400)
-    assert play.state()["repairs"] == faults
-    middle = len(sizes) // 2
-    assert min(sizes[-10:]) - min(sizes[middle : middle + 10]) < 5 * len(sizes)
 
 
 def test_a_flushed_table() -> None:
