@@ -9,7 +9,7 @@ WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(2 * os.cpu_count(), 12))")
 # Files with a #! line are scripts. The other .sh files are parts of scripts; a test checks the rendered scripts.
 SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test all nightly check docs roots releases bench pyz clean
+.PHONY: help demo test check docs roots releases bench pyz clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -20,13 +20,7 @@ demo: $(VENV)/ready ## show the failure, the repair and the proof, in seconds
 # of the hundreds of programs that the tests start begins at once.
 PYTEST = env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist load --maxschedchunk 4
 test: $(VENV)/ready ## run the tests, in three minutes; what needs a missing program or root is skipped
-	$(PYTEST) -m 'not nightly' $(ARGS)
-
-all: $(VENV)/ready ## run every test, also those that take long and are about what rarely breaks
 	$(PYTEST) $(ARGS)
-
-nightly: ## all that can be checked: style and types, every test, and those with a systemd in each Debian
-	HOSTROUTING_FORBID_SKIPS=1 $(MAKE) --no-print-directory check all releases
 
 check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the site
 	$(BIN)/ruff format --check .

@@ -75,7 +75,6 @@ def folder(tmp_path: Path) -> Path:
     return save(tmp_path / "nodes", nodes)
 
 
-@pytest.mark.nightly
 @pytest.mark.linux
 def test_on_a_cluster(folder: Path) -> None:
     """On a Dask cluster, the results are the same."""
