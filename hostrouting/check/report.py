@@ -395,13 +395,13 @@ GUARD_SCHEMA = "hostrouting/guard/2"
 """What a guard knows after a look."""
 
 
-def document_in(text: str | None, *schemas: str) -> dict[str, Any]:
-    """The JSON document in this text; empty without a document of one of these schemas."""
+def document_in(text: str | None, schema: str) -> dict[str, Any]:
+    """The JSON document in this text; empty without a document of this schema."""
     import json  # noqa: PLC0415  most commands read none of them
 
     with suppress(ValueError, RecursionError):
         found = json.loads(text or "{}")
-        if isinstance(found, dict) and found.get("schema") in schemas:
+        if isinstance(found, dict) and found.get("schema") == schema:
             return found
     return {}
 
