@@ -12,18 +12,9 @@ from functools import partial
 import attrs
 
 from hostrouting.config.json import Keys, Section, Spot, list_of
-from hostrouting.config.values import Network, Word, devs, network_in, one_of, switch
+from hostrouting.config.values import Network, devs, network_in, switch
 
 _WIDEST = {4: 8, 6: 32}
-
-
-class EbtablesChoice(Word):
-    """The ebtables that the rules are read from."""
-
-    AUTO = "auto"
-    """The backend that has rules; if both have some, one of them must be named."""
-    NFT = "nft"
-    LEGACY = "legacy"
 
 
 @attrs.frozen(init=False, repr=False)
@@ -36,7 +27,6 @@ class AzureVnetCleanupConfig(Section):
     """Addresses and networks whose rules and entries are kept."""
     uplinks: tuple[str, ...]
     """Devices that count as uplinks, in addition to the bridge ports that are hardware or built on it."""
-    ebtables: EbtablesChoice
     dry_run: bool
     """Whether the task only reports; on the command line, --apply turns this off."""
 
@@ -46,7 +36,6 @@ class AzureVnetCleanupConfig(Section):
         *,
         protect: Iterable[Network | str] = (),
         uplinks: Iterable[str] = (),
-        ebtables: EbtablesChoice | str = EbtablesChoice.AUTO,
         dry_run: bool = True,
     ) -> None:
         self._keys.fill(self, locals())
@@ -71,7 +60,6 @@ AZURE_VNET_CLEANUP = AzureVnetCleanupConfig._keys = Keys(
         ),
         "protect": list_of(partial(network_in, or_address=True)),
         "uplinks": devs,
-        "ebtables": one_of(EbtablesChoice, "an ebtables program"),
         "dry_run": switch,
     },
     absent={"dry_run": True},

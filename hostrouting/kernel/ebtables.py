@@ -5,7 +5,7 @@ failure, with one sentence that is the same for ebtables and for a fake. Not her
 are wanted. The contract suite in `hostrouting.testing` checks the contract on any implementation.
 
 A host may have the programs of two backends, and each sees only the rules of its own backend. With the wrong program
-there seem to be no rules. So if one backend has no rules in table nat, the other one is read too. Legacy ebtables-save
+there seem to be no rules. So unless a backend is named, both are read. Legacy ebtables-save
 prints only a header if the kernel module of the table is not loaded, and exits with 0: here that is an error, and never
 "no rules".
 
@@ -25,15 +25,12 @@ import attrs
 from hostrouting.errors import ProgramError
 from hostrouting.kernel.programs import Ended, Run, run_program, tool_environment
 
-OneBackend: TypeAlias = Literal["nft", "legacy"]
+Backend: TypeAlias = Literal["nft", "legacy"]
 """Where the kernel keeps the rules: nf_tables, or ebtables' own tables. A program sees only those of its backend."""
 
-Backend: TypeAlias = Literal["auto", "nft", "legacy"]
-"""One backend, or (auto) the one with rules in table nat; if neither has any, that of the program `ebtables`."""
+BACKENDS: tuple[Backend, ...] = ("nft", "legacy")
 
-BACKENDS: tuple[OneBackend, ...] = ("nft", "legacy")
-
-PROGRAMS: dict[str, OneBackend] = {f"ebtables-{backend}": backend for backend in BACKENDS}
+PROGRAMS: dict[str, Backend] = {f"ebtables-{backend}": backend for backend in BACKENDS}
 """The backend of each program, by name. `ebtables` is missing, because it can belong to either."""
 
 
@@ -43,18 +40,18 @@ class Ebtables(Protocol):
     A line is a rule as ebtables-save prints it, without the leading "-A": "PREROUTING -p ARP -j DROP". Text with
     several lines, or without a chain at the start, raises ValueError before anything is run.
 
-    Each verb raises a ProgramError if ebtables cannot be used (missing, not-permitted, not-loaded), if the rules are in
-    a different backend than the requested one, or "auto" finds rules in both (wrong-backend), if there is no answer
-    (timeout), or if ebtables refuses (refused). The kind too-old means that it cannot change rules in one batch, and
-    has changed nothing. A deletion that is refused although every rule exists is retried a few times; nothing else is
-    retried.
+    The backend is the one with rules in table nat; if neither has any, that of the program `ebtables`.
+
+    Each verb raises a ProgramError if ebtables cannot be used (missing, not-permitted, not-loaded), if both backends
+    have rules (wrong-backend), if there is no answer (timeout), or if ebtables refuses (refused). The kind too-old
+    means that it cannot change rules in one batch, and has changed nothing. A deletion that is refused although every
+    rule exists is retried a few times; nothing else is retried.
     """
 
-    def of(self, backend: Backend, *, alone: bool = False) -> Ebtables:
-        """The ebtables of the same host with this backend. No program is run yet.
+    def of(self, backend: Backend | None) -> Ebtables:
+        """The ebtables of the same host with this backend, whatever the other one has. No program is run yet.
 
-        With `alone` the rules of the other backend are not checked, so a named backend never raises
-        this error (wrong-backend): for callers that know where their rules were. It has no effect with "auto".
+        None is the backend that has the rules.
         """
 
     def program(self) -> str:
@@ -99,7 +96,7 @@ _NO_PROGRAM = 127
 class _Saved:
     """The rules of one backend, and the prefix of its programs' names."""
 
-    backend: OneBackend
+    backend: Backend
     prefix: str
     text: str
 
@@ -117,23 +114,21 @@ class EbtablesProgram:
 
     def __init__(
         self,
-        backend: Backend = "auto",
+        backend: Backend | None = None,
         *,
         timeout: float = 10.0,
         words: Sequence[str] = (),
         run: Run = run_program,
-        alone: bool = False,
     ) -> None:
-        """Wait up to `timeout` seconds for each answer; for `alone` see `of`."""
+        """Wait up to `timeout` seconds for each answer."""
         self._backend = backend
-        self._alone = alone
         self._timeout = timeout
         self._words = tuple(words)
         self._program = run
 
-    def of(self, backend: Backend, *, alone: bool = False) -> EbtablesProgram:
+    def of(self, backend: Backend | None) -> EbtablesProgram:
         """See Ebtables."""
-        return EbtablesProgram(backend, timeout=self._timeout, words=self._words, run=self._program, alone=alone)
+        return EbtablesProgram(backend, timeout=self._timeout, words=self._words, run=self._program)
 
     def program(self) -> str:
         """See Ebtables."""
@@ -186,24 +181,8 @@ class EbtablesProgram:
                 raise error
 
     def _find(self) -> _Saved:
-        """The requested backend, and its rules."""
-        if self._backend == "auto":
-            return self._find_any()
-        return self._save(self._backend) if self._alone else self._find_one(self._backend)
-
-    def _find_one(self, asked: OneBackend) -> _Saved:
-        found = self._try(asked)
-        if not isinstance(found, _Saved) or not found.count:
-            (other,) = (backend for backend in BACKENDS if backend != asked)
-            try:
-                elsewhere = self._save(other).count
-            except ProgramError:
-                elsewhere = 0  # it was not requested, so its errors are ignored
-            if elsewhere:
-                raise wrong_backend(asked, other, elsewhere)
-        if not isinstance(found, _Saved):
-            raise found
-        return found
+        """The named backend or the one that has rules, and its rules."""
+        return self._find_any() if self._backend is None else self._save(self._backend)
 
     def _find_any(self) -> _Saved:
         tried = {backend: self._try(backend) for backend in BACKENDS}
@@ -220,7 +199,7 @@ class EbtablesProgram:
                 raise found
         raise missing()
 
-    def _try(self, backend: OneBackend) -> _Saved | ProgramError:
+    def _try(self, backend: Backend) -> _Saved | ProgramError:
         try:
             return self._save(backend)
         except ProgramError as error:
@@ -228,7 +207,7 @@ class EbtablesProgram:
                 raise
             return error
 
-    def _save(self, backend: OneBackend) -> _Saved:
+    def _save(self, backend: Backend) -> _Saved:
         """The rules of the backend. Its own programs are asked first: `ebtables` may belong to the other one."""
         prefix = f"ebtables-{backend}"
         try:
@@ -249,7 +228,7 @@ class EbtablesProgram:
             text = text.splitlines()[0] + "\n" + listed(self._ask(prefix, "-t", "nat", "-L"))
         return _Saved(backend, prefix, text)
 
-    def _plain(self) -> OneBackend | None:
+    def _plain(self) -> Backend | None:
         """The backend of the program `ebtables`."""
         try:
             return "nft" if "nf_tables" in self._ask("ebtables", "--version") else "legacy"
@@ -402,7 +381,7 @@ def not_loaded(words: str = "") -> ProgramError:
     """The error for a kernel without the table nat of legacy ebtables."""
     return _error(
         "the kernel module ebtable_nat is not loaded, so legacy ebtables cannot list its rules; "
-        "load it (modprobe ebtable_nat), or set azureVnetCleanup.ebtables to nft if the rules are in nf_tables",
+        "load it (modprobe ebtable_nat)",
         kind="not-loaded",
         words=words,
     )
@@ -411,8 +390,7 @@ def not_loaded(words: str = "") -> ProgramError:
 def no_nf_tables(words: str = "") -> ProgramError:
     """The error for a kernel without nf_tables, which the backend nft needs."""
     return _error(
-        "this kernel has no nf_tables, where the nft backend of ebtables keeps its rules; "
-        "set azureVnetCleanup.ebtables to legacy if the rules are there",
+        "this kernel has no nf_tables, where the nft backend of ebtables keeps its rules",
         kind="not-loaded",
         words=words,
     )
@@ -436,18 +414,12 @@ def knows_batches(words: str) -> bool:
     return not any(_BATCH in line for line in words.splitlines() if not line.startswith(_USAGE))
 
 
-def wrong_backend(asked: str, other: str, count: int) -> ProgramError:
-    """The error for a requested backend without rules, when the other one has some."""
-    told = f"the {asked} backend of ebtables has no rules in table nat, but {other} has {count}"
-    return _error(f"{told}; set azureVnetCleanup.ebtables to {other} or auto", kind="wrong-backend")
-
-
 def both_backends(counts: Iterable[tuple[str, int]]) -> ProgramError:
-    """The error for rules in both backends, when the configuration names neither."""
+    """The error for rules in both backends."""
     found = " and ".join(f"{count} in {backend}" for backend, count in counts)
     return _error(
         f"both backends of ebtables have rules in table nat ({found}); "
-        "set azureVnetCleanup.ebtables to nft or legacy, and clean one after the other",
+        "delete those of the backend that this node does not use",
         kind="wrong-backend",
     )
 

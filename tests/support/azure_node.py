@@ -238,7 +238,7 @@ class AzureNode:
 
     def task(self, **settings: Any) -> CleanStaleAzureVnet:
         """The task, with these settings added to the usual ones."""
-        given = {"managed": MANAGED, "dry_run": False, "ebtables": "nft", **settings}
+        given = {"managed": MANAGED, "dry_run": False, **settings}
         config = HostRoutingConfig(azure_vnet_cleanup=AzureVnetCleanupConfig(**given))
         return CleanStaleAzureVnet(config, host=self.host)
 

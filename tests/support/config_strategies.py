@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from hypothesis import strategies as st
 
-from hostrouting.config.azure_vnet import AzureVnetCleanupConfig, EbtablesChoice
+from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
 from hostrouting.config.probe_rewrite import ProbeRewriteConfig
 from hostrouting.config.settings import (
     GateConfig,
@@ -42,7 +42,7 @@ KEYS = (
     *("hostRouting", "staticRoutes", "routeOverlap", "protocol", "enabled", "routes"),
     *("destination", "gateway", "dev", "metric", "expectedCidrs", "mode", "expectedDevs", "allowedDevs"),
     *("probeRewrite", "interfaces", "linkLocal", "globalAddress", "ensureRoute"),
-    *("azureVnetCleanup", "managed", "protect", "uplinks", "ebtables", "dryRun"),
+    *("azureVnetCleanup", "managed", "protect", "uplinks", "dryRun"),
 )
 """Every key of a configuration."""
 
@@ -150,7 +150,6 @@ def cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:
         protect=st.lists(networks(), max_size=2),
         uplinks=st.lists(device_names(), max_size=2),
         dry_run=st.booleans(),
-        ebtables=st.sampled_from(EbtablesChoice),
     )
 
 
@@ -256,7 +255,6 @@ def near_configs(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]
             "protect": st.lists(near_texts(), max_size=2) | anything,
             "uplinks": st.lists(scalars(), max_size=2) | anything,
             "dryRun": st.booleans() | anything,
-            "ebtables": st.sampled_from(EbtablesChoice).map(str) | anything,
         },
     )
     config = st.fixed_dictionaries(

@@ -97,11 +97,11 @@ class EbtablesContract:
             assert nat_rules(ebtables.save()) == (_ARP, _IPV4, _IPV6, _ARP, _SNAT)
 
     def test_a_backend_by_its_name(self) -> None:
-        """`of("auto")` finds the backend that has the rules, whichever backend was named before."""
+        """`of(None)` finds the backend that has the rules, whichever backend was named before."""
         with self.make() as ebtables:
             ebtables.add([_ARP])
-            assert nat_rules(ebtables.of("auto").save()) == (_ARP,)
-            assert nat_rules(ebtables.of("legacy").of("auto").save()) == (_ARP,)
+            assert nat_rules(ebtables.of(None).save()) == (_ARP,)
+            assert nat_rules(ebtables.of("legacy").of(None).save()) == (_ARP,)
 
     # add
 

@@ -329,7 +329,6 @@ REFUSED: list[tuple[str, Any, str]] = [
             ),
             ("protect", [7], "protect[0]: 7 is not a string; "),
             ("uplinks", ["eth 0"], 'uplinks[0]: "eth 0" is not a device name'),
-            ("ebtables", "xt", 'ebtables: "xt" is not an ebtables program; write "auto", "nft" or "legacy"'),
             ("dryRun", "no", 'dryRun: "no" is not true or false'),
             ("flush", True, "flush: unknown key; "),
         ]

@@ -74,11 +74,6 @@ class CleanStaleAzureVnet(Cleanup):
         return self._settings.dry_run
 
     @property
-    def ebtables(self) -> str:
-        """See Cleanup."""
-        return self._settings.ebtables.value
-
-    @property
     def _settings(self) -> AzureVnetCleanupConfig:
         settings = self.config.azure_vnet_cleanup
         if settings is None:

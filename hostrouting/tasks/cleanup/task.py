@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import attrs
 
@@ -20,7 +20,7 @@ from hostrouting.finding import of_severity
 from hostrouting.host.effects import Operation, tell_effects
 from hostrouting.host.host import Host, needs_host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
-from hostrouting.kernel.ebtables import PROGRAMS, Backend, Ebtables
+from hostrouting.kernel.ebtables import PROGRAMS, Ebtables
 from hostrouting.kernel.neighbours import LinkLayer, Neighbour
 from hostrouting.model.route import Route
 from hostrouting.tasks.cleanup.plan import CleanupEntry, CleanupFacts, CleanupPlan, Kind, UndoLog
@@ -44,16 +44,15 @@ class _Edges:
     open_backend: Callable[[], RouteBackend]
 
     @classmethod
-    def of(cls, host: Host, backend: str) -> _Edges | None:
+    def of(cls, host: Host) -> _Edges | None:
         """The interfaces of a host; None for an image."""
         if host.ebtables is None or host.link_layer is None or host.backend is None:
             return None
-        return cls(host.ebtables().of(cast("Backend", backend)), host.link_layer(), host.backend)
+        return cls(host.ebtables(), host.link_layer(), host.backend)
 
     def kept_to(self, program: str) -> _Edges:
         """The same interfaces, bound to this ebtables backend, even if it has no rules left and the other one has."""
-        backend = PROGRAMS.get(program)
-        return self if backend is None else attrs.evolve(self, ebtables=self.ebtables.of(backend, alone=True))
+        return attrs.evolve(self, ebtables=self.ebtables.of(PROGRAMS.get(program)))
 
     def look(self, host: Host) -> CleanupFacts:
         """The host as it is now. Pods are read last, so that the rules of a new pod do not seem stale."""
@@ -109,21 +108,16 @@ class Cleanup:
         """Whether the task only reports."""
         return True
 
-    @property
-    def ebtables(self) -> str:
-        """The ebtables backend that has the rules: nft, legacy, or auto for the one that has any."""
-        return "auto"
-
     def plan(self, _ctx: phases.Context) -> CleanupPlan:
         """What is stale on this host as it is now; changes nothing."""
-        edges = _Edges.of(self.host, self.ebtables) if self.is_wanted else None
+        edges = _Edges.of(self.host) if self.is_wanted else None
         return CleanupPlan() if edges is None else self._look(edges)
 
     def do(self, ctx: phases.Context) -> CleanupResult | phases.Skip:
         """See the class."""
         if not self.is_wanted:
             return phases.Skip("it is not in the configuration")
-        edges = _Edges.of(self.host, self.ebtables)
+        edges = _Edges.of(self.host)
         if edges is None:
             return phases.Skip(_NO_KERNEL)
         plan = self._look(edges)

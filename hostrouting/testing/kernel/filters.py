@@ -13,15 +13,7 @@ from typing import Any, cast
 
 from hostrouting.errors import BackendError, ProgramError
 from hostrouting.kernel import ebtables as refusal
-from hostrouting.kernel.ebtables import (
-    BACKENDS,
-    Backend,
-    Ebtables,
-    OneBackend,
-    missing_from,
-    require_distinct,
-    require_lines,
-)
+from hostrouting.kernel.ebtables import BACKENDS, Backend, Ebtables, missing_from, require_distinct, require_lines
 from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour, no_device, require_permanent
 from hostrouting.kernel.nftables import refused, require_name
 from hostrouting.testing.kernel.faults import Faulty
@@ -115,13 +107,13 @@ class MemoryEbtables(Faulty[ProgramError]):
     """ebtables in a list, compared with Linux; `str()` is what ebtables-save would print."""
 
     def __init__(
-        self, rules: Iterable[str] = (), *, backend: OneBackend = "nft", others: str = "", elsewhere: Iterable[str] = ()
+        self, rules: Iterable[str] = (), *, backend: Backend = "nft", others: str = "", elsewhere: Iterable[str] = ()
     ) -> None:
         """Begin with these rules in table nat of this backend, other tables as text, and the other backend's rules."""
         super().__init__()
         self.rules = list(rules)
         """The rules of table nat, as ebtables-save prints them, without "-A"; for a test to change."""
-        self.backend: OneBackend = backend
+        self.backend: Backend = backend
         """The backend that has them."""
         self.elsewhere = list(elsewhere)
         """The rules of the other backend."""
@@ -129,9 +121,9 @@ class MemoryEbtables(Faulty[ProgramError]):
         self.writes: list[str] = []
         """The changes, in order: "delete PREROUTING -p ARP -j DROP", "add …"."""
 
-    def of(self, backend: Backend, *, alone: bool = False) -> Ebtables:
+    def of(self, backend: Backend | None) -> Ebtables:
         """See Ebtables."""
-        return cast("Ebtables", _Asked(self, backend, alone=alone))
+        return cast("Ebtables", _Asked(self, backend))
 
     def program(self) -> str:
         """See Ebtables."""
@@ -186,18 +178,17 @@ class MemoryEbtables(Faulty[ProgramError]):
 
 
 class _Asked:
-    """The same ebtables, with a requested backend."""
+    """The same ebtables, with a named backend or the one that has the rules."""
 
-    def __init__(self, world: MemoryEbtables, backend: Backend, *, alone: bool) -> None:
+    def __init__(self, world: MemoryEbtables, backend: Backend | None) -> None:
         self._world = world
         self._backend = backend
-        self._alone = alone
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._there(), name)
 
-    def of(self, backend: Backend, *, alone: bool = False) -> Ebtables:
-        return self._world.of(backend, alone=alone)
+    def of(self, backend: Backend | None) -> Ebtables:
+        return self._world.of(backend)
 
     def _there(self) -> MemoryEbtables:
         world = self._world
@@ -205,14 +196,11 @@ class _Asked:
         other = MemoryEbtables(backend=name)
         other.rules = world.elsewhere
         having = [one for one in (world, other) if one.rules]
-        if self._backend == "auto":
+        if self._backend is None:
             if len(having) > 1:
                 raise refusal.both_backends((one.backend, len(one.rules)) for one in having)
             return having[0] if having else world
-        found, rest = (world, other) if self._backend == world.backend else (other, world)
-        if rest.rules and not found.rules and not self._alone:
-            raise refusal.wrong_backend(found.backend, rest.backend, len(rest.rules))
-        return found
+        return world if self._backend == world.backend else other
 
 
 class MemoryLinkLayer(Faulty[BackendError]):

@@ -4,7 +4,7 @@ from ipaddress import IPv4Network, IPv6Network
 
 import pytest
 
-from hostrouting.config.azure_vnet import AzureVnetCleanupConfig, EbtablesChoice
+from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError
 
@@ -21,7 +21,6 @@ def test_what_is_cautious_is_the_default() -> None:
     config = AzureVnetCleanupConfig(["10.240.0.0/16", "fd00:1::/48", "10.241.0.7"])
     assert config.managed == (IPv4Network("10.240.0.0/16"), IPv6Network("fd00:1::/48"), IPv4Network("10.241.0.7"))
     assert config.dry_run
-    assert config.ebtables is EbtablesChoice.AUTO
 
 
 def test_the_networks_have_to_be_named() -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import ProgramError
-from hostrouting.kernel.ebtables import nat_rules
 from hostrouting.testing.kernel.filters import MemoryEbtables
 from tests.support.filter_contracts import CONTRACT_RULES, EbtablesContract
 from tests.support.kinds import raises
@@ -32,31 +30,15 @@ def test_what_happens_meanwhile() -> None:
     assert ebtables.writes == [f"delete {ARP}"]
 
 
-def test_the_other_backend() -> None:
-    """A request for the backend without rules raises an error that names the other one, unless neither has any."""
-    ebtables = MemoryEbtables([ARP], backend="legacy")
-    for verb in (methodcaller("save"), methodcaller("add", [ARP])):
-        with raises(
-            ProgramError,
-            "wrong-backend",
-            match="the nft backend of ebtables has no rules in table nat, but legacy has 1",
-        ):
-            verb(ebtables.of("nft"))
-    ebtables.of("legacy").delete([ARP])
-    assert nat_rules(ebtables.of("nft").save()) == ()
-
-
 def test_both_backends() -> None:
-    """If both have rules, the backend must be named; `alone` works even after its last rule is gone."""
+    """If both have rules, the backend must be named; a named one works even after its last rule is gone."""
     ebtables = MemoryEbtables([ARP], elsewhere=[CONTRACT_RULES[1]])
     with raises(ProgramError, "wrong-backend", match=r"\(1 in nft and 1 in legacy\)"):
-        ebtables.of("auto").save()
-    nft = ebtables.of("nft", alone=True)
+        ebtables.of(None).save()
+    nft = ebtables.of("nft")
     assert nft.program() == "ebtables-nft"
     nft.delete([ARP])
-    with raises(ProgramError, "wrong-backend", match="but legacy has 1"):
-        ebtables.of("nft").save()
-    assert ebtables.of("auto").program() == "ebtables-legacy"
+    assert ebtables.of(None).program() == "ebtables-legacy"
     nft.add([ARP])
     assert (ebtables.rules, ebtables.elsewhere) == ([ARP], [CONTRACT_RULES[1]])
 
