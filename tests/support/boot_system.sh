@@ -4,8 +4,7 @@
 #   boot_system.sh WORK GROUP VISIBLE TREE HIDDEN...
 # WORK: an empty directory. GROUP: a name for the control group. VISIBLE: a directory to show live, at its own path and
 # as /opt/project, because a service with its own /tmp sees nothing below /tmp. TREE: the root of the files, / for those of
-# this host; or several with a colon between them, the first on top. HIDDEN: folders of the tree that the
-# system does not have.
+# this host. HIDDEN: folders of the tree that the system does not have.
 set -euo pipefail
 work=$1 group=$2 visible=$3 tree=$4
 shift 4

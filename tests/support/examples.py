@@ -1,11 +1,6 @@
 """The number of examples of a property test, scaled by the profile."""
 
-import os
-
 from hypothesis import settings
-
-LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
-"""Whether the run may take hours: rare cases are searched for, and the largest sizes are tried."""
 
 _USUAL = 100
 

@@ -16,7 +16,6 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import PREFERENCES, NextHop, Route, RouteType
 from hostrouting.testing.kernel import MemoryBackend
 from tests.support.commands import ports
-from tests.support.examples import LONG
 from tests.support.namespace import private_namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -175,10 +174,8 @@ HIGH, BRIEF = attrs.evolve(SIX, preference="high"), attrs.evolve(SIX, expires=60
 @pytest.mark.parametrize("family", [4, 6])
 @settings(
     deadline=None,
-    max_examples=2000 if LONG else 20,
     suppress_health_check=list(HealthCheck),
-    # Shrinking takes minutes, so it only runs interactively.
-    phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if LONG else [])],
+    phases=[Phase.explicit, Phase.generate],  # shrinking takes minutes
 )
 @given(data=st.data())
 def test_same_batches_same_outcomes(linux: NetlinkBackend, family: int, data: st.DataObject) -> None:

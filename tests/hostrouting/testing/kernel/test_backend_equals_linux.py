@@ -23,20 +23,17 @@ from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address
 from hostrouting.testing.kernel import MemoryBackend
 from hostrouting.testing.kernel.text import print_routes, print_rules
-from tests.support.examples import LONG
+from tests.support.examples import scaled
 from tests.support.operations import DEVICES, FROM, Operation, do_fake, do_linux, furnish, operations, resolve
 from tests.support.rawkernel import RawKernel, Said, raw_kernel
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 Finish: TypeAlias = Callable[[RawKernel, MemoryBackend, int], None]
-# The long profile lets it run for minutes; in rounds, because nothing in the suite may take longer than two.
-ROUNDS = [pytest.param(number, id=f"round{number}") for number in range(10 if LONG else 1)]
 SETTINGS = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    # Shrinking takes minutes, so it only runs interactively, with the long profile.
-    phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if LONG else [])],
+    phases=[Phase.explicit, Phase.generate],  # shrinking takes minutes
 )
 
 
@@ -178,10 +175,9 @@ def worlds(family: int) -> st.SearchStrategy[tuple[list[Operation], dict[str, bo
 
 
 @pytest.mark.parametrize("family", [IPV4, IPV6])
-@pytest.mark.parametrize("_round", ROUNDS)
-@settings(SETTINGS, max_examples=800 if LONG else 20)
+@settings(SETTINGS, max_examples=scaled(100))
 @given(data=st.data())
-def test_every_outcome_route_and_lookup(family: int, _round: int, data: st.DataObject) -> None:
+def test_every_outcome_route_and_lookup(family: int, data: st.DataObject) -> None:
     """Every outcome and errno, the whole table in order after every step, and every lookup at the end, are Linux's."""
     happening, sysctls = data.draw(worlds(family))
     run(family, happening, sysctls, compare_lookups)
@@ -426,7 +422,7 @@ def test_what_once_differed(story: str) -> None:
 
 
 @pytest.mark.parametrize("family", [IPV4, IPV6])
-@settings(SETTINGS, max_examples=500 if LONG else 12)
+@settings(SETTINGS, max_examples=scaled(60))
 @given(data=st.data())
 def test_every_word(family: int, data: st.DataObject) -> None:
     """What `ip rule` and `ip route show table all` print is what the fake kernel prints."""
