@@ -6,6 +6,7 @@
     ├── RouteConflict       host: a route that is not ours has the destination and metric of a wanted one
     ├── ApplyError          host: routes could not be applied; says what is true now
     ├── RouteOverlapError   host: the mode is STRICT, and the verdict is overlap or no-default-route
+    ├── RequirementError    host: it lacks something that the configuration needs; nothing was changed
     ├── CleanupError        host: what azure-vnet left behind could not be deleted
     ├── NotReady            host: something that the routes need was missing at the deadline
     ├── HostBusy            host: another process holds the lock
@@ -53,6 +54,7 @@ __all__ = [
     "ProgramError",
     "ProgramKind",
     "Refusal",
+    "RequirementError",
     "RouteConflict",
     "RouteKind",
     "RouteOverlapError",
@@ -242,6 +244,15 @@ class RouteOverlapError(HostRoutingError):
         """Keep the message, which names the escapes and the repair, and what the check found."""
         super().__init__(message, findings=findings)
         self.report, self.check = report, check
+
+
+class RequirementError(HostRoutingError):
+    """The host lacks something that the configuration needs, such as a program. Nothing was changed."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        """Keep a finding for each thing that is missing."""
+        lacking = tuple(findings)
+        super().__init__("; ".join(map(str, lacking)), findings=lacking)
 
 
 class CleanupError(HostRoutingError):

@@ -1,68 +1,55 @@
-"""The units that run one boot script each, the unit of the guard, and the name of our route protocol.
+"""The units, and the drop-ins for units and programs of others: their texts.
 
-Here: their texts, the preset that keeps a unit enabled, and what is parsed from them. Not here: the unit of the gate
-(`gate_files`) and of the probe rewrite (`probe`), what a guard does and whether units are installed (`tasks`).
+Here: pure functions from names and switches to text. Not here: the scripts that they run (`scripts`), which of them a
+configuration needs (`files`), and whether systemd obeys them (`health`).
 
-The units of the scripts do not depend on other services, so they cannot touch a running unit. A oneshot does not
-remain active when it is done, so every start runs it again, without a limit on how often.
+No unit here depends on a unit that it gates, nor the other way round, so starting or stopping one of them never touches
+a running unit. A oneshot does not remain active when it is done: every start runs it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from hostrouting.boot.scripts import DEFAULT_WAIT
-from hostrouting.host.layout import PLACES, HostLayout
-from hostrouting.model.route import OURS, protocol_name
-from hostrouting.release import __version__
+from hostrouting.host.layout import HostLayout
 
 HEADER = "# Written by hostrouting; changes are overwritten.\n"
-_LOST = "$$0 is missing or incomplete; write it again with: hostrouting apply --config FILE"
 
-
-def shell(told: str = _LOST) -> str:
-    """The beginning of a command that runs a script, whose path follows.
-
-    Bash reads the script, so it also runs if /etc is mounted noexec. A script that ends without an exit, such as a
-    missing or an empty one, fails, and its journal says `told`. -p: ignore BASH_ENV and SHELLOPTS. For systemd, $$ is
-    a $.
-    """
-    return f"""/bin/bash -pc '[ -s "$$0" ] && . "$$0"; echo "<3>{told}" >&2; exit 1'"""
-
-
-SHELL = shell()
-
-# In seconds; a script's work after its wait takes less.
-GRACE = 20
-
-# For the check, whose work grows with the route tables: no start of a gated unit waits for its unit, so it need not be
-# refused on a busy host. The command that starts the unit allows 90 s.
-_LONGEST_CHECK = 80
+GATE_COMMAND = """/bin/bash -pc '. "$$0"; exit 255' /etc/hostrouting/gate.sh"""
+"""-p: no BASH_ENV, SHELLOPTS or exported functions. exit 255: a gate.sh that is missing or cut refuses."""
 
 # Units that may delete every nftables table, and start with a gated unit or at boot. The first is the node agent's.
 FLUSHERS = "nftables-flush.service nftables.service"
 
-# `ip` and netlink work in this sandbox; a route lookup requires no capability. ProtectSystem= leaves /run, /proc and
-# /dev writable. Even without capabilities, a process of root can kill other processes of root, change their limits
-# (prlimit64), make the kernel kill them first (/proc/PID/oom_score_adj), and read root's files. io_uring could open
-# sockets of the refused families, and memfd_create could get around MemoryDenyWriteExecute=.
-# Each path that a setting hides or makes read-only costs each start a millisecond, even if it does not exist, and five
-# on a host with 200 mounts. So /proc and /sys are read-only as a whole: the many paths of ProtectKernelTunables= cost
-# 10 ms more. ProtectKernelModules= and ProtectKernelLogs= are not set: without them, the filter and the capabilities
-# refuse modules and logs, and PrivateDevices= and ProcSubset= also refuse logs. The filter refuses IPC, too, for which
-# systemd 247 has no PrivateIPC=. gshadow is not hidden: hardly any group has a password.
-# ProtectHostname= is not set: systemd 247 cannot combine it with a read-only /proc, and without CAP_SYS_ADMIN the
-# script cannot change the host name. PrivateDevices= includes DevicePolicy=closed; UMask=0022, KeyringMode=private and
-# no ambient capabilities are what systemd gives.
-SANDBOX = """\
+DROP_IN = f"""\
+{HEADER}# This text never changes, and the file sorts first: of a list whose running command vanished, systemd skips the rest.
+[Unit]
+Wants=network-online.target
+After=network-online.target {HostLayout.routes_unit} {FLUSHERS}
+[Service]
+# ExecCondition= comes before every ExecStartPre=, and `ExecStartPre=` in another drop-in does not remove it. 255 fails
+# the start; 1 to 254 would skip it silently. +: as root and without the unit's sandbox.
+ExecCondition=+{GATE_COMMAND} %n
+"""
+"""The drop-in of each gated unit."""
+
+NETWORKD = f"""\
+{HEADER}[Network]
+ManageForeignRoutes=no
+ManageForeignRoutingPolicyRules=no
+ManageForeignNextHops=no
+"""
+"""Tells systemd-networkd to keep what it did not make. Versions that do not know a key ignore it, with a line of log."""
+
+# `ip`, `nft` and netlink work in this sandbox; a route lookup requires no capability. Each path that a setting hides or
+# makes read-only costs each start a millisecond, so /proc and /sys are read-only as a whole. Settings that systemd 247
+# lacks, or cannot combine with a read-only /proc (ProtectHostname=), are not set.
+_SANDBOX = """\
 NoNewPrivileges=yes
 CapabilityBoundingSet={capabilities}
 RestrictAddressFamilies=AF_NETLINK
 IPAddressDeny=any
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
-SystemCallFilter=~@privileged @resources @aio @ipc @keyring userfaultfd kcmp \
-kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal prlimit64
+SystemCallFilter=~@privileged @resources @aio @ipc @keyring userfaultfd kcmp prlimit64
 SystemCallFilter=pipe pipe2
 SystemCallErrorNumber=EPERM
 ProtectSystem=strict
@@ -80,163 +67,48 @@ RestrictRealtime=yes
 RestrictSUIDSGID=yes
 LockPersonality=yes
 MemoryDenyWriteExecute=yes
+RuntimeDirectory=hostrouting aks-flex-node
+RuntimeDirectoryPreserve=yes
 """
 
 
-# The exit status of a script that received SIGTERM; a stop is not a failure of its unit.
-_STOPPED = "SuccessExitStatus=143"
-
-
-def render_oneshot(
-    description: str,
-    *,
-    after: str = "",
-    command: str,
-    timeout: int,
-    folders: tuple[str, ...] = (),
-    capabilities: str = "",
-    run: str = SHELL,
-    settings: tuple[str, ...] = (_STOPPED,),
-    wanted_by: str = "",
+def _unit(
+    description: str, *, after: str, service: list[str], capabilities: str = "CAP_NET_ADMIN", is_enabled: bool = True
 ) -> str:
-    """A sandboxed oneshot that runs one of our scripts."""
-    lines = [
-        "[Unit]",
-        f"Description={description}",
-        "Wants=network-online.target",
-        f"After=network-online.target {after}".rstrip(),
-        "StartLimitIntervalSec=0",
-        "",
-        "[Service]",
-        "Type=oneshot",
-        f"ExecStart={run} {command}",
-        f"TimeoutStartSec={timeout}",
-        "TimeoutStopSec=5",
-        *settings,
-        "UnsetEnvironment=BASH_ENV SHELLOPTS BASHOPTS LD_PRELOAD LD_LIBRARY_PATH RUNTIME_DIRECTORY",
-    ]
-    lines += runtime_folders(*folders)
-    text = "\n".join(lines) + "\n" + SANDBOX.format(capabilities=capabilities)
-    return HEADER + text + (f"\n[Install]\nWantedBy={wanted_by}\n" if wanted_by else "")
+    lines = ["[Unit]", f"Description={description}", "Wants=network-online.target"]
+    lines += [f"After=network-online.target {after}".rstrip(), "StartLimitIntervalSec=0", "", "[Service]", *service]
+    lines += ["UnsetEnvironment=LD_PRELOAD LD_LIBRARY_PATH"]
+    install = "\n[Install]\nWantedBy=multi-user.target\n" if is_enabled else ""
+    return HEADER + "\n".join(lines) + "\n" + _SANDBOX.format(capabilities=capabilities) + install
 
 
-def runtime_folders(*folders: str) -> tuple[str, ...]:
-    """The settings with which systemd creates these folders for a unit, lets it write there, and keeps them."""
-    names = " ".join(folder.removeprefix("/run/") for folder in folders)
-    return (f"RuntimeDirectory={names}", "RuntimeDirectoryPreserve=yes") if names else ()
+def _oneshot(unit: str, step: str, *more: str) -> list[str]:
+    # 90 s: longer than the gate and its step allow themselves.
+    return ["Type=oneshot", f"ExecStart={GATE_COMMAND} {unit} {step}", "TimeoutStartSec=90", *more]
 
 
-def render_routes_unit(layout: HostLayout = PLACES, *, wait: int = DEFAULT_WAIT) -> str:
-    """The oneshot that installs the static routes at every boot, whether or not a gated unit starts."""
-    return render_oneshot(
-        "Static routes of this host",
-        command=layout.routes_script,
-        timeout=wait + GRACE,
-        capabilities="CAP_NET_ADMIN",
-        wanted_by="multi-user.target",
-    )
+def render_routes_unit() -> str:
+    """The oneshot that sets the static routes at every boot, whether or not a gated unit starts."""
+    service = _oneshot(HostLayout.routes_unit, HostLayout.routes_step)
+    return _unit("Set the static routes of this host", after="", service=service)
 
 
-def render_networkd_drop_in() -> str:
-    """The drop-in that tells systemd-networkd to keep routes and rules that it does not know.
-
-    An older systemd-networkd ignores a key that it does not know, with a line in the journal.
-    """
-    return f"{HEADER}[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\n"
-
-
-def render_check_unit(layout: HostLayout = PLACES, *, wait: int = DEFAULT_WAIT) -> str:
+def render_check_unit() -> str:
     """The oneshot that runs the check when an operator starts it. It is not enabled."""
-    return render_oneshot(
-        "Check that expected networks leave by the expected device",
-        after=layout.routes_unit,
-        command=layout.check_script,
-        timeout=wait + _LONGEST_CHECK,
-        folders=(layout.state_directory,),
-    )
+    service = _oneshot(HostLayout.check_unit, HostLayout.check_step)
+    description = "Check that expected networks leave by the expected device"
+    return _unit(description, after=HostLayout.routes_unit, service=service, capabilities="", is_enabled=False)
 
 
-def render_preset(unit: str) -> str:
-    """The preset that keeps a unit enabled after `systemctl preset-all`, which some images run at their first boot."""
-    return f"{HEADER}enable {unit}\n"
+def render_probe_unit() -> str:
+    """The oneshot that loads the table for probes at every boot, whether or not a gated unit starts."""
+    service = _oneshot(HostLayout.probe_unit, HostLayout.probe_step, "Restart=on-failure", "RestartSec=10")
+    return _unit("Let IPv6 probes of the load balancer reach the pods", after=FLUSHERS, service=service)
 
 
-def render_protocol_name(protocol: int = OURS, *, digest: str = "") -> str:
-    """The file that lets `ip route` print the name of our route protocol instead of its number.
-
-    `digest` is that of the script that last succeeded. It is written as a comment, which `ip` ignores.
-    """
-    noted = f"# sha256 {digest} of the last static-routes.sh that succeeded\n" if digest else ""
-    return f"{HEADER}{noted}{protocol} {protocol_name(OURS)}\n"
-
-
-def add_protocol_numbers(text: str | None, numbers: Iterable[int]) -> str:
-    """The same file, or a new one, which also names these numbers."""
-    text = (text or HEADER).rstrip("\n") + "\n"
-    return text + "".join(f"{number} {protocol_name(OURS)}\n" for number in sorted(numbers))
-
-
-def parse_protocol_numbers(text: str) -> frozenset[int]:
-    """The protocol numbers that the file names; ValueError if there are none."""
-    name = f" {protocol_name(OURS)}"
-    found = [line.removesuffix(name) for line in text.splitlines() if line.endswith(name) and not line.startswith("#")]
-    if not found:
-        raise ValueError("the text does not name our route protocol")
-    return frozenset(int(number) for number in found if number.isdecimal())
-
-
-_EXEC = "ExecStart="
-_COMMAND = " guard"
-
-# Beyond the sandbox of the oneshots: the socket of the journal and of the notifications, its folders under /run,
-# and the settings under /proc/sys, which are read. It ends nft if that hangs, and systemctl reload sends it SIGHUP. Its
-# program and the Python may be below /root, but not in a home directory that is closed to root without capabilities.
-_MORE = """\
-RestrictAddressFamilies=AF_UNIX
-ReadWritePaths={folders}
-ProcSubset=all
-ProtectKernelModules=yes
-ProtectKernelLogs=yes
-ProtectHome=read-only
-SystemCallFilter=kill
-"""
-
-
-def render_guard_unit(program: str, *, layout: HostLayout = PLACES) -> str:
-    """The service that keeps the routing right.
-
-    It names the version, so that a new one is started.
-    """
-    lines = [
-        "[Unit]",
-        "Description=Keep the routing of this host right",
-        "Wants=network-online.target",
-        f"After=network-online.target {layout.routes_unit} {layout.probe_unit} {FLUSHERS}",
-        "StartLimitIntervalSec=0",
-        "",
-        "[Service]",
-        "Type=notify",
-        f"{_EXEC}{program}{_COMMAND}",
-        "ExecReload=/bin/kill -HUP $MAINPID",
-        f"Environment=HOSTROUTING_VERSION={__version__}",
-        "UnsetEnvironment=PYTHONPATH PYTHONHOME PYTHONSTARTUP LD_PRELOAD LD_LIBRARY_PATH",
-        "Restart=on-failure",
-        "RestartSec=5",
-        "WatchdogSec=180",
-        "TimeoutStartSec=90",
-        "TimeoutStopSec=20",
-        "SuccessExitStatus=143",
-        *runtime_folders(layout.state_directory, layout.runtime_directory),
-    ]
-    sandbox = SANDBOX.format(capabilities="CAP_NET_ADMIN") + _MORE.format(
-        folders=f"{layout.state_directory} {layout.runtime_directory}"
-    )
-    return HEADER + "\n".join(lines) + "\n" + sandbox + "\n[Install]\nWantedBy=multi-user.target\n"
-
-
-def parse_guard_unit(text: str) -> str:
-    """The path of the program in a unit that was rendered; ValueError if the text is not such a unit."""
-    found = [line for line in text.splitlines() if line.startswith(_EXEC) and line.endswith(_COMMAND)]
-    if not text.startswith(HEADER) or len(found) != 1:
-        raise ValueError("the text does not name the program of a guard")
-    return found[0].removeprefix(_EXEC).removesuffix(_COMMAND)
+def render_guard_unit() -> str:
+    """The service that runs the steps again whenever something changes."""
+    command = """/bin/bash -pc '. "$$0"; exit 1' /etc/hostrouting/guard.sh"""
+    service = [f"ExecStart={command}", "Restart=always", "RestartSec=1"]
+    after = f"{HostLayout.routes_unit} {HostLayout.probe_unit} {FLUSHERS}"
+    return _unit("Repair the routing of this host when something changes it", after=after, service=service)

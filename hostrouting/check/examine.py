@@ -15,7 +15,7 @@ that are not in it. So the correction is computed on the host as it will be once
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -460,29 +460,19 @@ def read(
 
 
 def await_plan(
-    ctx: phases.Context,
-    backend: RouteBackend,
-    wanted: Sequence[DesiredRoute],
-    *,
-    protocol: int,
-    former: Collection[int] = (),
-    spared: Collection[Prefix] = (),
-    installed: Collection[DesiredRoute] = (),
-    wait: float,
+    ctx: phases.Context, backend: RouteBackend, plan: Callable[[Snapshot], RoutePlan], *, wait: float
 ) -> tuple[RoutePlan, Snapshot]:
     """The plan, after waiting for everything that it needs. Raises NotReady, with findings of what was missing last."""
-    from hostrouting.routes.plan import plan_routes  # noqa: PLC0415  as above
-
     waits: list[Finding] = []
 
     def attempt() -> tuple[tuple[RoutePlan, Snapshot] | None, str]:
         # A slightly stale read is fine: every change is exact and verified.
-        before, _ = read(backend)
-        plan = plan_routes(wanted, before, protocol=protocol, former=former, spared=spared, installed=installed)
-        if not plan.pending:
-            return (plan, before), ""
-        waits[:] = (attrs.evolve(found, severity="error") for found in plan.findings() if found.name == "route-waits")
-        return None, "; ".join(map(str, plan.pending))
+        snapshot, _ = read(backend)
+        routes = plan(snapshot)
+        if not routes.pending:
+            return (routes, snapshot), ""
+        waits[:] = (attrs.evolve(wait, severity="error") for wait in routes.findings() if wait.name == "route-waits")
+        return None, "; ".join(map(str, routes.pending))
 
     try:
         return await_found(ctx, backend, attempt, wait=wait)

@@ -39,13 +39,7 @@ _UNIT_LETTERS = frozenset(f"{_ALPHANUMERIC}:_.\\-@")
 _REMEDY = f'write the name of a service, such as "kubelet.service" or "{MACHINES}"'
 
 # Units that cannot wait for the gate; of the early ones, how their names begin.
-_OWN = (
-    "static-routes.service",
-    "check-route-overlap.service",
-    "probe-rewrite.service",
-    "host-routing-gate.service",
-    "hostrouting-guard.service",
-)
+_OWN = ("static-routes.service", "check-route-overlap.service", "probe-rewrite.service", "hostrouting-guard.service")
 _EARLY = (
     "systemd-",
     "dbus",
@@ -99,7 +93,6 @@ _LONGEST_REASON = 200
 _DEFAULTS = "..."
 # Of a selector's value: numbers, addresses, and names of devices and protocols.
 _RULE_LETTERS = frozenset(f"{_ALPHANUMERIC}_.-/:")
-_PUNCTUATION = "/-_.+@"  # what the path of a program may have besides letters and digits
 
 
 @attrs.frozen(init=False, repr=False)
@@ -189,13 +182,11 @@ class RouteOverlapConfig(Section):
 
 @attrs.frozen(init=False, repr=False)
 class GuardConfig(Section):
-    """Whether the guard runs as a service that keeps the routing right, and the program that it runs."""
+    """Whether a service runs the steps of the gate again whenever something changes."""
 
     enabled: bool
-    program: str
-    """The path of the program `hostrouting` on the host; empty means the one that installs the service."""
 
-    def __init__(self, *, enabled: bool = False, program: str = "") -> None:
+    def __init__(self, *, enabled: bool = False) -> None:
         self._keys.fill(self, locals())
 
 
@@ -214,7 +205,8 @@ class HostRoutingConfig(Section):
     azure_vnet_cleanup: AzureVnetCleanupConfig | None
     """None if the section is missing: then nothing is cleaned up."""
     guard: GuardConfig
-    gate: GateConfig
+    gate: GateConfig | None
+    """None if the section is missing: then machines wait for the gate if it has a step."""
     manage_foreign: values.Upkeep
     """Whether systemd-networkd is told to keep routes and rules that it does not know."""
     nested_in: str = attrs.field(default="", eq=False, repr=False)
@@ -263,6 +255,11 @@ class HostRoutingConfig(Section):
             spot = spot.below(key)
         return spot.path
 
+    def replaced(self, section: str, other: HostRoutingConfig) -> Self:
+        """This configuration with one section, given by the name of its attribute, of the other."""
+        change: dict[str, Any] = {section: getattr(other, section)}
+        return attrs.evolve(self, **change)
+
     def to_json(self, *, indent: int | None = 2) -> str:
         """The JSON text of the whole configuration."""
         import json  # noqa: PLC0415  only a program that writes a configuration needs it
@@ -292,6 +289,15 @@ class HostRoutingConfig(Section):
             found = _HOST_ROUTING.read(document, at, also=also)
         at.raise_faults(source)
         return cls(**found, nested_in=at.path)
+
+
+def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
+    """The units that wait for the gate: those of the section, or machines if there is anything to wait for."""
+    if config.gate is not None:
+        return config.gate.units
+    static, check = config.static_routes, config.route_overlap
+    has_step = bool(static.routes or check.expected_cidrs or config.probe_rewrite.enabled)
+    return (MACHINES,) if has_step else ()
 
 
 def needs_config(instance: object, _attribute: object, value: Any) -> None:
@@ -383,17 +389,6 @@ def _azure_vnet_cleanup(raw: object, at: Spot) -> object:
     return azure_vnet.AZURE_VNET_CLEANUP.reader(azure_vnet.AzureVnetCleanupConfig)(raw, at)
 
 
-def _program(raw: object, at: Spot) -> str:
-    remedy = 'write the path of the program, such as "/opt/agent/bin/hostrouting"'
-    text = text_of(raw, at, remedy)
-    # It is written into a unit, where a space, a quote, a $ or a % would have a meaning.
-    letters = text.translate(dict.fromkeys(map(ord, _PUNCTUATION)))
-    is_path = text.startswith("/") and not text.endswith("/") and letters.isascii() and letters.isalnum()
-    if text and not is_path:
-        raise at.faulty(raw, f"is not an absolute path of only letters, digits and {_PUNCTUATION}", remedy)
-    return text
-
-
 _SELECTORS = [selector.word for selector in SELECTORS if selector.worded]
 
 
@@ -459,7 +454,7 @@ _ROUTE_OVERLAP = RouteOverlapConfig._keys = Keys(
     absent={"pod_cidrs": ()},
     together=_devices_only_of_pods,
 )
-_GUARD = GuardConfig._keys = Keys({"enabled": values.switch, "program": _program})
+_GUARD = GuardConfig._keys = Keys({"enabled": values.switch})
 _HOST_ROUTING = HostRoutingConfig._keys = Keys(
     {
         "static_routes": _STATIC_ROUTES.reader(StaticRoutesConfig),
@@ -476,7 +471,7 @@ _HOST_ROUTING = HostRoutingConfig._keys = Keys(
         "route_overlap": RouteOverlapConfig(),
         "probe_rewrite": ProbeRewriteConfig(),
         "guard": GuardConfig(),
-        "gate": GateConfig(),
+        "gate": None,
         "azure_vnet_cleanup": None,
         "manage_foreign": values.Upkeep.LEAVE,
     },

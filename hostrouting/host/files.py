@@ -73,8 +73,11 @@ class Files(Protocol):
     def modified(self, path: str) -> float | None:
         """The time of the last change, in seconds since 1970; None if the file is absent or unreadable."""
 
-    def is_frozen(self, path: str) -> bool:
-        """Whether no process can change the file, because its file system is read-only."""
+    def why_unwritable(self, folder: str) -> str:
+        """Why nothing can be written into the folder, as far as this can be foreseen; empty if it can.
+
+        A missing folder counts as writable if it can be created.
+        """
 
     def try_lock(self, path: str) -> Lock | None:
         """Take the lock of this file without waiting; None if another process has it. The process's end releases it.
@@ -84,9 +87,6 @@ class Files(Protocol):
 
     def holder(self, path: str) -> str:
         """A clause for a message: the processes that hold the lock of this file, or the command that lists them."""
-
-    def holders(self, path: str) -> tuple[str, ...]:
-        """The processes that hold the lock of this file, if known. Takes no lock and creates no file."""
 
 
 class Lock(Protocol):
@@ -219,14 +219,19 @@ class LocalFiles:
             return None
         return None if kind_of(found.st_mode) else found.st_mtime
 
-    def is_frozen(self, path: str) -> bool:
-        """See Files. False if only this process cannot write, as in a sandbox: other processes may have written."""
+    def why_unwritable(self, folder: str) -> str:
+        """See Files."""
+        there = folder
+        while not os.path.lexists(there):
+            there = os.path.dirname(there)
+        if not os.path.isdir(there):
+            return f"{there} is not a directory; remove it"
         try:
-            number = os.lstat(path).st_dev
-            with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as lines:
-                return any(_is_read_only(line.split(), f"{os.major(number)}:{os.minor(number)}") for line in lines)
-        except OSError:
-            return False
+            if os.statvfs(there).f_flag & os.ST_RDONLY:
+                return "the file system is read-only; remount it writable"
+        except OSError as error:
+            return str(error.strerror)
+        return "" if os.access(there, os.W_OK | os.X_OK) else "permission denied; run this as root"
 
     def try_lock(self, path: str) -> Lock | None:
         """See Files.
@@ -246,12 +251,11 @@ class LocalFiles:
 
     def holder(self, path: str) -> str:
         """See Files."""
-        if holders := self.holders(path):
+        if holders := self._holders(path):
             return f"{' and '.join(holders)} {'have' if len(holders) > 1 else 'has'} locked {path}"
         return f"to see who has locked {path}: fuser {path}"
 
-    def holders(self, path: str) -> tuple[str, ...]:
-        """See Files."""
+    def _holders(self, path: str) -> tuple[str, ...]:
         try:
             return tuple(f"process {pid} ({name})" for pid, name in _holders(os.stat(path)))
         except OSError:

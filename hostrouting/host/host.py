@@ -14,10 +14,10 @@ import attrs
 
 from hostrouting.arguments import require, uncalled
 from hostrouting.errors import FileError, HostBusy
-from hostrouting.host.files import Files, LocalFiles
+from hostrouting.host.files import Files, LocalFiles, Lock
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import Manager, SystemdManager
-from hostrouting.kernel.programs import BOOT_PATH, Rights, find_program, own_program, own_rights
+from hostrouting.kernel.programs import BOOT_PATH, Rights, find_program, own_rights
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -104,12 +104,10 @@ class Host:
     """Opens the link layer: MAC addresses and neighbours; None for an image."""
     find_program: Callable[[str], str | None] = find_program
     """Returns the path of a program, looked for where the boot scripts look; None if it is not installed."""
-    own_program: Callable[[], str | None] = own_program
-    """Returns the path of the program `hostrouting` that belongs to this run; None if there is none."""
     rights: Callable[[], Rights] = own_rights
     """Returns what this process may do."""
-    lock_wait: float = 60.0
-    """How many seconds to wait for the lock on the host: the process that holds it may hang."""
+    lock_wait: float = 150.0
+    """How many seconds to wait for the lock on the host: a pass of the guard may hold it, or a unit that starts."""
     is_locked: bool = False
     """Whether the lock on the host is held, as in the value that `locked` yields."""
 
@@ -139,7 +137,7 @@ class Host:
             paths = (layout.at(f"{folder}/{name}") for folder in BOOT_PATH)
             return next(filter(files.is_there, paths), None)
 
-        return cls(backend=None, files=files, manager=None, layout=layout, find_program=find, own_program=lambda: None)
+        return cls(backend=None, files=files, manager=None, layout=layout, find_program=find)
 
     @classmethod
     def sandbox(cls, root: str, *, netns: str | PathLike[str]) -> Host:
@@ -164,48 +162,55 @@ class Host:
         )
 
     @property
+    def running_manager(self) -> Manager | None:
+        """The service manager, if one runs on this host."""
+        return self.manager if self.manager is not None and self.manager.is_running() else None
+
+    @property
     def may_have_ours(self) -> bool:
-        """Whether a script, unit or drop-in of hostrouting may be on this host; True if this cannot be read.
+        """Whether a file of hostrouting may be on this host; True if this cannot be read.
 
         On a host without any, a check loads nothing that reads them: a fifth less processor time from start to end.
         """
         files, layout = self.files, self.layout
         try:
-            folders = map(layout.at, (layout.config_directory, layout.state_directory, layout.runtime_directory))
             units = files.names(layout.at(layout.unit_directory))
-            drop_ins = (layout.gate_drop_in(name[:-2]) for name in units if name.endswith(".d"))
-            paths = (layout.gate_unit_path, layout.guard_unit_path, layout.networkd_path, *map(layout.at, drop_ins))
-            return any(map(files.names, folders)) or any(map(files.is_there, paths))
+            drop_ins = (layout.drop_in_path(name[:-2]) for name in units if name.endswith(".d"))
+            folders = map(layout.at, (layout.config_directory, layout.state_directory))
+            return any(map(files.names, folders)) or any(map(files.is_there, (layout.networkd_path, *drop_ins)))
         except FileError:
             return True
 
     @contextmanager
     def locked(self, ctx: phases.Context) -> Iterator[Self]:
-        """Hold the lock on the host for the block, so that no other run of hostrouting changes it meanwhile.
+        """Hold the lock on the host for the block: no other run changes it meanwhile, and no unit passes the gate.
 
         Raises HostBusy, which names the process that holds the lock, if it is not free within `lock_wait` seconds; the
-        deadline of the run may come first. `locked` on the yielded host takes no lock again, so that one lock can be
-        held around several tasks.
+        deadline of the run may come first. `locked` on the yielded host takes no lock again.
         """
         if self.is_locked:
             yield self
             return
-        files, path = self.files, self.layout.lock_path
-        since = None
-        while (lock := files.try_lock(path)) is None:
-            now = ctx.clock.now()
-            if since is None:
-                since = now
-                holder = files.holder(path)
-                text = "another run of hostrouting is working on this host; waiting up to %g s for it (%s)"
-                if self.lock_wait:
-                    ctx.log.info(text, self.lock_wait, holder)
-            if now - since >= self.lock_wait:
-                holder = files.holder(path)
-                text = f"another run has not finished on this host within {self.lock_wait:g} s: {holder}"
-                raise HostBusy(f"{text}; wait for it, or stop it if it hangs")
-            ctx.sleep(0.1)
+        until = ctx.clock.now() + self.lock_wait
+        turn = self._acquired(ctx, self.layout.turn_path, until)
+        try:
+            lock = self._acquired(ctx, self.layout.lock_path, until)
+        finally:
+            turn.release()
         try:
             yield attrs.evolve(self, is_locked=True)
         finally:
             lock.release()
+
+    def _acquired(self, ctx: phases.Context, path: str, until: float) -> Lock:
+        is_named = False
+        while (lock := self.files.try_lock(path)) is None:
+            if ctx.clock.now() >= until:
+                sentence = f"the host was not free within {self.lock_wait:g} s: {self.files.holder(path)}"
+                raise HostBusy(f"{sentence}; wait for it, or stop it if it hangs")
+            if not is_named:
+                text = "another run, or the start of a gated unit, uses this host; waiting up to %g s for it (%s)"
+                ctx.log.info(text, self.lock_wait, self.files.holder(path))
+                is_named = True
+            ctx.sleep(0.1)
+        return lock

@@ -65,9 +65,9 @@ class ImageFiles:
         """See Files."""
         return self._files.modified(self._followed(path))
 
-    def is_frozen(self, path: str) -> bool:
+    def why_unwritable(self, folder: str) -> str:
         """See Files."""
-        return self._files.is_frozen(self._place(path))
+        return self._files.why_unwritable(self._followed(folder))
 
     def try_lock(self, path: str) -> Lock | None:
         """See Files. The lock is a hidden file in the root of the image; it is removed when the lock is released.
@@ -85,10 +85,6 @@ class ImageFiles:
     def holder(self, path: str) -> str:
         """See Files."""
         return self._files.holder(self._lock_path(path))
-
-    def holders(self, path: str) -> tuple[str, ...]:
-        """See Files."""
-        return self._files.holders(self._lock_path(path))
 
     def _lock_path(self, path: str) -> str:
         return f"{self._root}/.{os.path.basename(path)}"

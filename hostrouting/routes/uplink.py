@@ -55,6 +55,10 @@ class DesiredRoute:
     gateway: IP | None = attrs.field(default=None, converter=_as_gateway, kw_only=True)
     dev: str | None = attrs.field(default=None, kw_only=True)
     metric: int = attrs.field(default=0, kw_only=True)
+    on_link: bool = attrs.field(default=False, kw_only=True)
+    """Whether the destination is a neighbour on `dev`, whatever the default route is."""
+    is_optional: bool = attrs.field(default=False, kw_only=True)
+    """Whether the route is left out while it cannot be set: nothing waits for it, and nothing fails."""
 
     @property
     def key(self) -> RouteKey:

@@ -48,8 +48,6 @@ class FakeFiles:
     """Paths that cannot be written or removed, with the reason for each."""
     strange: dict[str, str] = attrs.field(factory=dict)
     """Paths that are not regular files, with what they are: "a fifo", "a socket", "a device", "a directory"."""
-    frozen: bool = False
-    """Whether `is_frozen` reports a read-only file system. It does not make writes fail: use `broken` for that."""
     locked: set[str] = attrs.field(factory=set)
     _locks: dict[str, _FakeLock] = attrs.field(factory=dict, init=False)
     times: dict[str, float] = attrs.field(factory=dict)
@@ -134,17 +132,15 @@ class FakeFiles:
         """See Files."""
         return self.times.get(path) if path in self.texts else None
 
-    def is_frozen(self, path: str) -> bool:
-        """See Files."""
-        return self.frozen and self.is_there(path)
+    def why_unwritable(self, folder: str) -> str:
+        """See Files. A folder that is `broken`, or is in one, refuses files."""
+        names = folder.split("/")
+        places = ("/".join(names[:count]) for count in range(2, len(names) + 1))
+        return next((self.broken[place] for place in places if place in self.broken), "")
 
     def holder(self, path: str) -> str:
         """See Files."""
         return f"process 4711 (hostrouting) has locked {path}" if path in self.locked else f"fuser {path}"
-
-    def holders(self, path: str) -> tuple[str, ...]:
-        """See Files."""
-        return ("process 4711 (hostrouting)",) if path in self.locked else ()
 
     def try_lock(self, path: str) -> _FakeLock | None:
         """See Files."""

@@ -1,0 +1,105 @@
+"""What a configuration makes of a host: every file, as its path, its text and its mode.
+
+`files_of` is the only answer to this question. `apply` writes what differs from it, `plan` and `status` show what
+differs, and removal is the same for the configuration that asks for nothing. Nothing is read here, but for
+`owned_paths`: which files of ours a host has, wanted or not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hostrouting.boot import scripts, units
+from hostrouting.config.settings import HostRoutingConfig, gated_units
+from hostrouting.config.values import Mode, Upkeep
+from hostrouting.host.fileset import File, is_ours
+from hostrouting.host.layout import DROP_IN, PLACES, HostLayout
+from hostrouting.release import __version__
+from hostrouting.routes.uplink import wanted_routes
+
+if TYPE_CHECKING:
+    from hostrouting.host.files import Files
+
+_SCRIPT = 0o755
+
+
+def files_of(config: HostRoutingConfig, layout: HostLayout = PLACES) -> tuple[File, ...]:
+    """The files and links of this configuration, in the order in which they are written; none if it asks for nothing.
+
+    The configuration comes first, so that a run that is killed leaves it to the next one; the drop-ins come last.
+    """
+    steps = dict(_steps(config))
+    gated = gated_units(config)
+    files = [File(layout.step_path(step), text, _SCRIPT) for step, (text, _) in steps.items()]
+    if gated:
+        required = [step for step, (_, is_required) in steps.items() if is_required]
+        wanted = [step for step in steps if step not in required]
+        files.append(File(layout.gate_path, scripts.render_gate_script(required, wanted), _SCRIPT))
+    if config.guard.enabled:
+        files.append(File(layout.guard_path, scripts.render_guard_script(), _SCRIPT))
+    for unit, text, is_enabled in _units(config, steps):
+        path = layout.unit_path(unit)
+        files.append(File(path, text))
+        files += [File(layout.enabled_path(unit), target=f"{layout.unit_directory}/{unit}")] if is_enabled else []
+    if config.manage_foreign is Upkeep.KEEP:
+        files.append(File(layout.networkd_path, units.NETWORKD))
+    files += [File(layout.drop_in_path(unit), units.DROP_IN) for unit in gated]
+    return (File(layout.config_path, render_config(config)), *files) if files else ()
+
+
+def render_config(config: HostRoutingConfig) -> str:
+    """The installed configuration, with the release that wrote it: an agent's document with the key hostRouting."""
+    written = {"writtenBy": f"hostrouting {__version__}", "hostRouting": config.to_mapping()}
+    return json.dumps(written, indent=2) + "\n"
+
+
+def _steps(config: HostRoutingConfig) -> Iterator[tuple[str, tuple[str, bool]]]:
+    """The steps of the gate: the text of each, and whether a gated unit may start only if it succeeds."""
+    check = config.route_overlap
+    if wanted_routes(config):
+        yield HostLayout.routes_step, (scripts.render_static_routes_script(config), True)
+    if check.expected_cidrs:
+        yield HostLayout.check_step, (scripts.render_check_script(config), check.mode is Mode.STRICT)
+    if config.probe_rewrite.enabled:
+        yield HostLayout.probe_step, (scripts.render_probe_script(config), False)
+
+
+def _units(config: HostRoutingConfig, steps: dict[str, tuple[str, bool]]) -> Iterator[tuple[str, str, bool]]:
+    """The units: name, text, and whether each is started at boot."""
+    if HostLayout.routes_step in steps:
+        yield HostLayout.routes_unit, units.render_routes_unit(), True
+    if HostLayout.check_step in steps:
+        yield HostLayout.check_unit, units.render_check_unit(), False
+    if HostLayout.probe_step in steps:
+        yield HostLayout.probe_unit, units.render_probe_unit(), True
+    if config.guard.enabled:
+        yield HostLayout.guard_unit, units.render_guard_unit(), True
+
+
+def owned_paths(files: Files, layout: HostLayout = PLACES) -> tuple[str, ...]:
+    """Every path of ours that this host has, drop-ins first: what removal removes, and in this order."""
+    all_units = (layout.routes_unit, layout.check_unit, layout.probe_unit, layout.guard_unit)
+    steps = (layout.routes_step, layout.check_step, layout.probe_step)
+    paths = [
+        layout.networkd_path,
+        *(path for unit in all_units for path in (layout.enabled_path(unit), layout.unit_path(unit))),
+    ]
+    paths += [layout.guard_path, layout.gate_path, *map(layout.step_path, steps), layout.ok_path, layout.detected_path]
+    return (*_drop_ins(files, layout), *(path for path in (*paths, layout.config_path) if is_ours(files, path)))
+
+
+def foreign_steps(files: Files, layout: HostLayout = PLACES) -> tuple[str, ...]:
+    """The scripts in gate.d that somebody else has put there: they hold gated units back, too."""
+    ours = {f"{step}.sh" for step in (layout.routes_step, layout.check_step, layout.probe_step)}
+    folder = layout.at(layout.gate_directory)
+    return tuple(f"{folder}/{name}" for name in files.names(folder) if name.endswith(".sh") and name not in ours)
+
+
+def _drop_ins(files: Files, layout: HostLayout) -> Iterator[str]:
+    folder = layout.at(layout.unit_directory)
+    for name in files.names(folder):
+        path = f"{folder}/{name}/{DROP_IN}"
+        if name.endswith(".d") and is_ours(files, path):
+            yield path

@@ -1,0 +1,62 @@
+"""The nftables table that rewrites the source of load-balancer probes: one text, for `apply`, the boot and the guard.
+
+The load balancer probes over IPv6 from a link-local address, and a node does not forward such packets. The table gives
+them the address that is set aside for this before anything else sees them, and takes it back from the replies. When it
+is loaded, probe-rewrite.sh and `tasks.probe_rewrite` decide.
+
+The text begins by deleting a table of its name, so to load it is one transaction, whatever was there. Its digest is in
+the comment of the table: the table is in force if it is listed with that digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from hostrouting.model.prefix import IPV6, LINK_LOCAL, MULTICAST
+
+if TYPE_CHECKING:
+    from hostrouting.config.probe_rewrite import ProbeRewriteConfig
+
+TABLE = "hostrouting_slb"
+"""Tables with azureslbprobe in their name are deleted by other agents."""
+PRIORITY = -300
+"""Before connection tracking (-200), which then only ever sees the global address."""
+_DISCOVERY = "130, 131, 132, 133, 134, 135, 136, 137, 143"
+"""The ICMPv6 types of MLD and neighbour discovery, which are never forwarded."""
+
+PROBE_DELETION = f"add table ip6 {TABLE}\ndelete table ip6 {TABLE}\n"
+"""First an addition, because nft cannot delete an absent table."""
+
+
+def render_probe_table(config: ProbeRewriteConfig) -> str:
+    """The nft text that replaces the table with the configured one."""
+    rules = _rules(config)
+    return f'{PROBE_DELETION}table ip6 {TABLE} {{\n  comment "{probe_comment(config)}"\n{rules}}}\n'
+
+
+def probe_comment(config: ProbeRewriteConfig) -> str:
+    """The comment of the table, by which it is recognised."""
+    digest = hashlib.sha256(_rules(config).encode()).hexdigest()[:16]
+    return f"hostrouting: IPv6 probes of the load balancer, {digest}"
+
+
+def _rules(config: ProbeRewriteConfig) -> str:
+    # Addresses are compared before devices: that decides nearly every packet with one comparison.
+    probe, known = config.link_local, config.global_address
+    uplinks = "{ " + ", ".join(f'"{dev}"' for dev in config.interfaces) + " }"
+    on_link = "{ " + f"{LINK_LOCAL}, {MULTICAST[IPV6]}" + " }"
+    return f"""\
+  chain prerouting {{
+    type filter hook prerouting priority {PRIORITY}; policy accept;
+    ip6 saddr != {probe} return comment "not a probe"
+    iifname != {uplinks} return comment "did not come in by an uplink"
+    ip6 daddr {on_link} return comment "stays on the link"
+    icmpv6 type {{ {_DISCOVERY} }} return comment "neighbour discovery and MLD"
+    counter ip6 saddr set {known} comment "from an address that may be forwarded"
+  }}
+  chain postrouting {{
+    type filter hook postrouting priority {PRIORITY}; policy accept;
+    ip6 daddr {known} oifname {uplinks} counter ip6 daddr set {probe} comment "back to the address of the probe"
+  }}
+"""
