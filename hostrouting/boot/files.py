@@ -86,7 +86,7 @@ def owned_paths(files: Files, layout: HostLayout = PLACES) -> tuple[str, ...]:
         layout.networkd_path,
         *(path for unit in all_units for path in (layout.enabled_path(unit), layout.unit_path(unit))),
     ]
-    paths += [layout.guard_path, layout.gate_path, *map(layout.step_path, steps), layout.ok_path, layout.detected_path]
+    paths += [layout.guard_path, layout.gate_path, *map(layout.step_path, steps), *layout.markers]
     return (*_drop_ins(files, layout), *(path for path in (*paths, layout.config_path) if is_ours(files, path)))
 
 

@@ -20,7 +20,7 @@ GATE_COMMAND = """/bin/bash -pc '. "$$0"; exit 255' /etc/hostrouting/gate.sh"""
 FLUSHERS = "nftables-flush.service nftables.service"
 
 DROP_IN = f"""\
-{HEADER}# This text never changes, and the file sorts first: of a list whose running command vanished, systemd skips the rest.
+{HEADER}# This text never changes and sorts first: of a list whose running command vanished, systemd skips the rest.
 [Unit]
 Wants=network-online.target
 After=network-online.target {HostLayout.routes_unit} {FLUSHERS}
@@ -37,7 +37,7 @@ ManageForeignRoutes=no
 ManageForeignRoutingPolicyRules=no
 ManageForeignNextHops=no
 """
-"""Tells systemd-networkd to keep what it did not make. Versions that do not know a key ignore it, with a line of log."""
+"""Tells systemd-networkd to keep what it did not make. A version that does not know a key ignores it and logs that."""
 
 # `ip`, `nft` and netlink work in this sandbox; a route lookup requires no capability. Each path that a setting hides or
 # makes read-only costs each start a millisecond, so /proc and /sys are read-only as a whole. Settings that systemd 247

@@ -27,7 +27,7 @@ class HostLayout:
     host itself will see; units and scripts contain these.
     """
 
-    root: str = "/"
+    root: str = attrs.field(default="/")
 
     config_directory = "/etc/hostrouting"
     gate_directory = "/etc/hostrouting/gate.d"
@@ -69,6 +69,11 @@ class HostLayout:
     def _is_absolute(self, _attribute: object, value: str) -> None:
         if not value.startswith("/") or "\0" in value:
             raise ValueError(f"root: {value!r} is not an absolute path")
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """The files that the check writes, of which there is one at most."""
+        return (self.ok_path, self.detected_path)
 
     def at(self, path: str) -> str:
         """The path on the host as a path for this process, below the root."""

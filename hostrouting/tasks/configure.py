@@ -1,4 +1,4 @@
-"""Configure brings a whole configuration onto a host, and Remove takes everything away, both by the road of `install`."""
+"""Configure brings a whole configuration onto a host, Remove takes everything away: both by the road of `install`."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     """What `install` would write and remove; nothing is changed."""
     files, layout = host.files, host.layout
     wanted = files_of(config, layout)
-    paths = {file.path for file in wanted}
+    paths = {file.path for file in wanted} | {*(layout.markers if config.route_overlap.expected_cidrs else ())}
     links = (path for path in layout.original_links if files.is_there(path)) if wanted else ()
     unwanted = (path for path in owned_paths(files, layout) if path not in paths)
     return FileChanges([file.path for file in wanted if file.differs(files)], [*links, *unwanted])

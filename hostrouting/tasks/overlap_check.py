@@ -65,17 +65,17 @@ class CheckRouteOverlap(SectionTask):
     def _mark(self, examination: Examination, wrong: Iterable[Finding], findings: Iterable[Finding]) -> None:
         """Write the marker of this verdict, as the boot script does; undecided has none."""
         files, layout, verdict = self.host.files, self.host.layout, examination.verdict
-        lines = ["no-default-route"] if verdict == "no-default-route" else [finding.line for finding in wrong]
-        for path in {layout.ok_path, layout.detected_path} - {
-            layout.ok_path if verdict == "ok" else layout.detected_path
-        }:
-            files.remove(path)
-        if verdict == "undecided":
-            files.remove(layout.detected_path)
-        elif verdict == "ok":
-            files.write(layout.ok_path, _text((verdict, *map(str, findings))))
-        else:
-            files.write(layout.detected_path, _text(lines))
+        texts: dict[str, str] = {}
+        if verdict == "ok":
+            texts[layout.ok_path] = _text((verdict, *map(str, findings)))
+        elif verdict != "undecided":
+            lines = ["no-default-route"] if verdict == "no-default-route" else [finding.line for finding in wrong]
+            texts[layout.detected_path] = _text(lines)
+        for path in layout.markers:
+            if path not in texts:
+                files.remove(path)
+        for path, text in texts.items():
+            files.write(path, text)
 
 
 def _text(lines: Iterable[str]) -> str:

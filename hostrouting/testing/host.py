@@ -233,7 +233,7 @@ class FakeManager:
         if unit in self.failing:
             self.states[unit] = UnitState("loaded", "failed", "exit-code", 1)
             raise UnitFailed(unit, result="exit-code", status=1, words=self.failing[unit])
-        stays = shown(unit, self.read).get("Type") == "notify"
+        stays = shown(unit, self.read).get("Type") != "oneshot"
         self.states[unit] = UnitState("loaded", "active" if stays else "inactive")
 
     def stop(self, unit: str) -> None:
