@@ -11,8 +11,7 @@ units are gated: a unit that comes or leaves gets or loses its drop-in, with one
 A change is atomic for a unit that starts: it is checked either by the old steps or by the new ones.
 1. A program that changes anything holds the lock on the host. The gate waits for that lock before it reads the list.
 2. The list is written first. It marks each step whose files will change as `changing`, and the gate does not let a unit
-   start while a step is marked. If this run is killed, the mark stays until another run has finished the work. Before
-   the list comes only what would be lost with a file that changes (`Part.before`): if that fails, nothing changes.
+   start while a step is marked. If this run is killed, the mark stays until another run has finished the work.
 3. Then the service is stopped. This ends a run that has read the old list, and the gated unit starts the service again.
    A run that begins later reads the new list, even if it could not take the lock. Only now are the scripts changed.
 4. Last, the list is written again, with the new steps.
@@ -20,7 +19,7 @@ A change is atomic for a unit that starts: it is checked either by the old steps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -90,10 +89,6 @@ class Part:
     """Files that are installed with the others; the task itself removes them after it has undone its other work."""
     remains: tuple[str, ...] = ()
     """Files that the unit's or the step's runs create; they are removed with the others."""
-    record: FileSet = attrs.field(factory=FileSet)
-    """Files that say what was done. They are written after the task's work, and removed last."""
-    before: Callable[[Files], FileSet] = attrs.field(default=lambda _: FileSet())
-    """Files that are written before the others change, because what they say is only in these."""
     is_run_now: bool = False
     """Whether the unit is run once after the task's work, if it is new or its last run failed."""
 
@@ -156,7 +151,7 @@ class Part:
 
     def left(self, files: Files) -> tuple[str, ...]:
         """The existing paths that are removed after the task has undone its work."""
-        return (*self.program.present(files), *self.record.present(files))
+        return self.program.present(files)
 
 
 class Gate:
@@ -333,7 +328,7 @@ class Gate:
             is_listed = files.holds(self.layout.gate_steps_path, text)
             found += Changes(() if is_listed else (self.layout.gate_steps_path,)) + self.rest.differences(files)
         for part in up:
-            found += part.before(files).differences(files) + part.all_files.differences(files)
+            found += part.all_files.differences(files)
         for part in down:
             found += Changes(removes=part.present(files))
         return found
@@ -461,8 +456,6 @@ class _Change:
         names = {part.name for part in stale}
         digests = self._gate.digests_after(up, down)
         failure: FileError | None = None
-        for part in stale:
-            self._note(part.name, part.before(self._files).install(self._files))
         units, drop_ins = self._gate.units_after(up), self._gate.leaving_drop_ins(up)
         try:
             marked = [attrs.evolve(step, kind="changing") if step.name in names else step for step in steps]

@@ -24,7 +24,6 @@ from hostrouting.config.settings import GateConfig, GuardConfig, HostRoutingConf
 from hostrouting.config.values import Upkeep
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.fileset import OURS as WRITTEN
-from hostrouting.model.route import OURS
 
 if TYPE_CHECKING:
     from hostrouting.host.files import Files
@@ -68,7 +67,6 @@ def installed_config(host: Host) -> HostRoutingConfig | None:
     return HostRoutingConfig(
         None if routes is None else routes.config,
         None if check is None else check.config,
-        OURS if found is None else found.protocol,
         probe_rewrite=None if probe is None else probe.config,
         guard=GuardConfig(enabled=True, program=program) if program and has_work else None,
         gate=GateConfig(gated) if gated else None,

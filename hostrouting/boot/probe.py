@@ -35,7 +35,6 @@ class ProbeScript(NamedTuple):
     """The settings of probe-rewrite.sh."""
 
     config: ProbeRewriteConfig
-    protocol: int = OURS
     wait: int = DEFAULT_WAIT
 
 
@@ -77,7 +76,7 @@ def render_probe_script(told: ProbeScript, *, layout: HostLayout = PLACES) -> st
         f"global {config.global_address}",
         *(f"interface {name}" for name in config.interfaces),
         f"route {_ANSWERS[config.ensure_route]}",
-        f"protocol {told.protocol}",
+        f"protocol {OURS}",
         f"metric {DEFAULT_METRIC[IPV6]}",
         f"wait {told.wait}",
         f"state {layout.runtime_directory}",
@@ -97,7 +96,7 @@ def parse_probe_script(text: str) -> ProbeScript:
         global_address=known["global"],
         ensure_route=known["route"] == _ANSWERS[True],
     )
-    return ProbeScript(config, int(known["protocol"]), int(known["wait"]))
+    return ProbeScript(config, int(known["wait"]))
 
 
 def render_probe_unit(layout: HostLayout = PLACES, *, wait: int = DEFAULT_WAIT) -> str:

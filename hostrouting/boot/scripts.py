@@ -46,7 +46,6 @@ class RoutesScript(NamedTuple):
     """The settings of static-routes.sh."""
 
     config: StaticRoutesConfig
-    protocol: int = OURS
     wait: int = DEFAULT_WAIT
     spared: tuple[IPv6Network, ...] = ()
     """The script leaves our routes to these destinations alone, because another task adds and deletes them."""
@@ -56,7 +55,6 @@ class CheckScript(NamedTuple):
     """The settings of check-route-overlap.sh."""
 
     config: RouteOverlapConfig
-    protocol: int = OURS
     wait: int = DEFAULT_WAIT
 
 
@@ -65,7 +63,7 @@ def render_static_routes_script(config: HostRoutingConfig, *, wait: int = DEFAUL
     routes = config.static_routes.routes
     devs = sorted({route.dev for route in routes if route.dev})
     # The script finds the wait and the devices by their places.
-    settings = [f"protocol {config.protocol}", f"wait {wait}", f"devs {' '.join(devs)}", *map(_route_setting, routes)]
+    settings = [f"protocol {OURS}", f"wait {wait}", f"devs {' '.join(devs)}", *map(_route_setting, routes)]
     if config.probe_rewrite.enabled:
         settings.append(f"spare {_as_listed(config.probe_rewrite.global_address)}/128")
     settings += [*_metrics(), *_several("protocols", _protocols())]
@@ -83,7 +81,7 @@ def parse_static_routes_script(text: str) -> RoutesScript:
     routes = [_route(words) for key, words in settings if key == "route"]
     known = KnownSettings(settings)
     spared = tuple(IPv6Network(words) for key, words in settings if key == "spare")
-    return RoutesScript(StaticRoutesConfig(bool(routes), routes), int(known["protocol"]), int(known["wait"]), spared)
+    return RoutesScript(StaticRoutesConfig(bool(routes), routes), int(known["wait"]), spared)
 
 
 def render_check_script(config: HostRoutingConfig, *, layout: HostLayout = PLACES, wait: int = DEFAULT_WAIT) -> str:
@@ -97,7 +95,7 @@ def render_check_script(config: HostRoutingConfig, *, layout: HostLayout = PLACE
         f"state {layout.state_directory}",
         f"families {' '.join(families)}",
     ]
-    settings += [f"protocol {config.protocol}", *(f"cidr {cidr}" for cidr in check.expected_cidrs)]
+    settings += [f"cidr {cidr}" for cidr in check.expected_cidrs]
     settings += [f"device {dev}" for dev in check.expected_devs]
     # Of several words, such as a pattern and the kind of a device, a slash makes one.
     settings += _several("allow", [pattern.replace(" ", "/") for pattern in check.allowed_devs])
@@ -132,7 +130,7 @@ def parse_check_script(text: str) -> CheckScript:
         pod_devs=each("pod-device"),
         intended_rules=map(_intended_rule, each("intended-rule")),
     )
-    return CheckScript(config, int(known["protocol"]), int(known["wait"]))
+    return CheckScript(config, int(known["wait"]))
 
 
 def _as_word(text: str) -> str:

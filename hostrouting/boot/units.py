@@ -1,4 +1,4 @@
-"""The units that run one boot script each, the unit of the guard, and the name of our route protocol.
+"""The units that run one boot script each, and the unit of the guard.
 
 Here: their texts, the preset that keeps a unit enabled, and what is parsed from them. Not here: the unit of the gate
 (`gate_files`) and of the probe rewrite (`probe`), what a guard does and whether units are installed (`tasks`).
@@ -9,11 +9,8 @@ remain active when it is done, so every start runs it again, without a limit on 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from hostrouting.boot.scripts import DEFAULT_WAIT
 from hostrouting.host.layout import PLACES, HostLayout
-from hostrouting.model.route import OURS, protocol_name
 from hostrouting.release import __version__
 
 HEADER = "# Written by hostrouting; changes are overwritten.\n"
@@ -159,30 +156,6 @@ def render_check_unit(layout: HostLayout = PLACES, *, wait: int = DEFAULT_WAIT) 
 def render_preset(unit: str) -> str:
     """The preset that keeps a unit enabled after `systemctl preset-all`, which some images run at their first boot."""
     return f"{HEADER}enable {unit}\n"
-
-
-def render_protocol_name(protocol: int = OURS, *, digest: str = "") -> str:
-    """The file that lets `ip route` print the name of our route protocol instead of its number.
-
-    `digest` is that of the script that last succeeded. It is written as a comment, which `ip` ignores.
-    """
-    noted = f"# sha256 {digest} of the last static-routes.sh that succeeded\n" if digest else ""
-    return f"{HEADER}{noted}{protocol} {protocol_name(OURS)}\n"
-
-
-def add_protocol_numbers(text: str | None, numbers: Iterable[int]) -> str:
-    """The same file, or a new one, which also names these numbers."""
-    text = (text or HEADER).rstrip("\n") + "\n"
-    return text + "".join(f"{number} {protocol_name(OURS)}\n" for number in sorted(numbers))
-
-
-def parse_protocol_numbers(text: str) -> frozenset[int]:
-    """The protocol numbers that the file names; ValueError if there are none."""
-    name = f" {protocol_name(OURS)}"
-    found = [line.removesuffix(name) for line in text.splitlines() if line.endswith(name) and not line.startswith("#")]
-    if not found:
-        raise ValueError("the text does not name our route protocol")
-    return frozenset(int(number) for number in found if number.isdecimal())
 
 
 _EXEC = "ExecStart="

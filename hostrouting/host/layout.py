@@ -56,7 +56,6 @@ class HostLayout:
     unit_directory: str = attrs.field(default="/etc/systemd/system", validator=_directory)
     lasting_directory: str = attrs.field(default="/var/lib/hostrouting", validator=_directory)
     """For files that an operator may need after a reboot."""
-    protocols_directory: str = attrs.field(default="/etc/iproute2/rt_protos.d", validator=_directory)
 
     # Units.
     routes_unit = "static-routes.service"
@@ -102,9 +101,8 @@ class HostLayout:
     opening_path = _Path("{0.config_directory}/gate.open")
     """Until when which unit may start unchecked, by whose decision; an administrator writes it."""
 
-    # For other programs: networkd keeps routes and rules that it does not know, and iproute2 names our protocol.
+    # For systemd-networkd, which then keeps routes and rules that it does not know.
     networkd_path = _Path("/etc/systemd/networkd.conf.d/50-hostrouting.conf")
-    protocol_name_path = _Path("{0.protocols_directory}/hostrouting.conf")
 
     # The lock that serialises runs, and what the runs know.
     lock = _Name("{0.runtime_directory}/host-routing.lock")
@@ -159,7 +157,7 @@ class HostLayout:
 
     @property
     def own_folders(self) -> tuple[str, ...]:
-        """Our folders that no package of systemd or iproute2 owns; empty ones are removed."""
+        """Our folders that no package of systemd owns; empty ones are removed."""
         found = ("/etc/systemd/system-preset", "/etc/systemd/networkd.conf.d", self.config_directory)
         return tuple(map(self.at, found))
 

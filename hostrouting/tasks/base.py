@@ -14,7 +14,7 @@ How the data goes through it, in a run:
    raises what else must fail before a file is changed, and `removals` says what the host loses.
 3. The gate changes the files of all parts at once. From now on, no gated unit starts without the new steps.
 4. `change` reads the host again, and `carry_out` gets its answer. If the part has a unit to run now, it is run, and
-   `change` is asked once more: a run of the old script may have ended meanwhile. Last, the part's record is written.
+   `change` is asked once more: a run of the old script may have ended meanwhile.
 5. What was changed is in the result or on the error, in both cases with the paths of step 3. If a task fails that had
    worked before and nothing was changed, its part is put back.
 
@@ -26,7 +26,7 @@ Four hooks are enough for a task that changes rules, routes or settings. Five mo
 such a task. Each is replaced where a hook cannot do it:
 
 settled     faults that only a look at the host finds
-prepare     a failure that is known before the gate is changed, so that the last good script stays in force
+prepare     a failure that is known before the gate is changed, so that the installed script stays in force
 removals    what is lost, read from the installed scripts alone: an image has no kernel to ask for a `change`
 keep        repairs that the kernel may refuse one by one, or a verdict with nothing to repair
 standing    what `status` shows, such as counters
@@ -334,18 +334,15 @@ def work(
 
 
 def _work(ctx: phases.Context, task: HostTask[ResultT], written: Sequence[str]) -> ResultT:
-    """Do the work, run the unit that the next boot depends on, and write the record."""
+    """Do the work, and run the unit that the next boot depends on."""
     part, host = task.part, task.host
-    is_new = bool(written) or bool(part.record.differences(host.files))
     result = task.carry_out(ctx, attrs.evolve(task.planned(up=True), files=Changes(written)), up=True)
     with having_changed(result.changes, result.files, result.operations):
-        started = part.is_run_now and run_once(ctx, host, part.unit, wait=task.wait, is_new=is_new)
+        started = part.is_run_now and run_once(ctx, host, part.unit, wait=task.wait, is_new=bool(written))
         if started:
             # A run of the old script may have ended between the plan and this run, and changed something.
             task.carry_out(ctx, task.planned(up=True), up=True)
-        # Last: until then, no run of the script is known to have succeeded.
-        files = (*written, *result.files, *part.record.install(host.files))
-        return attrs.evolve(result, files=files, started=result.started or started)
+        return attrs.evolve(result, files=(*written, *result.files), started=result.started or started)
 
 
 def _undo(ctx: phases.Context, task: HostTask[ResultT], written: Sequence[str]) -> ResultT:
@@ -353,9 +350,7 @@ def _undo(ctx: phases.Context, task: HostTask[ResultT], written: Sequence[str]) 
     part, files = task.part, task.host.files
     result = task.carry_out(ctx, attrs.evolve(task.planned(up=False), files=Changes(removes=written)), up=False)
     with having_changed(result.changes, result.files, result.operations):
-        gone = part.program.remove(files)
-        with having_changed(files=gone):
-            return attrs.evolve(result, files=(*written, *result.files, *gone, *part.record.remove(files)))
+        return attrs.evolve(result, files=(*written, *result.files, *part.program.remove(files)))
 
 
 def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> Change:
@@ -376,10 +371,7 @@ def preview(host: Host, tasks: Sequence[HostTask[Any]], *, up: bool = True) -> C
     found = Change(None, gate.changes(rising, falling) if rising or falling else Changes())
     for task, look in looks:
         found += look
-        is_stuck = look.routes is not None and bool(look.routes.conflicts or look.routes.pending)
-        if up and task.is_wanted and not is_stuck:
-            found += Change(files=task.part.record.differences(host.files))
-        elif not (up and task.is_wanted):
+        if not (up and task.is_wanted):
             found += Change(files=Changes(removes=task.part.left(host.files)))
     if up:
         found += Change(removals=removals_of(host, tasks))

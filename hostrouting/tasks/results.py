@@ -41,7 +41,7 @@ class Change:
     others: tuple[Finding, ...] = ()
     """What there is to tell that does not follow from the route plan; an error prevents the operations."""
     has_fallback: bool = False
-    """Whether the host has an earlier script that has succeeded, and keeps it if no route can be changed."""
+    """Whether the host has an earlier script, and keeps it if no route can be changed."""
     removals: tuple[Finding, ...] = ()
     """What the host loses because the configuration does not ask for it; an error if that is protection."""
 

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
 from hostrouting.boot.gate import Gate, Part
-from hostrouting.boot.gate_files import digest_of
 from hostrouting.boot.installed import parsed
 from hostrouting.boot.scripts import parse_static_routes_script, render_static_routes_script
-from hostrouting.boot.units import (
-    add_protocol_numbers,
-    parse_protocol_numbers,
-    render_protocol_name,
-    render_routes_unit,
-)
+from hostrouting.boot.units import render_routes_unit
 from hostrouting.check.examine import await_plan, read
-from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import ApplyError, BackendError, ConfigError, NotReady
-from hostrouting.host.fileset import File, FileSet
+from hostrouting.errors import ApplyError, BackendError, NotReady
+from hostrouting.host.fileset import FileSet
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import DEFAULT_METRIC, Route, RouteKey
+from hostrouting.model.route import DEFAULT_METRIC, OURS, Route, RouteKey
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, Step, plan_routes, stays
 from hostrouting.routes.uplink import DesiredRoute, bare_leg, reply_destinations, wanted_routes, wanted_routes_of
@@ -34,8 +27,6 @@ from hostrouting.text import counted, spoken
 if TYPE_CHECKING:
     import phases
     from hostrouting.finding import Finding
-    from hostrouting.host.files import Files
-    from hostrouting.host.layout import HostLayout
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.concern import Concern
     from hostrouting.model.snapshot import Snapshot
@@ -49,15 +40,13 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
     """Install the static routes of the configuration, now and at every boot, before any gated unit starts.
 
     1. If no routes are configured and none of our routes exist, do nothing.
-    2. If a script that has succeeded is installed, plan first (4, 5): if that fails, the script stays as it is.
+    2. If a script is installed, plan first (4, 5): if that fails, the script stays as it is.
     3. Write unit, script and gate if they differ: from now on no gated unit starts without the routes.
     4. Wait for the default route, and take from it what a route leaves open.
     5. Plan the routes against the kernel's table. If another program's route has the key of one: RouteConflict.
-    6. Apply the plan, all or nothing. If that fails and our routes are as before, the last good script is put back.
+    6. Apply the plan, all or nothing. If that fails and our routes are as before, the installed script is put back.
     7. Run the script once if it is new or its last run failed.
     8. If no routes are configured any more, remove everything in the same order. A running unit is never touched.
-
-    Our routes are those that carry the configured protocol number, or the number that was configured before it.
     """
 
     name: ClassVar[str] = "configure-static-routes"
@@ -81,24 +70,9 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             ),
             is_undone_first=True,
         )
-        # It names our route protocol and the script that has succeeded: so it says which routes are ours.
-        name = render_protocol_name(self.config.protocol, digest=digest_of(script))
         return attrs.evolve(
-            part,
-            program=part.program + FileSet(aliases=((layout.routes_alias_path, layout.routes_script),)),
-            record=FileSet((File(layout.protocol_name_path, name),)),
-            before=self._number_that_goes,
+            part, program=part.program + FileSet(aliases=((layout.routes_alias_path, layout.routes_script),))
         )
-
-    def _number_that_goes(self, files: Files) -> FileSet:
-        """The record with the numbers of the installed script added, if the new script has another.
-
-        Until a run succeeds, routes may carry either.
-        """
-        path = self.host.layout.protocol_name_path
-        noted = files.read(path)
-        missing = former_protocols(files, self.host.layout, now=self.config.protocol) - _numbers_in(noted)
-        return FileSet((File(path, add_protocol_numbers(noted, missing)),) if missing else ())
 
     @property
     def is_wanted(self) -> bool:
@@ -125,11 +99,10 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         return Change(routes, before=before, others=tuple(map(stays, staying)))
 
     def prepare(self, ctx: phases.Context) -> Fallback | None:
-        """Plan the routes if the last good script would be replaced. Raises what `install` would raise."""
+        """Plan the routes if the installed script would be replaced. Raises what `install` would raise."""
         last, open_backend = self._fallback, self.host.backend
         if last is None or open_backend is None:
             return None
-        ours = {self.config.protocol, *self._former}
         with open_backend() as backend:
             before, _ = read(backend)
             plan = self._plan_routes(self._wanted, before)
@@ -139,18 +112,17 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
 
         def is_unchanged() -> bool:
             with suppress(BackendError), open_backend() as backend:
-                return _as_told(read(backend)[0], ours) == _as_told(before, ours)
+                return _as_told(read(backend)[0]) == _as_told(before)
             return False
 
         return Fallback(last, self.host.files.read(self.host.layout.gate_steps_path), is_unchanged)
 
     @property
     def _fallback(self) -> Part | None:
-        """The part on the host, if it differs from the new one, is as it was written, and its script has succeeded."""
+        """The part on the host, if it differs from the new one and is as it was written."""
         part = self.part
         found = Gate(self.host).as_written(part)
-        is_good = found != part and has_script_succeeded(self.host.files, self.host.layout)
-        return found if is_good else None
+        return found if found != part else None
 
     def carry_out(self, ctx: phases.Context, change: Change, *, up: bool) -> RoutesResult:
         """Carry out the plan, all or nothing, after waiting for everything that it needs."""
@@ -168,7 +140,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and it is rolled back.
             with ctx.shielded():
                 try:
-                    applied = self._apply(plan, backend, before, ctx.check)
+                    applied = apply_plan(plan, backend, before=before, check=ctx.check)
                 except ApplyError as error:
                     if error.__cause__ or not error.refused:
                         raise
@@ -177,7 +149,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
                     plan = self._plan_routes(self._wanted if up else (), before)
                     if plan.pending:
                         raise
-                    applied = self._apply(plan, backend, before, ctx.check)
+                    applied = apply_plan(plan, backend, before=before, check=ctx.check)
         told = [*applied.plan.foreseen, *applied.beside] if up else []
         if not up:
             told = [*map(stays, self._stays(self._read() if applied.changes else before))]
@@ -194,7 +166,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             told: tuple[str, ...] = ()
             try:
                 with ctx.shielded():  # what asks Linux to delete next hops of ours comes first
-                    asked = self._apply(plan.only_asking(), backend, before, alive)
+                    asked = apply_plan(plan.only_asking(), backend, before=before, check=alive)
             except ApplyError as error:
                 asked, told = Applied(plan), (str(error),)
             if asked.changes:
@@ -206,7 +178,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             done, lost, left = self._apply_rest(ctx, plan, before, backend, allowed, alive=alive)
             seconds, refused = ctx.clock.now() - begun, (*told, *left)
         coming = {step.route.key for step in plan.changes if step.action != "delete"}
-        ours = set(before.routes.places(lambda outline: outline.protocol == self.config.protocol))
+        ours = set(before.routes.places(lambda outline: outline.protocol == OURS))
         ours.difference_update(before.routes.leading_to(self._spared))
         verbs = [step.action for step in plan.only(set(done)).changes]
         return Look(
@@ -236,7 +208,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         networks = [wish.destination for wish in wanted]
         networks += [Prefix(way.version, int(way), way.max_prefixlen) for wish in wanted if (way := wish.gateway)]
         names = {wish.dev for wish in wanted if wish.dev}
-        return Concern.of(snapshot, networks, names=names, protocols={self.config.protocol, *self._former})
+        return Concern.of(snapshot, networks, names=names, protocols={OURS})
 
     def _apply_rest(
         self,
@@ -260,7 +232,7 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
             ctx.check()
             try:
                 with ctx.shielded():
-                    self._apply(plan.only(set(keys)), backend, before, alive)
+                    apply_plan(plan.only(set(keys)), backend, before=before, check=alive)
             except ApplyError as error:
                 if not error.refused:
                     return (), lost, [*refused, str(error)]
@@ -283,43 +255,29 @@ class ConfigureStaticRoutes(HostTask[RoutesResult]):
         return () if installed is None else wanted_routes_of(installed.config)
 
     @property
-    def _former(self) -> frozenset[int]:
-        return former_protocols(self.host.files, self.host.layout, now=self.config.protocol)
-
-    @property
     def _spared(self) -> frozenset[Prefix]:
         text = self.host.files.read(self.host.layout.probe_applied_path)
         if text is None:
             return reply_destinations(self.config)
         from hostrouting.tasks.probe_rewrite.rules import Record  # noqa: PLC0415  few hosts have such routes
 
-        return reply_destinations(self.config, former=[address for address, _ in Record.parse(text).routes])
+        return reply_destinations(self.config, former=Record.parse(text).routes)
 
     def _read(self) -> Snapshot:
         with self.kernel() as kernel:
             return read(kernel)[0]
 
     def _plan_routes(self, wanted: tuple[DesiredRoute, ...], before: Snapshot) -> RoutePlan:
-        return plan_routes(wanted, before, installed=() if wanted else self._installed, **self._ownership)
+        return plan_routes(wanted, before, spared=self._spared, installed=() if wanted else self._installed)
 
     def _await_plan(self, ctx: phases.Context, backend: RouteBackend) -> tuple[RoutePlan, Snapshot]:
-        return await_plan(ctx, backend, self._wanted, wait=self.wait, **self._ownership)
-
-    @property
-    def _ownership(self) -> dict[str, Any]:
-        """Which routes of the kernel are this task's to change, as arguments of a plan."""
-        return {"protocol": self.config.protocol, "former": self._former, "spared": self._spared}
-
-    def _apply(self, plan: RoutePlan, backend: RouteBackend, before: Snapshot, check: Alive) -> Applied:
-        protocol, former = self.config.protocol, self._former
-        return apply_plan(plan, backend, before=before, protocol=protocol, former=former, check=check)
+        return await_plan(ctx, backend, self._wanted, wait=self.wait, spared=self._spared)
 
     def _stays(self, before: Snapshot) -> tuple[Route, ...]:
         """Routes of other owners that are as the configuration, or the installed one, wants them."""
         wanted = self._wanted or self._installed
-        ours = {self.config.protocol, *self._former}
         steps = self._plan_routes(wanted, before).steps if wanted else ()
-        return tuple(step.route for step in steps if step.action == "keep" and step.route.protocol not in ours)
+        return tuple(step.route for step in steps if step.action == "keep" and step.route.protocol != OURS)
 
 
 def repair_of(step: Step) -> Repair:
@@ -335,44 +293,12 @@ def _repair_key(key: RouteKey) -> str:
     return str(key.prefix) + (f" metric {key.metric}" if key.metric != usual else "")
 
 
-def _as_told(snapshot: Snapshot, protocols: Collection[int]) -> list[str]:
-    """The routes with these protocols, without their next hops' state."""
-    ours = (snapshot.routes[place] for place in snapshot.routes.places(lambda outline: outline.protocol in protocols))
+def _as_told(snapshot: Snapshot) -> list[str]:
+    """Our routes, without their next hops' state."""
+    ours = (snapshot.routes[place] for place in snapshot.routes.places(lambda outline: outline.protocol == OURS))
     return sorted(str(attrs.evolve(route, legs=tuple(map(bare_leg, route.legs)))) for route in ours)
 
 
 def _in_short(texts: Sequence[str]) -> str:
     more = f"; and {len(texts) - _SHOWN:,} more" if len(texts) > _SHOWN else ""
     return "; ".join(texts[:_SHOWN]) + more
-
-
-def has_script_succeeded(files: Files, layout: HostLayout) -> bool:
-    """Whether the installed static-routes.sh is the last one that succeeded."""
-    script, noted = files.read(layout.routes_script_path), files.read(layout.protocol_name_path)
-    return script is not None and noted is not None and digest_of(script) in noted
-
-
-def former_protocols(files: Files, layout: HostLayout, *, now: int) -> frozenset[int]:
-    """The protocol numbers other than `now` that our files on this host give to our routes.
-
-    Such routes exist after the number was changed in the configuration. A file that we did not write is ignored, and so
-    is a number that cannot be configured: it would make other programs' routes ours.
-    """
-    found = {*_numbers_in(files.read(layout.protocol_name_path))}
-    if script := parsed(files, layout.routes_script_path, parse_static_routes_script):
-        found.add(script.protocol)
-    return frozenset(number for number in found if number != now and _can_be_ours(number))
-
-
-def _numbers_in(record: str | None) -> frozenset[int]:
-    with suppress(ValueError):
-        return frozenset() if record is None else parse_protocol_numbers(record)
-    return frozenset()
-
-
-def _can_be_ours(protocol: int) -> bool:
-    try:
-        HostRoutingConfig(protocol=protocol)
-    except ConfigError:
-        return False
-    return True

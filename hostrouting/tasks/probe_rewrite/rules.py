@@ -24,7 +24,7 @@ from hostrouting.errors import ConfigError, Fault, ProgramError
 from hostrouting.finding import Finding, Severity
 from hostrouting.host.effects import Operation
 from hostrouting.model.prefix import IPV6, Prefix
-from hostrouting.model.route import DEFAULT_METRIC, Route
+from hostrouting.model.route import DEFAULT_METRIC, OURS, Route
 from hostrouting.routes.plan import RoutePlan, plan_exactly
 from hostrouting.routes.uplink import missing_device
 
@@ -43,31 +43,31 @@ def is_rewritten(config: ProbeRewriteConfig, *, source: IPv6Address, destination
 
 # The record of what was added to the kernel.
 
-_ROUTE = re.compile(r"route ([0-9a-f:.]+) protocol ([0-9]{1,3})")
+_ROUTE = re.compile(r"route ([0-9a-f:.]+)")
 
 
 @attrs.frozen
 class Record:
     """What this configuration and earlier ones may have put into the kernel."""
 
-    routes: tuple[tuple[IPv6Address, int], ...] = ()
-    """The address and the protocol of each route."""
+    routes: tuple[IPv6Address, ...] = ()
+    """The address of each route."""
     loaded: str = ""
     """The text that was loaded last, and nft's listing of it without counts; empty if that is not known."""
 
     @classmethod
-    def of(cls, config: ProbeRewriteConfig, *, protocol: int) -> Self:
+    def of(cls, config: ProbeRewriteConfig) -> Self:
         """The route that this configuration adds."""
-        return cls(((config.global_address, protocol),) if config.ensure_route else ())
+        return cls((config.global_address,) if config.ensure_route else ())
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """The record in this text; lines that are not understood are ignored."""
         head, _, loaded = text.partition("\n\n")
-        routes = list[tuple[IPv6Address, int]]()
+        routes = list[IPv6Address]()
         for found in filter(None, map(_ROUTE.fullmatch, head.splitlines())):
             with suppress(ValueError):
-                routes.append((IPv6Address(found[1]), int(found[2])))
+                routes.append(IPv6Address(found[1]))
         return cls(tuple(routes), loaded)
 
     def __add__(self, other: Record) -> Record:
@@ -75,7 +75,7 @@ class Record:
         return Record(tuple(dict.fromkeys((*self.routes, *other.routes))), self.loaded)
 
     def __str__(self) -> str:
-        lines = [f"route {address} protocol {protocol}" for address, protocol in self.routes]
+        lines = [f"route {address}" for address in self.routes]
         return "\n".join(lines) + f"\n\n{self.loaded}"
 
 
@@ -153,7 +153,7 @@ class RewritePlan(NamedTuple):
 
 
 def plan_rewrite(
-    config: ProbeRewriteConfig, record: Record, listing: str | None, snapshot: Snapshot, *, protocol: int, up: bool
+    config: ProbeRewriteConfig, record: Record, listing: str | None, snapshot: Snapshot, *, up: bool
 ) -> RewritePlan:
     """The changes from the present state to the configuration; with `up` false, to nothing of ours.
 
@@ -175,17 +175,16 @@ def plan_rewrite(
             f"{title} is not ours: nothing in it has a comment that begins with 'hostrouting:'; "
             "delete it, and stop the program that creates it"
         )
-    about = {Prefix.of(IPv6Network(address)) for address, _ in record.routes}
-    route, waits = _wanted_route(config, protocol) if up else None, ""
+    about = {Prefix.of(IPv6Network(address)) for address in record.routes}
+    route, waits = _wanted_route(config) if up else None, ""
     if route is not None:
         waits = _lack(config.interfaces[0], snapshot)
         about.add(route.prefix)
-    ours = tuple(dict.fromkeys((protocol, *(number for _, number in record.routes))))
     taken = (address.dev for address in snapshot.addresses if up and address.ip == config.global_address)
     return RewritePlan(
         text=text,
         on_table=tuple(operations),
-        routes=plan_exactly(() if waits or route is None else (route,), snapshot, ours=ours, about=about),
+        routes=plan_exactly(() if waits or route is None else (route,), snapshot, about=about),
         waits=waits,
         is_off=bool(waits) and _is_off(config.interfaces[0], snapshot),
         foreign=foreign,
@@ -208,12 +207,12 @@ def _difference(wanted: str, loaded: str, listing: str | None) -> str:
     return "" if was == now else "its lines are in another order"
 
 
-def _wanted_route(config: ProbeRewriteConfig, protocol: int) -> Route | None:
+def _wanted_route(config: ProbeRewriteConfig) -> Route | None:
     """The route that sends replies to the uplink; None if no uplink is configured, or `ensure_route` is false."""
     if not (config.ensure_route and config.interfaces):
         return None
     prefix, [dev] = Prefix.of(IPv6Network(config.global_address)), config.interfaces
-    return Route.to(prefix, dev=dev, metric=DEFAULT_METRIC[IPV6], protocol=protocol)
+    return Route.to(prefix, dev=dev, metric=DEFAULT_METRIC[IPV6], protocol=OURS)
 
 
 def _lack(dev: str, snapshot: Snapshot) -> str:

@@ -66,7 +66,7 @@ class RewriteProbeSource(HostTask[Effects]):
     def part(self) -> Part:
         """The script, which runs before a gated unit starts, and the unit that runs it at every boot."""
         layout, seconds = self.host.layout, self.boot_wait
-        told = ProbeScript(self._settings, self.config.protocol, seconds)
+        told = ProbeScript(self._settings, seconds)
         part = Part.of(
             layout,
             "probe-rewrite",
@@ -124,7 +124,7 @@ class RewriteProbeSource(HostTask[Effects]):
                     )
                 for finding in standing.findings:
                     ctx.log.log(finding.level, "%s", finding)
-            own = Record.of(self._settings, protocol=self.config.protocol)
+            own = Record.of(self._settings)
             self._write(attrs.evolve(own, loaded=self._record.loaded))
             return Effects(operations=operations, started=started)
 
@@ -254,7 +254,7 @@ class RewriteProbeSource(HostTask[Effects]):
         with ctx.shielded():  # Ctrl-C must not interrupt between the table and the route
             record = self._record
             if plan.wanted is not None:
-                record += Record.of(self._settings, protocol=self.config.protocol)
+                record += Record.of(self._settings)
                 self._write(record)  # what may be in the kernel is recorded before it is there
             if plan.text:
                 nft.load(plan.text)
@@ -262,17 +262,15 @@ class RewriteProbeSource(HostTask[Effects]):
                 if plan.text and plan.wanted is not None:
                     listing = nft.listing(TABLE)
                     self._write(attrs.evolve(record, loaded=plan.wanted_text + (listing or "")))
-                apply_plan(plan.routes, backend, before=snapshot, protocol=self.config.protocol)
+                apply_plan(plan.routes, backend, before=snapshot)
 
     def _plan(self, nft: Nftables, snapshot: Snapshot, *, up: bool) -> RewritePlan:
-        plan = plan_rewrite(
-            self._settings, self._record, nft.listing(TABLE), snapshot, protocol=self.config.protocol, up=up
-        )
+        plan = plan_rewrite(self._settings, self._record, nft.listing(TABLE), snapshot, up=up)
         return plan._replace(section=self.section_path)
 
     def _read(self, backend: RouteBackend) -> Snapshot:
         """The devices, and the routes to the global addresses of this configuration and earlier ones."""
-        former = (Prefix.of(IPv6Network(address)) for address, _ in self._record.routes)
+        former = (Prefix.of(IPv6Network(address)) for address in self._record.routes)
         return backend.snapshot(family=IPV6, prefixes={self._prefix, *former})
 
     @property
