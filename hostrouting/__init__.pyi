@@ -9,7 +9,6 @@ from hostrouting.tasks.overlap_check import CheckRouteOverlap as CheckRouteOverl
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource as RewriteProbeSource  # makes load-balancer probes over IPv6 reach the pods
 from hostrouting.tasks.configure import Remove as Remove  # removes everything that hostrouting installed, and nothing else
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet as CleanStaleAzureVnet  # deletes what azure-vnet left; runs only if you call it
-from hostrouting.tasks.cleanup.task import Cleanup as Cleanup  # the base class of such a task, for another CNI
 from hostrouting.tasks.results import RoutesResult as RoutesResult, CheckResult as CheckResult, CleanupResult as CleanupResult  # what these tasks found and did; the others return Effects
 from hostrouting.tasks.results import Plan as Plan  # what a task would do now
 from hostrouting.boot.files import files_of as files_of  # every file that a configuration makes on a host: path, text and mode

@@ -4,7 +4,7 @@ Here: the text of every file for the boot, as functions of a configuration and a
 here: which files a host needs (`tasks`), and writing a set of files (`host`).
 
 scripts     the boot scripts of the IPv4 tasks: a static body, and the settings as data in one block
-units       the units that run one script each, that of the guard, and the name of our route protocol
+units       the units that run one script each, and that of the guard
 probe       the table that rewrites the source of probes, and the script and unit that load it at boot
 gate_files  the drop-in, unit, script and list of steps that keep gated units from starting too early
 gate        how these are installed, changed and removed

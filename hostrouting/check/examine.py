@@ -33,7 +33,7 @@ from hostrouting.fib.engine import Fib
 from hostrouting.fib.packet import ANY, Flow
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, ip_at
-from hostrouting.model.route import Route, protocol_name
+from hostrouting.model.route import OURS, Route, protocol_name
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import DesiredRoute, missing_default, resolve_route, seen_instead, wanted_routes
 
@@ -216,7 +216,7 @@ def concern_of(snapshot: Snapshot, config: HostRoutingConfig) -> Concern:
 
     check = config.route_overlap
     names = {*check.expected_devs, *(route.dev for route in CNI_ROUTES)} - {"*"}
-    return Concern.of(snapshot, map(Prefix.of, check.expected_cidrs), names=names, protocols={config.protocol})
+    return Concern.of(snapshot, map(Prefix.of, check.expected_cidrs), names=names, protocols={OURS})
 
 
 def _only_family(config: HostRoutingConfig) -> int | None:
@@ -291,7 +291,6 @@ def _with_pods(
         fib,
         report,
         pods=pods,
-        protocol=config.protocol,
         # With several named devices, which of them it is differs from host to host.
         names_dev=len(check.expected_devs) == 1,
     )
@@ -408,7 +407,7 @@ class Correction:
 
 def find_correction(found: Examination, config: HostRoutingConfig) -> Correction:
     """What this configuration lacks to repair what was found."""
-    if not (config.static_routes.routes or found.fib.snapshot.routes.only(protocol=config.protocol)):
+    if not (config.static_routes.routes or found.fib.snapshot.routes.only(protocol=OURS)):
         return Correction(found.routes)  # the plan is empty, and loading the planner would take 3 ms
     from hostrouting.routes.plan import plan_static_routes  # noqa: PLC0415  a verdict needs no plan
 
@@ -429,9 +428,9 @@ def correction_of(after: Examination, config: HostRoutingConfig, plan: RoutePlan
     )
 
 
-def repair_routes(found: Examination, *, protocol: int) -> tuple[Route, ...]:
-    """The routes of the repair, with device and gateway filled in; `protocol` is that of our routes."""
-    resolved = [resolve_route(wish, found.fib, protocol=protocol) for wish in found.routes]
+def repair_routes(found: Examination) -> tuple[Route, ...]:
+    """The routes of the repair, with device and gateway filled in."""
+    resolved = [resolve_route(wish, found.fib) for wish in found.routes]
     return tuple(route for route in resolved if isinstance(route, Route))
 
 

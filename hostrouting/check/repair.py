@@ -123,25 +123,18 @@ class Repair(NamedTuple):
 
 
 def propose_repair(
-    fib: Fib,
-    report: OverlapReport,
-    *,
-    protocol: int = OURS,
-    flow: Flow = ANY,
-    names_dev: bool = False,
-    pods: Sequence[PodReport] = (),
+    fib: Fib, report: OverlapReport, *, flow: Flow = ANY, names_dev: bool = False, pods: Sequence[PodReport] = ()
 ) -> Repair:
     """The fewest routes that close what `report` found on this host, without touching a route that is not ours.
 
-    Our routes are those that carry `protocol`. They leave open what the default route of this host fills in rightly, so
+    Our routes leave open what the default route of this host fills in rightly, so
     that they can repair many hosts: the gateway, and unless the repair `names_dev`, the device; `resolve_route`
     completes them. The proof is the same check with the routes in place. If what `pods` send still escapes then, more
     routes are added for it.
     """
     require(fib, Fib, "propose_repair", "write propose_repair(Fib(snapshot), report)")
     require(report, OverlapReport, "propose_repair", "write propose_repair(fib, check_overlap(fib, cidrs))")
-    means = _Means(protocol, names_dev)
-    repair, routes, _, diverted, after = _propose(fib, report, flow, means)
+    repair, routes, _, diverted, after = _propose(fib, report, flow, names_dev=names_dev)
     added = list(routes)
     every = [packets for pod_report in pods for packets in pod_report.packets]
     flows = [flow, *(packets.flow for packets in every)]
@@ -150,7 +143,7 @@ def propose_repair(
     ]:
         seen = with_devices_of(after, every)
         left = report.again(seen, packets.flow)
-        more, routes, replaced, others, then = _propose(seen, left, packets.flow, means)
+        more, routes, replaced, others, then = _propose(seen, left, packets.flow, names_dev=names_dev)
         reason: UnsafeReason | None = "too-many" if len(added) + len(routes) > TOO_MANY else None
         if reason is None and routes and _diverts(seen, then, report, flows):
             reason = "clash"
@@ -216,33 +209,26 @@ def _place(unsafe: Unsafe) -> tuple[object, ...]:
     return (unsafe.first, unsafe.last, unsafe.reason, unsafe.decision.route)
 
 
-class _Means(NamedTuple):
-    """What the routes of a repair have in common."""
-
-    protocol: int
-    names_dev: bool
-
-
 # A repair, the routes that it adds, our routes that these replace, what it diverts, and the host with these routes.
 _Proposal: TypeAlias = tuple[Repair, tuple[Route, ...], tuple[Route, ...], dict[Prefix, _Diversion], Fib]
 
 
-def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Proposal:
+def _propose(fib: Fib, report: OverlapReport, flow: Flow, *, names_dev: bool) -> _Proposal:
     """The repair of what was found for the packets of this flow."""
     if not report.escapes:
         return Repair((), (), report), (), (), {}, fib
-    family, protocol = report.family, means.protocol
-    uplink = Uplink(fib, protocol=protocol)
+    family = report.family
+    uplink = Uplink(fib)
     pattern = _pattern(fib, report, family)
     way = uplink.resolve(pattern)
-    written = uplink.leave_open(pattern, names_dev=means.names_dev)
+    written = uplink.leave_open(pattern, names_dev=names_dev)
     if isinstance(way, Pending):
         return _nothing(fib, report, "no-way", _missing(way, fib))
     for leg, words in zip(way.legs, way.ways, strict=True):
         against = refused_gateway(fib, leg)
         if against is not None:
             return _nothing(fib, report, "refused", words, against)
-    task = _Task(fib, report, way, protocol, flow)
+    task = _Task(fib, report, way, flow)
     for block in _open_blocks(report):
         # In IPv6 a connected route has metric 256: a lower one wins over it, the usual one needs two longer prefixes.
         tries = [task.closing(block, metric=metric) for metric in METRICS[family]]
@@ -254,7 +240,7 @@ def _propose(fib: Fib, report: OverlapReport, flow: Flow, means: _Means) -> _Pro
         standing
         for route in routes
         for standing in fib.routes(route.prefix)
-        if standing.key == route.key and standing.protocol == protocol
+        if standing.key == route.key and standing.protocol == OURS
     ]
     after = _with(fib, routes, replaced)
     proof = report.again(after, flow)
@@ -317,8 +303,8 @@ def _as_written(route: Route) -> int:
 class _Task:
     """One repair while it is being computed."""
 
-    def __init__(self, fib: Fib, report: OverlapReport, way: Route, protocol: int, flow: Flow) -> None:
-        self._fib, self._way, self._protocol, self._flow = fib, way, protocol, flow
+    def __init__(self, fib: Fib, report: OverlapReport, way: Route, flow: Flow) -> None:
+        self._fib, self._way, self._flow = fib, way, flow
         self._judge, self._networks = Judge.of(report, fib), networks_of(fib.snapshot.addresses)
         self.routes: list[Route] = []
         self.unsafe: list[Unsafe] = []
@@ -343,14 +329,14 @@ class _Task:
         """The route to this prefix, with a lower metric only if another route would win otherwise."""
         usual = DEFAULT_METRIC[prefix.family]
         near = self._fib.routes(prefix)
-        is_enough = all(gives_way(route, usual, self._protocol) for route in near)
+        is_enough = all(gives_way(route, usual, OURS) for route in near)
         is_lowest = self._way.metric == METRICS[prefix.family][-1]
         return attrs.evolve(self._way, prefix=prefix, metric=usual if is_lowest and is_enough else self._way.metric)
 
     def _close(self, block: Prefix) -> tuple[Prefix, ...]:
         """The prefixes that close the block's escapes, as far as possible."""
         dev = self._way.legs[0].dev
-        contests = self._fib.contests(block, dev=dev, metric=self._way.metric, ours=self._protocol, flow=self._flow)
+        contests = self._fib.contests(block, dev=dev, metric=self._way.metric, ours=OURS, flow=self._flow)
         pieces = [piece for contest in contests for piece in _at_borders(block.family, contest)]
         zones = [Zone(piece.first, piece.last, *self._treatment(block.family, piece)) for piece in pieces]
         chosen = cover(block, _merged(zones), usable=self._is_usable)
@@ -412,7 +398,7 @@ class _Task:
         if self._fib.skips(prefix, self._flow):
             return False
         key = self._way.key._replace(prefix=prefix)
-        return not any(route.key == key and route.protocol != self._protocol for route in self._fib.routes(prefix))
+        return not any(route.key == key and route.protocol != OURS for route in self._fib.routes(prefix))
 
     def _leave(self, family: int, contest: Contest, reason: UnsafeReason) -> None:
         decision, first = contest.decision, contest.first

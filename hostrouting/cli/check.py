@@ -90,7 +90,7 @@ class Check:
     @property
     def repair_routes(self) -> tuple[Route, ...]:
         """The routes of the repair, with device and gateway filled in."""
-        return repair_routes(self.found, protocol=self.config.protocol)
+        return repair_routes(self.found)
 
     def answer_lines(self) -> Iterator[Line]:
         """The verdict on each family, in one sentence."""

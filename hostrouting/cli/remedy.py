@@ -17,7 +17,7 @@ from hostrouting.check.examine import Correction, find_correction
 from hostrouting.check.report import contested_clause, deletion_lines, entries_name, repair_document, unsafe_findings
 from hostrouting.cli.output import SHOWN, Line, Painted, below, line, named_lines
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
-from hostrouting.model.route import TABLE_MAIN, NextHop, Route
+from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
 from hostrouting.routes.uplink import DesiredRoute, Uplink, reply_destinations, wanted_routes
 from hostrouting.text import counted, spoken
 
@@ -57,18 +57,18 @@ class _Remedy:
             mode=self.mode or (its if its.expected_cidrs else asked).mode,
         )
         static = StaticRoutesConfig(enabled=bool(routes), routes=repair_document(routes))
-        return attrs.evolve(base, static_routes=static, route_overlap=overlap, protocol=self.config.protocol)
+        return attrs.evolve(base, static_routes=static, route_overlap=overlap)
 
     @cached_property
     def kept(self) -> tuple[DesiredRoute, ...]:
         """Our present routes that stay when the repair is applied, and that a configuration can express."""
-        fib, protocol = self.check.fib, self.config.protocol
+        fib = self.check.fib
         taken, replies = {wish.key for wish in self.check.found.routes}, reply_destinations(self.config)
         found: dict[object, Route] = {}
-        for route in fib.snapshot.routes.only(protocol=protocol):
+        for route in fib.snapshot.routes.only(protocol=OURS):
             if _is_static(route) and route.key not in taken and route.prefix not in replies:
                 found.setdefault(route.key, route)
-        return tuple(Uplink(fib, protocol=protocol).leave_open(_as_wish(route)) for route in found.values())
+        return tuple(Uplink(fib).leave_open(_as_wish(route)) for route in found.values())
 
 
 def _is_static(route: Route) -> bool:
@@ -251,4 +251,4 @@ def _is_held_by_us(check: Check, route: Route) -> bool:
     holder = next(
         (other for other in check.fib.routes(route.prefix, table=route.table) if other.key == route.key), None
     )
-    return holder is not None and holder.protocol == check.config.protocol
+    return holder is not None and holder.protocol == OURS

@@ -22,7 +22,7 @@ from hostrouting.config.json import InvalidValue, Keys, Section, Spot, items, li
 from hostrouting.config.probe_rewrite import PROBE_REWRITE, ProbeRewriteConfig
 from hostrouting.config.values import Address, Network  # noqa: TC001  attrs.resolve_types looks them up here
 from hostrouting.model.prefix import LINK_LOCAL
-from hostrouting.model.route import DEFAULT_METRIC, OURS
+from hostrouting.model.route import DEFAULT_METRIC
 from hostrouting.model.rule import SELECTORS
 
 if TYPE_CHECKING:
@@ -199,8 +199,6 @@ class HostRoutingConfig(Section):
 
     static_routes: StaticRoutesConfig
     route_overlap: RouteOverlapConfig
-    protocol: int
-    """The route protocol number that marks a route as ours."""
     probe_rewrite: ProbeRewriteConfig
     azure_vnet_cleanup: AzureVnetCleanupConfig | None
     """None if the section is missing: then nothing is cleaned up."""
@@ -216,7 +214,6 @@ class HostRoutingConfig(Section):
         self,
         static_routes: StaticRoutesConfig | Mapping[str, object] | None = None,
         route_overlap: RouteOverlapConfig | Mapping[str, object] | None = None,
-        protocol: int = OURS,
         probe_rewrite: ProbeRewriteConfig | Mapping[str, object] | None = None,
         azure_vnet_cleanup: AzureVnetCleanupConfig | Mapping[str, object] | None = None,
         *,
@@ -256,7 +253,7 @@ class HostRoutingConfig(Section):
         return spot.path
 
     def replaced(self, section: str, other: HostRoutingConfig) -> Self:
-        """This configuration with one section, given by the name of its attribute, of the other."""
+        """The configuration with one section, given by the name of its attribute, of the other."""
         change: dict[str, Any] = {section: getattr(other, section)}
         return attrs.evolve(self, **change)
 
@@ -459,7 +456,6 @@ _HOST_ROUTING = HostRoutingConfig._keys = Keys(
     {
         "static_routes": _STATIC_ROUTES.reader(StaticRoutesConfig),
         "route_overlap": _ROUTE_OVERLAP.reader(RouteOverlapConfig),
-        "protocol": values.protocol,
         "probe_rewrite": PROBE_REWRITE.reader(ProbeRewriteConfig),
         "azure_vnet_cleanup": _azure_vnet_cleanup,
         "guard": _GUARD.reader(GuardConfig),

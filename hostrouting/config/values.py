@@ -14,7 +14,6 @@ from typing import TypeAlias, TypeVar
 
 from hostrouting.config.json import Spot, list_of, text_of
 from hostrouting.model.prefix import LINK_LOCAL, is_reserved, reserved_for
-from hostrouting.model.route import OURS
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -25,23 +24,6 @@ _FORM = 'write an address, a slash and a length, such as "10.0.0.0/8" or "fd00::
 
 _NAME_LENGTH = 15  # IFNAMSIZ without its closing zero
 _NAME_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
-
-# With a number that is in use, other programs' routes would be taken for ours, and deleted.
-_PROTOCOLS_IN_USE = (
-    (0, 0, "0 means that a route has no protocol"),
-    (1, 1, "the kernel gives it to routes learned from ICMP redirects"),
-    (2, 2, "the kernel gives it to the connected routes of every interface"),
-    (3, 3, "every route added by hand has it"),
-    (4, 4, "network managers use it for the administrator's static routes"),
-    (8, 16, "routing daemons and DHCP clients use it"),
-    (17, 17, "kube-router uses it"),
-    (18, 18, "keepalived uses it"),
-    (42, 42, "babel uses it"),
-    (66, 66, "some cloud images use it"),
-    (80, 80, "Calico uses it"),
-    (99, 99, "openr uses it"),
-    (186, 198, "FRRouting and related daemons use it"),
-)
 
 
 class Word(str, Enum):
@@ -213,16 +195,6 @@ def metric(raw: object, at: Spot) -> int:
     highest = 2**32 - 1
     remedy = f"write an integer from 0 to {highest}, without quotes or decimal point"
     return integer(raw, at, highest, remedy)
-
-
-def protocol(raw: object, at: Spot) -> int:
-    """The route protocol number that marks our routes; no other program may use it."""
-    remedy = f"write an integer from 200 to 254, which no known program uses, such as {OURS}"
-    number = integer(raw, at, 255, remedy)
-    for first, last, reason in _PROTOCOLS_IN_USE:
-        if first <= number <= last:
-            raise at.faulty(raw, f"cannot mark our routes: {reason}", remedy)
-    return number
 
 
 def mode(raw: object, at: Spot) -> Mode:

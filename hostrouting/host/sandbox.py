@@ -93,7 +93,3 @@ class SandboxLinkLayer:
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         """See LinkLayer."""
         return self.namespace.call(lambda: self.inner.delete_neighbour(neighbour))
-
-    def add_neighbour(self, neighbour: Neighbour) -> bool:
-        """See LinkLayer."""
-        return self.namespace.call(lambda: self.inner.add_neighbour(neighbour))

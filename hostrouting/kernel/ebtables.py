@@ -1,4 +1,4 @@
-"""The rules for Ethernet frames: the contract of an edge that reads and changes them, and the edge that uses ebtables.
+"""The rules for Ethernet frames: the contract of an edge that reads and deletes them, and the edge that uses ebtables.
 
 Here: rules as lines of ebtables-save, the commands, how their exit codes are handled, and an error for each kind of
 failure, with one sentence that is the same for ebtables and for a fake. Not here: the meaning of a rule, and which ones
@@ -35,7 +35,7 @@ PROGRAMS: dict[str, Backend] = {f"ebtables-{backend}": backend for backend in BA
 
 
 class Ebtables(Protocol):
-    """The rules for Ethernet frames. All changes are made in table nat.
+    """The rules for Ethernet frames. Rules are deleted in table nat.
 
     A line is a rule as ebtables-save prints it, without the leading "-A": "PREROUTING -p ARP -j DROP". Text with
     several lines, or without a chain at the start, raises ValueError before anything is run.
@@ -44,7 +44,7 @@ class Ebtables(Protocol):
 
     Each verb raises a ProgramError if ebtables cannot be used (missing, not-permitted, not-loaded), if both backends
     have rules (wrong-backend), if there is no answer (timeout), or if ebtables refuses (refused). The kind too-old
-    means that it cannot change rules in one batch, and has changed nothing. A deletion that is refused although every
+    means that it cannot delete rules in one batch, and has changed nothing. A deletion that is refused although every
     rule exists is retried a few times; nothing else is retried.
     """
 
@@ -76,13 +76,6 @@ class Ebtables(Protocol):
 
     def delete_one(self, line: str) -> bool:
         """Delete the first such rule; False if there is none, or if ebtables might delete a different rule instead."""
-
-    def add(self, lines: Sequence[str]) -> None:
-        """Add all of these rules, each at the end of its chain, or none of them.
-
-        Not idempotent: ebtables accepts equal rules any number of times. No lines are fine. After a timeout the
-        change may or may not have been made.
-        """
 
 
 _TRIES = 3
@@ -140,45 +133,37 @@ class EbtablesProgram:
 
     def delete(self, lines: Sequence[str]) -> None:
         """See Ebtables."""
-        self._change("-D", lines)
-
-    def delete_one(self, line: str) -> bool:
-        """See Ebtables."""
-        try:
-            self._change("-D", [line])
-        except ProgramError as error:
-            if not error.lines:
-                raise
-            return False
-        return True
-
-    def add(self, lines: Sequence[str]) -> None:
-        """See Ebtables."""
-        self._change("-A", lines)
-
-    def _change(self, verb: Literal["-A", "-D"], lines: Sequence[str]) -> None:
         require_lines(lines)
         if not lines:
             return
-        what = f"{'add' if verb == '-A' else 'delete'} {len(lines)} rule{'s' * (len(lines) != 1)}"
+        what = f"delete {len(lines)} rule{'s' * (len(lines) != 1)}"
         found = self._find()
-        if verb == "-D":
-            require_distinct(found.text, lines)
+        require_distinct(found.text, lines)
         for tries_left in reversed(range(_TRIES)):
             program = f"{found.prefix}-restore"
-            done = self._run(program, "--noflush", text=batch(verb, lines), what=what)
+            done = self._run(program, "--noflush", text=batch(lines), what=what)
             if not knows_batches(done.err):
                 raise too_old(program, tidied(done.complaint))
             if not done.code:
                 return
             error = refused(what, tidied(done.complaint))
-            if verb == "-A" or error.kind != "refused":
+            if error.kind != "refused":
                 raise error
             # The error for a missing rule has a different text in each version, and in some none.
             if gone := missing_from(self._save(found.backend).text, lines):
                 raise no_such_rule(gone, error.words)
             if not tries_left:
                 raise error
+
+    def delete_one(self, line: str) -> bool:
+        """See Ebtables."""
+        try:
+            self.delete([line])
+        except ProgramError as error:
+            if not error.lines:
+                raise
+            return False
+        return True
 
     def _find(self) -> _Saved:
         """The named backend or the one that has rules, and its rules."""
@@ -336,9 +321,9 @@ def require_lines(lines: Sequence[str]) -> None:
             )
 
 
-def batch(verb: Literal["-A", "-D"], lines: Iterable[str]) -> str:
-    """The input with which ebtables-restore does this to each of the rules."""
-    return "\n".join([_TABLE, *(f"{verb} {line}" for line in lines), ""])
+def batch(lines: Iterable[str]) -> str:
+    """The input with which ebtables-restore deletes each of the rules."""
+    return "\n".join([_TABLE, *(f"-D {line}" for line in lines), ""])
 
 
 def listed(listing: str) -> str:
@@ -399,7 +384,7 @@ def no_nf_tables(words: str = "") -> ProgramError:
 def too_old(program: str, words: str) -> ProgramError:
     """The error for a program without --noflush, the option that keeps the other rules."""
     return _error(
-        f"{program} does not know --noflush, so rules can neither be deleted nor added in one batch, and nothing was "
+        f"{program} does not know --noflush, so rules cannot be deleted in one batch, and nothing was "
         "changed; install ebtables 2.0.11, iptables 1.8.2 or newer",
         kind="too-old",
         words=words,

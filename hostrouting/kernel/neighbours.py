@@ -1,4 +1,4 @@
-"""MAC addresses and neighbours: the contract of an edge that reads and changes them, and the edge to Linux.
+"""MAC addresses and neighbours: the contract of an edge that reads and deletes them, and the edge to Linux.
 
 Here: devices with the MAC addresses at both ends of veths, neighbours, and an error for each kind of failure, with one
 sentence that is the same for Linux and for a fake. Not here: which neighbours are wanted. The contract suite in
@@ -121,12 +121,6 @@ class Neighbour:
         return " ".join([*words, self.state.upper()])
 
 
-def require_permanent(neighbour: Neighbour) -> None:
-    """ValueError for an entry that only the kernel creates."""
-    if neighbour.state != "permanent" or neighbour.mac.count(":") != 5:
-        raise ValueError(f"{neighbour} cannot be added: it must be a permanent entry with a MAC address of six bytes")
-
-
 def _links(values: Iterable[EthernetLink]) -> tuple[EthernetLink, ...]:
     return tuple(values)
 
@@ -175,13 +169,6 @@ class LinkLayer(Protocol):
         must be equal in every field. Idempotent: an absent entry or device is fine.
         """
 
-    def add_neighbour(self, neighbour: Neighbour) -> bool:
-        """Add the entry; False if a different entry for its address exists, which stays.
-
-        Idempotent. ValueError unless its state is permanent and its MAC address has six bytes. BackendError if the
-        device does not exist.
-        """
-
 
 T = TypeVar("T")
 
@@ -205,11 +192,6 @@ class KernelLinkLayer:
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         """See LinkLayer."""
         return self._speak(f"delete the neighbour {neighbour}", lambda wire: _delete(wire, neighbour))
-
-    def add_neighbour(self, neighbour: Neighbour) -> bool:
-        """See LinkLayer."""
-        require_permanent(neighbour)
-        return self._speak(f"add the neighbour {neighbour}", lambda wire: _add(wire, neighbour))
 
     def _speak(self, what: str, work: Callable[[Any], Awaitable[T]]) -> T:
         import asyncio  # noqa: PLC0415  pyroute2 loads it anyway, and nothing else here does
@@ -322,23 +304,6 @@ async def _delete(wire: Any, neighbour: Neighbour) -> bool:
     return True
 
 
-async def _add(wire: Any, neighbour: Neighbour) -> bool:
-    index = await _index(wire, neighbour.dev)
-    if index is None:
-        raise no_device(neighbour)
-    flags = _NTF_EXT_LEARNED * neighbour.externally_learned
-    told = {
-        "dst": str(neighbour.ip),
-        "lladdr": neighbour.mac,
-        "ifindex": index,
-        "state": _NUD_PERMANENT,
-        "flags": flags,
-    }
-    if await _unless(wire.neigh("add", **told), errno.EEXIST) is not None:
-        return True
-    return await _holder(wire, neighbour, index) == neighbour
-
-
 async def _index(wire: Any, dev: str) -> int | None:
     found = await _unless(wire.link("get", ifname=dev), errno.ENODEV)
     return found[0]["index"] if found else None
@@ -373,14 +338,6 @@ def refused(what: str, number: int, words: str = "") -> BackendError:
             kind="not-permitted",
         )
     return BackendError(f"the kernel refused to {what}", errno=number, kernel=words or os.strerror(number))
-
-
-def no_device(neighbour: Neighbour) -> BackendError:
-    """The error for an entry whose device does not exist."""
-    return BackendError(
-        f"device {neighbour.dev} of the neighbour {neighbour} does not exist; add the neighbour when the device exists",
-        errno=errno.ENODEV,
-    )
 
 
 def timed_out(what: str, seconds: float) -> BackendError:

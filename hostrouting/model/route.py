@@ -49,7 +49,7 @@ Preference: TypeAlias = Literal["low", "medium", "high"]
 PREFERENCES: tuple[Preference, ...] = get_args(Preference)
 
 OURS = 213
-"""The protocol number that marks a route as ours; the configuration can set another. No known program uses it."""
+"""The protocol number that marks a route as ours. No known program uses it."""
 
 DEFAULT_METRIC = {4: 0, 6: 1024}
 """By family: the metric that Linux gives to a route that is added without one."""

@@ -22,7 +22,7 @@ reading and this change, Linux deletes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
@@ -55,30 +55,22 @@ class Applied(NamedTuple):
 
 
 def apply_plan(
-    plan: RoutePlan,
-    backend: RouteBackend,
-    *,
-    before: Snapshot,
-    protocol: int = OURS,
-    former: Collection[int] = (),
-    check: Callable[[], object] = lambda: None,
+    plan: RoutePlan, backend: RouteBackend, *, before: Snapshot, check: Callable[[], object] = lambda: None
 ) -> Applied:
     """Carry out the plan, which was made from the snapshot `before`, or leave everything as it was.
 
     Raises RouteConflict, before anything is changed, if a route that is not ours holds a key. Raises ApplyError if the
     kernel refuses a change, or if the table does not match the plan afterwards; the changes were then rolled back, and
-    the error says what is true now. Our routes are those that carry `protocol` or a `former` number. `check` is called
-    wherever the run can be cancelled; what it raises is raised again after the rollback. A plan without changes writes
-    nothing.
+    the error says what is true now. `check` is called wherever the run can be cancelled; what it raises is raised again
+    after the rollback. A plan without changes writes nothing.
     """
     plan.require_possible()
     if plan.pending:
         raise ValueError(f"the plan is not ready: {'; '.join(map(str, plan.pending))}")
-    ours = tuple(dict.fromkeys((protocol, *former)))
-    made, broken = _changes(plan, ours)
+    made, broken = _changes(plan)
     if not made and not broken:
         return Applied(plan)
-    transaction = _Transaction(plan, backend, before, ours)
+    transaction = _Transaction(plan, backend, before)
     try:
         transaction.carry_out(made, check)
         if made and broken:
@@ -110,7 +102,7 @@ class _Refused(Exception):  # noqa: N818  it starts the rollback and never leave
         self.reasons = [text for _, text in found]
 
 
-def _changes(plan: RoutePlan, ours: Collection[int]) -> tuple[list[RouteRequest], list[RouteRequest]]:
+def _changes(plan: RoutePlan) -> tuple[list[RouteRequest], list[RouteRequest]]:
     """The additions and the deletions of the plan, as changes in the order of the plan.
 
     When one of our routes replaces another, the new one is added behind the old one, which is then deleted. So one of
@@ -125,14 +117,14 @@ def _changes(plan: RoutePlan, ours: Collection[int]) -> tuple[list[RouteRequest]
     coming = {_bare(step.route) for step in plan.changes if step.action == "replace"}
     for step in plan.asking:
         if step.action == "keep" and step.asked is not None:
-            broken += _deletions(step.asked, ours)
+            broken += _deletions(step.asked)
     for step in plan.changes:
         if step.action == "delete":
-            (before if _bare(step.route) in coming else broken).extend(_deletions(step.route, ours))
+            (before if _bare(step.route) in coming else broken).extend(_deletions(step.route))
         elif step.held is None:
             made.append(RouteRequest("add", step.route))
         elif step.route.prefix.family == IPV6:
-            new, old = _replacement(step.held, step.route, ours)
+            new, old = _replacement(step.held, step.route)
             made += new
             broken += old
         else:
@@ -142,35 +134,34 @@ def _changes(plan: RoutePlan, ours: Collection[int]) -> tuple[list[RouteRequest]
     return [*before, *made], broken
 
 
-def _replacement(held: Route, wanted: Route, ours: Collection[int]) -> tuple[list[RouteRequest], list[RouteRequest]]:
+def _replacement(held: Route, wanted: Route) -> tuple[list[RouteRequest], list[RouteRequest]]:
     """The additions and the deletions that turn an IPv6 route of ours into the wanted one, next hop by next hop."""
     there, coming = ({_hop(entry): entry for entry in _entries(_bare(route))} for route in (held, wanted))
     gone = [entry for hop, entry in there.items() if hop not in coming]
-    is_alone = len(there) == 1 and held.protocol in ours
+    is_alone = len(there) == 1 and held.protocol == OURS
     if is_alone and not gone and len(coming) == 1:
         return [RouteRequest("replace", wanted)], []
-    protocol = wanted.protocol if held.protocol in ours else held.protocol
-    expected = {hop: attrs.evolve(entry, protocol=protocol) for hop, entry in coming.items()}
+    expected = {hop: attrs.evolve(entry, protocol=held.protocol) for hop, entry in coming.items()}
     # A single next hop can have a weight that Linux does not list.
     other = [hop for hop in coming if hop in there and (is_alone or there[hop] != expected[hop])]
     # There are others beside such a next hop while it is missing.
-    changed = [change for hop in other for change in (*_removal(there[hop], ours), RouteRequest("append", coming[hop]))]
+    changed = [change for hop in other for change in (_removal(there[hop]), RouteRequest("append", coming[hop]))]
     new = [RouteRequest("append", entry) for hop, entry in coming.items() if hop not in there]
     deleted = (RouteRequest("delete", entry) for entry in gone)
-    old = [*deleted] if is_alone else [one for entry in gone for one in _removal(entry, ours)]
+    old = [*deleted] if is_alone else [_removal(entry) for entry in gone]
     return [*new, *changed], old
 
 
-def _deletions(route: Route, ours: Collection[int]) -> list[RouteRequest]:
+def _deletions(route: Route) -> list[RouteRequest]:
     entries = _entries(route)
-    if len(entries) == 1 and route.protocol in ours:
+    if len(entries) == 1 and route.protocol == OURS:
         return [RouteRequest("delete", route)]
-    return [change for entry in entries for change in _removal(entry, ours)]
+    return [_removal(entry) for entry in entries]
 
 
-def _removal(entry: Route, ours: Collection[int]) -> list[RouteRequest]:
-    """Deletions of one of several next hops, one for each protocol of ours. Linux deletes it only if it is ours."""
-    return [RouteRequest("delete", attrs.evolve(entry, protocol=protocol)) for protocol in sorted(ours)]
+def _removal(entry: Route) -> RouteRequest:
+    """The deletion of one of several next hops. Linux deletes it only if it is ours."""
+    return RouteRequest("delete", attrs.evolve(entry, protocol=OURS))
 
 
 def _entries(route: Route) -> tuple[Route, ...]:
@@ -202,11 +193,11 @@ def _batches(changes: list[RouteRequest]) -> Iterator[list[RouteRequest]]:
 class _Transaction:
     """One plan that is being carried out."""
 
-    def __init__(self, plan: RoutePlan, backend: RouteBackend, before: Snapshot, ours: Sequence[int]) -> None:
-        self._plan, self._backend, self._ours = plan, backend, ours
+    def __init__(self, plan: RoutePlan, backend: RouteBackend, before: Snapshot) -> None:
+        self._plan, self._backend = plan, backend
         self._keys = {step.route.key for step in plan.steps}
-        self._before = _Table(before, self._keys, ours[0])
-        self._wanted = _Table(plan.apply_to(before), self._keys, ours[0])
+        self._before = _Table(before, self._keys)
+        self._wanted = _Table(plan.apply_to(before), self._keys)
         self._asked = _asked(plan)
         self._touched: set[tuple[object, ...]] = set()
         self.done: list[RouteRequest] = []
@@ -321,9 +312,9 @@ class _Transaction:
         """The changes that restore the routes: additions of our missing ones, then deletions of added ones."""
         pairs = [(now.at(key), self._former(key, now.at(key))) for key in sorted(self._keys)]
         for there, then in pairs:
-            yield from (put_back_hops if _are_hops(there, then) else put_back)(there, then, self._ours)
+            yield from (put_back_hops if _are_hops(there, then) else put_back)(there, then)
         for there, then in pairs:
-            yield from (take_away_hops if _are_hops(there, then) else take_away)(there, then, self._ours)
+            yield from (take_away_hops if _are_hops(there, then) else take_away)(there, then)
 
     def _former(self, key: RouteKey, there: tuple[Route, ...]) -> tuple[Route, ...]:
         """The entries before the change, without next hops that are gone although we did not delete them."""
@@ -358,7 +349,7 @@ class _Transaction:
             if not at_any_rate or not isinstance(error.last, Snapshot):
                 raise
             snapshot = error.last
-        return _Table(snapshot, self._keys, self._ours[0])
+        return _Table(snapshot, self._keys)
 
 
 def _asked(plan: RoutePlan) -> dict[RouteKey, set[tuple[object, ...]]]:
@@ -376,14 +367,14 @@ def _asked(plan: RoutePlan) -> dict[RouteKey, set[tuple[object, ...]]]:
 class _Table:
     """The entries of a snapshot with the keys of a plan, without the state of their next hops."""
 
-    def __init__(self, snapshot: Snapshot, keys: set[RouteKey], protocol: int) -> None:
-        """`protocol` is taken for next hops that the kernel lists together, without the protocol of each."""
+    def __init__(self, snapshot: Snapshot, keys: set[RouteKey]) -> None:
+        """Our protocol is taken for next hops that the kernel lists together, without the protocol of each."""
         self.found: dict[RouteKey, tuple[Route, ...]] = {}
         self.shared: set[RouteKey] = set()
         for place in snapshot.routes.leading_to({key.prefix for key in keys}):
             route = _bare(snapshot.routes[place])
             if is_shared(route):
-                route = attrs.evolve(route, protocol=protocol)
+                route = attrs.evolve(route, protocol=OURS)
                 self.shared.add(route.key)
             self.found[route.key] = (*self.found.get(route.key, ()), *sorted(_entries(route), key=str))
 
@@ -402,23 +393,23 @@ class _Table:
 # From the present routes of a key and the former ones: the changes that restore ours in their order.
 
 
-def put_back(there: tuple[Route, ...], then: tuple[Route, ...], ours: Sequence[int]) -> Iterator[RouteRequest]:
+def put_back(there: tuple[Route, ...], then: tuple[Route, ...]) -> Iterator[RouteRequest]:
     """Add our missing routes of one key where they were: before the present routes, or after them."""
-    while (wrong := _misplaced(there, then, ours)) is not None:
+    while (wrong := _misplaced(there, then)) is not None:
         yield RouteRequest("delete", wrong)
         there = tuple(route for route in there if route != wrong)
-    missing = [place for place, route in enumerate(then) if route not in there and route.protocol in ours]
-    ahead = _ahead(there, then, ours)
+    missing = [place for place, route in enumerate(then) if route not in there and route.protocol == OURS]
+    ahead = _ahead(there, then)
     for place in reversed([place for place in missing if place < ahead]):
         yield RouteRequest("prepend", then[place])
     for number, place in enumerate(place for place in missing if place >= ahead):
         yield RouteRequest("append" if there or number else "add", then[place])
 
 
-def take_away(there: tuple[Route, ...], then: tuple[Route, ...], ours: Sequence[int]) -> Iterator[RouteRequest]:
+def take_away(there: tuple[Route, ...], then: tuple[Route, ...]) -> Iterator[RouteRequest]:
     """Delete our routes that were not there before."""
     for route in there:
-        if _is_new(route, then, ours):
+        if _is_new(route, then):
             yield RouteRequest("delete", route)
 
 
@@ -429,22 +420,22 @@ def _are_hops(*tables: tuple[Route, ...]) -> bool:
     return all(can_join(entry) for entries in tables for entry in entries)
 
 
-def put_back_hops(there: tuple[Route, ...], then: tuple[Route, ...], ours: Sequence[int]) -> Iterator[RouteRequest]:
+def put_back_hops(there: tuple[Route, ...], then: tuple[Route, ...]) -> Iterator[RouteRequest]:
     """Add our next hops of one key that are missing or have changed."""
     now = {_hop(entry): entry for entry in there}
-    former = [entry for entry in then if entry.protocol in ours]
+    former = [entry for entry in then if entry.protocol == OURS]
     yield from (RouteRequest("append", entry) for entry in former if _hop(entry) not in now)
     for entry in former:
         standing = now.get(_hop(entry), entry)
-        if standing != entry and standing.protocol in ours:
-            yield from (*_removal(standing, ours), RouteRequest("append", entry))
+        if standing != entry and standing.protocol == OURS:
+            yield from (_removal(standing), RouteRequest("append", entry))
 
 
-def take_away_hops(there: tuple[Route, ...], then: tuple[Route, ...], ours: Sequence[int]) -> Iterator[RouteRequest]:
+def take_away_hops(there: tuple[Route, ...], then: tuple[Route, ...]) -> Iterator[RouteRequest]:
     """Delete our next hops that were not there before."""
     for entry in there:
         if _hop(entry) not in map(_hop, then):
-            yield from _removal(entry, ours)
+            yield _removal(entry)
 
 
 def as_taken(routes: tuple[Route, ...]) -> object:
@@ -452,23 +443,23 @@ def as_taken(routes: tuple[Route, ...]) -> object:
     return routes[:1], sorted(map(str, routes[1:]))
 
 
-def _ahead(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> int:
+def _ahead(there: tuple[Route, ...], then: tuple[Route, ...]) -> int:
     """The number of former routes before the present first one; 0 if that is new and not ours."""
     known = [then.index(route) for route in there if route in then]
-    if not there or not (there[0] in then or _is_new(there[0], then, ours)):
+    if not there or not (there[0] in then or _is_new(there[0], then)):
         return 0
     return min(known, default=len(then))
 
 
-def _misplaced(there: tuple[Route, ...], then: tuple[Route, ...], ours: Collection[int]) -> Route | None:
+def _misplaced(there: tuple[Route, ...], then: tuple[Route, ...]) -> Route | None:
     """Return our route that is now first, if another route that was first before is still there."""
     first = next((route for route in there if route in then), None)
     was_first = next((route for route in then if route in there), None)
-    return first if first is not None and first != was_first and first.protocol in ours else None
+    return first if first is not None and first != was_first and first.protocol == OURS else None
 
 
-def _is_new(route: Route, then: tuple[Route, ...], ours: Collection[int]) -> bool:
-    return route.protocol in ours and route not in then
+def _is_new(route: Route, then: tuple[Route, ...]) -> bool:
+    return route.protocol == OURS and route not in then
 
 
 def _bare(route: Route) -> Route:

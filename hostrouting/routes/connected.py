@@ -103,7 +103,7 @@ def _way_round(prefix: Prefix, instead: Sequence[DesiredRoute], lacking: Sequenc
 
 
 def foresee(
-    desired: Collection[DesiredRoute], fib: Fib, uplink: Uplink, *, ours: Collection[int], refused: Collection[object]
+    desired: Collection[DesiredRoute], fib: Fib, uplink: Uplink, *, refused: Collection[object]
 ) -> Iterator[Finding]:
     """A finding for each wanted route that will not last, in order.
 
@@ -117,7 +117,7 @@ def foresee(
 
     def is_taken(prefix: Prefix, metric: int) -> bool:
         coming = any(route.prefix == prefix and route.metric <= metric for route in brought.values())
-        return coming or is_held(prefix, metric, fib, ours)
+        return coming or is_held(prefix, metric, fib)
 
     for key in sorted(keys):
         wish = near[key]

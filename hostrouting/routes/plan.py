@@ -274,7 +274,7 @@ class RoutePlan(NamedTuple):
 
 def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePlan:
     """The plan that leads from this snapshot to the static routes of a configuration."""
-    return plan_routes(wanted_routes(config), snapshot, protocol=config.protocol, spared=reply_destinations(config))
+    return plan_routes(wanted_routes(config), snapshot, spared=reply_destinations(config))
 
 
 # Planning.
@@ -289,31 +289,27 @@ def plan_routes(
     desired: Iterable[DesiredRoute],
     snapshot: Snapshot,
     *,
-    protocol: int = OURS,
-    former: Collection[int] = (),
     spared: Collection[Prefix] = (),
     installed: Collection[DesiredRoute] = (),
 ) -> RoutePlan:
-    """Plan how to get from the snapshot to the desired routes; other routes that carry `protocol` are deleted.
+    """Plan how to get from the snapshot to the desired routes; our other routes are deleted.
 
-    Routes that carry a `former` number are ours too: wanted ones are replaced, and the others are deleted. Our
-    routes to the destinations `spared` belong to another task, and stay. Where a route was `installed` before, an IPv6
-    route can have next hops of ours although its protocol is another program's. Raises ValueError for two different
-    desired routes with one destination and metric.
+    Our routes to the destinations `spared` belong to another task, and stay. Where a route was `installed` before, an
+    IPv6 route can have next hops of ours although its protocol is another program's. Raises ValueError for two
+    different desired routes with one destination and metric.
     """
     wishes = listed(desired, "plan_routes")
     for wish in {type(wish): wish for wish in wishes}.values():  # one of each type
         require(wish, DesiredRoute, "plan_routes", 'write DesiredRoute("10.0.0.0/8")')
     routes, fib = snapshot.routes, Fib(snapshot)
-    ours = frozenset({protocol, *former})
-    uplink = Uplink(fib, protocol=protocol, former=former)
+    uplink = Uplink(fib)
     kept, rest = _as_wanted(wishes, routes, uplink)
     resolved = [uplink.resolve(wish) for wish in _distinct(rest)]
     pending = tuple(route for route in resolved if isinstance(route, Pending))
     # An existing route for a pending wish stays until the wish can be resolved.
     settled = {route.desired.key if isinstance(route, Pending) else route.key for route in resolved}
-    steps = [step for route in resolved if isinstance(route, Route) for step in _steps(route, fib, ours)]
-    there = routes.places(lambda outline: outline.protocol in ours)
+    steps = [step for route in resolved if isinstance(route, Route) for step in _steps(route, fib)]
+    there = routes.places(lambda outline: outline.protocol == OURS)
     ours_there = map(routes.__getitem__, filterfalse(kept.__contains__, there))
     before = {wish.key for wish in installed}
     joined = (
@@ -323,31 +319,25 @@ def plan_routes(
         if route.key in before and is_shared(route)
     )
     unwanted = (route for route in (*ours_there, *joined) if route.key not in settled and route.prefix not in spared)
-    steps += _removals(unwanted, fib, ours)
-    steps = [_renumbered(step, former) for step in steps] if former else steps
+    steps += _removals(unwanted, fib)
     others = in_order(steps)
     refused = {step.route.key for step in others if step.action == "conflict"} | {
         unresolved.desired.key for unresolved in pending
     }
-    foreseen = tuple(foresee(wishes, fib, uplink, ours=ours, refused=refused))
+    foreseen = tuple(foresee(wishes, fib, uplink, refused=refused))
     return RoutePlan(Steps(others, routes, tuple(kept), _THERE) if kept else others, pending, foreseen)
 
 
-def plan_exactly(
-    wanted: Collection[Route], snapshot: Snapshot, *, ours: Collection[int], about: Collection[Prefix]
-) -> RoutePlan:
-    """Plan exactly these routes; our other routes to the prefixes `about` are deleted.
-
-    `ours` are the route protocol numbers that mark a route as ours; the wanted routes carry the first.
-    """
+def plan_exactly(wanted: Collection[Route], snapshot: Snapshot, *, about: Collection[Prefix]) -> RoutePlan:
+    """Plan exactly these routes; our other routes to the prefixes `about` are deleted."""
     fib, keys = Fib(snapshot), {route.key for route in wanted}
-    steps = [step for route in wanted for step in _steps(route, fib, ours)]
+    steps = [step for route in wanted for step in _steps(route, fib)]
     there = (snapshot.routes[place] for place in snapshot.routes.leading_to(set(about)))
-    steps += _removals((route for route in there if route.key not in keys), fib, ours)
+    steps += _removals((route for route in there if route.key not in keys), fib)
     return RoutePlan(in_order(steps))
 
 
-def _removals(unwanted: Iterable[Route], fib: Fib, ours: Collection[int]) -> Iterator[Step]:
+def _removals(unwanted: Iterable[Route], fib: Fib) -> Iterator[Step]:
     """The steps that delete our routes that are no longer wanted, key by key."""
     keys = {route.key: (route.table, route.prefix) for route in unwanted}
     for table, prefix in dict.fromkeys(keys.values()):
@@ -356,7 +346,7 @@ def _removals(unwanted: Iterable[Route], fib: Fib, ours: Collection[int]) -> Ite
             holders.setdefault(route.key, []).append(route)
         for key, routes in holders.items():
             if key in keys:
-                gone = [at for at, route in enumerate(routes) if route.protocol in ours]
+                gone = [at for at, route in enumerate(routes) if route.protocol == OURS]
                 yield from _deletions(routes, gone, "ours, and no longer wanted")
                 rest = (route for at, route in enumerate(routes) if at not in gone and is_shared(route))
                 yield from (Step("keep", route, _SHARED, asked=_bare(route)) for route in rest)
@@ -372,7 +362,7 @@ def _as_wanted(
     """
     alone: dict[int, dict[int, int]] = {IPV4: {}, IPV6: {}}
     alone |= {column.family: _alone(column) for column in routes.columns if column.table == TABLE_MAIN}
-    ours = (number for number, outline in enumerate(routes.outlines) if outline[1:3] == (TABLE_MAIN, uplink.protocol))
+    ours = (number for number, outline in enumerate(routes.outlines) if outline[1:3] == (TABLE_MAIN, OURS))
     numbers = {shape_of(routes.shapes[number]): number for number in ours}
     there = routes.shape_numbers
     meant: dict[tuple[object, ...], int | None] = {}
@@ -431,35 +421,35 @@ def _where(wish: DesiredRoute) -> tuple[int, ...]:
     return (destination.family, destination.network, destination.length, wish.metric)
 
 
-def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
+def _steps(wanted: Route, fib: Fib) -> Iterator[Step]:
     """The steps for one wanted route, whose key these routes hold; the kernel uses the first of them."""
     near = fib.routes(wanted.prefix)
     if len(near) == 1 and near[0] == wanted:
-        yield Step("keep", near[0], _why_kept(near[0], ours))
+        yield Step("keep", near[0], _why_kept(near[0]))
         return
-    shadow = _shadow(wanted, near, fib, ours)
+    shadow = _shadow(wanted, near, fib)
     holders = [route for route in near if route.key == wanted.key]
     joined = next((route for route in holders if _joins(wanted, route)), None)
-    if joined is not None and all(route.protocol in ours for route in holders[: holders.index(joined)]):
-        yield _beside(wanted, joined, shadow, ours)
-        rest = [at for at, route in enumerate(holders) if route.protocol in ours and route is not joined]
+    if joined is not None and all(route.protocol == OURS for route in holders[: holders.index(joined)]):
+        yield _beside(wanted, joined, shadow)
+        rest = [at for at, route in enumerate(holders) if route.protocol == OURS and route is not joined]
         yield from _deletions(holders, rest, _TWIN)
         return
-    stale = [at for at, route in enumerate(holders) if route.protocol in ours and not _says(route, wanted, ours)]
+    stale = [at for at, route in enumerate(holders) if route.protocol == OURS and not _says(route, wanted)]
     standing = [route for at, route in enumerate(holders) if at not in stale]
-    if standing and _says(standing[0], wanted, ours):
-        yield Step("keep", standing[0], _why_kept(standing[0], ours) + shadow)
+    if standing and _says(standing[0], wanted):
+        yield Step("keep", standing[0], _why_kept(standing[0]) + shadow)
         yield from _deletions(holders, stale, _TWIN)
     elif stale and not stale[0] and (not standing or wanted.prefix.family == IPV4):
         # In IPv6 the new route is added after the others, so another program's route would come before it.
-        is_first = any(route.protocol not in ours for route in holders)
+        is_first = any(route.protocol != OURS for route in holders)
         yield Step("replace", wanted, "ours, but different", holders[0], is_first=is_first)
         # Also delete one that is as wanted but behind another program's route: the kernel has no duplicates.
-        behind = [at for at, route in enumerate(holders) if at and route.protocol in ours]
+        behind = [at for at, route in enumerate(holders) if at and route.protocol == OURS]
         yield from _deletions(holders, behind, _BEHIND)
     elif standing:
         holder = standing[0]
-        remedies = [_way_round(holder.prefix, fib, ours)]
+        remedies = [_way_round(holder.prefix, fib)]
         remedies += [_remedy(holder, fib.snapshot)] if is_left_behind(holder, wanted) else []
         reason = f"another route has the same destination and metric: [{holder}], which is not ours"
         yield Step("conflict", wanted, reason, holder, remedy="; ".join(remedies))
@@ -467,11 +457,11 @@ def _steps(wanted: Route, fib: Fib, ours: Collection[int]) -> Iterator[Step]:
         yield Step("add", wanted, f"it does not exist{shadow}")
 
 
-def _shadow(wanted: Route, near: Iterable[Route], fib: Fib, ours: Collection[int]) -> str:
+def _shadow(wanted: Route, near: Iterable[Route], fib: Fib) -> str:
     """The end of a reason: which route to the same destination is used instead; empty if none is."""
     for route in near:
-        if hides(route) and route.protocol not in ours and wanted.source is None:
-            remedy = _way_round(wanted.prefix, fib, ours)
+        if hides(route) and route.protocol != OURS and wanted.source is None:
+            remedy = _way_round(wanted.prefix, fib)
             return f"; it is not used while [{route}] exists, which is only for some sources; {remedy}"
         if not route.tos and route.source == wanted.source and route.metric < wanted.metric:
             return f"; it is not used while [{route}] exists, which has a lower metric"
@@ -487,13 +477,8 @@ def _deletions(holders: list[Route], gone: list[int], reason: str) -> Iterator[S
     yield from (Step("delete", holders[at], reason) for at in (*gone[:ahead], *reversed(gone[ahead:])))
 
 
-def _says(route: Route, wanted: Route, ours: Collection[int]) -> bool:
-    """Whether a route is exactly as wanted, whatever its protocol and the state of its next hops.
-
-    False for our routes that carry a former number: they must carry the present one.
-    """
-    if route.protocol != wanted.protocol and route.protocol in ours:
-        return False
+def _says(route: Route, wanted: Route) -> bool:
+    """Whether a route is exactly as wanted, whatever its protocol and the state of its next hops."""
     return attrs.evolve(_bare(route), protocol=wanted.protocol) == wanted
 
 
@@ -523,18 +508,15 @@ def hop_of(leg: NextHop) -> tuple[object, ...]:
     return (leg.dev, leg.gateway)
 
 
-def _beside(wanted: Route, route: Route, shadow: str, ours: Collection[int]) -> Step:
+def _beside(wanted: Route, route: Route, shadow: str) -> Step:
     """The step for an IPv6 route whose key is held by next hops of several owners."""
     legs = {hop_of(leg): leg for leg in _bare(route).legs}
     coming = {hop_of(leg): leg for leg in wanted.legs}
     beside = tuple(leg for hop, leg in legs.items() if hop not in coming)
-    asked = (
-        attrs.evolve(_bare(route), legs=beside) if beside and (len(legs) > 1 or route.protocol not in ours) else None
-    )
-    is_renumbered = route.protocol in ours and route.protocol != wanted.protocol
-    if all(legs.get(hop) == leg for hop, leg in coming.items()) and not is_renumbered:
-        return Step("keep", route, _why_kept(route, ours) + shadow, asked=asked)
-    if route.protocol in ours:
+    asked = attrs.evolve(_bare(route), legs=beside) if beside and (len(legs) > 1 or route.protocol != OURS) else None
+    if all(legs.get(hop) == leg for hop, leg in coming.items()):
+        return Step("keep", route, _why_kept(route) + shadow, asked=asked)
+    if route.protocol == OURS:
         return Step("replace", wanted, "ours, but different", route, asked=asked)
     return Step("add", wanted, f"it becomes a next hop beside those of [{route}]{shadow}", route, asked=asked)
 
@@ -554,24 +536,15 @@ def next_hop_stays(route: Route) -> str:
     )
 
 
-def _renumbered(step: Step, former: Collection[int]) -> Step:
-    """The step; if its route has a former number of our protocol, with this reason."""
-    standing = step.held or step.route
-    if step.action not in {"replace", "delete"} or standing.protocol not in former:
-        return step
-    reason = f"ours, with route protocol {standing.protocol} of an earlier configuration"
-    return step._replace(reason=reason)
-
-
-def _why_kept(route: Route, ours: Collection[int]) -> str:
-    if route.protocol in ours:
+def _why_kept(route: Route) -> str:
+    if route.protocol == OURS:
         return _THERE
     return f"it already exists (proto {protocol_name(route.protocol)}) and stays as it is"
 
 
-def _way_round(prefix: Prefix, fib: Fib, ours: Collection[int]) -> str:
+def _way_round(prefix: Prefix, fib: Fib) -> str:
     """A sentence: which routes win although the holder of the key stays."""
-    found = way_round(prefix, lambda candidate, metric: is_held(candidate, metric, fib, ours))
+    found = way_round(prefix, lambda candidate, metric: is_held(candidate, metric, fib))
     if len(found) == 1:
         [(_, metric)] = found
         return f"instead, configure one with metric {metric}, which takes precedence"

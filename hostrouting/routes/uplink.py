@@ -198,12 +198,12 @@ def missing_default(fib: Fib, *, family: int, dev: str | None = None) -> str:
     return f"an IPv{family} default route" + (f" on {dev}" if dev else "")
 
 
-def resolve_route(desired: DesiredRoute, fib: Fib, *, protocol: int = OURS) -> Route | Pending:
+def resolve_route(desired: DesiredRoute, fib: Fib) -> Route | Pending:
     """The complete route on this host as it is now; or a Pending that says what is missing.
 
-    Routes with `protocol` are ignored, because those are ours and may be deleted.
+    Our own routes are ignored, because they may be deleted.
     """
-    return Uplink(fib, protocol=protocol).resolve(desired)
+    return Uplink(fib).resolve(desired)
 
 
 def missing_device(dev: str | None, link: Link | None, *, family: int) -> str | None:
@@ -223,9 +223,9 @@ def bare_leg(leg: NextHop) -> NextHop:
 class Uplink:
     """The default routes and devices of one host, to resolve many routes by."""
 
-    def __init__(self, fib: Fib, *, protocol: int = OURS, former: Collection[int] = ()) -> None:
-        """Use this host; routes with `protocol`, or one of the `former` protocols, are ours and are ignored."""
-        self._fib, self.protocol, self._ours = fib, protocol, frozenset({protocol, *former})
+    def __init__(self, fib: Fib) -> None:
+        """Use this host; our own routes are ignored."""
+        self._fib = fib
         self._links = {link.name: link for link in fib.snapshot.links}
         # Many routes share a few combinations of device and gateway.
         self._known: dict[tuple[int, IP | None, str | None], _Way | str] = {}
@@ -241,7 +241,7 @@ class Uplink:
             return Pending(desired, known)
         legs, scope = known
         metric = desired.metric or DEFAULT_METRIC[family]
-        return Route(desired.destination, legs, metric=metric, scope=scope, protocol=self.protocol)
+        return Route(desired.destination, legs, metric=metric, scope=scope, protocol=OURS)
 
     def leave_open(self, desired: DesiredRoute, *, names_dev: bool = False) -> DesiredRoute:
         """The route with as few fields as possible: those that the default route fills in equally stay open.
@@ -263,7 +263,7 @@ class Uplink:
 
     def _legs(self, family: int, gateway: IP | None, dev: str | None) -> tuple[NextHop, ...] | str:
         """The next hops; or a phrase for what is missing."""
-        default = default_route(self._fib, family=family, dev=dev, besides=self._ours)
+        default = default_route(self._fib, family=family, dev=dev, besides={OURS})
         ways = tuple(bare_leg(leg) for leg in default.legs if dev in {None, leg.dev}) if default else ()
         if gateway is None:
             if not ways:
@@ -301,7 +301,7 @@ class Uplink:
 
     def _taken(self, gateway: IP, dev: str | None) -> str | None:
         """The kind of address if it cannot be a router on this device; otherwise None."""
-        near = (route for route in self._fib.around(gateway, table=TABLE_LOCAL) if route.protocol not in self._ours)
+        near = (route for route in self._fib.around(gateway, table=TABLE_LOCAL) if route.protocol != OURS)
         # A link-local address of another device is another address.
         kinds = [route.type for route in near if gateway not in LINK_LOCAL or dev in route.devs]
         return next((_TAKEN[kind] for kind in kinds if kind in _TAKEN), None)
@@ -312,7 +312,7 @@ class Uplink:
         return any(
             leg.dev == dev and leg.gateway is None
             for route in self._fib.around(gateway)
-            if route.protocol not in self._ours and route.type == "unicast"
+            if route.protocol != OURS and route.type == "unicast"
             # In IPv4 the scope of a route says whether its destinations are neighbours.
             if family != IPV4 or route.scope >= SCOPE_LINK
             # The packet has no source yet.
@@ -342,12 +342,12 @@ def way_round(prefix: Prefix, is_taken: Callable[[Prefix, int], bool]) -> tuple[
     return () if any(is_taken(half, usual) for half in halves) else tuple((half, usual) for half in halves)
 
 
-def is_held(prefix: Prefix, metric: int, fib: Fib, ours: Collection[int]) -> bool:
+def is_held(prefix: Prefix, metric: int, fib: Fib) -> bool:
     """Whether a route with this prefix and metric would not be used, because of a route that is not ours."""
     return any(
         hides(route) or (not route.tos and route.metric <= metric)
         for route in fib.routes(prefix)
-        if route.protocol not in ours
+        if route.protocol != OURS
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import attrs
 
@@ -15,8 +15,10 @@ from hostrouting.host.host import Host, needs_host
 from hostrouting.tasks.install import DEFAULT_WAIT, SectionTask, begin, holding, planned, valid_wait
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
-from hostrouting.tasks.results import Plan
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+
+if TYPE_CHECKING:
+    from hostrouting.tasks.results import Plan
 
 TASKS: tuple[type[SectionTask], ...] = (ConfigureStaticRoutes, RewriteProbeSource, CheckRouteOverlap)
 """In the order in which they run: the check comes last, because it looks at what the others did."""

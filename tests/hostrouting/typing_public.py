@@ -21,7 +21,6 @@ assert_type(config.static_routes, hr.StaticRoutesConfig)
 assert_type(config.static_routes.routes, tuple[hr.StaticRoute, ...])
 assert_type(config.route_overlap, hr.RouteOverlapConfig)
 assert_type(config.route_overlap.mode, hr.Mode)
-assert_type(config.protocol, int)
 
 # The errors.
 assert_type(hr.ConfigError([]).can_retry, bool)

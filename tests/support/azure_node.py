@@ -32,14 +32,14 @@ import phases
 from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
-from hostrouting.kernel.ebtables import EbtablesProgram, batch, nat_rules
+from hostrouting.kernel.ebtables import EbtablesProgram, nat_rules
 from hostrouting.kernel.neighbours import KernelLinkLayer
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
 from hostrouting.tasks.cleanup.plan import CleanupPlan
 from hostrouting.tasks.results import CleanupResult
 from hostrouting.testing import FakeFiles, FakeManager
-from tests.support.azure_rules import NODE_RULES, pod_rules
+from tests.support.azure_rules import NODE_RULES, add_rules, pod_rules
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.waiting import wait_for
 
@@ -111,8 +111,7 @@ class AzureNode:
 
     def append(self, *rules: str) -> None:
         """Add rules without reading the existing ones, as azure-vnet does."""
-        done = self.node.run("ebtables-nft-restore", "--noflush", text=batch("-A", rules))
-        assert done.returncode == 0, done.stderr
+        add_rules(self.node, rules)
 
     def leave(self, mac: str, *ips: str, times: int = 1) -> None:
         """Add what azure-vnet adds in bridge mode for a pod with these addresses, except the veth."""

@@ -1,7 +1,22 @@
 """The rules that azure-vnet makes, in the spelling of ebtables-save, and rules that look like them and are not.
 
-Here: text. Not here: hosts that have them (`azure_node`).
+Here: text, and adding it to a namespace. Not here: hosts that have them (`azure_node`).
 """
+
+from collections.abc import Iterable
+
+from tests.support.namespace import Namespace
+
+
+def addition(rules: Iterable[str]) -> str:
+    """The input with which ebtables-restore adds these rules to table nat."""
+    return "\n".join(["*nat", *(f"-A {rule}" for rule in rules), ""])
+
+
+def add_rules(namespace: Namespace, rules: Iterable[str]) -> None:
+    """Add rules without reading the existing ones, as azure-vnet does."""
+    done = namespace.run("ebtables-nft-restore", "--noflush", text=addition(rules))
+    assert done.returncode == 0, done.stderr
 
 
 def pod_rules(ip: str, mac: str, uplink: str = "eth0") -> tuple[str, ...]:

@@ -39,7 +39,7 @@ _UNITS = ("containerd.service", "kubelet.service", "systemd-nspawn@.service", "s
 DEVICE_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
 KEYS = (
-    *("hostRouting", "staticRoutes", "routeOverlap", "protocol", "enabled", "routes"),
+    *("hostRouting", "staticRoutes", "routeOverlap", "enabled", "routes"),
     *("destination", "gateway", "dev", "metric", "expectedCidrs", "mode", "expectedDevs", "allowedDevs"),
     *("probeRewrite", "interfaces", "linkLocal", "globalAddress", "ensureRoute"),
     *("azureVnetCleanup", "managed", "protect", "uplinks", "dryRun"),
@@ -126,7 +126,6 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
         HostRoutingConfig,
         static_routes=st.just(StaticRoutesConfig()) | static_routes,
         route_overlap=route_overlap,
-        protocol=st.integers(200, 254),
         probe_rewrite=st.just(ProbeRewriteConfig()) | probe_rewrites(),
         azure_vnet_cleanup=st.none() | cleanups(),
         gate=st.builds(GateConfig, st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)),
@@ -262,7 +261,6 @@ def near_configs(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]
         optional={
             "staticRoutes": static_routes | anything,
             "routeOverlap": route_overlap | anything,
-            "protocol": st.integers(-1, 256) | anything,
             "probeRewrite": probe_rewrite | anything,
             "azureVnetCleanup": cleanup | anything,
         },

@@ -4,13 +4,13 @@ Here: the promises of Ebtables, Nftables and LinkLayer (`hostrouting.kernel`) th
 test for each sentence. Not here: a host with two ebtables backends, tables that another program owns, veths whose
 other end cannot be read, and programs that are missing or refuse.
 
-Subclass one in a module that pytest collects, and override `make`; each test gets a new object, for a host without
-rules or tables, or for LinkLayer the host that `contract_view` describes::
+Subclass one in a module that pytest collects, and override `make`; each test gets a new object, for a host with
+some rules, without tables, or for LinkLayer the host that `contract_view` describes::
 
     class TestMine(EbtablesContract):
         @contextmanager
-        def make(self) -> Iterator[Ebtables]:
-            yield MyEbtables()
+        def make(self, *rules: str) -> Iterator[Ebtables]:
+            yield MyEbtables(rules)
 """
 
 # These are tests, so they use assert.
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.errors import BackendError, ProgramError
+from hostrouting.errors import ProgramError
 from hostrouting.kernel.ebtables import Ebtables, nat_rules
 from hostrouting.kernel.neighbours import EthernetLink, LinkLayer, LinkLayerView, Neighbour, PeerMac
 
@@ -79,8 +79,8 @@ def _ambiguous() -> Iterator[None]:
 class EbtablesContract:
     """The suite as a base class: subclass it, and override `make`."""
 
-    def make(self) -> AbstractContextManager[Ebtables]:
-        """Create an Ebtables for a host without rules, and clean up at the end of the `with` block."""
+    def make(self, *rules: str) -> AbstractContextManager[Ebtables]:
+        """Create an Ebtables for a host with these rules, and clean up at the end of the `with` block."""
         raise NotImplementedError("override make() so that it yields your Ebtables")
 
     # reading
@@ -90,34 +90,22 @@ class EbtablesContract:
         with self.make() as ebtables:
             assert nat_rules(ebtables.save()) == ()
 
-    def test_what_was_added_is_read_back(self) -> None:
-        """Rules are read back as they were added: in order, with duplicates, chain by chain."""
-        with self.make() as ebtables:
-            ebtables.add([_SNAT, _ARP, _IPV4, _IPV6, _ARP])
+    def test_rules_are_read(self) -> None:
+        """Rules are read in order, with duplicates, chain by chain."""
+        with self.make(_SNAT, _ARP, _IPV4, _IPV6, _ARP) as ebtables:
             assert nat_rules(ebtables.save()) == (_ARP, _IPV4, _IPV6, _ARP, _SNAT)
 
     def test_a_backend_by_its_name(self) -> None:
         """`of(None)` finds the backend that has the rules, whichever backend was named before."""
-        with self.make() as ebtables:
-            ebtables.add([_ARP])
+        with self.make(_ARP) as ebtables:
             assert nat_rules(ebtables.of(None).save()) == (_ARP,)
             assert nat_rules(ebtables.of("legacy").of(None).save()) == (_ARP,)
-
-    # add
-
-    def test_added_rules_come_last(self) -> None:
-        """Rules are added at the end of their chain, even if the same rule exists."""
-        with self.make() as ebtables:
-            ebtables.add([_ARP, _IPV4])
-            ebtables.add([_ARP])
-            assert nat_rules(ebtables.save()) == (_ARP, _IPV4, _ARP)
 
     # delete
 
     def test_delete(self) -> None:
         """Each given rule is deleted as often as it is given; the others stay in order."""
-        with self.make() as ebtables:
-            ebtables.add([_ARP, _IPV6, _ARP, _IPV4, _ARP])
+        with self.make(_ARP, _IPV6, _ARP, _IPV4, _ARP) as ebtables:
             ebtables.delete([_IPV4, _ARP, _ARP])
             assert nat_rules(ebtables.save()) == (_IPV6, _ARP)
             ebtables.delete([_ARP, _IPV6])
@@ -125,8 +113,7 @@ class EbtablesContract:
 
     def test_all_or_nothing(self) -> None:
         """If a rule does not exist, or not as often as given, nothing is deleted, and the error names that rule."""
-        with self.make() as ebtables:
-            ebtables.add([_ARP, _IPV4])
+        with self.make(_ARP, _IPV4) as ebtables:
             with _lacks(_IPV6):
                 ebtables.delete([_ARP, _IPV6, _IPV4])
             with _lacks(_ARP):
@@ -135,8 +122,7 @@ class EbtablesContract:
 
     def test_delete_one(self) -> None:
         """`delete_one` deletes one rule and leaves its duplicates; it returns False if the rule does not exist."""
-        with self.make() as ebtables:
-            ebtables.add([_ARP, _IPV4, _ARP])
+        with self.make(_ARP, _IPV4, _ARP) as ebtables:
             assert ebtables.delete_one(_ARP) is True
             assert nat_rules(ebtables.save()) == (_IPV4, _ARP)
             assert ebtables.delete_one(_ARP) is True
@@ -146,8 +132,7 @@ class EbtablesContract:
     def test_rules_that_ebtables_does_not_tell_apart(self) -> None:
         """If ebtables cannot distinguish two rules, because only their source differs, neither is deleted."""
         twin = _IPV4.replace(" -i ", " -s Unicast -i ")
-        with self.make() as ebtables:
-            ebtables.add([twin, _IPV4, _IPV6])
+        with self.make(twin, _IPV4, _IPV6) as ebtables:
             verbs: list[Callable[[], object]] = [
                 partial(ebtables.delete, [_IPV6, _IPV4]),
                 partial(ebtables.delete, [twin, _IPV4]),
@@ -161,10 +146,8 @@ class EbtablesContract:
             assert ebtables.delete_one(_IPV6) is True
 
     def test_nothing_to_do(self) -> None:
-        """Empty lists are allowed in `add` and `delete`."""
-        with self.make() as ebtables:
-            ebtables.add([_ARP])
-            ebtables.add([])
+        """An empty list is allowed in `delete`."""
+        with self.make(_ARP) as ebtables:
             ebtables.delete([])
             assert nat_rules(ebtables.save()) == (_ARP,)
 
@@ -172,8 +155,7 @@ class EbtablesContract:
 
     def test_lines_that_are_no_rules(self) -> None:
         """A line that ebtables-restore would not parse as a rule raises ValueError, and nothing is changed."""
-        with self.make() as ebtables:
-            ebtables.add([_ARP])
+        with self.make(_ARP) as ebtables:
             strange = (
                 "",
                 " ",
@@ -189,7 +171,6 @@ class EbtablesContract:
                 verbs: list[Callable[[], object]] = [
                     partial(ebtables.delete, [_ARP, line]),
                     partial(ebtables.delete_one, line),
-                    partial(ebtables.add, [_IPV4, line]),
                 ]
                 for verb in verbs:
                     with _refuses():
@@ -269,47 +250,6 @@ class LinkLayerContract:
             assert link_layer.delete_neighbour(attrs.evolve(_FIRST, dev="none")) is True
             assert link_layer.delete_neighbour(attrs.evolve(_FIRST, dev="one")) is True
             assert _permanent(link_layer) == contract_view().neighbours
-
-    # add_neighbour
-
-    def test_add(self) -> None:
-        """A deleted entry can be restored as it was, and may be added again."""
-        with self.make() as link_layer:
-            for neighbour in contract_view().neighbours:
-                link_layer.delete_neighbour(neighbour)
-            for neighbour in contract_view().neighbours * 2:
-                assert link_layer.add_neighbour(neighbour) is True
-            assert _permanent(link_layer) == contract_view().neighbours
-
-    def test_add_where_another_is(self) -> None:
-        """A different entry for the same address is not overwritten."""
-        with self.make() as link_layer:
-            assert link_layer.add_neighbour(attrs.evolve(_FIRST, mac="0a:00:00:00:00:06")) is False
-            assert _permanent(link_layer) == contract_view().neighbours
-
-    def test_add_without_a_device(self) -> None:
-        """If the device does not exist, the entry cannot be added, and the error names the device."""
-        with self.make() as link_layer:
-            said = ""
-            try:
-                link_layer.add_neighbour(attrs.evolve(_FIRST, dev="none"))
-            except BackendError as error:
-                said = str(error)
-            assert "device none of the neighbour 10.1.0.5 dev none" in said
-
-    def test_only_permanent_entries_are_added(self) -> None:
-        """An entry that is not permanent, or does not have a complete MAC address, raises ValueError."""
-        with self.make() as link_layer:
-            for other in (
-                attrs.evolve(_FIRST, state="stale"),
-                attrs.evolve(_FIRST, mac=""),
-                attrs.evolve(_FIRST, mac="0a:00"),
-            ):
-                try:
-                    link_layer.add_neighbour(other)
-                except ValueError:
-                    continue
-                raise AssertionError("ValueError was not raised")
 
 
 def _permanent(link_layer: LinkLayer) -> tuple[Neighbour, ...]:

@@ -64,10 +64,10 @@ ExecStart=/etc/test-network.sh
 """
 
 
-def config(*routes: StaticRoute, mode: Mode | None = None, protocol: int = 213) -> HostRoutingConfig:
+def config(*routes: StaticRoute, mode: Mode | None = None) -> HostRoutingConfig:
     """A configuration with these static routes, and the check of the cluster's network in this mode."""
     check = RouteOverlapConfig([CIDR] if mode else [], mode or "")
-    return HostRoutingConfig(StaticRoutesConfig(bool(routes), routes), check, protocol)
+    return HostRoutingConfig(StaticRoutesConfig(bool(routes), routes), check)
 
 
 @contextmanager
@@ -190,7 +190,7 @@ def markers(system: System) -> set[str]:
     return {path for path in (LAYOUT.ok_path, LAYOUT.detected_path) if system.read(path) is not None}
 
 
-def ours(system: System, protocol: int = 213, family: int = 4) -> list[str]:
+def ours(system: System, family: int = 4) -> list[str]:
     """The destinations of our routes of one family."""
-    lines = system.must("ip", f"-{family}", "-N", "route", "show", "proto", str(protocol)).splitlines()
+    lines = system.must("ip", f"-{family}", "-N", "route", "show", "proto", "213").splitlines()
     return [line.split()[0] for line in lines]

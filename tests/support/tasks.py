@@ -18,14 +18,10 @@ CIDR = "172.16.0.0/16"
 REPAIR = ("172.16.0.0/17", "172.16.128.0/17")
 
 
-def config(
-    *destinations: str, cidrs: tuple[str, ...] = (), mode: str = "STRICT", protocol: int = OURS, **route: object
-) -> HostRoutingConfig:
+def config(*destinations: str, cidrs: tuple[str, ...] = (), mode: str = "STRICT", **route: object) -> HostRoutingConfig:
     """A configuration with these static routes and expected CIDRs."""
     routes = [{"destination": destination, **route} for destination in destinations]
-    return HostRoutingConfig(
-        {"enabled": bool(routes), "routes": routes}, {"expectedCidrs": list(cidrs), "mode": mode}, protocol
-    )
+    return HostRoutingConfig({"enabled": bool(routes), "routes": routes}, {"expectedCidrs": list(cidrs), "mode": mode})
 
 
 def run(task: phases.Task[object]) -> object:
@@ -62,6 +58,6 @@ def lose_routes(host: FakeHost) -> None:
         host.kernel.ip_route("delete", route)
 
 
-def ours(host: FakeHost, protocol: int = OURS) -> list[str]:
+def ours(host: FakeHost) -> list[str]:
     """Our routes in the kernel."""
-    return [str(route) for route in host.kernel.reopen().snapshot(protocol=protocol).routes]
+    return [str(route) for route in host.kernel.reopen().snapshot(protocol=OURS).routes]

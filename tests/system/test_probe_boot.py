@@ -105,7 +105,7 @@ def test_at_boot_and_at_every_start() -> None:
         assert system.show(LAYOUT.probe_unit, "Result") == "success"
         assert has_table(system), system.journal(LAYOUT.probe_unit)
         known = str(TOLD.config.global_address)
-        told = f"route {known} protocol 213\n\n{render_probe_table(TOLD.config)}"
+        told = f"route {known}\n\n{render_probe_table(TOLD.config)}"
         listing = system.must("nft", "-n", "-s", "list", "table", "ip6", TABLE)
         assert system.read(LAYOUT.probe_applied_path) == told + listing
         assert "dev eth0" in system.must("ip", "-6", "route", "show", known)

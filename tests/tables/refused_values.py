@@ -22,7 +22,6 @@ LOOK = "write the name as `ip link` shows it, without '@' and what follows"
 ITS_NETWORK = "or its network, such as"
 LETTERS = f"is not a device name: use only letters, digits, '_', '.' and '-'; {LOOK}"
 MODES = 'write "WARN" to log overlaps, "STRICT" to keep the gated unit from starting, or "" for WARN'
-OURS = "write an integer from 200 to 254, which no known program uses, such as 213"
 ADDRESS_6 = 'write an IPv6 address such as "fe80::1234:5678:9abc", without a prefix length'
 LINK_LOCAL = (
     "is not a link-local address: it must be in fe80::/10; write the source address of the load balancer's probes"
@@ -203,21 +202,6 @@ REFUSED: list[tuple[str, Any, str]] = [
             ({1}, f"a Python set is not an integer; {METRICS}"),
             (None, NULL),
         ],
-    ),
-    *(
-        ("protocol", value, f": {said}; {OURS}")
-        for value, said in [
-            (0, "0 cannot mark our routes: 0 means that a route has no protocol"),
-            (1, "1 cannot mark our routes: the kernel gives it to routes learned from ICMP redirects"),
-            (2, "2 cannot mark our routes: the kernel gives it to the connected routes of every interface"),
-            (3, "3 cannot mark our routes: every route added by hand has it"),
-            (16, "16 cannot mark our routes: routing daemons and DHCP clients use it"),
-            (80, "80 cannot mark our routes: Calico uses it"),
-            (256, "256 is out of range"),
-            (-1, "-1 is out of range"),
-            (True, "true is not an integer"),
-            ("213", '"213" is not an integer'),
-        ]
     ),
     *_of(
         "routeOverlap.expectedCidrs",

@@ -66,7 +66,7 @@ list() { run nft -n -s list table ip6 "$table"; }
 # finds out by it whether the table is as it was loaded, and deletes what an earlier configuration has added.
 note() {
   local line lines=() why
-  [[ $route == yes ]] && lines=("route $global protocol $protocol")
+  [[ $route == yes ]] && lines=("route $global")
   [[ -f $applied ]] && while IFS= read -r line && [[ $line ]]; do
     [[ $line == "${lines[0]-}" ]] || lines+=("$line")
   done <"$applied"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.check.examine import Examination
@@ -14,10 +13,9 @@ from hostrouting.cli.output import Line, Painted, below, line, named_lines
 from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.source import config_of, wait_of
 from hostrouting.cli.standings import Standings, looked_at_gate
-from hostrouting.errors import ConfigError, FileError, RouteOverlapError, is_denied
+from hostrouting.errors import ConfigError, RouteOverlapError, is_denied
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.results import CheckResult, RoutesResult
-from hostrouting.tasks.static_routes import has_script_succeeded
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -47,7 +45,7 @@ class Done:
         self.standings = Standings.on(host, config)._replace(troubles=())  # a failure of the run says more
 
 
-def after_a_failure(host: Host, gate: GateState) -> Line:
+def after_a_failure(gate: GateState) -> Line:
     """The last line after a failed run: whether a gated unit can start now."""
     units = spoken(gate.units)
     if gate.openings or not gate.is_up:
@@ -56,14 +54,7 @@ def after_a_failure(host: Host, gate: GateState) -> Line:
         return line(Painted("A gated unit that is started now is NOT held back:", "bad"), f" {why}; {ways}")
     if gate.bars:
         return line(Painted(f"{units} cannot start now:", "warn"), f" {gate.bars[0]}")
-    files, layout, with_it = host.files, host.layout, ""
-    with suppress(FileError):  # then the state of the gate is all that is known
-        if has_script_succeeded(files, layout):
-            with_it = ", with the last good static-routes.sh"
-        elif files.is_there(layout.routes_script_path):
-            once = "can start once static-routes.sh has succeeded"
-            return line(Painted(f"{units} {once}", "warn"), ", which is not known yet; see: hostrouting status")
-    return line(f"Each start of {units} is still checked{with_it}; whether it can start now: hostrouting status")
+    return line(f"Each start of {units} is still checked; whether it can start now: hostrouting status")
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -80,10 +71,10 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     run = run_task(configure, here)
     done = Done(run, config, here)
     failed = None if done.escapes else run.failed  # the page explains escapes in detail
-    return Reply(run.code, lambda: _document(done), lambda: _page(done, arguments, here), failed=failed)
+    return Reply(run.code, lambda: _document(done), lambda: _page(done, arguments), failed=failed)
 
 
-def _page(done: Done, arguments: argparse.Namespace, host: Host) -> Iterator[Line]:
+def _page(done: Done, arguments: argparse.Namespace) -> Iterator[Line]:
 
     check = done.check
     verdict = () if check is None else check.answer_lines()
@@ -107,7 +98,7 @@ def _page(done: Done, arguments: argparse.Namespace, host: Host) -> Iterator[Lin
         is_denied(failure.error) or isinstance(failure.error, ConfigError) for failure in done.run.report.failures
     ):
         yield line()
-        yield after_a_failure(host, done.gate)
+        yield after_a_failure(done.gate)
 
 
 def _document(done: Done) -> dict[str, Any]:

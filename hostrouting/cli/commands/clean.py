@@ -50,7 +50,7 @@ def _planned(config: HostRoutingConfig, host: Host, name: str) -> Reply:
 
     plan = CleanStaleAzureVnet(_meant(config), host=host).plan(quiet_context())
     code = FINE if plan.is_empty and not plan.hindrances else FAILED
-    return Reply(code, lambda: _document("plan", plan), lambda: _plan_page(plan, name))
+    return Reply(code, lambda: _document(plan), lambda: _plan_page(plan, name))
 
 
 def _applied(config: HostRoutingConfig, host: Host) -> Reply:
@@ -58,9 +58,7 @@ def _applied(config: HostRoutingConfig, host: Host) -> Reply:
     run = run_task(task, host)
     results = (node.result for node in run.report.walk())
     result = next((found for found in results if isinstance(found, CleanupResult)), CleanupResult(plan=CleanupPlan()))
-    return Reply(
-        run.code, lambda: _document("apply", result.plan, run), lambda: _applied_page(run, result), failed=run.failed
-    )
+    return Reply(run.code, lambda: _document(result.plan, run), lambda: _applied_page(run, result), failed=run.failed)
 
 
 def _meant(config: HostRoutingConfig) -> HostRoutingConfig:
@@ -118,10 +116,9 @@ def _undo_file(run: Run) -> str:
     return next((path for path in run.wrote if path.endswith(".undo")), "")
 
 
-def _document(action: str, plan: CleanupPlan, run: Run | None = None) -> dict[str, Any]:
+def _document(plan: CleanupPlan, run: Run | None = None) -> dict[str, Any]:
     return {
         "schema": COMMAND.schema,
-        "action": action,
         "ok": run is None or run.ok,
         **plan.to_mapping(),
         "operations": [] if run is None else [operation.to_mapping() for operation in run.effects.operations],

@@ -133,7 +133,7 @@ def _answer_line(prospect: Prospect, config: str) -> Line:
     none = "" if prospect.saved else ", and no gated unit starts"
     until = none and f"{none} until then"
     if prospect.change.keeps_script:
-        until = none = "; the last good static-routes.sh would stay installed, and decides whether gated units start"
+        until = none = "; the installed static-routes.sh would stay, and decides whether gated units start"
     if prospect.refused:
         return line(Painted("REFUSED:", "bad"), " apply would change nothing")
     if prospect.routes.conflicts:

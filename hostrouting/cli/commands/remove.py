@@ -100,7 +100,7 @@ COMMAND = Command(
     version=2,
     options=_options,
     more="""\
-Requires root. The routes of hostrouting carry its route protocol: 213, unless a configuration sets another number.
+Requires root. The routes of hostrouting carry its route protocol: 213.
 With --dry-run nothing is changed, the exit code is 0, and root is not required.
 """,
     examples="""\

@@ -28,6 +28,7 @@ from hostrouting.errors import BackendError, ConfigError, FileError, ManagerErro
 from hostrouting.fib.engine import Fib
 from hostrouting.finding import Finding, of_severity, worst_first
 from hostrouting.model.prefix import IPV4, IPV6
+from hostrouting.model.route import OURS
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.routes.uplink import default_route, reply_destinations, wanted_routes
 from hostrouting.tasks.configure import make_tasks
@@ -95,7 +96,7 @@ class HostStatus:
                 with host.backend() as backend:
                     fib = self._examined(backend, by)
                 replies = reply_destinations(wanted)
-                ours = fib.snapshot.routes.only(protocol=wanted.protocol)
+                ours = fib.snapshot.routes.only(protocol=OURS)
                 self.routes = tuple(route for route in ours if route.prefix not in replies)
                 self.default, self.ipv6_default = (default_route(fib, family=family) for family in (IPV4, IPV6))
                 self.plan = plan_static_routes(wanted, fib.snapshot)
@@ -247,7 +248,7 @@ def _differences(wanted: HostRoutingConfig, installed: HostRoutingConfig) -> Ite
     guard, program = wanted.guard, wanted.guard.program or installed.guard.program
     if guard.enabled != installed.guard.enabled or (guard.enabled and program != installed.guard.program):
         yield "guard"
-    for key in ("protocol", "gate", "manageForeign"):
+    for key in ("gate", "manageForeign"):
         if wanted.to_mapping().get(key) != installed.to_mapping().get(key):
             yield key
 

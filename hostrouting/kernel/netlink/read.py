@@ -163,11 +163,6 @@ def list_addresses(channel: Channel, family: int, names: Mapping[int, str]) -> t
     return read_addresses(_messages(channel, "address", family).values(), names)
 
 
-def list_rules(channel: Channel, family: int) -> tuple[Rule, ...]:
-    """The rules of a family, in the kernel's order."""
-    return read_rules(_messages(channel, "rule", family).values())
-
-
 def list_routes(
     channel: Channel,
     families: tuple[int, ...],

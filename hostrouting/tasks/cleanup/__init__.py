@@ -4,6 +4,4 @@ plan         what is stale, what is kept, each with its reason; and what was del
 saved_rules  parses the output of ebtables-save
 task         the base class of a clean-up, which reads the host, records and deletes
 azure_vnet   CleanStaleAzureVnet: what of azure-vnet is stale
-
-A clean-up of another CNI is one class: a subclass of `Cleanup`, whose `judge` makes a `CleanupPlan` of `CleanupFacts`.
 """

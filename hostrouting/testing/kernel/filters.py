@@ -1,7 +1,7 @@
 """nftables, ebtables and the link layer in memory: texts, rules and neighbours, and the faults that a test injects.
 
 Here: what nft does with texts that create and delete tables of the family ip6, what ebtables does with whole rules of
-table nat, and what Linux does with neighbours that are added and deleted. An nftables table is listed as it was
+table nat, and what Linux does with neighbours that are deleted. An nftables table is listed as it was
 written, not as nft would print it. Not here: any effect on packets or frames.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, cast
 from hostrouting.errors import BackendError, ProgramError
 from hostrouting.kernel import ebtables as refusal
 from hostrouting.kernel.ebtables import BACKENDS, Backend, Ebtables, missing_from, require_distinct, require_lines
-from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour, no_device, require_permanent
+from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour
 from hostrouting.kernel.nftables import refused, require_name
 from hostrouting.testing.kernel.faults import Faulty
 
@@ -119,7 +119,7 @@ class MemoryEbtables(Faulty[ProgramError]):
         """The rules of the other backend."""
         self.others = others
         self.writes: list[str] = []
-        """The changes, in order: "delete PREROUTING -p ARP -j DROP", "add …"."""
+        """The changes, in order: "delete PREROUTING -p ARP -j DROP"."""
 
     def of(self, backend: Backend | None) -> Ebtables:
         """See Ebtables."""
@@ -137,8 +137,18 @@ class MemoryEbtables(Faulty[ProgramError]):
     def delete(self, lines: Sequence[str]) -> None:
         """See Ebtables."""
         require_lines(lines)
-        if lines:
-            self._change("delete", lines)
+        if not lines:
+            return
+        fault = self.meet()
+        if not fault.done:
+            fault.strike()
+        require_distinct(str(self), lines)
+        if gone := missing_from(str(self), lines):
+            raise refusal.no_such_rule(gone)
+        for line in lines:
+            self.rules.remove(line)
+        self.writes += [f"delete {line}" for line in lines]
+        fault.strike()
 
     def delete_one(self, line: str) -> bool:
         """See Ebtables."""
@@ -149,27 +159,6 @@ class MemoryEbtables(Faulty[ProgramError]):
                 raise
             return False
         return True
-
-    def add(self, lines: Sequence[str]) -> None:
-        """See Ebtables."""
-        require_lines(lines)
-        if lines:
-            self._change("add", lines)
-
-    def _change(self, verb: str, lines: Sequence[str]) -> None:
-        fault = self.meet()
-        if not fault.done:
-            fault.strike()
-        if verb == "add":
-            self.rules += lines
-        else:
-            require_distinct(str(self), lines)
-            if gone := missing_from(str(self), lines):
-                raise refusal.no_such_rule(gone)
-            for line in lines:
-                self.rules.remove(line)
-        self.writes += [f"{verb} {line}" for line in lines]
-        fault.strike()
 
     def __str__(self) -> str:
         chains = dict.fromkeys([*_CHAINS, *(rule.partition(" ")[0] for rule in self.rules)])
@@ -216,12 +205,7 @@ class MemoryLinkLayer(Faulty[BackendError]):
         self.learned: list[tuple[str, str]] = []
         """The MAC addresses that bridges have learned, each with its port; for a test to change."""
         self.writes: list[str] = []
-        """The changes, in order: "delete 10.1.0.5 dev azure0 …", "add …"."""
-
-    def remove_link(self, name: str) -> None:
-        """Do what `ip link del` does."""
-        self.links = [link for link in self.links if link.name != name]
-        self.neighbours = [neighbour for neighbour in self.neighbours if neighbour.dev != name]
+        """The changes, in order: "delete 10.1.0.5 dev azure0 …"."""
 
     def look(self) -> LinkLayerView:
         """See LinkLayer."""
@@ -241,21 +225,6 @@ class MemoryLinkLayer(Faulty[BackendError]):
         if holder == neighbour:
             self.neighbours.remove(neighbour)
             self.writes.append(f"delete {neighbour}")
-        fault.strike()
-        return holder in {None, neighbour}
-
-    def add_neighbour(self, neighbour: Neighbour) -> bool:
-        """See LinkLayer."""
-        require_permanent(neighbour)
-        fault = self.meet()
-        if not fault.done:
-            fault.strike()
-        if not any(link.name == neighbour.dev for link in self.links):
-            raise no_device(neighbour)
-        holder = self._holder(neighbour)
-        if holder is None:
-            self.neighbours.append(neighbour)
-            self.writes.append(f"add {neighbour}")
         fault.strike()
         return holder in {None, neighbour}
 

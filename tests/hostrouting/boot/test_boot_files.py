@@ -35,14 +35,11 @@ from hostrouting.boot.scripts import (
 )
 from hostrouting.boot.units import (
     SHELL,
-    add_protocol_numbers,
     parse_guard_unit,
-    parse_protocol_numbers,
     render_check_unit,
     render_guard_unit,
     render_networkd_drop_in,
     render_preset,
-    render_protocol_name,
     render_routes_unit,
 )
 from hostrouting.config.probe_rewrite import ProbeRewriteConfig
@@ -105,7 +102,7 @@ def gate_steps() -> st.SearchStrategy[GateStep]:
 def probe_scripts() -> st.SearchStrategy[ProbeScript]:
     """Any settings of the probe script."""
     rewrites = probe_rewrites().filter(lambda rewrite: rewrite.enabled)
-    return st.builds(ProbeScript, rewrites, st.integers(0, 255), WAITS)
+    return st.builds(ProbeScript, rewrites, WAITS)
 
 
 def block_of(text: str) -> tuple[list[str], list[str]]:
@@ -131,7 +128,6 @@ def texts(config: HostRoutingConfig) -> list[str]:
         render_gate_steps(STEPS),
         render_preset(HostLayout.routes_unit),
         render_networkd_drop_in(),
-        render_protocol_name(config.protocol),
     ]
 
 
@@ -163,16 +159,16 @@ class TestWhatIsRenderedIsReadBack:
 
     @given(configs(), WAITS)
     def test_routes(self, config: HostRoutingConfig, wait: int) -> None:
-        """The static routes, the protocol, the time to wait and the address of the probes come back from the script."""
+        """The static routes, the time to wait and the address of the probes come back from the script."""
         routes, rewrite = config.static_routes.routes, config.probe_rewrite
         spared = (IPv6Network(rewrite.global_address),) if rewrite.enabled else ()
-        expected = RoutesScript(StaticRoutesConfig(bool(routes), routes), config.protocol, wait, spared)
+        expected = RoutesScript(StaticRoutesConfig(bool(routes), routes), wait, spared)
         assert parse_static_routes_script(render_static_routes_script(config, wait=wait)) == expected
 
     @given(configs(), WAITS)
     def test_check(self, config: HostRoutingConfig, wait: int) -> None:
-        """The whole section of the check, the protocol and the time to wait come back from the script."""
-        expected = CheckScript(config.route_overlap, config.protocol, wait)
+        """The whole section of the check and the time to wait come back from the script."""
+        expected = CheckScript(config.route_overlap, wait)
         assert parse_check_script(render_check_script(config, wait=wait)) == expected
 
     @given(probe_scripts())
@@ -181,13 +177,6 @@ class TestWhatIsRenderedIsReadBack:
         text = render_probe_script(told)
         assert parse_probe_script(text) == told
         assert block_of(text)[1] == block_of(SCRIPTS["probe-rewrite"]())[1]
-
-    @given(st.integers(0, 255), st.sets(st.integers(0, 255)))
-    def test_protocol_name(self, protocol: int, others: set[int]) -> None:
-        """The numbers come back from the file that names them; the digest stays in it."""
-        text = add_protocol_numbers(render_protocol_name(protocol, digest="ab12"), others)
-        assert parse_protocol_numbers(text) == {protocol, *others}
-        assert "ab12" in text
 
     @given(st.lists(gate_steps()))
     def test_gate_steps(self, steps: list[GateStep]) -> None:
@@ -240,10 +229,9 @@ class TestWhatIsRenderedIsReadBack:
         assert format_of(f"{line}\n{render_gate_steps(STEPS)}") == number
 
     @pytest.mark.parametrize(
-        "parse",
-        [parse_static_routes_script, parse_check_script, parse_probe_script, parse_protocol_numbers, parse_guard_unit],
+        "parse", [parse_static_routes_script, parse_check_script, parse_probe_script, parse_guard_unit]
     )
-    @pytest.mark.parametrize("text", ["", "configuration=(\n", "configuration=(\n  nonsense\n)\n", "# 7 hostrouting\n"])
+    @pytest.mark.parametrize("text", ["", "configuration=(\n", "configuration=(\n  nonsense\n)\n"])
     def test_anything_else_is_refused(self, parse: Callable[[str], object], text: str) -> None:
         """Text that was not rendered here is a ValueError."""
         with pytest.raises(ValueError, match=r"no data block|is not a setting|does not name"):

@@ -11,8 +11,8 @@ from hostrouting.testing import FakeHost
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, run
 
 GUARD = GuardConfig(enabled=True, program="/usr/bin/hostrouting")
-ROUTES, CHECK = config(*REPAIR, mode="WARN", protocol=214), config(cidrs=(CIDR,), mode="WARN", protocol=215)
-REWRITE = HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": ["eth0"]}, protocol=216)
+ROUTES, CHECK = config(*REPAIR, mode="WARN"), config(cidrs=(CIDR,), mode="WARN")
+REWRITE = HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": ["eth0"]})
 TOLD = HostRoutingConfig(manage_foreign="keep")
 WORK = {"routes": ROUTES, "check": CHECK, "rewrite": REWRITE}
 ALL = attrs.evolve(

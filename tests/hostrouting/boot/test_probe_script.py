@@ -30,7 +30,7 @@ CONFIG = ProbeRewriteConfig(enabled=True, interfaces=["eth0"])
 TOLD = ProbeScript(CONFIG, wait=0)
 OTHER = 'table ip6 other {\n chain c {\n  type filter hook input priority 0\n  counter comment "theirs"\n }\n}\n'
 ROUTE = f"{GLOBAL} dev eth0 proto 213 metric 1024 pref medium"
-NOTE = f"route {GLOBAL} protocol 213\n\n"
+NOTE = f"route {GLOBAL}\n\n"
 
 
 @attrs.frozen
@@ -342,9 +342,9 @@ class TestNote:
     def test_what_is_noted_before(self, node: Node) -> None:
         """A run that fails halfway has recorded the former route and the new one, so that `apply` finds both."""
         node.applied.parent.mkdir()
-        node.applied.write_text("route 2001:db8::1 protocol 213\n\nloaded")
+        node.applied.write_text("route 2001:db8::1\n\nloaded")
         node.fails(tools={"nft": "exit 1"})
-        assert node.applied.read_text() == f"route {GLOBAL} protocol 213\nroute 2001:db8::1 protocol 213\n\n"
+        assert node.applied.read_text() == f"route {GLOBAL}\nroute 2001:db8::1\n\n"
 
     def test_by_hand(self, node: Node) -> None:
         """Where systemd does not name the folder for the record, it is the one that `apply` reads.

@@ -46,7 +46,7 @@ def test_never_ready() -> None:
     wanted = [*WANTED, DesiredRoute("10.78.0.0/16", dev="eth0", gateway="10.0.0.1")]
     missing = r"gave up after 12\.5 s: 10\.77\.0\.0/16: waiting for an IPv4 default route"
     with pytest.raises(NotReady, match=missing) as caught:
-        await_plan(ctx, kernel, wanted, protocol=OURS, wait=12.5)
+        await_plan(ctx, kernel, wanted, wait=12.5)
     assert [(it.name, it.severity, it.target) for it in caught.value.findings] == [
         ("route-waits", "error", "10.77.0.0/16")
     ]
@@ -59,7 +59,7 @@ def test_what_is_waited_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     kernel.later(lambda: kernel.add_link("eth0", up=False))
     kernel.later(lambda: kernel.add_link("eth1"))
     with caplog.at_level("INFO"), pytest.raises(NotReady):
-        await_plan(context(), kernel, [DesiredRoute(WANTED[0].destination, dev="eth0")], protocol=OURS, wait=30.26)
+        await_plan(context(), kernel, [DesiredRoute(WANTED[0].destination, dev="eth0")], wait=30.26)
     told = [record.getMessage().split(", because this is not there yet: ") for record in caplog.records]
     assert [(left, missing.rpartition(": waiting for ")[2]) for left, missing in told] == [
         ("waiting for up to 30.3 s", "the device eth0"),
@@ -79,7 +79,7 @@ class TestEveryClock:
         asked.watch.return_value = mock.MagicMock(wait=wait)
         asked.watch.return_value.__enter__.return_value = asked.watch.return_value
         with pytest.raises(NotReady):
-            await_plan(ctx, asked, WANTED, protocol=OURS, wait=30)
+            await_plan(ctx, asked, WANTED, wait=30)
         assert (ctx.clock.now(), asked.snapshot.call_count) == (30, 3)
         assert wait.mock_calls == [mock.call(30, clock=ctx.clock)]
 
@@ -88,7 +88,7 @@ class TestEveryClock:
         ctx, kernel = context(), plain_vm()
         ctx.cancel()
         with pytest.raises(phases.Cancelled):
-            await_plan(ctx, kernel, WANTED, protocol=OURS, wait=0)
+            await_plan(ctx, kernel, WANTED, wait=0)
         ctx, asked = context(), mock.Mock(wraps=MemoryBackend())
 
         def late(*_: object, **__: object) -> bool:
@@ -99,14 +99,14 @@ class TestEveryClock:
         asked.watch.return_value = mock.MagicMock()
         asked.watch.return_value.__enter__.return_value.wait = late
         with pytest.raises(phases.Cancelled):
-            await_plan(ctx, asked, WANTED, protocol=OURS, wait=30)
+            await_plan(ctx, asked, WANTED, wait=30)
 
     def test_the_machines(self) -> None:
         """On the machine's clock the seconds really pass, and the tables are not read more often."""
         kernel = MemoryBackend()
         asked = mock.Mock(wraps=kernel)
         with pytest.raises(NotReady):
-            await_plan(phases.Context(observers=[]), asked, WANTED, protocol=OURS, wait=0.02)
+            await_plan(phases.Context(observers=[]), asked, WANTED, wait=0.02)
         assert asked.snapshot.call_count <= 4
 
     def test_a_deadline_that_comes_first(self) -> None:
@@ -114,7 +114,7 @@ class TestEveryClock:
         clock = FakeClock()
         ctx = phases.Context(clock=clock, deadline=12, observers=[])
         with pytest.raises(phases.Cancelled, match="the 12 s of the run are over"):
-            await_plan(ctx, MemoryBackend(), WANTED, protocol=OURS, wait=30)
+            await_plan(ctx, MemoryBackend(), WANTED, wait=30)
         assert clock.now() == 12
 
 
@@ -125,7 +125,7 @@ def test_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "snapshot", snapshot)
     monkeypatch.delattr(MemoryBackend, "watch")
     with pytest.raises(NotReady, match=r"gave up after 0 s: 10\.77\.0\.0/16: waiting for an IPv4 default route"):
-        await_plan(context(), kernel, WANTED, protocol=OURS, wait=0)
+        await_plan(context(), kernel, WANTED, wait=0)
     assert snapshot.call_count == 1
 
 
@@ -142,15 +142,15 @@ def test_ready_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
         return watch()
 
     monkeypatch.setattr(kernel, "watch", late)
-    plan, _ = await_plan(ctx, kernel, WANTED, protocol=OURS, wait=30)
+    plan, _ = await_plan(ctx, kernel, WANTED, wait=30)
     assert (len(plan.changes), ctx.clock.now()) == (1, began)
 
 
 def test_what_the_plan_is_made_of() -> None:
-    """Routes with one of our numbers, or of a shared route that was ours, go; those of another task stay."""
+    """Our routes, or of a shared route that was ours, go; those of another task stay."""
     kernel = plain_vm()
     kernel.add_address("eth0", "fd00:9::4/64")
-    for number, protocol in enumerate((99, 98, 99, OURS), 1):
+    for number, protocol in enumerate((OURS, OURS, 99), 1):
         kernel.ip_route("add", Route.to(f"10.{number}.0.0/16", dev="eth0", protocol=protocol))
     theirs = [Route.to("fd00:5::/64", dev="eth0", gateway=f"fd00:9::{last}", protocol=4) for last in (1, 2)]
     kernel.change([RouteRequest("append", route) for route in theirs])
@@ -158,9 +158,7 @@ def test_what_the_plan_is_made_of() -> None:
         context(),
         kernel,
         [],
-        protocol=99,
-        former={98},
-        spared={Prefix.parse("10.3.0.0/16")},
+        spared={Prefix.parse("10.2.0.0/16")},
         installed=[DesiredRoute(theirs[0].prefix, metric=theirs[0].metric)],
         wait=0,
     )
@@ -168,7 +166,6 @@ def test_what_the_plan_is_made_of() -> None:
     assert [(step.action, str(step.route.prefix)) for step in plan.steps] == [
         ("keep", "fd00:5::/64"),  # only the next hops of other programs
         ("delete", "10.1.0.0/16"),
-        ("delete", "10.2.0.0/16"),
     ]
 
 

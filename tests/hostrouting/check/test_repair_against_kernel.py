@@ -14,7 +14,7 @@ from hostrouting.check.repair import propose_repair
 from hostrouting.fib.engine import Fib
 from hostrouting.fib.packet import PLAIN
 from hostrouting.model.prefix import Prefix, ip_at
-from hostrouting.model.route import Route
+from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.uplink import resolve_route
 from tests.support.commands import furnish, route_command, rule_command
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
-# A protocol number that no route drawn below carries: none of them is ours.
-REPAIRS = 77
 DEFAULT = "route add default via 10.0.0.1 dev eth0 proto dhcp"
 
 
@@ -57,8 +55,8 @@ def test_the_kernel_agrees(data: st.DataObject) -> None:
         before = Snapshot(links=links, rules=namespace.rules(4), routes=namespace.routes(4))
         fib = Fib(before)
         report = check_overlap(fib, [block], expected_devs=["eth0"], allowed_devs=["wg0"], flow=PLAIN)
-        repair = propose_repair(fib, report, protocol=REPAIRS, flow=PLAIN)
-        wanted = [resolve_route(route, fib, protocol=REPAIRS) for route in repair.routes]
+        repair = propose_repair(fib, report, flow=PLAIN)
+        wanted = [resolve_route(route, fib) for route in repair.routes]
         for route in wanted:
             assert isinstance(route, Route)
             added = route_command(route).replace("append", "add")  # "add" would be refused if the key were held
@@ -79,11 +77,11 @@ def test_our_stale_ipv6_route(metric: int) -> None:
     with private_namespace() as namespace:
         furnish(namespace, links := tuple(Link(name=name, index=0) for name in DEVICES))
         default = "route add default via fe80::1 dev eth0"
-        namespace.batch([default, f"route add {cidr} dev ib0 metric {metric} proto {REPAIRS}"], family=6)
+        namespace.batch([default, f"route add {cidr} dev ib0 metric {metric} proto {OURS}"], family=6)
         fib = Fib(Snapshot(links=links, rules=namespace.rules(6), routes=namespace.routes(6)))
-        repair = propose_repair(fib, check_overlap(fib, [cidr]), protocol=REPAIRS)
+        repair = propose_repair(fib, check_overlap(fib, [cidr]))
         for wish in repair.routes:
-            route = resolve_route(wish, fib, protocol=REPAIRS)
+            route = resolve_route(wish, fib)
             assert isinstance(route, Route)
             namespace.batch([route_command(route).replace("append", "replace")], family=6)
         [answer] = namespace.get(6, ["2001:db8:99::7"])

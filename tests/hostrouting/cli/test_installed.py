@@ -112,23 +112,14 @@ def test_an_installed_route_is_somebody_elses_now(
 
 
 def test_settings_beyond_the_defaults_are_kept(tmp_path: Path) -> None:
-    """Devices and protocol of what is installed are in the configuration that is printed; defaults are not spelt out."""
+    """Devices of what is installed are in the configuration that is printed; defaults are not spelt out."""
     path = tmp_path / "config.json"
-    document = {
-        "routeOverlap": {"expectedCidrs": [OTHER], "expectedDevs": ["eth0"], "allowedDevs": ["cali*"]},
-        "protocol": 214,
-    }
+    document = {"routeOverlap": {"expectedCidrs": [OTHER], "expectedDevs": ["eth0"], "allowedDevs": ["cali*"]}}
     path.write_text(json.dumps(document))
     host = installed(str(path))
     said = say("check", CIDR, host=host)
     config = pasted(said)
-    assert (config.protocol, config.route_overlap.expected_devs, config.route_overlap.allowed_devs) == (
-        214,
-        ("eth0",),
-        ("cali*",),
-    )
-    assert "proto 214" in said.out
-    assert "proto 213" not in said.out
+    assert (config.route_overlap.expected_devs, config.route_overlap.allowed_devs) == (("eth0",), ("cali*",))
     assert "allowedDevs" not in say("check", CIDR, kernel=h200()).out
 
 

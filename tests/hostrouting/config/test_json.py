@@ -118,9 +118,8 @@ def test_no_message_quotes_the_file() -> None:
 def test_endless_integers(digits: int) -> None:
     """A very long integer is out of range, even one that is too long for Python to parse."""
     with pytest.raises(ConfigError) as caught:
-        HostRoutingConfig.from_json('{"protocol": 1' + "0" * (digits - 1) + "}")
-    (fault,) = caught.value.faults
-    assert (fault.path, fault.rule) == ("protocol", "is out of range")
+        HostRoutingConfig.from_json('{"staticRoutes": {"routes": [{"metric": 1' + "0" * (digits - 1) + "}]}}")
+    assert ("staticRoutes.routes[0].metric", "is out of range") in [(it.path, it.rule) for it in caught.value.faults]
 
 
 def test_endless_integers_outside_our_part() -> None:
@@ -132,18 +131,18 @@ def test_endless_integers_outside_our_part() -> None:
 def test_load_reads_a_file(tmp_path: Path) -> None:
     """A file is read like its text, by a path as text or as an object."""
     file = tmp_path / "config.json"
-    file.write_text('{"hostRouting": {"protocol": 214}}')
-    assert HostRoutingConfig.load(file) == HostRoutingConfig.load(str(file)) == HostRoutingConfig(protocol=214)
+    file.write_text('{"hostRouting": {"manageForeign": "keep"}}')
+    assert HostRoutingConfig.load(file) == HostRoutingConfig.load(str(file)) == HostRoutingConfig(manage_foreign="keep")
 
 
 def test_load_names_the_file(tmp_path: Path) -> None:
     """Faults in a file carry the file's name, in the message and as a value."""
     file = tmp_path / "config.json"
-    file.write_text('{"protocol": 2, "protocl": 1}')
+    file.write_text('{"manageForeign": 2, "manageForegn": 1}')
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.load(file)
     assert caught.value.source == str(file)
-    assert str(caught.value).startswith(f"{file} has 2 faults:\n  protocol: 2 cannot mark")
+    assert str(caught.value).startswith(f"{file} has 2 faults:\n  manageForeign: 2 is not")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hostrouting.config.values import Mode
 from hostrouting.errors import ConfigError
 from tests.support.programs import completed
 
-KEYS = "staticRoutes, routeOverlap, protocol, probeRewrite, azureVnetCleanup, guard, gate, manageForeign"
+KEYS = "staticRoutes, routeOverlap, probeRewrite, azureVnetCleanup, guard, gate, manageForeign"
 WHOLE = HostRoutingConfig(
     StaticRoutesConfig(enabled=True, routes=[StaticRoute("172.16.0.0/17", "10.0.0.1", "eth0", 5)]),
     RouteOverlapConfig(["172.16.0.0/16"], "STRICT"),
@@ -58,8 +58,8 @@ def test_the_json_of_the_original() -> None:
 
 def test_larger_file_of_an_agent() -> None:
     """In an agent's file only our key is read, and other keys are ignored."""
-    text = '{"hostRouting": {"protocol": 214}, "kubelet": {"a": 1, "a": 2}, "kubelet": null, "staticRoutes": 5}'
-    assert HostRoutingConfig.from_json(text) == HostRoutingConfig(protocol=214)
+    text = '{"hostRouting": {"manageForeign": "keep"}, "kubelet": {"a": 1, "a": 2}, "kubelet": null, "staticRoutes": 5}'
+    assert HostRoutingConfig.from_json(text) == HostRoutingConfig(manage_foreign="keep")
 
 
 def test_paths_begin_at_our_key_when_the_file_has_it() -> None:
@@ -85,8 +85,8 @@ def test_all_faults_at_once_in_the_order_of_the_file() -> None:
                     {},
                 ]
             },
-            "protocol": 2,
-            "protocl": 3,
+            "manageForeign": 2,
+            "manageForegn": 3,
         }
     }
     assert [line.split(": ")[0].removeprefix("hostRouting.") for line in faults(document)] == [
@@ -102,8 +102,8 @@ def test_all_faults_at_once_in_the_order_of_the_file() -> None:
         "staticRoutes.routes[4]",
         "staticRoutes.routes[5].destination",
         "staticRoutes.enabled",
-        "protocol",
-        "protocl",
+        "manageForeign",
+        "manageForegn",
     ]
 
 
@@ -133,7 +133,6 @@ def test_two_routes_with_one_key(metric: dict[str, object]) -> None:
         ("StaticRoute", "staticRoutes"),
         ("routeOverlaps", "routeOverlap"),
         ("hostrouting", "hostRouting"),
-        ("protocl", "protocol"),
     ],
 )
 def test_unknown_key_with_a_neighbour(written: str, meant: str) -> None:
@@ -156,7 +155,7 @@ def test_unknown_key_with_a_neighbour(written: str, meant: str) -> None:
 def test_unknown_key_like_no_other(key: str, path: str) -> None:
     """For any other unknown key the fault shows it escaped and lists the known keys."""
     known = f"{KEYS}, hostRouting"
-    assert faults({"protocol": 213, key: 1}) == [f"{path}: unknown key; the known keys are {known}"]
+    assert faults({"manageForeign": "keep", key: 1}) == [f"{path}: unknown key; the known keys are {known}"]
 
 
 @pytest.mark.parametrize("document", [{"kubelet": {}, "azure": 1}, {"nodeName": "a"}])
@@ -185,13 +184,13 @@ def test_repeated_keys() -> None:
         "hostRouting": {},
         "hostRouting": {
             "staticRoutes": {"enabled": true, "routes": [{"destination": "10.0.0.0/8", "destination": "x"}]},
-            "protocol": 1, "protocol": 214, "protocol": 215
+            "manageForeign": "x", "manageForeign": "keep", "manageForeign": "leave"
         }
     }"""
     repeated = "this key is given more than once; keep one of them"
     assert [line for line in faults(text) if "more than once" in line] == [
         f"hostRouting: {repeated}",
-        f"hostRouting.protocol: {repeated}",
+        f"hostRouting.manageForeign: {repeated}",
         f"hostRouting.staticRoutes.routes[0].destination: {repeated}",
     ]
 
@@ -223,8 +222,8 @@ def test_values_of_the_wrong_kind(document: object, said: str) -> None:
 def test_mapping_that_json_could_not_hold() -> None:
     """A mapping may contain any objects, and is checked like JSON."""
     with pytest.raises(ConfigError) as caught:
-        HostRoutingConfig.from_mapping({1: 2, "protocol": {3}})  # type: ignore[dict-item] # the mistake under test
-    assert [fault.path for fault in caught.value.faults] == ["[1]", "protocol"]
+        HostRoutingConfig.from_mapping({1: 2, "manageForeign": {3}})  # type: ignore[dict-item] # the mistake under test
+    assert [fault.path for fault in caught.value.faults] == ["[1]", "manageForeign"]
 
 
 def test_constructors_take_what_json_has() -> None:

@@ -26,7 +26,7 @@ from hostrouting.testing import Faults, MemoryBackend, plain_vm
 from hostrouting.testing.kernel import Moment
 from tests.support.notes import notes_of
 
-FOREIGN, FORMER = 4, 200
+FOREIGN = 4
 DESTINATIONS = [Prefix.parse(text) for text in ("10.1.0.0/16", "10.1.0.0/17", "10.1.0.0/24", "10.2.0.0/16")]
 GATEWAYS = [as_ip(f"10.0.0.{number}") for number in (1, 2, 3)]
 
@@ -53,7 +53,7 @@ present = st.lists(
         st.sampled_from(DESTINATIONS),
         st.sampled_from(GATEWAYS),
         st.sampled_from([0, 5]),
-        st.sampled_from([OURS, OURS, FORMER, FOREIGN]),
+        st.sampled_from([OURS, OURS, FOREIGN]),
     ),
     max_size=6,
 )
@@ -69,7 +69,7 @@ def host(routes: list[Route]) -> MemoryBackend:
 def planned(kernel: MemoryBackend, wanted: list[DesiredRoute]) -> tuple[RoutePlan, Snapshot]:
     """The plan for the host, and the snapshot that it was made from."""
     before = kernel.snapshot()
-    return plan_routes(wanted, before, former=[FORMER]), before
+    return plan_routes(wanted, before), before
 
 
 def routes_of(kernel: MemoryBackend | Snapshot) -> tuple[Route, ...]:
@@ -119,12 +119,12 @@ def test_what_is_planned_is_what_there_is(routes: list[Route], wanted: list[Desi
     plan, before = planned(kernel, wanted)
     if plan.conflicts:
         with pytest.raises(RouteConflict) as caught:
-            apply_plan(plan, kernel, before=before, former=[FORMER])
+            apply_plan(plan, kernel, before=before)
         assert len(caught.value.findings) == len(plan.conflicts)
         assert kernel.snapshot() == before
         return
     seen = moments(kernel)
-    applied = apply_plan(plan, kernel, before=before, former=[FORMER])
+    applied = apply_plan(plan, kernel, before=before)
     assert is_made_before_broken(seen, before, plan)
     assert by_key(routes_of(kernel)) == by_key(routes_of(plan.apply_to(before)))
     assert planned(kernel, wanted)[0].changes == ()
@@ -172,7 +172,7 @@ def test_all_or_nothing(routes: list[Route], wanted: list[DesiredRoute], fault: 
         return
     FAULTS[fault](kernel, nth)
     seen = moments(kernel)
-    error = raised_by(lambda: apply_plan(plan, kernel, before=before, former=[FORMER]))
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
     kernel.faults = Faults()
     assert is_made_before_broken(seen, before, plan)
     if error is None:
@@ -209,7 +209,7 @@ def test_stopped_at_any_step(routes: list[Route], wanted: list[DesiredRoute], nt
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hostrouting.routes.apply._AT_ONCE", at_once)
-        stopped = raised_by(lambda: apply_plan(plan, kernel, before=before, former=[FORMER], check=check))
+        stopped = raised_by(lambda: apply_plan(plan, kernel, before=before, check=check))
     if stopped is None:
         assert by_key(routes_of(kernel)) == by_key(routes_of(plan.apply_to(before)))
     else:
@@ -263,7 +263,7 @@ def test_somebody_else_at_the_same_time(
         foreign.append(foreigners(kernel.snapshot()))
 
     kernel.faults.meanwhile(moment, somebody_else, nth=nth)
-    error = raised_by(lambda: apply_plan(plan, kernel, before=before, former=[FORMER]))
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
     kernel.faults = Faults()
     assert foreigners(kernel.snapshot()) == foreign[-1]
     if error is None:
@@ -278,12 +278,12 @@ def test_somebody_else_at_the_same_time(
 
 def foreigners(snapshot: Snapshot) -> dict[object, tuple[Route, ...]]:
     """The routes of others by key, in their order."""
-    return by_key(tuple(it for it in routes_of(snapshot) if it.protocol not in {OURS, FORMER}))
+    return by_key(tuple(it for it in routes_of(snapshot) if it.protocol != OURS))
 
 
 def ours_of(kernel: MemoryBackend | Snapshot) -> list[Route]:
     """Our routes."""
-    return [it for it in routes_of(kernel) if it.protocol in {OURS, FORMER}]
+    return [it for it in routes_of(kernel) if it.protocol == OURS]
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_which_of_several_is_deleted(
 
     kernel = host([*routes(standing), route(DESTINATIONS[3], GATEWAYS[0], 0, OURS)])
     before, new = kernel.snapshot(), routes([(wanted, OURS)] if wanted else [])
-    plan = plan_exactly(new, before, ours=[OURS], about=[DESTINATIONS[0], DESTINATIONS[3]])
+    plan = plan_exactly(new, before, about=[DESTINATIONS[0], DESTINATIONS[3]])
     seen = moments(kernel)
     apply_plan(plan, kernel, before=before)
     assert len(standing) > 1 or is_made_before_broken(seen, before, plan)
@@ -351,12 +351,12 @@ def test_what_is_read_back(more: list[str], about: dict[str, object]) -> None:
     before = kernel.snapshot()
     new = [Route.to(text, dev="eth0", table=100 + at, metric=1024, protocol=OURS) for at, text in enumerate(more)]
     new += [route(DESTINATIONS[0], GATEWAYS[0], 0, OURS)]
-    plan = plan_exactly(new, before, ours=[OURS], about=[])
+    plan = plan_exactly(new, before, about=[])
     with patch.object(kernel, "snapshot", wraps=kernel.snapshot) as read:
         apply_plan(plan, kernel, before=before)
     (call,) = read.call_args_list
     assert {**call.kwargs, **about} == call.kwargs
-    undone = plan_exactly([], kernel.snapshot(), ours=[OURS], about=[DESTINATIONS[0]])
+    undone = plan_exactly([], kernel.snapshot(), about=[DESTINATIONS[0]])
     check = Mock(side_effect=[None, KeyboardInterrupt])
     with patch.object(kernel, "snapshot", wraps=kernel.snapshot) as read, pytest.raises(KeyboardInterrupt):
         apply_plan(undone, kernel, before=kernel.snapshot(), check=check)
@@ -383,7 +383,7 @@ def test_a_table_that_never_rests(is_known: bool) -> None:  # noqa: FBT001  para
 @st.composite
 def changed_tables(draw: st.DrawFn) -> tuple[tuple[Route, ...], tuple[Route, ...]]:
     """The routes of one key before a plan, and now: others' are the same, some of ours are gone, and others came."""
-    all_routes = [route(DESTINATIONS[0], hop, 0, by) for hop in GATEWAYS for by in (OURS, FORMER, FOREIGN)]
+    all_routes = [route(DESTINATIONS[0], hop, 0, by) for hop in GATEWAYS for by in (OURS, FOREIGN)]
     then = draw(st.lists(st.sampled_from(all_routes), unique=True, max_size=5))
     new = [it for it in all_routes if it.protocol == OURS and it not in then and draw(st.booleans())]
     there = [it for it in then if it.protocol == FOREIGN or draw(st.booleans())]
@@ -395,8 +395,8 @@ def changed_tables(draw: st.DrawFn) -> tuple[tuple[Route, ...], tuple[Route, ...
 def test_the_way_back(tables: tuple[tuple[Route, ...], tuple[Route, ...]]) -> None:
     """Each change can be made, and leads back to the routes before; if routes are only missing, none is deleted."""
     then, now = tables
-    there, ours = list(now), (OURS, FORMER)
-    changes = [*put_back(now, then, ours), *take_away(now, then, ours)]
+    there = list(now)
+    changes = [*put_back(now, then), *take_away(now, then)]
     for change in changes:
         assert change.verb != "add" or not there
         assert (change.route in there) is (change.verb == "delete")
@@ -416,7 +416,7 @@ def test_what_somebody_put_in_our_place_stays_first() -> None:
     theirs = route(DESTINATIONS[0], "10.0.0.9", 0, FOREIGN)
     kernel.faults.meanwhile("change", lambda: kernel.ip_route("replace", theirs), nth=2)
     with pytest.raises(ApplyError, match="not every change could be rolled back") as caught:
-        apply_plan(plan, kernel, before=before, former=[FORMER])
+        apply_plan(plan, kernel, before=before)
     assert routes_of(kernel) == (theirs, BETWEEN[2], BETWEEN[1])
     assert str(theirs) in caught.value.after
 
@@ -426,11 +426,11 @@ def test_nothing_to_do_writes_nothing() -> None:
     kernel = plain_vm()
     wanted = [DesiredRoute(DESTINATIONS[0])]
     plan, before = planned(kernel, wanted)
-    apply_plan(plan, kernel, before=before, former=[FORMER])
+    apply_plan(plan, kernel, before=before)
     plan, before = planned(kernel, wanted)
     for moment in ("change", "snapshot"):
         kernel.faults.fail(moment, BackendError("touched"))
-    assert apply_plan(plan, kernel, before=before, former=[FORMER]) == Applied(plan)
+    assert apply_plan(plan, kernel, before=before) == Applied(plan)
     assert kernel.faults.waiting == 2
 
 
@@ -440,7 +440,7 @@ def test_words_of_a_failure() -> None:
     plan, before = planned(kernel, [DesiredRoute(DESTINATIONS[0]), DesiredRoute(DESTINATIONS[3])])
     kernel.faults.fail("change", errno.ENETUNREACH, nth=2)
     with pytest.raises(ApplyError) as caught:
-        apply_plan(plan, kernel, before=before, former=[FORMER])
+        apply_plan(plan, kernel, before=before)
     assert str(caught.value).startswith("the routes could not be applied: ")
     assert "10.2.0.0/16" in str(caught.value)
     assert str(caught.value).endswith("; every change was rolled back: the route table is as it was before")
@@ -462,7 +462,7 @@ def test_undoing_that_fails_too() -> None:
         ApplyError,
         match=r"rolling back failed too .the capability is gone.; not every change could be rolled back: there is now",
     ):
-        apply_plan(plan, kernel, before=before, former=[FORMER])
+        apply_plan(plan, kernel, before=before)
 
 
 def test_undoing_is_tried_again() -> None:
@@ -473,7 +473,7 @@ def test_undoing_is_tried_again() -> None:
     for nth in (1, 2):
         kernel.faults.hang("snapshot", nth=nth)
     with pytest.raises(ApplyError) as caught:
-        apply_plan(plan, kernel, before=before, former=[FORMER])
+        apply_plan(plan, kernel, before=before)
     assert caught.value.after == AS_BEFORE
     assert kernel.faults.waiting == 0
     assert ours_of(kernel) == []
@@ -498,7 +498,7 @@ def test_a_plan_that_is_not_ready() -> None:
     kernel = MemoryBackend()
     plan, before = planned(kernel, [DesiredRoute(DESTINATIONS[0])])
     with pytest.raises(ValueError, match=r"the plan is not ready: 10.1.0.0/16: waiting for an IPv4 default route"):
-        apply_plan(plan, kernel, before=before, former=[FORMER])
+        apply_plan(plan, kernel, before=before)
 
 
 def test_many_failures_are_counted() -> None:
@@ -529,11 +529,11 @@ def test_the_routes_that_are_the_reason(monkeypatch: pytest.MonkeyPatch) -> None
         for fault in faults:
             fault()
         with pytest.raises(ApplyError) as caught:
-            apply_plan(plan, kernel, before=before, former=[FORMER])
+            apply_plan(plan, kernel, before=before)
         assert caught.value.refused == expected
         assert caught.value.after == AS_BEFORE
         assert plan.changes[3].route not in [change.route for change in effects_of(caught.value).changes]
-    apply_plan(plan, kernel, before=before, former=[FORMER])
+    apply_plan(plan, kernel, before=before)
 
 
 @pytest.mark.parametrize("theirs", [OURS, FOREIGN])
@@ -548,10 +548,10 @@ def test_another_of_ours_was_quicker(theirs: int) -> None:
     theirs_now = route(DESTINATIONS[0], GATEWAYS[0], 0, theirs)
     kernel.faults.meanwhile("change", lambda: kernel.ip_route("add", theirs_now))
     if theirs == OURS:
-        apply_plan(plan, kernel, before=before, former=[FORMER])
+        apply_plan(plan, kernel, before=before)
         assert {it.protocol for it in routes_of(kernel)} == {OURS}
         assert planned(kernel, wanted)[0].changes == ()
     else:
         with pytest.raises(ApplyError, match="File exists"):
-            apply_plan(plan, kernel, before=before, former=[FORMER])
+            apply_plan(plan, kernel, before=before)
         assert routes_of(kernel) == (theirs_now,)

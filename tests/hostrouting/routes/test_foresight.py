@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Address
 from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_routes
@@ -95,7 +95,7 @@ def told(*addresses: Address, **wish: Any) -> str:
     """The message about the one wanted route; empty if it lasts."""
     snapshot = furnished(*addresses).snapshot()
     destination = Prefix.of(IPv4Network(wish.pop("destination", "172.16.0.0/16")))
-    found = plan_routes([DesiredRoute(destination, **wish)], snapshot, protocol=OURS).foreseen
+    found = plan_routes([DesiredRoute(destination, **wish)], snapshot).foreseen
     return "".join(map(str, found))
 
 
@@ -158,5 +158,5 @@ def test_what_lasts_is_configured(address: Address, others: list[tuple[str, int]
         DesiredRoute(CIDR, metric=address.metric),
         *(DesiredRoute(prefix, metric=metric) for prefix, metric in others),
     ]
-    [finding] = plan_routes(wishes, furnished(address).snapshot(), protocol=OURS).foreseen
+    [finding] = plan_routes(wishes, furnished(address).snapshot()).foreseen
     assert str(finding).endswith(end)

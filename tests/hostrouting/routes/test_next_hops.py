@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from itertools import chain, repeat
 from unittest import mock
 
-import attrs
 import pytest
 
 from hostrouting.errors import ApplyError
@@ -21,7 +20,6 @@ from tests.support.namespace import private_namespace
 from tests.support.notes import notes_of
 from tests.tables.next_hops import BIRD, NextHopCase, by_wanted, found, put
 
-FORMER = 200
 AS_BEFORE = "every change was rolled back: the route table is as it was before"
 
 
@@ -60,10 +58,10 @@ class TestNextHopsOfTwoPrograms:
         try:
             before = backend.snapshot(family=6)
             with refused(backend) as needless:
-                applied = apply_plan(plan_for(cases, before), backend, before=before, former=[FORMER])
+                applied = apply_plan(plan_for(cases, before), backend, before=before)
             again = backend.snapshot(family=6)
             plan = plan_for(cases, again)
-            twice = apply_plan(plan, backend, before=again, former=[FORMER])
+            twice = apply_plan(plan, backend, before=again)
         finally:
             now = found(backend, cases)
         assert not {case.name: now[prefix] for prefix, case in cases.items() if not case.is_as_expected(*now[prefix])}
@@ -95,7 +93,7 @@ class TestNextHopsOfTwoPrograms:
             before = backend.snapshot(family=6)
             check = mock.Mock(side_effect=chain([None] * (nth - 1), [KeyboardInterrupt], repeat(None)))
             with pytest.raises(KeyboardInterrupt) as caught, refused(backend) as needless:
-                apply_plan(plan_for(cases, before, mtu), backend, before=before, former=[FORMER], check=check)
+                apply_plan(plan_for(cases, before, mtu), backend, before=before, check=check)
             now = found(backend, cases)
             assert {change.route.prefix for change in needless} <= {
                 it for it, case in cases.items() if case.is_disputed
@@ -137,7 +135,7 @@ class TestNextHopsOfTwoPrograms:
         """If no route is wanted, all of ours are deleted, also behind another program's, and only these are reported."""
         put(backend, cases)
         before = backend.snapshot(family=6)
-        plan = plan_exactly([], before, ours=[OURS], about=list(cases))
+        plan = plan_exactly([], before, about=list(cases))
         applied = apply_plan(plan, backend, before=before)
         now = found(backend, cases)
         for prefix, case in cases.items():
@@ -164,7 +162,7 @@ def plan_for(cases: dict[Prefix, NextHopCase], before: Snapshot, mtu: int | None
         )
         for prefix, case in cases.items()
     ]
-    return plan_exactly(wanted, before, ours=[OURS, FORMER], about=list(cases))
+    return plan_exactly(wanted, before, about=list(cases))
 
 
 @contextmanager
@@ -186,22 +184,3 @@ def sentences(text: str) -> list[str]:
     """A sentence for each next hop that stays, with the prefix before each."""
     prefix, _, rest = text.partition(": ")
     return [f"{prefix}: {part}" for part in rest.replace("; the next hop", "\nthe next hop").splitlines()]
-
-
-@pytest.mark.parametrize("cases", by_wanted().values(), ids=lambda cases: next(iter(cases.values())).wanted)
-def test_a_former_number(cases: dict[Prefix, NextHopCase]) -> None:
-    """Next hops with a former number of our protocol get the present one, also a single one, and the former one in a rollback."""
-    backend, alone = fake(), {it: case for it, case in cases.items() if all(by == OURS for _, by, _ in case.held)}
-    former = {
-        it: attrs.evolve(case, held=tuple((hop, FORMER, weight) for hop, _, weight in case.held))
-        for it, case in alone.items()
-    }
-    put(backend, former, owners=[FORMER])
-    before = backend.snapshot()
-    check = mock.Mock(side_effect=[None, None, None, KeyboardInterrupt, None])
-    with pytest.raises(KeyboardInterrupt) as caught:
-        apply_plan(plan_for(alone, before), backend, before=before, former=[FORMER], check=check)
-    assert [note.partition(", but")[0] for note in notes_of(caught.value)] == [AS_BEFORE]
-    apply_plan(plan_for(alone, before), backend, before=before, former=[FORMER])
-    now = found(backend, alone)
-    assert not {case.name: now[prefix] for prefix, case in alone.items() if not case.is_as_expected(*now[prefix])}

@@ -300,46 +300,19 @@ class TestWhatAnOperatorReads:
             there = plan_routes(wishes, snapshot).apply_to(snapshot)
             assert told(plan_routes([], there))[-1] == f"delete {last}"
 
-    def test_a_former_protocol(self) -> None:
-        """Routes of a former number are ours: they get the number of today where they are wanted, and go otherwise."""
-        here = [
-            Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=200),
-            Route.to("10.2.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=200),
-            Route.to("10.3.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=77),
-            Route.to("10.4.0.0/16", dev="eth0", gateway="10.0.0.9", protocol=OURS),
-        ]
-        wanted = [want(f"10.{number}.0.0/16") for number in (1, 3, 4)]
-        snapshot = plain().with_routes(here)
-        plan = plan_routes(wanted, snapshot, former={200})
-        assert str(plan).splitlines() == [
-            "  10.3.0.0/16 via 10.0.0.1 dev eth0 proto 77    # keep: it already exists (proto 77) and stays as it is",
-            "- 10.1.0.0/16 via 10.0.0.1 dev eth0 proto 200",
-            (
-                "+ 10.1.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"
-                "    # replace: ours, with route protocol 200 of an earlier configuration"
-            ),
-            "- 10.4.0.0/16 via 10.0.0.9 dev eth0 proto hostrouting",
-            "+ 10.4.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # replace: ours, but different",
-            (
-                "- 10.2.0.0/16 via 10.0.0.1 dev eth0 proto 200"
-                "    # delete: ours, with route protocol 200 of an earlier configuration"
-            ),
-        ]
-        assert not plan_routes(wanted, plan.apply_to(snapshot)).changes
-
 
 def test_the_plan_of_a_configuration() -> None:
-    """Each field of a route counts, and so do the protocol, and the routes of the probe rewrite, which are not ours."""
+    """Each field of a route counts, and so do the routes of the probe rewrite, which are not ours."""
     routes = [StaticRoute("10.1.0.0/16", gateway="172.16.0.1", dev="ib0", metric=7)]
-    config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=routes), protocol=77)
+    config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=routes))
     assert wanted_routes(config) == (want("10.1.0.0/16", gateway="172.16.0.1", dev="ib0", metric=7),)
     (spared,) = reply_destinations(config)
-    there = [Route.to(prefix, dev="eth0", protocol=by) for prefix, by in (("10.2.0.0/16", 77), ("10.3.0.0/16", OURS))]
-    reply = Route(spared, there[0].legs, protocol=77)
+    there = [Route.to(prefix, dev="eth0", protocol=by) for prefix, by in (("10.2.0.0/16", OURS), ("10.3.0.0/16", 77))]
+    reply = Route(spared, there[0].legs, protocol=OURS)
     assert [
         (step.action, str(step.route.prefix), step.route.protocol)
         for step in plan_static_routes(config, h200().with_routes([*there, reply])).steps
-    ] == [("add", "10.1.0.0/16", 77), ("delete", "10.2.0.0/16", 77)]
+    ] == [("add", "10.1.0.0/16", OURS), ("delete", "10.2.0.0/16", OURS)]
 
 
 def ipv6_host(*more: Route) -> Snapshot:
@@ -428,7 +401,7 @@ def test_several_of_one_ipv6_key(
         return f"{step.action} {'via' if step.route.legs[0].gateway else 'dev'}{asked}"
 
     snapshot = attrs.evolve(plain().with_routes([made(*route) for route in there]), rules=default_rules(6))
-    plan = plan_exactly([made(wanted, OURS)], snapshot, ours=[OURS], about=[Prefix.parse("fd00:9::/32")])
+    plan = plan_exactly([made(wanted, OURS)], snapshot, about=[Prefix.parse("fd00:9::/32")])
     assert [worded(step) for step in plan.steps] == steps
 
 

@@ -77,13 +77,13 @@ def host_with(routes: Sequence[Route], addresses: Sequence[Address] = ()) -> Sna
     return attrs.evolve(whole, addresses=(*whole.addresses, *addresses))
 
 
-def planned_plainly(wishes: Sequence[DesiredRoute], host: Snapshot, **said: Any) -> RoutePlan:
+def planned_plainly(wishes: Sequence[DesiredRoute], host: Snapshot) -> RoutePlan:
     """The plan that is made route by route, without shapes."""
     with patch.object(plan_module, "_as_wanted", lambda desired, *_: ({}, list(desired))):
-        return plan_routes(wishes, host, **said)
+        return plan_routes(wishes, host)
 
 
-@given(wishes=WISHES, routes=ROUTES, former=st.sets(st.just(77)), addresses=ADDRESSES)
+@given(wishes=WISHES, routes=ROUTES, addresses=ADDRESSES)
 @example(  # each next wish differs from the one before in one thing, and the routes are as the first one says
     [
         DesiredRoute(block, gateway=gateway, dev=dev)
@@ -92,22 +92,18 @@ def planned_plainly(wishes: Sequence[DesiredRoute], host: Snapshot, **said: Any)
         )
     ],
     [*map(routes_on, BLOCKS24[:4])],
-    set(),
     [],
 )
 @example(  # behind another program's route, and not beside it in the table
     [DesiredRoute(BLOCKS[0], gateway=GATEWAYS[1])],
     [routes_on(BLOCKS[0], legs=(NextHop("wg0"),), protocol=3), routes_on(BLOCKS[1]), routes_on(BLOCKS[0])],
-    set(),
     [],
 )
 @settings(max_examples=scaled(200))
-def test_the_plan_is_the_same(
-    wishes: list[DesiredRoute], routes: list[Route], former: set[int], addresses: list[Address]
-) -> None:
+def test_the_plan_is_the_same(wishes: list[DesiredRoute], routes: list[Route], addresses: list[Address]) -> None:
     """For any present and wanted routes: the steps, their reasons and order, pending routes, and what does not last."""
     host = host_with(routes, addresses)
-    plan, plainly = plan_routes(wishes, host, former=former), planned_plainly(wishes, host, former=former)
+    plan, plainly = plan_routes(wishes, host), planned_plainly(wishes, host)
     assert plan == plainly
     assert (plan.changes, plan.conflicts, plan.kept, str(plan)) == (
         plainly.changes,
@@ -159,14 +155,13 @@ def test_many_routes_of_one_prefix(part: str) -> None:
     assert grows_evenly(work, 8)
 
 
-def test_a_former_default_route_that_is_the_only_one() -> None:
+def test_our_default_route_that_is_the_only_one() -> None:
     """If the only default route may be deleted, no route that takes its gateway from it is settled."""
-    former = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=77)
+    ours = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=OURS)
     rest = tuple(route for route in plain().routes if route.prefix.length)
-    host = attrs.evolve(plain(), routes=(*rest, former, *map(routes_on, BLOCKS24)))
+    host = attrs.evolve(plain(), routes=(*rest, ours, *map(routes_on, BLOCKS24)))
     wishes = [DesiredRoute(block) for block in BLOCKS24]
-    assert plan_routes(wishes, host).kept == 100
-    assert len(plan_routes(wishes, host, former={77}).pending) == 100
+    assert len(plan_routes(wishes, host).pending) == 100
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -243,7 +243,7 @@ class TestDesiredRoute:
     def test_what_holds_a_route(self, protocol: int, metric: int, *, held: bool) -> None:
         """A route of others with this metric or a lower one; ours never does."""
         route = Route.to("10.9.0.0/16", dev="ib0", protocol=protocol, metric=metric)
-        assert is_held(route.prefix, 0, Fib(host(INTERFACES, [route])), {OURS}) is held
+        assert is_held(route.prefix, 0, Fib(host(INTERFACES, [route]))) is held
 
 
 class TestWhatIsMeant:
@@ -253,8 +253,8 @@ class TestWhatIsMeant:
         """The route has our protocol, and its next hop the weight of a single one and no state."""
         legs = NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=2, pervasive=True), NextHop("eth1", weight=2)
         fib = Fib(host(INTERFACES, [Route(ANYWHERE, legs)]))
-        found = resolve_route(want("10.0.0.1"), fib, protocol=99)
-        assert found == Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=99)
+        found = resolve_route(want("10.0.0.1"), fib)
+        assert found == Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS)
         assert isinstance(found, Route)
         assert found.legs == (NextHop("eth0", gateway=as_ip("10.0.0.1")),)
 

@@ -57,7 +57,7 @@ def test_law_the_kernel_uses_them(namespace: Namespace, data: st.DataObject, fam
     with NetlinkBackend(netns=namespace.path) as backend:
         made = backend.change(RouteRequest("add", route) for route in others)
         fib = Fib(backend.snapshot(family=family))
-        found = way_round(prefix, lambda it, metric: is_held(it, metric, fib, {OURS}))
+        found = way_round(prefix, lambda it, metric: is_held(it, metric, fib))
         ours = [Route.to(it, dev="eth0", metric=metric, protocol=OURS) for it, metric in found]
         added = backend.change(RouteRequest("add", route) for route in ours)
         answers = [backend.lookup([ip_at(family, at)])[0] for at in (prefix.first, prefix.last)]

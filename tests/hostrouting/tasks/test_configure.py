@@ -100,9 +100,7 @@ class TestRemove:
         host = configured(config(*REPAIR, cidrs=("172.16.0.0/16",)))
         host.kernel.faults.fail("change", 22)
         failure_of(run, Remove(HostRoutingConfig(), host=host), match="the routes could not be applied")
-        assert set(host.files.texts) == {LAYOUT.routes_script_path, LAYOUT.protocol_name_path}, (
-            "these say which are ours"
-        )
+        assert set(host.files.texts) == {LAYOUT.routes_script_path}
         assert len(ours(host)) == 2
 
     def test_plan(self) -> None:

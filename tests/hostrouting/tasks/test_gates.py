@@ -91,16 +91,6 @@ class TestShut:
         run(ConfigureStaticRoutes(config(), host=host))
         assert steps(host) == {"something-else": kind, "check-route-overlap": "requires"}
 
-    def test_an_old_number(self) -> None:
-        """Until the new routes exist, our files name the protocol number of the old ones."""
-        host = FakeHost(kernel=h200())
-        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-        for number in (214, 215):
-            failure_of(run, ConfigureStaticRoutes(config(CIDR, protocol=number), host=host))
-        assert len(ours(host)) == 2
-        run(Remove(config(protocol=215), host=host))
-        assert ours(host) == []
-
     @pytest.mark.parametrize("path", sorted({*GATE, *ROUTES, *CHECK, LAYOUT.routes_enabled_path}))
     def test_what_cannot_be_written(self, path: str) -> None:
         """If any file of the gate cannot be written, its drop-in is in place and loaded, and no step is open."""
@@ -124,26 +114,22 @@ class TestShut:
         assert is_read(host)
 
     def test_order(self) -> None:
-        """Up: the gate before the routes, and their name last. Down: the drop-in, the steps' files, then the routes."""
+        """Up: the gate before the routes. Down: the drop-in, the steps' files, then the routes."""
         host, mishaps = mishap_host()
         seen: list[int] = []
         mishaps.watch = lambda _event: seen.append(len(ours(host)))
         run(Configure(WANTED, host=host))
         routed = dict(zip(mishaps.events, seen, strict=True))
         assert {event for event, routes in routed.items() if not routes} >= {f"write {path}" for path in GATE - CHECK}
-        assert [event for event, routes in routed.items() if routes][:2] == [
-            START,
-            f"write {LAYOUT.protocol_name_path}",
-        ]
+        assert next(event for event, routes in routed.items() if routes) == START
         mishaps.disarm()
         seen.clear()
         run(Remove(WANTED, host=host))
         removed = [event.partition(" ")[2] for event in mishaps.events if event.startswith("remove")]
         assert removed[0] == LAYOUT.gate_drop_in()
-        assert removed[-1] == LAYOUT.protocol_name_path
+        assert removed[-1] == LAYOUT.routes_script_path
         assert {event for event, routes in zip(mishaps.events, seen, strict=True) if not routes} == {
-            f"remove {LAYOUT.routes_script_path}",
-            f"remove {LAYOUT.protocol_name_path}",
+            f"remove {LAYOUT.routes_script_path}"
         }
 
 
@@ -153,7 +139,7 @@ def good() -> FakeHost:
 
 
 class TestLastGood:
-    """A run that fails before it has changed a route keeps the routes' script that has succeeded, and its unit."""
+    """A run that fails before it has changed a route keeps the installed script of the routes, and its unit."""
 
     @pytest.mark.parametrize("alone", [False, True])
     @pytest.mark.parametrize("failure", ["conflict", "no default route", "refused"])
@@ -208,7 +194,7 @@ class TestLastGood:
         assert (host.files.texts.get(LAYOUT.check_script_path), Gate(host).steps) == (script, steps)
 
     def test_a_stricter_check_is_installed_all_the_same(self) -> None:
-        """The check of the new configuration is required; the routes' script is the one that has succeeded."""
+        """The check of the new configuration is required; the routes' script is the installed one."""
         host = good()
         script = host.files.texts[LAYOUT.routes_script_path]
         failure_of(
@@ -219,28 +205,6 @@ class TestLastGood:
         assert steps(host) == {"static-routes": "requires", "check-route-overlap": "requires"}
         assert host.files.texts[LAYOUT.routes_script_path] == script
         assert "cidr 10.9.0.0/16" in host.files.texts[LAYOUT.check_script_path]
-
-    @pytest.mark.parametrize("end", ["killed", "unit failed", "put back"])
-    def test_the_last_script_is_not_always_the_last_good(self, end: str) -> None:
-        """A script whose run did not succeed is not kept by a later run that fails; one that was put back is."""
-        host, mishaps = mishap_host()
-        run(Configure(config(*REPAIR, cidrs=(CIDR,), mode="WARN"), host=host))
-        if end == "unit failed":
-            manager_of(host).failing[LAYOUT.routes_unit] = ()
-        elif end == "put back":
-            host.kernel.faults.fail("change", 105)
-        else:
-            mishaps.watch = lambda event: mishaps.arm(1, killed) if event == START else None
-        second = config(*REPAIR, "172.20.0.0/16", cidrs=(CIDR,), mode="WARN")
-        with pytest.raises((Killed, phases.TaskFailed)):
-            run(Configure(second, host=host))
-        mishaps.watch = lambda _event: None
-        mishaps.disarm()
-        manager_of(host).failing.clear()
-        failure_of(run, Configure(config(CIDR, cidrs=(CIDR,), mode="WARN"), host=host))
-        assert ("route 172.16.128.0/17" in host.files.texts[LAYOUT.routes_script_path]) is (end == "put back")
-        run(Configure(second, host=host))
-        assert is_done(host, second)
 
     @pytest.mark.parametrize("former", [None, "/etc/systemd/system-preset/50-hostrouting.preset"])
     @pytest.mark.parametrize("routes", [REPAIR, ()])
@@ -277,15 +241,6 @@ class TestLastGood:
         host.files.remove(LAYOUT.routes_unit_path)
         failure_of(run, Configure(config(CIDR, cidrs=(CIDR,), mode="WARN"), host=host))
         assert LAYOUT.routes_unit_path in host.files.texts
-
-    def test_without_one_the_gate_is_shut(self) -> None:
-        """A script that has never succeeded is not kept: the one of the new configuration takes its place."""
-        host = FakeHost(kernel=h200())
-        for wanted in (CIDR, f"{CIDR}", "172.16.0.0/16"):
-            failure_of(run, ConfigureStaticRoutes(config(wanted), host=host))
-        other = config(CIDR, *REPAIR)
-        failure_of(run, ConfigureStaticRoutes(other, host=host))
-        assert "route 172.16.128.0/17" in host.files.texts[LAYOUT.routes_script_path]
 
     def test_what_changed_a_route_is_not_taken_back(self) -> None:
         """If the boot script fails after the routes were changed, the new script stays: the old one has other routes."""
@@ -324,7 +279,7 @@ CONFIGS = {
     "routes": config(*REPAIR),
     "warn": config(cidrs=(CIDR,), mode="WARN"),
     "a route, strict": config(REPAIR[0], cidrs=(REPAIR[0],)),
-    "all": config(*REPAIR, cidrs=(CIDR,), mode="WARN", protocol=214),
+    "all": config(*REPAIR, cidrs=(CIDR,), mode="WARN"),
 }
 RING = [*pairwise([*CONFIGS, "nothing"])]
 PAIRS = [
@@ -337,13 +292,11 @@ PAIRS = [
 def is_done(host: FakeHost, wanted: HostRoutingConfig) -> bool:
     """Whether nothing is left to do for this configuration, and systemd has read it."""
     task = Configure(wanted, host=host)
-    number = wanted.protocol
     return (
         is_read(host)
         and task.preview().is_empty
         and not any(step.kind == "changing" for step in Gate(host).steps)
-        and len(ours(host, number)) == len(wanted.static_routes.routes)
-        and not ours(host, 213 + 214 - number)
+        and len(ours(host)) == len(wanted.static_routes.routes)
     )
 
 
@@ -391,18 +344,6 @@ class TestEndedAnywhere:
                 assert host.files.texts == host.files.links == {}
                 assert ours(host) == []
                 assert is_read(host)
-
-    @with_errors
-    def test_a_run_of_the_unit_that_nobody_saw_the_end_of(self, error: Callable[[str], BaseException]) -> None:
-        """The script that the next boot depends on has run to its end after the next run."""
-        wanted = config(*REPAIR)
-        for host, mishaps in ended(config(), lambda host: ConfigureStaticRoutes(wanted, host=host), error):
-            task = ConfigureStaticRoutes(wanted, host=host)
-            run(task)
-            assert START in mishaps.events
-            mishaps.disarm()
-            run(task)
-            assert mishaps.events == []
 
 
 class TestMadeUpFor:
@@ -565,7 +506,7 @@ class TestReadOnly:
             host = configured(WANTED)
             host.files.broken[path] = "Read-only file system"
             failure_of(run, Remove(WANTED, host=host), match=f"cannot remove {path}")
-            assert set(host.files.texts) - {LAYOUT.protocol_name_path} == {path}
+            assert set(host.files.texts) == {path}
             assert ours(host) == []
             assert is_read(host)
 

@@ -1,7 +1,6 @@
 """ConfigureStaticRoutes, on hosts that exist in memory."""
 
 from collections.abc import Iterable
-from contextlib import suppress
 
 import pytest
 
@@ -12,13 +11,13 @@ from hostrouting.host.fileset import Changes
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.model.route import Route
-from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
 from tests.support.tasks import LAYOUT, REPAIR, config, failure_of, manager_of, ours, run
 
-# All but the name of our protocol: machines wait for the script, which fails for as long as the task does.
+# Machines wait for the script, which fails for as long as the task does.
 SHUT = {
     LAYOUT.gate_drop_in(),
     LAYOUT.gate_unit_path,
@@ -31,20 +30,6 @@ SHUT = {
 STOP = f"stop {LAYOUT.gate_unit}"
 
 
-class FullAfter(dict[str, str]):
-    """Every path cannot be written, once so many more were."""
-
-    def __init__(self, writes: list[str], count: int) -> None:
-        """Count from now on, in the list of what was written."""
-        self._writes, self._end = writes, len(writes) + count
-
-    def __contains__(self, path: object) -> bool:
-        return len(self._writes) >= self._end
-
-    def __missing__(self, path: str) -> str:
-        return "No space left on device"
-
-
 class TestConfigureStaticRoutes:
     """Install the static routes, now and at every boot."""
 
@@ -53,13 +38,13 @@ class TestConfigureStaticRoutes:
         host = FakeHost(kernel=h200())
         result = run(ConfigureStaticRoutes(config(*REPAIR), host=host))
         assert ours(host) == [f"{it} via 10.0.0.1 dev eth0 proto hostrouting" for it in REPAIR]
-        assert set(host.files.texts) == {*SHUT, LAYOUT.protocol_name_path}
+        assert set(host.files.texts) == {*SHUT}
         assert host.files.modes[LAYOUT.routes_script_path] == 0o755
         assert host.files.links == {LAYOUT.routes_enabled_path: LAYOUT.routes_unit_path}
         assert manager_of(host).calls == [STOP, "reload", "stop static-routes.service", "start static-routes.service"]
         assert host.files.locked == set()
         fields = result.log_fields()  # type: ignore[attr-defined]  # a RoutesResult
-        assert fields == {"add": 2, "files": 9}
+        assert fields == {"add": 2, "files": 8}
 
     def test_a_unit_that_failed_is_started_again(self) -> None:
         """When the unit failed last time, the next run starts it again although no file changed."""
@@ -79,7 +64,7 @@ class TestConfigureStaticRoutes:
         host.files.writes.clear()
         run(ConfigureStaticRoutes(config(REPAIR[0], gateway="10.0.0.9"), host=host))
         assert ours(host) == ["172.16.0.0/17 via 10.0.0.9 dev eth0 proto hostrouting"]
-        written = {LAYOUT.routes_script_path, LAYOUT.gate_steps_path, LAYOUT.protocol_name_path}
+        written = {LAYOUT.routes_script_path, LAYOUT.gate_steps_path}
         assert set(host.files.writes) == {LAYOUT.lock_path, *written}
 
     def test_removed_from_the_configuration(self) -> None:
@@ -167,7 +152,7 @@ class TestConfigureStaticRoutes:
                 "/etc/systemd/system/static-routes.service"
             )
         }
-        assert len(host.files.texts) == 10
+        assert len(host.files.texts) == 9
 
     def test_enabled_by_a_link_that_leads_elsewhere(self) -> None:
         """A link that enables another unit than ours, or a script without execute permission, is reported and corrected."""
@@ -187,87 +172,3 @@ class TestConfigureStaticRoutes:
         """A waiting time that is not valid is refused when the task is made."""
         with pytest.raises(ValueError, match=rf"{task.__name__}: wait={wait} is not between 0 and 86400 seconds"):
             task(config(), host=FakeHost(), wait=wait)
-
-
-class TestAnotherProtocolNumber:
-    """The number that marks our routes can be changed: those of the earlier one are still ours."""
-
-    def test_moved(self) -> None:
-        """Wanted routes carry the new number, the others are deleted, and no route has the old number."""
-        host = FakeHost(kernel=h200())
-        run(ConfigureStaticRoutes(config(*REPAIR, "10.77.0.0/16"), host=host))
-        task = ConfigureStaticRoutes(config(*REPAIR, protocol=214), host=host)
-        text = str(phases.plan(task))
-        assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 214    # replace: ours, with route protocol 213" in text
-        assert "- 10.77.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # delete: ours, with route pro" in text
-        result = run(task)
-        assert ours(host) == []
-        assert ours(host, 214) == [f"{it} via 10.0.0.1 dev eth0 proto 214" for it in REPAIR]
-        assert result.log_fields() == {"replace": 2, "delete": 1, "files": 3}  # type: ignore[attr-defined]  # a RoutesResult
-        assert task.plan(phases.Context()).is_empty
-
-    @pytest.mark.parametrize("take_away", [ConfigureStaticRoutes, Remove])
-    def test_taken_away(self, take_away: type[ConfigureStaticRoutes]) -> None:
-        """What takes our routes away takes those of the earlier number too."""
-        host = FakeHost(kernel=h200())
-        before = host.kernel.snapshot()
-        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-        assert len(take_away(config(protocol=214), host=host).plan(phases.Context()).routes.changes) == 2  # type: ignore[union-attr]  # there is a kernel
-        run(take_away(config(protocol=214), host=host))
-        assert host.kernel.reopen().snapshot() == before
-        assert host.files.texts == {}
-
-    @pytest.mark.parametrize("nth", [1, 2, 3, 4])
-    def test_undone(self, nth: int) -> None:
-        """Whichever change the kernel refuses, all of the earlier number are there as before."""
-        host = FakeHost(kernel=h200())
-        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-        before = host.kernel.reopen().snapshot()
-        wanted = config("172.16.0.0/17", "10.88.0.0/16", gateway="10.0.0.9", protocol=214)
-        host.kernel.faults.fail("change", 22, nth=nth)
-        failure_of(run, ConfigureStaticRoutes(wanted, host=host), match="the route table is as it was before")
-        assert host.kernel.reopen().snapshot() == before
-
-    def test_the_guard_looks_after_changes_of_both(self) -> None:
-        """A change of a route with either number matters to the guard, in any table. Kills: only that of today."""
-        host = FakeHost(kernel=h200())
-        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-        task = ConfigureStaticRoutes(config(*REPAIR, protocol=214), host=host)
-        [concern] = task.keep(phases.Context(observers=[]), lambda _: True).concerns or ()
-        assert [concern.has_route(4, 77, protocol, 0, 32) for protocol in (213, 214, 215)] == [True, True, False]
-
-    @pytest.mark.parametrize("path", [LAYOUT.protocol_name_path, LAYOUT.lock_path])
-    @pytest.mark.parametrize("writes", range(6))
-    def test_no_number_is_lost(self, writes: int, path: str) -> None:
-        """Wherever runs with other numbers fail because a disk is full, no route of any number is left in the end.
-
-        The first cannot write which number its routes have, and the second the same, or the lock.
-        """
-        host, full = FakeHost(kernel=h200()), "No space left on device"
-        for protocol, broken in enumerate(({LAYOUT.protocol_name_path: full}, {path: full}, None, None), 213):
-            host.files.broken = FullAfter(host.files.writes, writes) if broken is None else broken
-            with suppress(phases.TaskFailed):
-                run(ConfigureStaticRoutes(config(*REPAIR, protocol=protocol), host=host))
-        host.files.broken = {}
-        run(ConfigureStaticRoutes(config(*REPAIR, protocol=217), host=host))
-        assert [len(ours(host, protocol)) for protocol in range(213, 218)] == [0, 0, 0, 0, 2]
-
-    @pytest.mark.parametrize("number", [2, 4, 16, 186])
-    def test_not_whatever_a_file_says(self, number: int) -> None:
-        """A protocol number that cannot be configured marks no routes as ours, even if it is in our script."""
-        host = FakeHost(kernel=h200())
-        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-        foreign = Route.to("10.77.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=number)
-        host.kernel.reopen().change([RouteRequest("add", foreign)])
-        for path in (LAYOUT.routes_script_path, LAYOUT.protocol_name_path):
-            host.files.texts[path] = host.files.texts[path].replace("213", str(number))
-        run(Remove(config(), host=host))
-        assert foreign in host.kernel.reopen().snapshot().routes
-
-    def test_a_text_that_is_not_ours(self) -> None:
-        """A foreign file at the path of one of ours names no protocol number, and is overwritten."""
-        host = FakeHost(kernel=h200())
-        for path in (LAYOUT.routes_script_path, LAYOUT.protocol_name_path):
-            host.files.texts[path] = "configuration=(\n  'wait 3'\n)\n"
-        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-        assert len(ours(host)) == 2

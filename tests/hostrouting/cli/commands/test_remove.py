@@ -18,7 +18,7 @@ def test_remove(repaired: str) -> None:
     say("apply", "--config", repaired, host=host)
     said = say("remove", host=host)
     assert said.code == 0
-    assert said.lines[0] == "DONE: 2 routes deleted, 13 files removed; nothing that hostrouting installed is left"
+    assert said.lines[0] == "DONE: 2 routes deleted, 12 files removed; nothing that hostrouting installed is left"
     assert "  removed /etc/systemd/system/static-routes.service" in said.lines
     assert str(host.kernel) == before
     assert not host.files.texts
@@ -49,7 +49,7 @@ def test_remove_dry_run(repaired: str) -> None:
     assert (str(host.kernel), host.files.texts, manager.calls) == (kernel, files, calls)
     assert (said.code, said.err) == (0, "")
     assert (said.lines[0], said.lines[-1]) == (
-        "TO DO: delete 2 routes, remove 13 files",
+        "TO DO: delete 2 routes, remove 12 files",
         "To remove it, as root: hostrouting remove",
     )
     assert "  remove /etc/systemd/system/static-routes.service" in said.lines
@@ -90,4 +90,4 @@ def test_remove_without_netlink(repaired: str) -> None:
 
 def test_the_protocol_in_the_help() -> None:
     """The help names our route protocol; it is written there as a number, because the help loads nothing of ours."""
-    assert f"carry its route protocol: {OURS}," in COMMAND.more
+    assert f"carry its route protocol: {OURS}." in COMMAND.more

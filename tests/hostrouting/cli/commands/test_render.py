@@ -16,7 +16,7 @@ def test_render(repaired: str, tmp_path: Path) -> None:
     root.mkdir()
     said = say("render", "--config", repaired, "--root", str(root))
     assert said.code == 0
-    assert said.lines[0] == "DONE: 11 files written; it takes effect when the image boots"
+    assert said.lines[0] == "DONE: 10 files written; it takes effect when the image boots"
     assert f"  wrote {root}{UNIT}" in said.lines
     assert (root / UNIT[1:]).is_file()
     again = say("render", "--config", repaired, "--root", str(root), "--json").json

@@ -96,7 +96,7 @@ def test_a_host_that_is_well(repaired: str) -> None:
     host = checked(repaired, h200())
     manager_of(host).states[LAYOUT.gate_unit] = UnitState("loaded", "inactive")
     said = say("status", host=host)
-    well = "INSTALLED: 2 routes and 11 files of hostrouting are here, and nothing escapes now"
+    well = "INSTALLED: 2 routes and 10 files of hostrouting are here, and nothing escapes now"
     assert (said.code, said.lines[0]) == (0, well)
     told = rows(said.lines)
     assert (told["now"], told["last check"]) == ("ok", "ok, 2026-01-01T00:00:00Z")
@@ -248,8 +248,8 @@ def test_a_lost_file(written: Callable[..., str]) -> None:
     host = checked(written(*HALVES, mode="WARN"), h200())
     texts, links = dict(host.files.texts), dict(host.files.links)
     lasting = [path for path in [*texts, *links] if not path.startswith("/run/")]
-    assert (len(lasting), len(links)) == (11, 1)
-    quiet = {LAYOUT.routes_preset_path, LAYOUT.protocol_name_path}  # nothing reads them at boot
+    assert (len(lasting), len(links)) == (10, 1)
+    quiet = {LAYOUT.routes_preset_path}  # nothing reads it at boot
     for path in lasting:
         for text in [None] if path in links or path in quiet else [None, ""]:
             host.files.remove(path)
@@ -292,7 +292,6 @@ def test_an_edited_check(written: Callable[..., str]) -> None:
         ({"routeOverlap": {}}, ["routeOverlap"]),
         ({"staticRoutes": {"enabled": False}}, ["staticRoutes"]),
         ({"guard": {"enabled": True, "program": "/opt/hostrouting"}}, ["guard"]),
-        ({"protocol": 215}, ["protocol"]),
         ({"manageForeign": "keep"}, ["manageForeign"]),
     ],
 )

@@ -13,7 +13,7 @@ from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import Channel, Interrupted, Listing, add_run, open_socket
-from hostrouting.kernel.netlink.read import RouteReader, list_addresses, list_routes, list_rules
+from hostrouting.kernel.netlink.read import RouteReader, list_addresses, list_routes
 from hostrouting.kernel.netlink.route_message import encode_change, read_route
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Route
@@ -110,7 +110,6 @@ class TestUnknown:
                 encode("address", RTM_NEWADDR, fields={"family": 2, "index": 1}, attributes=address),
                 encode("address", RTM_NEWADDR, fields={"family": 45, "index": 1}) + struct.pack("=HHB3x", 5, 2, 8),
             ],
-            n.RTM_GETRULE: [encode("rule", RTM_NEWRULE, fields={"family": family, "action": 1}) for family in (2, 128)],
         }
 
         def listing(_: Channel, request: Callable[[int], bytes]) -> Iterator[Listing]:
@@ -124,7 +123,6 @@ class TestUnknown:
         assert list(list_routes(channel, (6,), names)) == []
         assert list(list_routes(channel, (4, 6), names)) == [route]
         assert [len(list_addresses(channel, family, names)) for family in (4, 6)] == [1, 0]
-        assert [len(list_rules(channel, family)) for family in (4, 6)] == [1, 0]
 
     def test_a_device_that_came_later(self) -> None:
         """A device that is not in the list is named by its number, as in `ip`."""

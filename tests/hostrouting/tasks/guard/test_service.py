@@ -12,6 +12,7 @@ from hostrouting.boot.gate_files import parse_gate_steps
 from hostrouting.boot.units import parse_guard_unit
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import UnitState
+from hostrouting.model.route import OURS
 from hostrouting.tasks.guard.loop import Guard
 from hostrouting.tasks.guard.service import InstallGuard
 from hostrouting.testing import FakeHost, FakeManager, h200
@@ -163,7 +164,7 @@ def test_it_cannot_be_started(host: FakeHost) -> None:
     manager_of(host).failing[UNIT] = ("no module named hostrouting",)
     failure_of(run, Configure(GUARDED, host=host), match="no module named hostrouting")
     assert started(host) == 1
-    assert len([route for route in host.kernel.snapshot().routes if route.protocol == GUARDED.protocol]) == 2
+    assert len([route for route in host.kernel.snapshot().routes if route.protocol == OURS]) == 2
     assert LAYOUT.gate_drop_in() in host.files.texts
 
 

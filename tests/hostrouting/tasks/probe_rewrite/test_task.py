@@ -76,7 +76,7 @@ class TestApply:
         assert routes_of(host) == [f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"]
         assert [str(step) for step in Gate(host).steps] == ["70 wants probe-rewrite"]
         loaded = f"{wanted()}{table_of(host)}"
-        assert host.files.texts[LAYOUT.probe_applied_path] == f"route {KNOWN} protocol 213\n\n{loaded}"
+        assert host.files.texts[LAYOUT.probe_applied_path] == f"route {KNOWN}\n\n{loaded}"
         assert manager_of(host).calls[-1] == f"start {LAYOUT.probe_unit}"
         assert result.log_fields() == {"operations": 2, "files": 8}
         before = list(host.files.writes)

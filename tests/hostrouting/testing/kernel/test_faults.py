@@ -115,9 +115,9 @@ def test_nth_begins_with_one() -> None:
 # The fakes with one kind of call. The first verb reads, the second changes something.
 
 ARP, NEIGHBOUR = [CONTRACT_RULES[0]], contract_view().neighbours[0]
-EBTABLES = [("save",), ("delete", ARP), ("delete_one", ARP[0]), ("add", ARP)]
+EBTABLES = [("save",), ("delete", ARP), ("delete_one", ARP[0])]
 NFTABLES = [("listing", "first"), ("load", contract_table()), ("counts", "first"), ("names",)]
-NEIGHBOURS = [("look",), ("delete_neighbour", NEIGHBOUR), ("add_neighbour", NEIGHBOUR)]
+NEIGHBOURS = [("look",), ("delete_neighbour", NEIGHBOUR)]
 FAKES: dict[str, tuple[Callable[[], Any], list[tuple[Any, ...]]]] = {
     "ebtables": (lambda: MemoryEbtables(ARP), EBTABLES),
     "nftables": (lambda: MemoryNftables(contract_table()), NFTABLES),

@@ -23,14 +23,6 @@ def fake() -> MemoryLinkLayer:
     return MemoryLinkLayer(contract_view().links, contract_view().neighbours)
 
 
-def test_a_device_that_goes_meanwhile() -> None:
-    """Deleting a device deletes its neighbours."""
-    link_layer = fake()
-    link_layer.meanwhile(lambda: link_layer.remove_link("azure0"))
-    assert link_layer.look().neighbours == ()
-    assert link_layer.look().link("azure0") is None
-
-
 def test_text() -> None:
     """Devices and neighbours are printed, neighbours as `ip neigh` does."""
     assert str(fake()) == (
