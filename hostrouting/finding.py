@@ -38,21 +38,18 @@ NAMES = (
     "unsafe",
     "repair-cost",
     # our routes
-    "route-missing",
     "route-conflict",
     "route-waits",
     "route-will-not-last",
     "route-beside",
-    "route-stays",
     # the host
     "gate-open",
     "gate-shut",
-    "not-gated",
+    "foreign-step",
     "edited-file",
-    "not-installed",
+    "other-release",
     "not-known",
     "removal",
-    "mode",
     "file",
     "lock",
     "program",
@@ -63,7 +60,6 @@ NAMES = (
     # the other tasks
     "probe-rewrite",
     "azure-vnet",
-    "guard",
 )
 """Every name of a finding. A name says what the finding is, and not how bad it is here."""
 

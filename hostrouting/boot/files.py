@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 
 _SCRIPT = 0o755
 
+WRITER = f"hostrouting {__version__}"
+"""What config.json says about who wrote the files."""
+
 
 def files_of(config: HostRoutingConfig, layout: HostLayout = PLACES) -> tuple[File, ...]:
     """The files and links of this configuration, in the order in which they are written; none if it asks for nothing.
 
     The configuration comes first, so that a run that is killed leaves it to the next one; the drop-ins come last.
     """
-    steps = dict(_steps(config))
+    steps = dict(steps_of(config))
     gated = gated_units(config)
     files = [File(layout.step_path(step), text, _SCRIPT) for step, (text, _) in steps.items()]
     if gated:
@@ -51,11 +54,18 @@ def files_of(config: HostRoutingConfig, layout: HostLayout = PLACES) -> tuple[Fi
 
 def render_config(config: HostRoutingConfig) -> str:
     """The installed configuration, with the release that wrote it: an agent's document with the key hostRouting."""
-    written = {"writtenBy": f"hostrouting {__version__}", "hostRouting": config.to_mapping()}
-    return json.dumps(written, indent=2) + "\n"
+    return json.dumps({"writtenBy": WRITER, "hostRouting": config.to_mapping()}, indent=2) + "\n"
 
 
-def _steps(config: HostRoutingConfig) -> Iterator[tuple[str, tuple[str, bool]]]:
+def writer_of(text: str) -> str:
+    """The release that wrote this config.json; empty if it does not say."""
+    try:
+        return str(json.loads(text)["writtenBy"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def steps_of(config: HostRoutingConfig) -> Iterator[tuple[str, tuple[str, bool]]]:
     """The steps of the gate: the text of each, and whether a gated unit may start only if it succeeds."""
     check = config.route_overlap
     if wanted_routes(config):

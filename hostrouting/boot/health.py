@@ -1,8 +1,8 @@
 """Whether the hold is in force: what lets gated units start unchecked, and what keeps them from starting.
 
-Whether the files are as they should be, `tasks.install.file_changes` says. Here systemd is asked what it would really
-run: another drop-in may override ours, systemd may have loaded an older text, and settings of the unit may count a
-refusal as a success. Nothing is changed.
+Files are compared with what the installed configuration asks for, and systemd is asked what it would really run: it may
+have loaded an older text, another drop-in may override ours, and a unit may count a refusal as a success. Nothing is
+changed. Not here: what is done about it (`tasks.install`).
 """
 
 from __future__ import annotations
@@ -10,82 +10,111 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from hostrouting.boot.files import WRITER, files_of, foreign_steps, steps_of, writer_of
 from hostrouting.config.settings import gated_units
-from hostrouting.finding import Finding
+from hostrouting.finding import Finding, worst_first
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.host import Host
+    from hostrouting.host.systemd import Manager
 
-_PROPERTIES = (
-    "Id",
-    "LoadState",
-    "DropInPaths",
-    "NeedDaemonReload",
-    "ExecCondition",
-    "SuccessExitStatus",
-    "RootDirectory",
-    "RootImage",
-)
+_ROOTS = ("RootDirectory", "RootImage")
+_PROPERTIES = ("Id", "LoadState", "DropInPaths", "NeedDaemonReload", "ExecCondition", "SuccessExitStatus", *_ROOTS)
 _COMMAND = "/etc/hostrouting/gate.sh"
+_AGAIN = "as root: hostrouting apply --config {}"
 
 
 def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
-    """What is wrong with the hold of the installed configuration on this host; empty if units are held."""
-    return tuple(_faults(host, config))
+    """What is wrong with the hold of this configuration, which is installed. Nothing is changed."""
+    units = gated_units(config)
+    faults = [*_of_files(host, config), *(_of_opening(host, spoken(units)) if units else ())]
+    return worst_first((*faults, *(fault for unit in units for fault in _of_unit(host, unit))))
 
 
-def _faults(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
-    units, layout = gated_units(config), host.layout
-    if not units:
+def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
+    """Files that are missing or edited, and what is not ours in gate.d."""
+    files, layout, units = host.files, host.layout, spoken(gated_units(config))
+    again = _AGAIN.format(layout.config_path)
+    for path in foreign_steps(files, layout):
+        sentence = f"{path} is not of hostrouting: {units or 'a gated unit'} starts only after it has succeeded"
+        yield Finding("foreign-step", "note", sentence, path)
+    writer = writer_of(files.read(layout.config_path) or "")
+    if writer != WRITER:
+        sentence = f"the files were written by {writer or 'an unknown release'}, and this is {WRITER}"
+        yield Finding("other-release", "note", sentence, layout.config_path, again)
         return
-    if host.files.is_there(layout.opening_path):
-        reason = (host.files.read(layout.opening_path) or "").strip()
-        if reason and host.files.is_protected(layout.opening_path):
-            sentence = f"{spoken(units)} may start unchecked until the next boot: {reason}"
-            yield Finding(
-                "gate-open", "warning", sentence, layout.opening_path, f"to end this: rm {layout.opening_path}"
-            )
-        else:
-            sentence = (
-                f"{layout.opening_path} opens nothing: it needs a reason in it, and only root may be able to write it"
-            )
-            yield Finding("gate-open", "note", sentence, layout.opening_path, "remove it")
-    manager = host.running_manager
-    if manager is None:
+    needed = {layout.gate_path, *(layout.step_path(step) for step, (_, is_required) in steps_of(config) if is_required)}
+    for file in files_of(config, layout):
+        if not files.is_there(file.path):
+            if not file.path.endswith(DROP_IN):  # see _of_unit
+                name, so = ("gate-shut", f", so {units} cannot start") if file.path in needed else ("edited-file", "")
+                yield Finding(name, "error", f"{file.path} is missing{so}", file.path, again)
+        elif file.differs(files):
+            sentence = f"{file.path} is not as hostrouting wrote it for {layout.config_path}"
+            yield Finding("edited-file", "error", sentence, file.path, again)
+
+
+def _of_opening(host: Host, units: str) -> Iterator[Finding]:
+    """The file that opens the gate, with the conditions of gate.sh."""
+    path = host.layout.opening_path
+    if not host.files.is_there(path):
         return
-    for unit in units:
-        instance = unit.replace("@.", "@hostrouting-probe.")
-        names = (instance, unit.replace("@.", "@*.")) if instance != unit else (unit,)
-        causes: dict[str, str] = {}  # of a cause that holds for every instance of a template, only the first is named
-        for properties in manager.show(_PROPERTIES, *names):
-            name = unit if properties["Id"] == instance else properties["Id"]
-            for cause, remedy in _causes(unit, properties):
-                causes.setdefault(cause, f"{name}|{remedy}")
-        for cause, rest in causes.items():
-            name, _, remedy = rest.partition("|")
-            yield Finding("gate-open", "error", f"{name} {cause}", name, remedy)
+    if host.files.is_protected(path) and (reason := (host.files.read(path) or "").strip()):
+        sentence = f"{path} lets {units} start unchecked until the next boot: {reason}"
+        yield Finding("gate-open", "warning", sentence, path, f"to end this: rm {path}")
+    else:
+        sentence = f"{path} opens nothing: it needs a reason in it, and only root may be able to write it"
+        yield Finding("gate-open", "note", sentence, path, f"as root: rm {path}; echo REASON > {path}")
 
 
-def _causes(unit: str, properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What lets this unit start unchecked, as predicates, each with its remedy."""
+def _of_unit(host: Host, unit: str) -> Iterator[Finding]:
+    """What systemd would do instead of running the gate; a cause that holds for all instances is named once."""
+    path, manager = host.layout.drop_in_path(unit), host.running_manager
+    if not host.files.is_there(path):
+        again = _AGAIN.format(host.layout.config_path)
+        yield Finding("gate-open", "error", f"{path} is missing, so {unit} starts unchecked", path, again)
+    elif manager is not None:
+        causes: set[str] = set()
+        for properties in _shown(manager, host, unit):
+            name = unit if properties["Id"] == _plain(unit) else properties["Id"]
+            for kind, cause, remedy in _causes(unit, properties):
+                if cause not in causes:
+                    yield Finding(kind, "error", f"{name} {cause}", name, remedy)
+                causes.add(cause)
+
+
+def _plain(unit: str) -> str:
+    """The unit; for a template an instance without settings of its own."""
+    return unit.replace("@.", "@hostrouting-probe.")
+
+
+def _shown(manager: Manager, host: Host, unit: str) -> tuple[Mapping[str, str], ...]:
+    """The properties of the unit; of a template's instances: those with drop-ins of their own, and the loaded ones."""
+    before, at, after = unit.partition("@.")
+    folders = host.files.names(host.layout.at(host.layout.unit_directory)) if at else ()
+    special = [name[:-2] for name in folders if name.startswith(f"{before}@") and name.endswith(f".{after}.d")]
+    pattern = [f"{before}@*.{after}"] if at else []
+    return manager.show(_PROPERTIES, _plain(unit), *(name for name in special if name != unit), *pattern)
+
+
+def _causes(unit: str, properties: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """The name of a finding, a predicate to put after the unit's name, and the remedy."""
     if properties["LoadState"] in {"masked", "not-found"}:
         return
     ours = f"{HostLayout.unit_directory}/{unit}.d/{DROP_IN}"
     others = [path for path in properties["DropInPaths"].split() if path != ours]
-    where = f"see: systemctl cat {properties['Id']}"
+    where = f"see {', '.join(others)}" if others else f"see: systemctl cat {properties['Id']}"
     if _COMMAND not in properties["ExecCondition"]:
         if properties["NeedDaemonReload"] == "yes":
-            yield "starts unchecked: systemd has not read the drop-in", "run: systemctl daemon-reload"
+            yield "gate-open", "starts unchecked: systemd has not read the drop-in", "run: systemctl daemon-reload"
         elif same := [path for path in others if path.endswith(f"/{DROP_IN}")]:
-            yield f"starts unchecked: {same[0]} overrides {ours}", f"remove {same[0]}"
+            yield "gate-open", f"starts unchecked: {same[0]} overrides {ours}", f"remove {same[0]}"
         else:
-            yield "starts unchecked: another file takes ExecCondition= of the gate away", where
-    statuses = properties["SuccessExitStatus"].split()
-    if "255" in statuses:
-        yield "has SuccessExitStatus=255, so it starts even if the gate refuses", where
-    for name in ("RootDirectory", "RootImage"):
-        if properties[name]:
-            yield f"has {name}={properties[name]}, where the gate cannot run, so it never starts", f"do not gate {unit}"
+            yield "gate-open", "starts unchecked: another drop-in takes the ExecCondition= of the gate away", where
+    if "255" in properties["SuccessExitStatus"].split():
+        yield "gate-open", "has SuccessExitStatus=255, so it starts even if the gate refuses", where
+    for name in filter(properties.__getitem__, _ROOTS):
+        yield "gate-shut", f"has {name}={properties[name]}, where this host's gate cannot run", f"do not gate {unit}"

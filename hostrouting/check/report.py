@@ -420,22 +420,17 @@ def marked_verdict(marker: str) -> str:
 
 
 def check_document(
-    found: Examination,
-    *,
-    mode: str,
-    findings: Iterable[Finding] | None = None,
-    more: Iterable[Finding] = (),
-    correction: Correction | None = None,
+    found: Examination, *, mode: str, findings: Iterable[Finding] | None = None, correction: Correction | None = None
 ) -> dict[str, Any]:
-    """The check as the JSON value `hostrouting/check/3`, with its findings if they are known, and those of others."""
-    told = check_findings(found, mode=mode, correction=correction) if findings is None else findings
+    """The check as the JSON value `hostrouting/check/3`, with its findings if they are known."""
+    findings = check_findings(found, mode=mode, correction=correction) if findings is None else findings
     return {
         "schema": CHECK_SCHEMA,
         "verdict": found.verdict,
         "verdicts": {f"ipv{family.report.family}": family.verdict for family in found.families},
         "mode": mode,
         "expectedDevs": {f"ipv{family.report.family}": list(family.report.expected_devs) for family in found.families},
-        "findings": [finding.to_mapping() for finding in (*told, *more)],
+        "findings": [finding.to_mapping() for finding in findings],
         "repair": repair_document(found.routes),
     }
 

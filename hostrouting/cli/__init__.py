@@ -12,7 +12,6 @@ check        the result of a check, and its lines
 remedy       the lines for its repair
 fleet        the check of many snapshots
 changes      what a command changes, and a run of our tasks
-standings    the state of what is installed: tasks and gate
 """
 
 from __future__ import annotations

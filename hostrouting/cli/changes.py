@@ -1,13 +1,13 @@
 """The changes that a command makes or would make: the steps as data, and a run of our tasks.
 
-Shared by `plan`, `apply`, `remove`, `render` and `guard`. Here: the values, and their lines and documents. Not here:
-which task it is and what the task does (`hostrouting.tasks`), and the state of what is installed (`standings`).
+Shared by `plan`, `apply`, `status`, `remove`, `render` and `clean`. Here: the values, their lines and documents. Not
+here: what the task does (`hostrouting.tasks`).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from hostrouting.host.host import Host
     from hostrouting.model.route import Route
-    from hostrouting.tasks.results import Change
+    from hostrouting.tasks.results import Plan
 
 _TONES: dict[str, Tone] = {"conflict": "bad", "add": "good", "replace": "warn", "delete": "warn", "keep": "soft"}
 _DONE = {"add": "added", "replace": "replaced", "delete": "deleted", "keep": "kept", "create": "created"}
-_DONE |= {"start": "started", "write": "written", "remove": "removed"}
+_DONE |= {"write": "written", "remove": "removed"}
 
 
 class Work(NamedTuple):
@@ -43,17 +43,21 @@ class Work(NamedTuple):
     operations: Sequence[Operation] = ()
     writes: Sequence[str] = ()
     removes: Sequence[str] = ()
+    needs_reload: bool = False
+    """Whether systemd has not read the present text of one of our files."""
     is_done: bool = False
 
     @classmethod
-    def of(cls, change: Change, steps: Sequence[Step], *, is_done: bool = False) -> Self:
-        """What a task would do, with these steps for routes."""
-        return cls(steps, change.operations, change.files.writes, change.files.removes, is_done=is_done)
+    def of(cls, plan: Plan) -> Self:
+        """What a task would do. With conflicts, these are the only steps, because no route would be changed."""
+        routes = plan.routes
+        steps = () if routes is None else routes.conflicts or routes.steps
+        return cls(steps, plan.operations, plan.files.writes, plan.files.removes, plan.needs_reload)
 
     def __bool__(self) -> bool:
         """Whether anything is changed."""
         has_steps = any(step.action not in {"keep", "conflict"} for step in self.steps)
-        return has_steps or bool(self.operations or self.writes or self.removes)
+        return has_steps or bool(self.operations or self.writes or self.removes or self.needs_reload)
 
     def __str__(self) -> str:
         """A short summary: `add 2 routes, write 11 files`."""
@@ -67,6 +71,7 @@ class Work(NamedTuple):
             parts.append((verb, things[0] if len(things) == 1 else counted(len(things), noun)))
         files = {"write": self.writes, "remove": self.removes}
         parts += [(verb, counted(len(paths), "file")) for verb, paths in files.items() if paths]
+        parts += [("reload", "systemd")] if self.needs_reload else []
         return ", ".join(f"{what} {_DONE[verb]}" if self.is_done else f"{verb} {what}" for verb, what in parts)
 
     def lines(self) -> Iterator[Line]:
@@ -170,34 +175,30 @@ class Run(NamedTuple):
         ]
 
 
-def run_task(
-    task: phases.AnyTask, host: Host, *, quietly: bool = False, on_hangup: Callable[[], object] | None = None
-) -> Run:
+def run_task(task: phases.AnyTask, host: Host, *, quietly: bool = False) -> Run:
     """Run the task on this host. If it is stopped, it undoes what it has begun.
 
-    SIGHUP stops it like SIGTERM, so that closing the terminal stops the run cleanly, or calls `on_hangup`.
+    SIGHUP stops it like SIGTERM, so that closing the terminal stops the run cleanly.
     """
     log_to_stderr()
-    with _hangup(on_hangup):
+    with _hangup():
         # The answer has the text of each error.
         report = phases.run(task, observers=[] if quietly else phases.default_observers(errors=False))
-    effects = sum((effects_of(told) for node in report.walk() for told in (node.result, node.error)), Effects())
-    layout = host.layout
-    markers = {layout.ok_path, layout.detected_path, layout.report_path}
-    lasting = [file for file in effects.files if file not in markers]
+    effects = sum((effects_of(outcome) for node in report.walk() for outcome in (node.result, node.error)), Effects())
+    lasting = [file for file in effects.files if file not in host.layout.markers]
     wrote = tuple(path for path in lasting if host.files.is_there(path))
     return Run(report, effects, wrote, tuple(path for path in lasting if path not in wrote))
 
 
 @contextmanager
-def _hangup(act: Callable[[], object] | None) -> Iterator[None]:
-    """For each SIGHUP during the block, call `act` or raise SIGTERM, unless the process runs under nohup."""
+def _hangup() -> Iterator[None]:
+    """For each SIGHUP during the block, raise SIGTERM, unless the process runs under nohup."""
     import signal  # noqa: PLC0415  a command that only shows changes does not need it
 
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGHUP) != signal.SIG_DFL:
         yield
         return
-    signal.signal(signal.SIGHUP, lambda *_: act() if act else signal.raise_signal(signal.SIGTERM))
+    signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     try:
         yield
     finally:

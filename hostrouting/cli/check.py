@@ -6,7 +6,7 @@ Not here: what to do about the findings (`remedy`), and writing to a terminal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.check.examine import (
@@ -71,16 +71,16 @@ class Check:
     ) -> None:
         """Keep the arguments.
 
-        `installed` is the configuration in the boot files, and `start` the command that installs its routes now.
+        `installed` is the installed configuration, and `start` the command that adds its routes now.
         """
         self.found, self.fib, self.config, self.installed, self.start = found, found.fib, config, installed, start
 
-    def document(self, more: Iterable[Finding] = ()) -> dict[str, Any]:
-        """The check as the JSON value `hostrouting/check/3`, with the findings of others."""
+    def document(self) -> dict[str, Any]:
+        """The check as the JSON value `hostrouting/check/3`."""
         config = self.config
         routes = self.found.routes and config.static_routes.routes
         correction = find_correction(self.found, config) if routes else None
-        return check_document(self.found, mode=config.route_overlap.mode, more=more, correction=correction)
+        return check_document(self.found, mode=config.route_overlap.mode, correction=correction)
 
     @classmethod
     def of(cls, snapshot: Snapshot, config: HostRoutingConfig) -> Self:

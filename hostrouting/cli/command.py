@@ -90,7 +90,7 @@ def config_option(parser: argparse.ArgumentParser, *, required: bool = False) ->
 
 def removal_option(parser: argparse.ArgumentParser) -> None:
     """The option that allows a configuration to take protection away."""
-    meaning = "apply even if this takes away the installed gate, the mode STRICT or the guard"
+    meaning = "apply even if this takes away what protects the host: routes, CIDRs, STRICT, gated units, the guard"
     parser.add_argument("--allow-removal", action="store_true", help=meaning)
 
 
@@ -106,15 +106,10 @@ def question_words(arguments: argparse.Namespace) -> list[str]:
     return words + (["--config", arguments.config] if arguments.config else [])
 
 
-def wait_option(parser: argparse.ArgumentParser, told: str = "how long to wait") -> None:
-    """The option for the time to wait, which is also the time that the boot scripts wait."""
-    default = "as in the installed boot scripts, or 30; the boot scripts wait at most 60"
-    parser.add_argument(
-        "--wait",
-        metavar="SECONDS",
-        type=_seconds,
-        help=f"{told} for a default route or a device that does not exist yet (default: {default})",
-    )
+def wait_option(parser: argparse.ArgumentParser) -> None:
+    """The option for the time to wait."""
+    meaning = "how long to wait for a default route or a device that does not exist yet (default: 60)"
+    parser.add_argument("--wait", metavar="SECONDS", type=_seconds, default=60.0, help=meaning)
 
 
 def _seconds(text: str) -> float:

@@ -75,19 +75,12 @@ def _with_devs(config: HostRoutingConfig, arguments: argparse.Namespace) -> Host
 
 
 def installed_config(host: Host) -> HostRoutingConfig | None:
-    """The configuration in the boot scripts of this host; None if it has none of our scripts."""
+    """The configuration that is installed on this host; None if nothing is. ConfigError if it is not known."""
     if not host.may_have_ours:
         return None
-    from hostrouting.boot import installed  # noqa: PLC0415  only a host that may have some of ours needs it
+    from hostrouting.tasks.install import read_installed  # noqa: PLC0415  only a host that may have some of ours needs it
 
-    return installed.installed_config(host)
-
-
-def wait_of(arguments: argparse.Namespace, host: Host) -> float:
-    """The seconds from --wait; else those in the boot scripts of this host, else the default."""
-    from hostrouting.boot.installed import installed_wait  # noqa: PLC0415  as in installed_config
-
-    return installed_wait(host) if arguments.wait is None else float(arguments.wait)
+    return read_installed(host)
 
 
 def expected_of(arguments: argparse.Namespace, installed: HostRoutingConfig | None = None) -> HostRoutingConfig:
@@ -166,7 +159,7 @@ def start_command(host: Host) -> str:
     """The command that adds the installed static routes now, as root."""
     if host.manager is not None and host.manager.is_running():
         return f"systemctl start {host.layout.routes_unit}"
-    return f"/bin/bash {host.layout.routes_script}"
+    return f"/bin/bash {host.layout.gate_path} {host.layout.routes_unit} {host.layout.routes_step}"
 
 
 def quiet_context() -> phases.Context:

@@ -1,22 +1,17 @@
-"""systemd, the service manager of a host: the units that it runs, and the messages of a service to it.
+"""systemd, the service manager of a host, and the units that it runs.
 
-Here: the commands of systemctl, with an argument list and a timeout; why a unit failed; and systemd's two datagram
-protocols, sd_notify and the journal's native one. Not here: when the commands are run, and what is said (`tasks`). The
-fake is `hostrouting.testing.FakeManager`.
-
-systemd tells a service by its environment where to report that it is ready and alive, and whether its lines belong in
-the journal. Outside systemd, nothing is notified, and the lines go to the log of the run.
+Here: the commands of systemctl, with an argument list and a timeout, and why a unit failed. Not here: when the commands
+are run (`tasks`). The fake is `hostrouting.testing.FakeManager`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from hostrouting.errors import ManagerError, UnitFailed
-from hostrouting.finding import Finding
 from hostrouting.kernel.programs import Run, run_program
 
 _DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
@@ -25,16 +20,6 @@ _DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
 _ALONE = "--job-mode=ignore-dependencies"
 # A stop job is cancelled if the unit is started at that moment, for example by the start of a machine.
 _STOPS = 10
-
-
-_ROOM = 16  # MiB: with less in /run/systemd, systemd refuses a daemon-reload
-
-
-def require_room(free: int) -> None:
-    """Raise the ManagerError of a daemon-reload if so few bytes are free in /run/systemd that systemd refuses it."""
-    if free < _ROOM << 20:
-        sentence = f"systemd reads no new units with less than {_ROOM} MiB of free space in /run/systemd"
-        raise ManagerError(f"{sentence}, which has {free >> 20} MiB; to see what fills it, run: du -xh /run | sort -h")
 
 
 class UnitState(NamedTuple):
@@ -60,9 +45,6 @@ class Manager(Protocol):
 
     def reload(self) -> None:
         """Make the manager read the unit files again (daemon-reload)."""
-
-    def require_room(self) -> None:
-        """Raise the ManagerError of a `reload` that would be refused for lack of space; change nothing."""
 
     def start(self, unit: str, *, timeout: float) -> None:
         """Start the unit and wait; for a oneshot, until its end. UnitFailed has the reason and the output.
@@ -99,12 +81,6 @@ class SystemdManager:
     def reload(self) -> None:
         """See Manager."""
         self._ask("daemon-reload")
-
-    def require_room(self) -> None:
-        """See Manager."""
-        with suppress(OSError):
-            found = os.statvfs("/run/systemd")
-            require_room(found.f_bfree * found.f_bsize)
 
     def start(self, unit: str, *, timeout: float) -> None:
         """See Manager."""
@@ -199,121 +175,3 @@ class SystemdManager:
         if done.signal:
             raise ManagerError(f"systemctl {' '.join(words)} was killed by {done.signal}")
         return done.code, done.complaint.strip() if done.code else done.out
-
-
-# What a service tells
-
-_JOURNAL = "/run/systemd/journal/socket"
-
-
-class Line(NamedTuple):
-    """One line for the journal: its text, its level (as in syslog), and fields to search by."""
-
-    text: str
-    level: int = 6
-    fields: Mapping[str, str] = {}
-
-
-class Service(Protocol):
-    """The messages of a service to its manager. No method raises, and none blocks."""
-
-    @property
-    def watchdog(self) -> float | None:
-        """The seconds within which `notify` has to be called again, or the manager restarts the service."""
-
-    def notify(self, *assignments: str) -> None:
-        """Send these assignments of sd_notify, such as READY=1."""
-
-    def tell(self, line: Line) -> bool:
-        """Write the line to the journal; False if there is none, and then the caller logs it."""
-
-
-class NoService:
-    """A run that no manager started: nothing is sent."""
-
-    watchdog: float | None = None
-
-    def notify(self, *assignments: str) -> None:
-        """See Service."""
-
-    def tell(self, _line: Line) -> bool:
-        """See Service."""
-        return False
-
-
-class SystemdService(NamedTuple):
-    """The service that systemd started, as the environment says."""
-
-    notify_path: str = ""
-    watchdog: float | None = None
-    has_journal: bool = False
-    """Whether standard error is the journal; only then its lines belong there."""
-
-    @classmethod
-    def of(cls, environment: Mapping[str, str]) -> SystemdService:
-        """The service that NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID and JOURNAL_STREAM describe."""
-        seconds = None
-        if environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()):
-            with suppress(KeyError, ValueError):
-                seconds = int(environment["WATCHDOG_USEC"]) / 1e6
-        return cls(
-            environment.get("NOTIFY_SOCKET", ""), seconds, environment.get("JOURNAL_STREAM") == _standard_error()
-        )
-
-    def notify(self, *assignments: str) -> None:
-        """See Service."""
-        if self.notify_path:
-            path = f"\0{self.notify_path[1:]}" if self.notify_path.startswith("@") else self.notify_path
-            _send(path, "\n".join(assignments).encode())
-
-    def tell(self, line: Line) -> bool:
-        """See Service."""
-        if not self.has_journal:
-            return False
-        fields = {"MESSAGE": line.text, "PRIORITY": str(line.level), "SYSLOG_IDENTIFIER": "hostrouting", **line.fields}
-        return _send(_JOURNAL, b"".join(_field(name, text) for name, text in fields.items()))
-
-
-def _standard_error() -> str:
-    """Standard error, if it is what JOURNAL_STREAM names: a process may inherit the variable and write elsewhere."""
-    try:
-        found = os.fstat(2)
-    except OSError:
-        return ""
-    return f"{found.st_dev}:{found.st_ino}"
-
-
-def _field(name: str, text: str) -> bytes:
-    """One field in the journal's native protocol, where a text of several lines follows its length."""
-    data = text.encode(errors="backslashreplace")
-    if b"\n" not in data:
-        return name.encode() + b"=" + data + b"\n"
-    return name.encode() + b"\n" + len(data).to_bytes(8, "little") + data + b"\n"
-
-
-def _send(path: str, data: bytes) -> bool:
-    import socket  # noqa: PLC0415  only a service sends anything, and every command loads this module
-
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
-        sender.settimeout(0)
-        sender.sendto(data, path)
-        return True
-    return False
-
-
-# The units in which kubelet runs, other than machines: of kubeadm and others, of k3s, and of RKE2.
-_KUBELETS = ("kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service")
-
-
-def find_ungated(manager: Manager | None, units: Collection[str]) -> tuple[Finding, ...]:
-    """The kubelets that run under this manager and are not among the gated `units`. Nothing is changed."""
-    found = () if manager is None else manager.show(("Id", "ActiveState"), *_KUBELETS)
-    ungated = [one["Id"] for one in found if one["ActiveState"] == "active" and one["Id"] not in units]
-    findings = []
-    for unit in ungated:
-        sentence = f"{unit} runs here and is not gated, so it starts whatever the routes are"
-        # With each unit that is gated, because apply refuses a configuration that takes one out of the gate.
-        names = ", ".join(f'"{name}"' for name in sorted({*units, unit}))
-        remedy = f'to hold it back while the routing is wrong, the configuration needs "gate": {{"units": [{names}]}}'
-        findings.append(Finding("not-gated", "note", sentence, unit, remedy))
-    return tuple(findings)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple, Protocol
@@ -73,13 +72,6 @@ def tool_environment() -> dict[str, str]:
     """
     path = ":".join(filter(None, (os.environ.get("PATH"), *BOOT_PATH)))
     return {**os.environ, "LC_ALL": "C", "PATH": path}
-
-
-def own_program() -> str | None:
-    """The path of the program `hostrouting` that was installed with this Python; None if there is none."""
-    folders = (os.path.dirname(sys.executable), "/usr/local/bin")  # Debian's pip installs into the second
-    paths = (f"{folder}/hostrouting" for folder in folders if folder.startswith("/"))
-    return next((path for path in paths if os.access(path, os.X_OK)), None)
 
 
 def run_program(*words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None) -> Ended:

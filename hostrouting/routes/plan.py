@@ -591,15 +591,6 @@ def beside_finding(prefix: Prefix, told: str) -> Finding:
     return Finding("route-beside", "warning", f"{prefix}: {told}", str(prefix))
 
 
-def stays(route: Route) -> Finding:
-    """A finding that a route stays when our routes are deleted, and how to delete it."""
-    told = f"[{route}] stays: the configuration asked for this route, but hostrouting did not install it"
-    command = deletion_command(route)
-    remedy = f"if nothing else needs it, delete it with: {command}"
-    facts = {"route": str(route), "command": command}
-    return Finding("route-stays", "note", told, str(route.prefix), remedy, facts)
-
-
 def deletion_command(route: Route) -> str:
     """The shell command that deletes this IPv4 route, the first with its destination and metric, and no other.
 

@@ -16,6 +16,7 @@ from hostrouting.tasks.install import DEFAULT_WAIT, SectionTask, begin, holding,
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.tasks.results import Plan
@@ -103,6 +104,7 @@ class Remove:
     def do(self, ctx: phases.Context) -> object:
         """See the class."""
         if others := foreign_steps(self.host.files, self.host.layout):
-            rule = "is not of hostrouting, and holds gated units back; remove it, then remove hostrouting"
-            raise FileError(f"{others[0]} {rule}", path=others[0])
+            sentence = "nothing was removed: scripts of somebody else hold gated units back, too"
+            paths = spoken(others, most=len(others))
+            raise FileError(f"{sentence}: {paths}; remove these first, then hostrouting", path=others[0])
         return Configure(HostRoutingConfig(), host=self.host, wait=0).do(ctx)

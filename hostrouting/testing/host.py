@@ -20,7 +20,7 @@ from hostrouting.arguments import require
 from hostrouting.errors import BackendError, FileError, ManagerError, UnitFailed
 from hostrouting.host.files import PROTECTED
 from hostrouting.host.host import Host, makes_edge, not_callable
-from hostrouting.host.systemd import UnitState, require_room
+from hostrouting.host.systemd import UnitState
 from hostrouting.kernel.programs import Rights
 from hostrouting.testing.kernel import MemoryBackend
 from hostrouting.testing.kernel.filters import MemoryEbtables, MemoryLinkLayer, MemoryNftables
@@ -201,8 +201,6 @@ class FakeManager:
     """The files of the host. The manager reads units from them at boot and at each reload."""
     version: str = "257"
     """The version of systemd that `show` reports."""
-    room: int = 1 << 30
-    """The free space in /run/systemd, in bytes."""
     read: dict[str, str] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -217,13 +215,8 @@ class FakeManager:
         """See Manager."""
         return self.running
 
-    def require_room(self) -> None:
-        """See Manager."""
-        require_room(self.room)
-
     def reload(self) -> None:
         """See Manager."""
-        self.require_room()
         self.calls.append("reload")
         self.read = self._units()
 
@@ -271,11 +264,6 @@ class FakeManager:
                 }
                 found.append({name: known.get(name, "") for name in names})
         return tuple(found)
-
-    @property
-    def has_read_all(self) -> bool:
-        """Whether the manager has read the present text of every unit and drop-in."""
-        return self._units() == self.read
 
     def _units(self) -> dict[str, str]:
         if self.files is None:
@@ -345,8 +333,6 @@ class FakeHost(Host):
     )
     find_program: Callable[[str], str | None] = attrs.field(default=_is_installed)
     """Returns the path of a program. By default every program is installed."""
-    own_program: Callable[[], str | None] = attrs.field(default=lambda: "/usr/bin/hostrouting")
-    """Returns the path of the program `hostrouting`."""
     rights: Callable[[], Rights] = attrs.field(default=Rights)
     """Returns what the process may do. By default it is root and may do everything."""
 

@@ -24,8 +24,6 @@ _READING = {
 CHANGING = {
     "apply": "apply the configuration to the host, now and at every boot",
     "remove": "remove everything that hostrouting has installed, and nothing else",
-    "gate": "let a gated unit start unchecked for a time, or end that",
-    "guard": "keep the routing right until you stop it",
     "clean": "show or delete what another CNI left behind",
     "render": "write the boot files into an image; this host is not changed",
 }

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.cli.check import Check, lasting_line, make_check
 from hostrouting.cli.command import VERDICT_CODES, Command, Reply, config_option, devs_option, question_words
-from hostrouting.cli.output import Line, below, line, named_lines
-from hostrouting.cli.source import config_of, installed_config
-from hostrouting.cli.standings import Standings, gate_findings
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.cli.output import Line, line
 
 if TYPE_CHECKING:
     import argparse
 
-    from hostrouting.finding import Finding
     from hostrouting.host.host import Host
 
 
@@ -45,43 +40,11 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
         return check_fleet(arguments)
 
-    if not (arguments.cidrs or arguments.snapshot):
-        config = config_of(arguments) if arguments.config else installed_config(host()) or HostRoutingConfig()
-        if config.probe_rewrite.enabled and not config.route_overlap.expected_cidrs:
-            return _without_cidrs(host(), config)
     check = make_check(arguments, host)
-    gate = () if arguments.snapshot else gate_findings(host())
-
-    # CIDRs on the command line replace everything else that a configuration asks for.
-    asks_all = not (arguments.snapshot or arguments.cidrs)
-    standings = Standings.on(host(), check.config) if asks_all else Standings()
-
-    def document() -> dict[str, Any]:
-        return {**check.document([*gate, *standings.troubles]), "standings": standings.documents()}
-
-    code = VERDICT_CODES[check.found.verdict] or standings.code
-    return Reply(code, document, lambda: _page(check, gate, standings, arguments))
+    return Reply(VERDICT_CODES[check.found.verdict], check.document, lambda: _page(check, arguments))
 
 
-def _without_cidrs(host: Host, config: HostRoutingConfig) -> Reply:
-    """The reply if there are no expected CIDRs, but other tasks are configured."""
-    standings, gate = Standings.on(host, config), gate_findings(host)
-
-    def document() -> dict[str, Any]:
-        findings = [finding.to_mapping() for finding in (*gate, *standings.troubles)]
-        head = {"schema": COMMAND.schema, "verdict": "ok", "verdicts": {}, "mode": config.route_overlap.mode}
-        rest = {"expectedDevs": {}, "findings": findings, "repair": []}
-        return {**head, **rest, "standings": standings.documents()}
-
-    def page() -> Iterator[Line]:
-        yield from islice(standings.lines(), 1, None)
-        yield from below(named_lines(gate))
-
-    return Reply(standings.code, document, page)
-
-
-def _page(check: Check, gate: Sequence[Finding], standings: Standings, arguments: argparse.Namespace) -> Iterator[Line]:
-
+def _page(check: Check, arguments: argparse.Namespace) -> Iterator[Line]:
     yield from check.answer_lines()
     yield from check.evidence_lines()
     if check.found.escapes:
@@ -106,8 +69,6 @@ def _page(check: Check, gate: Sequence[Finding], standings: Standings, arguments
         asked = attrs.evolve(check.config.route_overlap, mode=installed.mode)  # the mode changes no answer
         if asked != installed:
             yield line("This was not the check that is installed on this host; to run that: hostrouting check")
-    yield from standings.lines()
-    yield from below(named_lines(gate))
 
 
 def _repair_command(arguments: argparse.Namespace) -> str:
@@ -127,10 +88,7 @@ Without a configuration, the expected devices are those of the default route, an
 With a configuration, CIDRs given here replace those in it. With neither, the check installed on this host is made.
 Nothing is written, and root is not required.
 
-Unless CIDRs are given, the other configured or installed tasks (the probe rewrite) are checked too: if one is not in
-force or cannot work, the exit code is 1.
-
-A line says if gated units start unchecked, or cannot start; this changes only the exit code of status.
+Only routes are checked; status also says whether what is installed is in force.
 
 Verdicts: ok (exit code 0), overlap (1), undecided (3), no-default-route (3). Undecided: plain packets (from root,
 without a mark) do not escape, but a rule by source, mark, user or port sends other packets elsewhere. IPv4 and IPv6

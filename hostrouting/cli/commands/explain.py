@@ -19,7 +19,6 @@ from hostrouting.check.report import packets_line, unexplained_owner
 from hostrouting.cli.command import FINE, Command, Reply, config_option, devs_option
 from hostrouting.cli.output import SHOWN, Line, Painted, Tone, capped, line, table
 from hostrouting.cli.source import address_of, config_of, installed_config, known_devices, open_kernel, saved_snapshot
-from hostrouting.cli.standings import Standings
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import BackendError, ConfigError, Fault
 from hostrouting.fib.decision import Variant, goes_out, is_own
@@ -254,30 +253,23 @@ def _seen_by_rules(
         or flow.iif == "lo"
     ):
         return "", flow
-    from hostrouting.boot.probe import TABLE
-    from hostrouting.tasks.probe_rewrite.rules import is_rewritten
-
     here = arguments.config is None and arguments.snapshot is None
-    config = (installed_config(host()) or HostRoutingConfig()) if here else config_of(arguments)
-    settings = config.probe_rewrite
-    asked = settings.interfaces if flow.iif is None else (flow.iif,)
-    ways = [dev for dev in asked if is_rewritten(settings, source=source, destination=address, iif=dev)]
+    settings = ((installed_config(host()) or HostRoutingConfig()) if here else config_of(arguments)).probe_rewrite
+    stays_on_link = address.is_link_local or address.is_multicast
+    is_probe = settings.enabled and source == settings.link_local and not stays_on_link
+    devs = [dev for dev in settings.interfaces if is_probe and flow.iif in {None, dev}]
     becomes = settings.global_address
     if flow.iif is None:
-        sentence = (
-            f"a packet that arrives on {' or '.join(ways)} from {source} gets the source {becomes} before routing"
-        )
-        return (f"{sentence}: add --iif {ways[0]} to trace it" if ways else ""), flow
-    if not ways:
+        sentence = f"a packet that arrives on {' or '.join(devs)} from {source} gets the source {becomes}"
+        return (f"{sentence} before routing: add --iif {devs[0]} to trace it" if devs else ""), flow
+    if not devs:
         sentence = f"Linux does not forward packets from {source}: a link-local address is valid on its own link only"
         more = "; the section probeRewrite of a configuration rewrites the source of load-balancer probes"
-        return "" if address.is_link_local or address.is_multicast else f"{sentence}{more}", flow
-    sentence = f"the source {source} becomes {becomes} before routing (nftables table ip6 {TABLE})"
-    if not arguments.snapshot:
-        standings = Standings.on(host(), config)
-        faults = [*map(str, (*standings.troubles, *standings.faults))]
-        sentence += f"; but this is not in force: {'; '.join(faults)}" if faults else ""
-    return sentence, attrs.evolve(flow, source=becomes)
+        return "" if stays_on_link else f"{sentence}{more}", flow
+    from hostrouting.boot.probe_table import TABLE
+
+    sentence = f"the source {source} becomes {becomes} before routing, if the nftables table ip6 {TABLE} is in force"
+    return f"{sentence} (see: hostrouting status)", attrs.evolve(flow, source=becomes)
 
 
 def _surprise(found: Explanation, backend: RouteBackend) -> str:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-import attrs
-
-from hostrouting.boot.gate_state import GateState
+from hostrouting.boot.files import owned_paths
+from hostrouting.check.examine import read
 from hostrouting.cli.changes import Work
 from hostrouting.cli.check import Check
-from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option, removal_option, wait_option
+from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option, removal_option
 from hostrouting.cli.output import Line, Painted, below, line, named_lines
-from hostrouting.cli.source import config_of, quiet_context, saved_snapshot, wait_of
-from hostrouting.cli.standings import looked_at_gate
-from hostrouting.finding import of_severity, worst_first
+from hostrouting.cli.source import config_of, open_kernel, saved_snapshot
+from hostrouting.config.settings import gated_units
+from hostrouting.finding import Finding, worst_first
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.results import Change
+from hostrouting.tasks.install import read_installed
+from hostrouting.tasks.requirements import find_losses
+from hostrouting.tasks.results import Plan
 from hostrouting.text import counted
 
 if TYPE_CHECKING:
@@ -29,33 +30,35 @@ if TYPE_CHECKING:
 
 
 class Prospect:
-    """What `apply` would do, and the state afterwards. For a saved snapshot, files and the gate are not known."""
+    """What `apply` would do, and the state afterwards. For a saved snapshot, the files are not known."""
 
     def __init__(
-        self, change: Change, before: Snapshot | None, config: HostRoutingConfig, *, gate: GateState | None = None
+        self, plan: Plan, before: Snapshot, config: HostRoutingConfig, *, host: Host | None, losses: Sequence[Finding]
     ) -> None:
-        """Judge the change of a host."""
-        self.change, self.saved, self.gate = change, gate is None, gate or GateState()
-        self.routes = routes = change.routes or RoutePlan()
-        # With conflicts, these are the only steps, because nothing would be carried out.
-        self.work = Work.of(change, routes.conflicts or routes.steps)
-        self.refused = tuple(of_severity(change.removals, "error"))  # what apply refuses to take away
-        self.is_stuck = bool(routes.conflicts or routes.pending)  # no route could be changed
+        """Judge a plan; `losses` is what apply would take away, an error if it refuses that."""
+        self.plan, self.saved, self.routes, self.work = plan, host is None, plan.routes or RoutePlan(), Work.of(plan)
+        self.findings = worst_first((*losses, *plan.findings))
+        self.refused = any(loss.severity == "error" for loss in losses)
+        self.is_installed = host is not None and bool(owned_paths(host.files, host.layout))
+        self.units = () if host is None else gated_units(config)
+        self.is_stuck = bool(self.routes.conflicts or self.routes.pending)  # no route could be changed
         self.changes = bool(self.work._replace(steps=()) if self.is_stuck else self.work)
         check = config.route_overlap
-        self.after: Check | None = None  # nothing to check, or the plan cannot be carried out
-        if before is not None and check.expected_cidrs and not self.is_stuck:
-            self.after = Check.of(routes.apply_to(before), config)
+        # None if there is nothing to check, or if the plan cannot be carried out.
+        self.after: Check | None = None
+        if check.expected_cidrs and not self.is_stuck:
+            self.after = Check.of(self.routes.apply_to(before), config)
         # Whether apply would do all of this and then fail.
-        overlaps = self.after is not None and self.after.found.verdict == "overlap"
-        self.ends_in_overlap = overlaps and check.mode == "STRICT"
+        self.ends_in_overlap = (
+            self.after is not None and self.after.found.verdict == "overlap" and check.mode == "STRICT"
+        )
 
     @property
     def answer(self) -> Literal["refused", "conflict", "not-ready", "to-do", "overlap", "nothing-to-do"]:
         """The result in one word."""
         if self.refused:
             return "refused"
-        if self.routes.conflicts or self.change.conflicts:
+        if self.routes.conflicts or self.plan.errors:
             return "conflict"
         if self.routes.pending or (self.after is not None and self.after.found.verdict == "no-default-route"):
             return "not-ready"
@@ -71,36 +74,32 @@ class Prospect:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)
-    wait_option(parser, "how long apply would wait")
     removal_option(parser)
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-
     config = config_of(arguments)
     saved = saved_snapshot(arguments)
-    prospect = _here(arguments, host(), config) if saved is None else _elsewhere(saved, config)
+    if saved is not None:
+        plan = Plan(routes=plan_static_routes(config, saved))
+        prospect = Prospect(plan, saved, config, host=None, losses=())
+    else:
+        prospect = _here(host(), config, allow_removal=arguments.allow_removal)
     return Reply(prospect.code, lambda: _document(prospect), lambda: _page(prospect, arguments))
 
 
-def _here(arguments: argparse.Namespace, host: Host, config: HostRoutingConfig) -> Prospect:
-
-    look = Configure(config, host=host, wait=wait_of(arguments, host)).preview(quiet_context())
-    if arguments.allow_removal:
-        going = (attrs.evolve(gone, severity="warning", remedy="") for gone in look.removals)
-        look = attrs.evolve(look, removals=tuple(going))
-    return Prospect(look, look.before, config, gate=looked_at_gate(host, config.gate.units))
-
-
-def _elsewhere(before: Snapshot, config: HostRoutingConfig) -> Prospect:
-    return Prospect(Change(plan_static_routes(config, before)), before, config)
+def _here(host: Host, config: HostRoutingConfig, *, allow_removal: bool) -> Prospect:
+    faults = find_losses(None if allow_removal else read_installed(host), config)
+    losses = [Finding("removal", "error", f"{fault.path}: {fault.rule}", fault.path, fault.remedy) for fault in faults]
+    with open_kernel(lambda: host) as backend:
+        before, _ = read(backend)
+    return Prospect(Configure(config, host=host).plan(), before, config, host=host, losses=losses)
 
 
 def _page(prospect: Prospect, arguments: argparse.Namespace) -> Iterator[Line]:
-
     yield _answer_line(prospect, arguments.config)
-    findings = [finding for finding in prospect.change.findings if finding.name != "route-conflict"]  # a step
-    yield from below(named_lines(worst_first(findings)))
+    findings = [finding for finding in prospect.findings if finding.name != "route-conflict"]  # a step
+    yield from below(named_lines(findings))
     yield from below(prospect.work.lines())
     if prospect.after is not None:
         yield line()
@@ -118,36 +117,33 @@ def _page(prospect: Prospect, arguments: argparse.Namespace) -> Iterator[Line]:
                 where = f" --snapshot {arguments.snapshot}" if prospect.saved else ""
                 again = f"hostrouting repair --config {arguments.config}{where}"
                 yield line(f"To print the routes that the configuration lacks: {again}")
-    yield from below(named_lines(prospect.gate.findings))
     is_refused = prospect.answer in {"refused", "conflict"}
     if prospect.changes and not (is_refused or prospect.is_stuck or prospect.ends_in_overlap) and not prospect.saved:
         yield line()
-        wait = "" if arguments.wait is None else f" --wait {arguments.wait:g}"
         allow = " --allow-removal" if arguments.allow_removal else ""
-        yield line(f"To apply it, as root: hostrouting apply --config {arguments.config}{wait}{allow}")
+        yield line(f"To apply it, as root: hostrouting apply --config {arguments.config}{allow}")
 
 
 def _answer_line(prospect: Prospect, config: str) -> Line:
-
     beside = "; only routes, because a snapshot has no files" if prospect.saved else ""
-    none = "" if prospect.saved else ", and no gated unit starts"
-    until = none and f"{none} until then"
-    if prospect.change.keeps_script:
-        until = none = "; the installed static-routes.sh would stay, and decides whether gated units start"
+    none = ", and no gated unit starts" if prospect.units else ""
     if prospect.refused:
         return line(Painted("REFUSED:", "bad"), " apply would change nothing")
     if prospect.routes.conflicts:
         count = counted(len(prospect.routes.conflicts), "route")
-        sentence = f" {count} cannot be added; apply would change no route and fail{none}{beside}"
-        return line(Painted("CONFLICT:", "bad"), sentence)
-    if prospect.change.conflicts:
-        return line(Painted("CONFLICT:", "bad"), f" apply would fail, for the reasons below{none}{beside}")
-    if prospect.routes.pending:
-        sentence = f" apply would wait for what is missing{until}{beside}"
-        return line(Painted("NOT READY:", "warn"), sentence)
-    if prospect.answer == "not-ready" and prospect.after is not None:
-        sentence = f" apply would wait for {' and '.join(prospect.after.found.lacking)}, which the check needs"
-        return line(Painted("NOT READY:", "warn"), sentence)
+        then = "change nothing and fail" if prospect.is_installed else "change no route and fail"
+        none = "" if prospect.is_installed else none
+        return line(Painted("CONFLICT:", "bad"), f" {count} cannot be added; apply would {then}{none}{beside}")
+    if prospect.plan.errors:
+        return line(Painted("CONFLICT:", "bad"), " apply would fail, for the reasons below")
+    if prospect.answer == "not-ready":
+        lacking = prospect.after.found.lacking if prospect.after is not None else ()
+        what = (
+            f"{' and '.join(lacking)}, which the check needs"
+            if lacking
+            else f"what is missing{none and f'{none} until then'}"
+        )
+        return line(Painted("NOT READY:", "warn"), f" apply would wait for {what}{beside}")
     if prospect.answer == "overlap":
         sentence = f" apply would change nothing and fail: the mode is STRICT, so no gated unit starts{beside}"
         return line(Painted("OVERLAP:", "bad"), sentence)
@@ -158,7 +154,6 @@ def _answer_line(prospect: Prospect, config: str) -> Line:
 
 
 def _document(prospect: Prospect) -> dict[str, Any]:
-
     work = prospect.work.document()
     return {
         "schema": COMMAND.schema,
@@ -166,7 +161,7 @@ def _document(prospect: Prospect) -> dict[str, Any]:
         "changes": prospect.changes,
         **work,
         "files": None if prospect.saved else work["files"],
-        "findings": [finding.to_mapping() for finding in (*prospect.change.findings, *prospect.gate.findings)],
+        "findings": [finding.to_mapping() for finding in prospect.findings],
         "verdict": None if prospect.after is None else prospect.after.found.verdict,
         "check": None if prospect.after is None else prospect.after.document(),
     }

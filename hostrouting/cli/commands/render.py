@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.cli.changes import Run, run_task
-from hostrouting.cli.command import Command, Reply, config_option, wait_option
-from hostrouting.cli.source import config_of, wait_of
+from hostrouting.cli.command import Command, Reply, config_option
+from hostrouting.cli.source import config_of
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 def _options(parser: argparse.ArgumentParser) -> None:
     config_option(parser, required=True)
     parser.add_argument("--root", metavar="DIR", required=True, help="where the image is mounted")
-    wait_option(parser, "how long the boot scripts wait")
 
 
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
@@ -36,8 +35,7 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         )
         raise ConfigError([Fault("--root", repr(arguments.root), rule, remedy)])
     image = Host.offline(root)
-    configure = Configure(config, host=image, wait=wait_of(arguments, image))
-    run = run_task(configure, image, quietly=True)
+    run = run_task(Configure(config, host=image), image, quietly=True)
     return Reply(run.code, lambda: _document(run, root), lambda: _page(run, root), failed=run.failed)
 
 
