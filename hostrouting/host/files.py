@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from hostrouting.errors import FileError
-from hostrouting.inputs import NotAFile, kind_of, open_file, require_file
+from hostrouting.inputs import NotAFile, open_file, require_file
 
 _LIMIT = 256 * 1024 * 1024  # bytes; a script with the routes of the largest configuration is less than half as large
 _CHUNK = 1024 * 1024
@@ -30,7 +30,7 @@ class Files(Protocol):
     """The files of a host. Paths are absolute, as in `HostLayout`. Every FileError has the path and the remedy.
 
     No method blocks. If a path is a fifo, a socket, a device or a folder, methods raise FileError. Exceptions: `remove`
-    removes everything except a folder, and `is_there` and `modified` return a value for any kind.
+    removes everything except a folder, and `is_there` returns a value for any kind.
     """
 
     def read(self, path: str) -> str | None:
@@ -69,9 +69,6 @@ class Files(Protocol):
 
     def names(self, folder: str) -> tuple[str, ...]:
         """The names in a folder, sorted; empty if the folder is absent."""
-
-    def modified(self, path: str) -> float | None:
-        """The time of the last change, in seconds since 1970; None if the file is absent or unreadable."""
 
     def why_unwritable(self, folder: str) -> str:
         """Why nothing can be written into the folder, as far as this can be foreseen; empty if it can.
@@ -211,14 +208,6 @@ class LocalFiles:
         except OSError as error:
             raise _file_error("read", folder, error) from error
 
-    def modified(self, path: str) -> float | None:
-        """See Files."""
-        try:
-            found = os.stat(path)
-        except OSError:
-            return None
-        return None if kind_of(found.st_mode) else found.st_mtime
-
     def why_unwritable(self, folder: str) -> str:
         """See Files."""
         there = folder
@@ -326,11 +315,6 @@ def _has_open(pid: str, found: os.stat_result) -> bool:
                 if os.path.samestat(os.stat(descriptor.path), found):
                     return True
     return False
-
-
-def _is_read_only(mount: list[str], device: str) -> bool:
-    """Whether this line of mountinfo is about the device, and its file system (not only the mount) is read-only."""
-    return mount[2] == device and "ro" in mount[-1].split(",")
 
 
 def _require_own_folder(folder: str, path: str) -> None:

@@ -61,10 +61,6 @@ class ImageFiles:
         """See Files."""
         return self._files.names(self._followed(folder))
 
-    def modified(self, path: str) -> float | None:
-        """See Files."""
-        return self._files.modified(self._followed(path))
-
     def why_unwritable(self, folder: str) -> str:
         """See Files."""
         return self._files.why_unwritable(self._followed(folder))

@@ -10,8 +10,7 @@ from __future__ import annotations
 import errno
 import fnmatch
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -27,7 +26,7 @@ from hostrouting.testing.kernel.filters import MemoryEbtables, MemoryLinkLayer, 
 from hostrouting.testing.topologies import plain_vm
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
+    from typing_extensions import Self
 
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.kernel.ebtables import Ebtables
@@ -50,8 +49,6 @@ class FakeFiles:
     """Paths that are not regular files, with what they are: "a fifo", "a socket", "a device", "a directory"."""
     locked: set[str] = attrs.field(factory=set)
     _locks: dict[str, _FakeLock] = attrs.field(factory=dict, init=False)
-    times: dict[str, float] = attrs.field(factory=dict)
-    """When files were written, in seconds, by path; other files have no known time."""
 
     def read(self, path: str) -> str | None:
         """See Files."""
@@ -128,10 +125,6 @@ class FakeFiles:
         paths = (path for path in (*self.texts, *self.links, *self.strange) if path.startswith(below))
         return tuple(sorted({path.removeprefix(below).partition("/")[0] for path in paths}))
 
-    def modified(self, path: str) -> float | None:
-        """See Files."""
-        return self.times.get(path) if path in self.texts else None
-
     def why_unwritable(self, folder: str) -> str:
         """See Files. A folder that is `broken`, or is in one, refuses files."""
         names = folder.split("/")
@@ -195,8 +188,6 @@ class FakeManager:
     states: dict[str, UnitState] = attrs.field(factory=dict)
     properties: dict[str, dict[str, str]] = attrs.field(factory=dict)
     """By unit: properties that `show` reports instead of those from the unit's files."""
-    asked: list[tuple[tuple[str, ...], Unpack[tuple[str, ...]]]] = attrs.field(factory=list)
-    """The calls of `show`: the names of properties, then the units."""
     files: FakeFiles | None = None
     """The files of the host. The manager reads units from them at boot and at each reload."""
     version: str = "257"
@@ -226,7 +217,7 @@ class FakeManager:
         if unit in self.failing:
             self.states[unit] = UnitState("loaded", "failed", "exit-code", 1)
             raise UnitFailed(unit, result="exit-code", status=1, words=self.failing[unit])
-        stays = shown(unit, self.read).get("Type") != "oneshot"
+        stays = _shown(unit, self.read).get("Type") != "oneshot"
         self.states[unit] = UnitState("loaded", "active" if stays else "inactive")
 
     def stop(self, unit: str) -> None:
@@ -245,31 +236,30 @@ class FakeManager:
         A pattern matches the units in `properties`; a template is not a unit. NeedDaemonReload is "yes" if a file
         of the unit has changed since.
         """
-        self.asked.append((tuple(names), *units))
         if not units:
             return ({name: self.version if name == "Version" else "" for name in names},)
         for template in (unit for unit in units if "@." in unit):
-            told = f"Unit name {template} is neither a valid invocation ID nor unit name."
-            raise ManagerError(f"systemctl show: Failed to get properties: {told}")
-        found, there = [], self._units()
+            reason = f"Unit name {template} is neither a valid invocation ID nor unit name."
+            raise ManagerError(f"systemctl show: Failed to get properties: {reason}")
+        units_shown, there = [], self._units()
         read_all = there == self.read
         for unit in units:
             for matching in fnmatch.filter(self.properties, unit) if "*" in unit else (unit,):
-                unread = not read_all and texts_of(matching, there) != texts_of(matching, self.read)
+                unread = not read_all and _texts_of(matching, there) != _texts_of(matching, self.read)
                 known = {
                     "Id": matching,
                     "NeedDaemonReload": "yes" if unread else "no",
-                    **shown(matching, self.read),
+                    **_shown(matching, self.read),
                     **self.properties.get(matching, {}),
                 }
-                found.append({name: known.get(name, "") for name in names})
-        return tuple(found)
+                units_shown.append({name: known.get(name, "") for name in names})
+        return tuple(units_shown)
 
     def _units(self) -> dict[str, str]:
         if self.files is None:
             return {}
         there = {**self.files.texts, **self.files.links}
-        return {path: text for path, text in there.items() if path.startswith(UNIT_FOLDERS)}
+        return {path: text for path, text in there.items() if path.startswith(_FOLDERS)}
 
 
 @attrs.define
@@ -346,62 +336,40 @@ class FakeHost(Host):
 
 # The properties of a unit, for the fake manager.
 
-UNIT_FOLDERS = tuple(
+_FOLDERS = tuple(
     f"{folder}/"
     for folder in (
         "/etc/systemd/system.control",
         "/run/systemd/system.control",
-        "/run/systemd/transient",
         "/etc/systemd/system",
         "/run/systemd/system",
-        "/usr/local/lib/systemd/system",
         "/usr/lib/systemd/system",
     )
 )
 """The folders of systemd's units, in order of precedence: a file overrides files with its name in later folders."""
-
-_COMMANDS = ("ExecStartPre", "ExecStart", "ExecCondition")
-_LISTS = {
-    *_COMMANDS,
-    "SuccessExitStatus",
-    "BindPaths",
-    "BindReadOnlyPaths",
-    "MountImages",
-    "ExtensionImages",
-    "ExtensionDirectories",
-}
-_SINGLE = {"Type": "simple", "RemainAfterExit": "no", "PrivateNetwork": "no"} | dict.fromkeys(
-    ("NetworkNamespacePath", "RootDirectory", "RootImage"), ""
-)
+_LISTS = {"ExecCondition", "SuccessExitStatus"}
+_SINGLE = {"Type": "simple", "RootDirectory": "", "RootImage": ""}
 """Properties with a single value, and their defaults."""
 
 
-def shown(unit: str, read: Mapping[str, str]) -> dict[str, str]:
+def _shown(unit: str, read: Mapping[str, str]) -> dict[str, str]:
     """The properties of a unit, from the texts by path. The text of a link is its target."""
-    fragment, in_order = _files_of(unit, read)
-    is_masked = fragment != "" and _is_nothing(read[fragment])
+    fragment, drop_ins = _files_of(unit, read)
     values: dict[str, list[str]] = {}
-    for path in (fragment, *in_order):
-        text = read.get(path, "")
-        for line in "" if _is_nothing(text) else text.splitlines():
+    for path in (fragment, *drop_ins):
+        for line in read.get(path, "").splitlines():
             name, equals, value = line.partition("=")
             if equals and name in _LISTS:
-                values[name] = [*values.get(name, []), value] if value else []
-            elif equals:
+                values[name] = [*values.get(name, []), value.replace("%n", unit)] if value else []
+            elif equals and name in _SINGLE:
                 values[name] = [value]
-    found = {
-        "LoadState": "masked" if is_masked else "loaded" if fragment or "@" in unit else "not-found",
-        "FragmentPath": fragment,
-        "DropInPaths": " ".join(in_order),
-    }
-    found |= {name: values.get(name, [default])[-1] or default for name, default in _SINGLE.items()}
-    for name in _LISTS:
-        given = values.get(name, [])
-        found[name] = " ".join(_command(unit, value) for value in given) if name in _COMMANDS else " ".join(given)
-    return {**found, "Type": ""} if is_masked else found
+    is_masked = fragment != "" and read[fragment] in {"", "/dev/null"}
+    load = "masked" if is_masked else "loaded" if fragment or "@" in unit else "not-found"
+    known = {"LoadState": load, "FragmentPath": fragment, "DropInPaths": " ".join(drop_ins)}
+    return {**known, **{name: " ".join(values.get(name, [_SINGLE.get(name, "")])) for name in (*_LISTS, *_SINGLE)}}
 
 
-def texts_of(unit: str, read: Mapping[str, str]) -> dict[str, str]:
+def _texts_of(unit: str, read: Mapping[str, str]) -> dict[str, str]:
     """The texts that define a unit, by path: its file and its drop-ins."""
     fragment, drop_ins = _files_of(unit, read)
     return {path: read[path] for path in (fragment, *drop_ins) if path}
@@ -409,48 +377,15 @@ def texts_of(unit: str, read: Mapping[str, str]) -> dict[str, str]:
 
 def _files_of(unit: str, read: Mapping[str, str]) -> tuple[str, list[str]]:
     """The files of a unit: its own, if it has one, and its drop-ins in order."""
-    places, folders = _places(unit)
-    fragment = next((path for path in places if path in read), "")
+    before, at, rest = unit.partition("@")
+    names = dict.fromkeys((unit, f"{before}@.{rest.rpartition('.')[2]}" if at else unit))
+    places = (f"{folder}{name}" for name in names for folder in _FOLDERS)
+    folders = [f"{folder}{name}.d" for folder in _FOLDERS for name in names]
     drop_ins: dict[str, tuple[int, str]] = {}
     for path in read:
         folder, _, name = path.rpartition("/")
         if folder in folders and name.endswith(".conf"):
-            found = folders[folder], path
-            drop_ins[name] = min(found, drop_ins.get(name, found))
+            ranked = folders.index(folder), path
+            drop_ins[name] = min(ranked, drop_ins.get(name, ranked))
+    fragment = next((path for path in places if path in read), "")
     return fragment, [path for _, (_, path) in sorted(drop_ins.items())]
-
-
-@cache
-def _places(unit: str) -> tuple[tuple[str, ...], dict[str, int]]:
-    """The paths for a unit's own file, the first wins; and the folders for its drop-ins, with their rank."""
-    own = tuple(f"{folder}{name}" for name in (unit, _template(unit)) for folder in UNIT_FOLDERS)
-    folders = [f"{folder}{name}.d" for folder in UNIT_FOLDERS for name in _names(unit)]
-    of_all = [f"{folder}service.d" for folder in UNIT_FOLDERS]
-    return own, {folder: place for place, folder in reversed([*enumerate((*folders, *of_all))])}
-
-
-def _is_nothing(text: str) -> bool:
-    return text in {"", "/dev/null"}
-
-
-def _names(unit: str) -> Iterator[str]:
-    """The names whose drop-ins apply to the unit: its own, its template's, and the prefixes up to each dash."""
-    name, _, kind = unit.rpartition(".")
-    yield unit
-    if "@" in name:
-        yield _template(unit)
-        name = name.partition("@")[0]
-    while "-" in (name := name.removesuffix("-")):
-        name = name[: name.rindex("-") + 1]
-        yield f"{name}.{kind}"
-
-
-def _template(unit: str) -> str:
-    name, at, rest = unit.partition("@")
-    return f"{name}@.{rest.rpartition('.')[2]}" if at else unit
-
-
-def _command(unit: str, value: str) -> str:
-    words = value.lstrip("-+").replace("'", "").replace("%n", unit)
-    ignores = "yes" if "-" in value[: len(value) - len(value.lstrip("-+"))] else "no"
-    return f"{{ path={words.split()[0]} ; argv[]={words} ; ignore_errors={ignores} ; }}"

@@ -95,19 +95,6 @@ class TestBoth:
             files.write(path, "x")
         assert files.remove(path)
 
-    def test_modified(self, files: Files, tmp_path: Path) -> None:
-        """A missing file has no time of writing; an existing one has."""
-        path = str(tmp_path / "file")
-        assert files.modified(path) is None
-        files.write(path, "one")
-        if isinstance(files, FakeFiles):
-            files.times[path] = 1767225600.0
-        else:
-            os.utime(path, (0, 1767225600.0))
-        assert files.modified(path) == 1767225600.0
-        files.remove(path)
-        assert files.modified(path) is None
-
     def test_a_link_that_leads_nowhere(self, files: Files, tmp_path: Path) -> None:
         """Below a link to a missing folder, nothing can be written; the link and the remedy are named."""
         link = str(tmp_path / "a")
@@ -117,17 +104,6 @@ class TestBoth:
         )
         with pytest.raises(FileError, match=rf"^cannot write {link}/x: ({link}.*: )?{told}$"):
             files.write(f"{link}/x", "text")
-
-    def test_holders(self, files: Files, tmp_path: Path) -> None:
-        """The holder of a lock can be read without taking the lock; it is empty for a free lock or a missing file."""
-        path = str(tmp_path / "lock")
-        assert files.holders(path) == ()
-        lock = files.try_lock(path)
-        assert lock is not None
-        [holder] = files.holders(path)
-        assert re.fullmatch(r"process \d+ \(.*\)", holder)
-        lock.release()
-        assert files.holders(path) == ()
 
 
 VERBS: dict[str, Callable[[Files, str], object]] = {
@@ -173,7 +149,6 @@ class TestWhatIsNotAFile:
         )
         assert caught.value.path == path
         assert files.is_there(path)
-        assert files.modified(path) is None
 
     @pytest.mark.parametrize("kind", ["a fifo", "a socket"])
     def test_removed(self, files: Files, tmp_path: Path, kind: str) -> None:
@@ -409,7 +384,7 @@ class TestLocalFiles:
 
     def test_two_that_hold_a_lock(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Both are named."""
-        monkeypatch.setattr(LocalFiles, "holders", lambda *_: ("process 1 (a)", "process 2 (b)"))
+        monkeypatch.setattr(LocalFiles, "_holders", lambda *_: ("process 1 (a)", "process 2 (b)"))
         assert LocalFiles().holder("/run/x") == "process 1 (a) and process 2 (b) have locked /run/x"
 
     def test_a_lock_that_is_a_link(self, tmp_path: Path) -> None:

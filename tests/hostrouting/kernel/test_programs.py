@@ -13,7 +13,6 @@ from hostrouting.kernel.programs import (
     Ended,
     Rights,
     find_program,
-    own_program,
     read_rights,
     run_program,
     tool_environment,
@@ -116,15 +115,6 @@ class TestRunProgram:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
         await_the_end(out)
-
-
-def test_the_program_of_this_installation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The program is beside the Python that runs; without one, and without one of Debian's pip, there is none."""
-    assert own_program() == str(Path(sys.executable).parent / "hostrouting")
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    assert own_program() in {None, "/usr/local/bin/hostrouting"}
-    monkeypatch.setattr(sys, "executable", "")
-    assert own_program() in {None, "/usr/local/bin/hostrouting"}
 
 
 def test_where_a_program_is() -> None:
