@@ -22,6 +22,16 @@ _ALONE = "--job-mode=ignore-dependencies"
 _STOPS = 10
 
 
+_ROOM = 16  # MiB: with less in /run/systemd, systemd refuses a daemon-reload
+
+
+def require_room(free: int) -> None:
+    """Raise the ManagerError of a daemon-reload if so few bytes are free in /run/systemd that systemd refuses it."""
+    if free < _ROOM << 20:
+        sentence = f"systemd reads no new units with less than {_ROOM} MiB of free space in /run/systemd"
+        raise ManagerError(f"{sentence}, which has {free >> 20} MiB; to see what fills it, run: du -xh /run | sort -h")
+
+
 class UnitState(NamedTuple):
     """What the manager knows about a unit; the values are those of systemd."""
 
@@ -45,6 +55,9 @@ class Manager(Protocol):
 
     def reload(self) -> None:
         """Make the manager read the unit files again (daemon-reload)."""
+
+    def require_room(self) -> None:
+        """Raise the ManagerError of a `reload` that would be refused for lack of space; change nothing."""
 
     def start(self, unit: str, *, timeout: float) -> None:
         """Start the unit and wait; for a oneshot, until its end. UnitFailed has the reason and the output.
@@ -81,6 +94,12 @@ class SystemdManager:
     def reload(self) -> None:
         """See Manager."""
         self._ask("daemon-reload")
+
+    def require_room(self) -> None:
+        """See Manager."""
+        with suppress(OSError):
+            found = os.statvfs("/run/systemd")
+            require_room(found.f_bfree * found.f_bsize)
 
     def start(self, unit: str, *, timeout: float) -> None:
         """See Manager."""

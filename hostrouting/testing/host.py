@@ -19,7 +19,7 @@ from hostrouting.arguments import require
 from hostrouting.errors import BackendError, FileError, ManagerError, UnitFailed
 from hostrouting.host.files import PROTECTED
 from hostrouting.host.host import Host, makes_edge, not_callable
-from hostrouting.host.systemd import UnitState
+from hostrouting.host.systemd import UnitState, require_room
 from hostrouting.kernel.programs import Rights
 from hostrouting.testing.kernel import MemoryBackend
 from hostrouting.testing.kernel.filters import MemoryEbtables, MemoryLinkLayer, MemoryNftables
@@ -192,6 +192,8 @@ class FakeManager:
     """The files of the host. The manager reads units from them at boot and at each reload."""
     version: str = "257"
     """The version of systemd that `show` reports."""
+    room: int = 1 << 30
+    """The free space in /run/systemd, in bytes."""
     read: dict[str, str] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -206,8 +208,13 @@ class FakeManager:
         """See Manager."""
         return self.running
 
+    def require_room(self) -> None:
+        """See Manager."""
+        require_room(self.room)
+
     def reload(self) -> None:
         """See Manager."""
+        self.require_room()
         self.calls.append("reload")
         self.read = self._units()
 

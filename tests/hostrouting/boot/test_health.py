@@ -1,13 +1,10 @@
 """hostrouting.boot.health: what lets a gated unit start unchecked, or keeps it from starting, each once."""
 
-from collections.abc import Callable
-
 import attrs
 import pytest
 
 from hostrouting.boot.files import WRITER
 from hostrouting.boot.health import find_faults
-from hostrouting.boot.units import DROP_IN as TEXT
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.testing import FakeHost, FakeManager
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, manager_of
@@ -28,8 +25,8 @@ def host() -> FakeHost:
     return host
 
 
-def found(host: FakeHost, wanted: HostRoutingConfig = WANTED) -> list[tuple[str, str, str]]:
-    """Name, severity and sentence of what is found."""
+def faults(host: FakeHost, wanted: HostRoutingConfig = WANTED) -> list[tuple[str, str, str]]:
+    """Name, severity and sentence of each fault."""
     return [(fault.name, fault.severity, fault.sentence) for fault in find_faults(host, wanted)]
 
 
@@ -39,16 +36,6 @@ def dropped(host: FakeHost, folder: str, text: str, name: str = "50-x.conf") -> 
     host.files.texts[path] = text
     manager_of(host).reload()
     return path
-
-
-def test_nothing_is_gated() -> None:
-    """Without gated units there is no hold, but the files still count."""
-    wanted = HostRoutingConfig(manage_foreign="keep")
-    host = configured(wanted)
-    host.files.texts[LAYOUT.opening_path] = "why"
-    assert found(host, wanted) == []
-    host.files.remove(LAYOUT.networkd_path)
-    assert found(host, wanted) == [("edited-file", "error", f"{LAYOUT.networkd_path} is missing")]
 
 
 class TestFiles:
@@ -66,31 +53,34 @@ class TestFiles:
     def test_what_the_gate_needs(self, host: FakeHost, path: str) -> None:
         """Without gate.sh or a required step no gated unit starts."""
         host.files.remove(path)
-        assert found(host) == [("gate-shut", "error", f"{path} is missing, so {MACHINES} cannot start")]
+        assert faults(host) == [("gate-shut", "error", f"{path} is missing, so {MACHINES} cannot start")]
 
-    def test_what_the_gate_only_wants(self) -> None:
-        """A check in WARN is missed, and shuts nothing."""
-        wanted = config(cidrs=(CIDR,), mode="WARN")
-        host = configured(wanted)
-        host.files.remove(CHECK)
-        assert found(host, wanted) == [("edited-file", "error", f"{CHECK} is missing")]
+    def test_what_no_unit_needs(self) -> None:
+        """A check in WARN, or a file that is not for the gate, is missed, and shuts nothing."""
+        networkd = HostRoutingConfig(manage_foreign="keep"), LAYOUT.networkd_path
+        for wanted, path in (networkd, (config(cidrs=(CIDR,), mode="WARN"), CHECK)):
+            host = configured(wanted)
+            host.files.remove(path)
+            assert faults(host, wanted) == [("edited-file", "error", f"{path} is missing")]
 
     def test_an_edit(self, host: FakeHost) -> None:
         """A file of this release that differs was edited; a file of another release is only another release's."""
         host.files.texts[CHECK] += "exit 0\n"
         sentence = f"{CHECK} is not as hostrouting wrote it for {LAYOUT.config_path}"
-        assert found(host) == [("edited-file", "error", sentence)]
+        assert faults(host) == [("edited-file", "error", sentence)]
         text = host.files.texts[LAYOUT.config_path]
         for writer, name in (("hostrouting 0.1", "hostrouting 0.1"), ("", "an unknown release")):
             host.files.texts[LAYOUT.config_path] = text.replace(WRITER, writer)
-            assert found(host) == [("other-release", "note", f"the files were written by {name}, and this is {WRITER}")]
+            assert faults(host) == [
+                ("other-release", "note", f"the files were written by {name}, and this is {WRITER}")
+            ]
 
     def test_somebody_elses_step(self, host: FakeHost) -> None:
         """A script in gate.d that is not ours holds units back, too."""
         path = f"{LAYOUT.gate_directory}/90-licence.sh"
         host.files.texts[path] = "exit 1\n"
         sentence = f"{path} is not of hostrouting: {MACHINES} starts only after it has succeeded"
-        assert found(host) == [("foreign-step", "note", sentence)]
+        assert faults(host) == [("foreign-step", "note", sentence)]
 
     @pytest.mark.parametrize(
         ("text", "mode", "is_open"),
@@ -99,12 +89,9 @@ class TestFiles:
     def test_break_glass(self, host: FakeHost, text: str, mode: int, *, is_open: bool) -> None:
         """An opening has a reason in it, and only root can write it; another one is ignored, and that is said."""
         host.files.texts[LAYOUT.opening_path], host.files.modes[LAYOUT.opening_path] = text, mode
-        [(name, severity, sentence)] = found(host)
+        [(name, severity, sentence)] = faults(host)
         assert (name, severity) == ("gate-open", "warning" if is_open else "note")
         assert sentence.endswith(f"unchecked until the next boot: {text.strip()}") is is_open
-
-
-SHOULD = "ExecCondition=\n"
 
 
 class TestSystemd:
@@ -114,9 +101,9 @@ class TestSystemd:
         """Between the writing of the drop-in and the reload, a start is unchecked."""
         manager_of(host).read = {}
         sentence = f"{MACHINES} starts unchecked: systemd has not read the drop-in"
-        assert found(host) == [("gate-open", "error", sentence)]
+        assert faults(host) == [("gate-open", "error", sentence)]
         manager_of(host).reload()
-        assert found(host) == []
+        assert faults(host) == []
 
     @pytest.mark.parametrize(
         ("folder", "text", "name", "cause"),
@@ -137,34 +124,27 @@ class TestSystemd:
         assert path in fault.remedy
         host.files.remove(path)
         manager_of(host).reload()
-        assert found(host) == []
+        assert faults(host) == []
 
     @pytest.mark.parametrize("name", ["RootDirectory", "RootImage"])
     def test_another_root(self, host: FakeHost, name: str) -> None:
         """Such a unit looks for gate.sh in that root."""
         dropped(host, MACHINES, f"{name}=/srv/x\n")
         sentence = f"{MACHINES} has {name}=/srv/x, where this host's gate cannot run"
-        assert found(host) == [("gate-shut", "error", sentence)]
+        assert faults(host) == [("gate-shut", "error", sentence)]
 
     def test_each_cause_once(self, host: FakeHost) -> None:
         """What holds for every instance is not repeated for each; what holds for one instance names that."""
         manager_of(host).properties.update({KUBE1: {}, "systemd-nspawn@kube2.service": {"SuccessExitStatus": "255"}})
         dropped(host, MACHINES, "ExecCondition=\n")
-        sentences = [sentence.split(" ")[:2] for _, _, sentence in found(host)]
+        sentences = [sentence.split(" ")[:2] for _, _, sentence in faults(host)]
         assert sentences == [[MACHINES, "starts"], ["systemd-nspawn@kube2.service", "has"]]
 
-    @pytest.mark.parametrize(
-        "change", [lambda host: host.files.links.update({f"{UNITS}/kubelet.service": "/dev/null"})]
-    )
-    def test_a_unit_that_cannot_start(self, change: Callable[[FakeHost], object]) -> None:
-        """A unit that is masked, or not here yet, is not open."""
+    def test_a_unit_that_cannot_start(self) -> None:
+        """A unit that is not here yet, or is masked, is not open."""
         wanted = attrs.evolve(WANTED, gate=GateConfig(["kubelet.service"]))
         host = configured(wanted)
-        assert found(host, wanted) == []
-        change(host)
+        assert faults(host, wanted) == []
+        host.files.links[f"{UNITS}/kubelet.service"] = "/dev/null"
         manager_of(host).reload()
-        assert found(host, wanted) == []
-
-    def test_the_text_of_the_drop_in_is_a_condition(self) -> None:
-        """What is looked for in ExecCondition= is what the drop-in has there."""
-        assert [line for line in TEXT.splitlines() if line.startswith("Exec") and LAYOUT.gate_path in line]
+        assert faults(host, wanted) == []
