@@ -114,6 +114,10 @@ class HostRoutingError(Exception):
         """The static routes that repair what escapes, as values for `staticRoutes.routes`; empty if nothing does."""
         return tuple(route for found in self._findings if found.name == "action" for route in found.facts["routes"])
 
+    def add(self, sentence: str) -> None:
+        """Put a sentence about what is true now behind the message."""
+        self.args = (f"{self}; {sentence}",)
+
     def __reduce__(self) -> tuple[Callable[..., HostRoutingError], tuple[object, ...], dict[str, object]]:
         """Pickle the type, the arguments and the attributes, without calling the constructor again."""
         return _restore, (type(self), self.args), dict(self.__dict__)

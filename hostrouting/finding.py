@@ -54,6 +54,7 @@ NAMES = (
     "lock",
     "program",
     "gate-units",
+    "foreign-step",
     "systemd",
     "unit",
     "kernel",

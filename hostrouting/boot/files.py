@@ -33,8 +33,9 @@ def files_of(config: HostRoutingConfig, layout: HostLayout = PLACES) -> tuple[Fi
 
     The configuration comes first, so that a run that is killed leaves it to the next one; the drop-ins come last.
     """
-    steps = dict(steps_of(config))
-    gated = gated_units(config)
+    if is_nothing(config):
+        return ()
+    steps, gated = dict(steps_of(config)), gated_units(config)
     files = [File(layout.step_path(step), text, _SCRIPT) for step, (text, _) in steps.items()]
     if gated:
         required = [step for step, (_, is_required) in steps.items() if is_required]
@@ -49,7 +50,12 @@ def files_of(config: HostRoutingConfig, layout: HostLayout = PLACES) -> tuple[Fi
     if config.manage_foreign is Upkeep.KEEP:
         files.append(File(layout.networkd_path, units.NETWORKD))
     files += [File(layout.drop_in_path(unit), units.DROP_IN) for unit in gated]
-    return (File(layout.config_path, render_config(config)), *files) if files else ()
+    return (File(layout.config_path, render_config(config)), *files)
+
+
+def is_nothing(config: HostRoutingConfig) -> bool:
+    """Whether the configuration asks for no file: it has no unit to gate, which each step brings, and keeps nothing."""
+    return not gated_units(config) and config.manage_foreign is not Upkeep.KEEP
 
 
 def render_config(config: HostRoutingConfig) -> str:
@@ -68,8 +74,9 @@ def writer_of(text: str) -> str:
 def steps_of(config: HostRoutingConfig) -> Iterator[tuple[str, tuple[str, bool]]]:
     """The steps of the gate: the text of each, and whether a gated unit may start only if it succeeds."""
     check = config.route_overlap
-    if wanted_routes(config):
-        yield HostLayout.routes_step, (scripts.render_static_routes_script(config), True)
+    if routes := wanted_routes(config):
+        is_required = not all(route.is_optional for route in routes)
+        yield HostLayout.routes_step, (scripts.render_static_routes_script(config), is_required)
     if check.expected_cidrs:
         yield HostLayout.check_step, (scripts.render_check_script(config), check.mode is Mode.STRICT)
     if config.probe_rewrite.enabled:
@@ -89,15 +96,19 @@ def _units(config: HostRoutingConfig, steps: dict[str, tuple[str, bool]]) -> Ite
 
 
 def owned_paths(files: Files, layout: HostLayout = PLACES) -> tuple[str, ...]:
-    """Every path of ours that this host has, drop-ins first: what removal removes, and in this order."""
-    all_units = (layout.routes_unit, layout.check_unit, layout.probe_unit, layout.guard_unit)
-    steps = (layout.routes_step, layout.check_step, layout.probe_step)
-    paths = [
-        layout.networkd_path,
-        *(path for unit in all_units for path in (layout.enabled_path(unit), layout.unit_path(unit))),
-    ]
-    paths += [layout.guard_path, layout.gate_path, *map(layout.step_path, steps), *layout.markers]
-    return (*_drop_ins(files, layout), *(path for path in (*paths, layout.config_path) if is_ours(files, path)))
+    """Every path of ours that this host has, in the order of removal: drop-ins first, config.json last."""
+    paths = [*_drop_ins(files, layout)]
+    for unit in (layout.guard_unit, layout.routes_unit, layout.check_unit, layout.probe_unit):
+        path, link = layout.unit_path(unit), layout.enabled_path(unit)
+        if is_ours(files, path) or not files.is_there(path):  # else the link belongs to another program's unit
+            paths += [link] if files.leads(link, f"{layout.unit_directory}/{unit}") else []
+            paths += [path] if files.is_there(path) else []
+    steps = map(layout.step_path, (layout.routes_step, layout.check_step, layout.probe_step))
+    others = (layout.networkd_path, layout.guard_path, layout.gate_path, *steps, layout.config_path)
+    paths += [path for path in others if is_ours(files, path)]
+    # The Go original has the same markers: alone they are not ours.
+    markers = [path for path in layout.markers if paths and files.is_there(path)]
+    return (*paths[:-1], *markers, *paths[-1:])
 
 
 def foreign_steps(files: Files, layout: HostLayout = PLACES) -> tuple[str, ...]:

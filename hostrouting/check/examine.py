@@ -15,7 +15,7 @@ that are not in it. So the correction is computed on the host as it will be once
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -459,19 +459,25 @@ def read(
 
 
 def await_plan(
-    ctx: phases.Context, backend: RouteBackend, plan: Callable[[Snapshot], RoutePlan], *, wait: float
+    ctx: phases.Context,
+    backend: RouteBackend,
+    wanted: Sequence[DesiredRoute],
+    *,
+    installed: Collection[DesiredRoute] = (),
+    wait: float,
 ) -> tuple[RoutePlan, Snapshot]:
     """The plan, after waiting for everything that it needs. Raises NotReady, with findings of what was missing last."""
+    from hostrouting.routes.plan import plan_routes  # noqa: PLC0415  as above
+
     waits: list[Finding] = []
 
     def attempt() -> tuple[tuple[RoutePlan, Snapshot] | None, str]:
-        # A slightly stale read is fine: every change is exact and verified.
         snapshot, _ = read(backend)
-        routes = plan(snapshot)
-        if not routes.pending:
-            return (routes, snapshot), ""
-        waits[:] = (attrs.evolve(wait, severity="error") for wait in routes.findings() if wait.name == "route-waits")
-        return None, "; ".join(map(str, routes.pending))
+        plan = plan_routes(wanted, snapshot, installed=installed)
+        if not plan.pending:
+            return (plan, snapshot), ""
+        waits[:] = (attrs.evolve(wait, severity="error") for wait in plan.findings() if wait.name == "route-waits")
+        return None, "; ".join(map(str, plan.pending))
 
     try:
         return await_found(ctx, backend, attempt, wait=wait)

@@ -253,9 +253,10 @@ class HostRoutingConfig(Section):
         return spot.path
 
     def replaced(self, section: str, other: HostRoutingConfig) -> Self:
-        """The configuration with one section, given by the name of its attribute, of the other."""
-        change: dict[str, Any] = {section: getattr(other, section)}
-        return attrs.evolve(self, **change)
+        """The same, with one section (the name of its attribute) of the other; a guard with nothing to guard goes."""
+        change: dict[str, Any] = {section: getattr(other, section), "nested_in": other.nested_in}
+        bare = attrs.evolve(self, guard=GuardConfig(), **change)
+        return attrs.evolve(bare, guard=self.guard) if _has_step(bare) else bare
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """The JSON text of the whole configuration."""
@@ -292,9 +293,12 @@ def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
     """The units that wait for the gate: those of the section, or machines if there is anything to wait for."""
     if config.gate is not None:
         return config.gate.units
+    return (MACHINES,) if _has_step(config) else ()
+
+
+def _has_step(config: HostRoutingConfig) -> bool:
     static, check = config.static_routes, config.route_overlap
-    has_step = bool(static.routes or check.expected_cidrs or config.probe_rewrite.enabled)
-    return (MACHINES,) if has_step else ()
+    return bool(static.routes or check.expected_cidrs or config.probe_rewrite.enabled)
 
 
 def needs_config(instance: object, _attribute: object, value: Any) -> None:

@@ -16,10 +16,11 @@ from hostrouting.host.effects import each_once
 if TYPE_CHECKING:
     from hostrouting.host.files import Files
 
+MARK = "Written by hostrouting"
+"""What each of our files contains that is in a folder of systemd, where other programs have files, too."""
+_ORIGINAL = ("ExecStart=/etc/aks-flex-node/", "Before=systemd-nspawn@.service")
+"""What the units of the Go original contain. Ours replace them, and removal leaves them."""
 _SHARED = "/etc/systemd/"
-"""Below this, other programs have files, too, so ours are known by what is in them."""
-_MARKS = ("Written by hostrouting", "ExecStart=/etc/aks-flex-node/", "Before=systemd-nspawn@.service")
-"""What our files contain; the last two are in the units of the Go original, which ours replace."""
 
 
 class File(NamedTuple):
@@ -51,26 +52,27 @@ class File(NamedTuple):
         if not text:
             remedy = f"systemctl unmask {name}" if name.endswith(".service") else "remove it"
             raise FileError(f"{self.path} is masked: empty, or a link to /dev/null; {remedy}", path=self.path)
-        if not is_ours(files, self.path):
+        if not any(mark in text for mark in (MARK, *_ORIGINAL)):
             rule = "was not written by hostrouting, which needs this path"
             raise FileError(f"{self.path} {rule}: move the file away, or rename it", path=self.path)
 
 
 def is_ours(files: Files, path: str) -> bool:
-    """Whether there is something at this path, one of ours, that we may replace and remove."""
-    if not files.is_there(path):
-        return False
-    if _SHARED not in path or ".wants/" in path or ".requires/" in path:
-        return True
-    return any(mark in (files.read(path) or "") for mark in _MARKS)
+    """Whether a file that we wrote has this path: in our own folders any file, elsewhere one that says so."""
+    return files.is_there(path) and (_SHARED not in path or MARK in (files.read(path) or ""))
 
 
 @attrs.frozen
 class FileChanges:
-    """The paths that would be written and removed, in order and without duplicates."""
+    """The files that would be written, and the paths that would be removed, in order and without duplicates."""
 
-    writes: tuple[str, ...] = attrs.field(default=(), converter=each_once)
+    files: tuple[File, ...] = ()
     removes: tuple[str, ...] = attrs.field(default=(), converter=each_once)
 
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """The paths of the files that would be written."""
+        return tuple(file.path for file in self.files)
+
     def __bool__(self) -> bool:
-        return bool(self.writes or self.removes)
+        return bool(self.files or self.removes)

@@ -43,17 +43,7 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.route_table import Column, RouteEdits, RouteTable, shape_of
 from hostrouting.routes.connected import connected_routes, foresee
-from hostrouting.routes.uplink import (
-    DesiredRoute,
-    Pending,
-    Uplink,
-    bare_leg,
-    hides,
-    is_held,
-    reply_destinations,
-    wanted_routes,
-    way_round,
-)
+from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink, bare_leg, hides, is_held, wanted_routes, way_round
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -163,7 +153,7 @@ class RoutePlan(NamedTuple):
     steps: Sequence[Step] = ()
     pending: tuple[Pending, ...] = ()
     foreseen: tuple[Finding, ...] = ()
-    """The present or planned routes that will not last."""
+    """The present or planned routes that will not last, and optional routes that are left out."""
 
     @property
     def changes(self) -> tuple[Step, ...]:
@@ -273,8 +263,8 @@ class RoutePlan(NamedTuple):
 
 
 def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePlan:
-    """The plan that leads from this snapshot to the static routes of a configuration."""
-    return plan_routes(wanted_routes(config), snapshot, spared=reply_destinations(config))
+    """The plan that leads from this snapshot to the routes of a configuration."""
+    return plan_routes(wanted_routes(config), snapshot)
 
 
 # Planning.
@@ -286,17 +276,13 @@ _BEHIND = "ours, but not used: the wanted route has the same destination and met
 
 
 def plan_routes(
-    desired: Iterable[DesiredRoute],
-    snapshot: Snapshot,
-    *,
-    spared: Collection[Prefix] = (),
-    installed: Collection[DesiredRoute] = (),
+    desired: Iterable[DesiredRoute], snapshot: Snapshot, *, installed: Collection[DesiredRoute] = ()
 ) -> RoutePlan:
     """Plan how to get from the snapshot to the desired routes; our other routes are deleted.
 
-    Our routes to the destinations `spared` belong to another task, and stay. Where a route was `installed` before, an
-    IPv6 route can have next hops of ours although its protocol is another program's. Raises ValueError for two
-    different desired routes with one destination and metric.
+    An optional route that cannot be installed now is left out, with a finding in `foreseen`. Where a route was
+    `installed` before, an IPv6 route can have next hops of ours although its protocol is another program's. Raises
+    ValueError for two different desired routes with one destination and metric.
     """
     wishes = listed(desired, "plan_routes")
     for wish in {type(wish): wish for wish in wishes}.values():  # one of each type
@@ -318,14 +304,30 @@ def plan_routes(
         for route in fib.routes(wish.destination)
         if route.key in before and is_shared(route)
     )
-    unwanted = (route for route in (*ours_there, *joined) if route.key not in settled and route.prefix not in spared)
+    unwanted = (route for route in (*ours_there, *joined) if route.key not in settled)
     steps += _removals(unwanted, fib)
-    others = in_order(steps)
-    refused = {step.route.key for step in others if step.action == "conflict"} | {
+    refused = {step.route.key for step in steps if step.action == "conflict"} | {
         unresolved.desired.key for unresolved in pending
     }
     foreseen = tuple(foresee(wishes, fib, uplink, refused=refused))
+    if optional := {wish.key for wish in wishes if wish.is_optional}:
+        foreseen += tuple(_left_out(steps, pending, optional))
+        steps = [step for step in steps if not (step.action == "conflict" and step.route.key in optional)]
+        pending = tuple(unresolved for unresolved in pending if not unresolved.desired.is_optional)
+    others = in_order(steps)
     return RoutePlan(Steps(others, routes, tuple(kept), _THERE) if kept else others, pending, foreseen)
+
+
+def _left_out(steps: Iterable[Step], pending: Iterable[Pending], optional: Collection[object]) -> Iterator[Finding]:
+    """A warning for each optional route that cannot be installed now."""
+    for step in steps:
+        if step.action == "conflict" and step.route.key in optional:
+            prefix = str(step.route.prefix)
+            yield Finding("route-conflict", "warning", f"{prefix} is left out: {step.reason}", prefix, step.remedy)
+    for unresolved in pending:
+        if (desired := unresolved.desired).is_optional:
+            sentence = f"{desired} is left out, because it needs {unresolved.missing}"
+            yield Finding("route-waits", "warning", sentence, str(desired.destination), can_retry=True)
 
 
 def plan_exactly(wanted: Collection[Route], snapshot: Snapshot, *, about: Collection[Prefix]) -> RoutePlan:
@@ -370,6 +372,9 @@ def _as_wanted(
     rest: list[DesiredRoute] = []
     number, place_of, before, family, dev, metric = None, alone[IPV4].get, object(), 0, None, 0
     for wish in desired:
+        if wish.on_link:
+            rest.append(wish)
+            continue
         destination, gateway = wish.destination, wish.gateway
         # Addresses are slow to hash, and neighbours often have the same one.
         is_same = (gateway is before or gateway == before) and destination.family == family

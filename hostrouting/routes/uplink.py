@@ -7,7 +7,7 @@ touched. Not here: whether a route conflicts with others (`plan`), or why it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -28,8 +28,6 @@ from hostrouting.model.route import (
 from hostrouting.model.rule import command_adding, default_rules, missing_rules, reached_tables
 
 if TYPE_CHECKING:
-    from ipaddress import IPv6Address
-
     from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
     from hostrouting.fib.engine import Fib
     from hostrouting.model.snapshot import Link
@@ -86,8 +84,8 @@ class DesiredRoute:
 
 
 def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
-    """The static routes of a configuration, as `plan_routes` takes them."""
-    return wanted_routes_of(config.static_routes)
+    """Every route of ours that a configuration asks for: its static routes, and the route for replies to probes."""
+    return (*wanted_routes_of(config.static_routes), *_reply_routes(config))
 
 
 def wanted_routes_of(static: StaticRoutesConfig) -> tuple[DesiredRoute, ...]:
@@ -98,12 +96,14 @@ def wanted_routes_of(static: StaticRoutesConfig) -> tuple[DesiredRoute, ...]:
     )
 
 
-def reply_destinations(config: HostRoutingConfig, *, former: Iterable[IPv6Address] = ()) -> frozenset[Prefix]:
-    """The destinations of the routes that the probe rewrite adds: they carry our protocol, but are not static routes.
-
-    `former` are the addresses of earlier configurations.
-    """
-    return frozenset(map(Prefix.of, (config.probe_rewrite.global_address, *former)))
+def _reply_routes(config: HostRoutingConfig) -> Iterator[DesiredRoute]:
+    """The route by which replies to probes leave, if it is wanted: a configured route with its key takes its place."""
+    rewrite = config.probe_rewrite
+    if rewrite.enabled and rewrite.ensure_route:
+        [dev] = rewrite.interfaces
+        route = DesiredRoute(Prefix.of(rewrite.global_address), dev=dev, on_link=True, is_optional=True)
+        if route.key not in (wish.key for wish in wanted_routes_of(config.static_routes)):
+            yield route
 
 
 class Pending(NamedTuple):
@@ -228,12 +228,12 @@ class Uplink:
         self._fib = fib
         self._links = {link.name: link for link in fib.snapshot.links}
         # Many routes share a few combinations of device and gateway.
-        self._known: dict[tuple[int, IP | None, str | None], _Way | str] = {}
+        self._known: dict[tuple[int, IP | None, str | None, bool], _Way | str] = {}
 
     def resolve(self, desired: DesiredRoute) -> Route | Pending:
         """The complete route; or a Pending that says what it still needs."""
         family = desired.destination.family
-        way = (family, desired.gateway, desired.dev)
+        way = (family, desired.gateway, desired.dev, desired.on_link)
         known = self._known.get(way)
         if known is None:
             known = self._known[way] = self._find_out(*way)
@@ -254,12 +254,12 @@ class Uplink:
         tries = (wish for wish in ((by_dev,) if names_dev else (bare, by_dev)) if self.resolve(wish) == complete)
         return desired if isinstance(complete, Pending) else next(tries, desired)
 
-    def _find_out(self, family: int, gateway: IP | None, dev: str | None) -> _Way | str:
-        legs = self._legs(family, gateway, dev)
+    def _find_out(self, family: int, gateway: IP | None, dev: str | None, on_link: bool) -> _Way | str:  # noqa: FBT001  the key of a cache
+        legs = (NextHop(dev),) if on_link else self._legs(family, gateway, dev)
         if isinstance(legs, str):
             return legs
-        on_link = family == IPV4 and not any(leg.gateway for leg in legs)
-        return next(self._missing(family, legs), (legs, SCOPE_LINK if on_link else SCOPE_UNIVERSE))
+        scope = SCOPE_LINK if family == IPV4 and not any(leg.gateway for leg in legs) else SCOPE_UNIVERSE
+        return next(self._missing(family, legs), (legs, scope))
 
     def _legs(self, family: int, gateway: IP | None, dev: str | None) -> tuple[NextHop, ...] | str:
         """The next hops; or a phrase for what is missing."""

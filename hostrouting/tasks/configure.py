@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import attrs
 
 import phases
-from hostrouting.boot.files import foreign_steps
 from hostrouting.config.settings import HostRoutingConfig, needs_config
-from hostrouting.errors import FileError
-from hostrouting.host.effects import Effects
+from hostrouting.errors import HostRoutingError
+from hostrouting.host.effects import Effects, having_changed
 from hostrouting.host.host import Host, needs_host
-from hostrouting.tasks.install import DEFAULT_WAIT, SectionTask, begin, holding, planned, valid_wait
+from hostrouting.tasks.install import DEFAULT_WAIT, SectionTask, begin, planned, read_installed, valid_wait
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.tasks.results import Plan
@@ -28,11 +27,11 @@ TASKS: tuple[type[SectionTask], ...] = (ConfigureStaticRoutes, RewriteProbeSourc
 class _Files(NamedTuple):
     """The step of a report that has the changed files."""
 
-    paths: tuple[str, ...]
+    effects: Effects
     name: str = "install-files"
 
     def do(self, _ctx: phases.Context) -> Effects | phases.Skip:
-        return Effects(files=self.paths) if self.paths else phases.Skip("the files are as they should be")
+        return self.effects if self.effects != Effects() else phases.Skip("the files are as they should be")
 
 
 class _Work(NamedTuple):
@@ -45,7 +44,7 @@ class _Work(NamedTuple):
         return self.task.name
 
     def do(self, ctx: phases.Context) -> Effects | phases.Skip:
-        return self.task.carry_out(ctx)
+        return self.task.work(ctx)
 
 
 @attrs.frozen
@@ -67,19 +66,26 @@ class Configure:
     @property
     def subtasks(self) -> tuple[SectionTask, ...]:
         """The tasks, as they appear in plans and reports."""
-        return tuple(task(self.config, host=self.host, wait=self.wait) for task in TASKS)
+        return tuple(kind(self.config, host=self.host, wait=self.wait) for kind in TASKS)
+
+    def parts(self) -> tuple[SectionTask, ...]:
+        """The tasks, which know what was installed, if that can be read: this configuration takes its place."""
+        former = HostRoutingConfig()
+        with suppress(HostRoutingError):
+            former = read_installed(self.host) or former
+        return tuple(attrs.evolve(task, former=former) for task in self.subtasks)
 
     def plan(self, _ctx: phases.Context | None = None) -> Plan:
         """What do() would do now; changes nothing."""
-        return planned(self.host, self.config, self.subtasks)
+        return planned(self.host, self.parts())
 
     def do(self, ctx: phases.Context) -> object:
         """See the class."""
-        paths = begin(ctx, self.host, self.config, self.subtasks, allow_removal=self.allow_removal)
-        if paths is None:
+        if (begun := begin(ctx, self.host, self.parts, allow_removal=self.allow_removal)) is None:
             return phases.Skip("nothing is configured, and nothing is installed")
-        with holding(self.host, self.config, paths):
-            return phases.serial(_Files(paths), *map(_Work, self.subtasks), name=self.name).do(ctx)
+        effects, parts = begun
+        with having_changed(files=effects.files):
+            return phases.serial(_Files(effects), *map(_Work, parts), name=self.name).do(ctx)
 
     def undo(self, ctx: phases.Context) -> object:
         """Remove everything of hostrouting, for any configuration; the same as Remove."""
@@ -103,8 +109,4 @@ class Remove:
 
     def do(self, ctx: phases.Context) -> object:
         """See the class."""
-        if others := foreign_steps(self.host.files, self.host.layout):
-            sentence = "nothing was removed: scripts of somebody else hold gated units back, too"
-            paths = spoken(others, most=len(others))
-            raise FileError(f"{sentence}: {paths}; remove these first, then hostrouting", path=others[0])
         return Configure(HostRoutingConfig(), host=self.host, wait=0).do(ctx)

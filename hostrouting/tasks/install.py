@@ -10,45 +10,45 @@ The road of a run:
    routes: whatever must fail, fails before the first write.
 2. Under the lock, which waits for units that are starting: the links of the Go original go, then drop-ins that are not
    wanted any more, then files are written and others removed, with one daemon-reload. From here on the gate holds.
-3. Without the lock, each task does its work on the kernel; a task that changes it takes the lock again for that.
+3. Without the lock, each task does its work on the kernel; a task that changes it takes the lock again for that, and
+   goes on only if the configuration is still the installed one.
 
-If a task fails, the files stay, so the gate holds units back until its steps succeed; the error says so.
+If a task fails, the files stay, so the gate holds units back until its steps succeed; the error says so. A run that is
+killed anywhere leaves a host that the next run completes: config.json is the first file to come and the last to go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
 
 import phases
-from hostrouting.boot.files import files_of, owned_paths
+from hostrouting.boot.files import files_of, is_nothing, owned_paths
 from hostrouting.config.settings import HostRoutingConfig, gated_units, needs_config
-from hostrouting.errors import ConfigError, Fault, FileError, HostRoutingError, RequirementError
-from hostrouting.finding import of_severity
-from hostrouting.host.effects import Effects, having_changed, tell_effects
+from hostrouting.errors import ConfigError, Fault, HostBusy, HostRoutingError, RequirementError
+from hostrouting.host.effects import Effects, Operation, effects_of, having_changed
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.host import Host, needs_host
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.tasks.requirements import find_losses, find_requirements
 from hostrouting.tasks.results import Plan
 from hostrouting.text import spoken
-from phases.errors import add_note
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from hostrouting.host.systemd import Manager
+
+Parts: TypeAlias = "tuple[SectionTask, ...]"
 
 DEFAULT_WAIT = 60.0
 """The default time in seconds for whatever a run waits for, such as the default route."""
 
-_OUR_UNITS = (HostLayout.guard_unit, HostLayout.routes_unit, HostLayout.check_unit, HostLayout.probe_unit)
-_UNITS = "/etc/systemd/system/"
+_UNITS = (HostLayout.guard_unit, HostLayout.routes_unit, HostLayout.check_unit, HostLayout.probe_unit)
 _GRACE = 30.0  # seconds for the start of the guard
 _A_DAY = 86_400
+_AWAITED = ("route-conflict", "route-waits")  # on a new host the gate holds until these are solved
 
 
 def valid_wait(instance: object, _attribute: object, value: Any) -> None:
@@ -64,11 +64,8 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
     configuration, because what is installed would be taken for unwanted.
     """
     path = host.layout.config_path
-    text = host.files.read(path)
-    remedy = (
-        "write everything anew: hostrouting apply --config FILE --allow-removal; or take it away: hostrouting remove"
-    )
-    if text is None:
+    remedy = "write all files anew: hostrouting apply --config FILE --allow-removal; or remove them: hostrouting remove"
+    if (text := host.files.read(path)) is None:
         if ours := owned_paths(host.files, host.layout):
             rule = f"is missing, and {ours[0]} is there, so the installed configuration is not known"
             raise ConfigError([Fault(path, "", rule, remedy)])
@@ -82,119 +79,130 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
 
 def file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     """What `install` would write and remove; nothing is changed."""
-    files, layout = host.files, host.layout
-    wanted = files_of(config, layout)
+    files, layout, wanted = host.files, host.layout, files_of(config, host.layout)
     paths = {file.path for file in wanted} | {*(layout.markers if config.route_overlap.expected_cidrs else ())}
     links = (path for path in layout.original_links if files.is_there(path)) if wanted else ()
     unwanted = (path for path in owned_paths(files, layout) if path not in paths)
-    return FileChanges([file.path for file in wanted if file.differs(files)], [*links, *unwanted])
+    return FileChanges(tuple(file for file in wanted if file.differs(files)), [*links, *unwanted])
 
 
-def install(host: Host, config: HostRoutingConfig) -> tuple[str, ...]:
-    """Make the files of the host, which has to be locked, those of the configuration; returns the changed paths.
+def install(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) -> Effects:
+    """Make the files of the host, which has to be locked, those of the configuration.
 
-    A removal goes on after a failure, and raises the first one at the end. The error has what was changed.
+    `former` is what was installed. Stops at the first failure, whose error has the effects; another call completes it.
     """
-    changes, wanted, manager = file_changes(host, config), files_of(config, host.layout), host.running_manager
-    is_unread = manager is not None and _is_unread(manager, host, config)
-    if not changes and not is_unread:
-        return ()
-    for file in wanted:
-        file.require_room(host.files)
-    paths: list[str] = []
-    failures: list[FileError] = []
+    changes, manager, paths = file_changes(host, config), host.running_manager, list[str]()
+    opening = [path for path in changes.removes if path.endswith(f"/{DROP_IN}")]
+    first = [path for path in changes.removes if path in host.layout.original_links or path in opening]
+    rest = [path for path in changes.removes if path not in first]
+    starts = _starts(manager, host, config, changes)
     with having_changed(files=paths):
-        first = [path for path in changes.removes if path in host.layout.original_links or path.endswith(f"/{DROP_IN}")]
-        _remove(host, first, paths, failures)
-        if manager is not None and first:
-            manager.reload()  # no unit may start by a drop-in whose gate.sh is about to go
-        leaving = [unit for unit in _OUR_UNITS if host.layout.unit_path(unit) in changes.removes]
+        _remove(host, first, paths)
         if manager is not None:
-            for unit in leaving:
-                manager.stop(unit)
-        paths += [file.path for file in wanted if file.write(host.files)]
-        _remove(host, [path for path in changes.removes if path not in first], paths, failures)
-        if manager is not None and (is_unread or any(_UNITS in path for path in paths)):
-            manager.reload()
-        if failures:
-            raise failures[0]
-        if manager is not None and config.guard.enabled and _is_guard_stale(manager, host, paths):
-            manager.start(HostLayout.guard_unit, timeout=_GRACE)
-    return tuple(paths)
+            # Until systemd has read that a drop-in is gone, its unit runs gate.sh, and config.json names the unit.
+            if opening or host.layout.gate_path in rest or is_unread(manager, config, former):
+                manager.reload()
+            for unit in _UNITS:
+                if host.layout.unit_path(unit) in rest:
+                    manager.stop(unit)
+        for file in changes.files:
+            paths += [file.path] if file.write(host.files) else []
+        _remove(host, rest, paths)
+        if manager is not None:
+            if any("/systemd/system/" in path for path in paths if path not in opening):
+                manager.reload()
+            for start in starts:
+                manager.start(start.object, timeout=_GRACE)
+    return Effects(files=paths, operations=starts)
 
 
-def _remove(host: Host, paths: Sequence[str], removed: list[str], failures: list[FileError]) -> None:
-    for path in paths:
-        try:
-            removed += [path] if host.files.remove(path) else []
-        except FileError as error:
-            failures.append(error)
-        host.files.remove_empty(path.rpartition("/")[0])
-    if paths:
-        host.files.remove_empty(host.layout.at(HostLayout.config_directory))
+def _remove(host: Host, unwanted: list[str], removed: list[str]) -> None:
+    for path in unwanted:
+        removed += [path] if host.files.remove(path) else []
+        folder = path.rpartition("/")[0]
+        if folder.endswith(".d"):
+            host.files.remove_empty(folder)
+    host.files.remove_empty(host.layout.at(HostLayout.config_directory))
 
 
-def _is_unread(manager: Manager, host: Host, config: HostRoutingConfig) -> bool:
-    """Whether systemd has not read the present text of a file of ours."""
-    gated = {path.split("/")[-2].removesuffix(".d") for path in owned_paths(host.files, host.layout) if DROP_IN in path}
-    names = [unit.replace("@.", "@*.") for unit in sorted({*gated, *gated_units(config)})]
-    shown = manager.show(("NeedDaemonReload",), *_OUR_UNITS, *names)
-    return any(properties["NeedDaemonReload"] == "yes" for properties in shown)
+def is_unread(manager: Manager, *configs: HostRoutingConfig) -> bool:
+    """Whether systemd has not read the present text of a file of ours, or that it is gone."""
+    units = {unit for config in configs for unit in gated_units(config)}
+    names = [unit.replace("@.", "@*.") for unit in sorted(units)]
+    return any(shown["NeedDaemonReload"] == "yes" for shown in manager.show(("NeedDaemonReload",), *_UNITS, *names))
 
 
-def _is_guard_stale(manager: Manager, host: Host, changed: Sequence[str]) -> bool:
-    layout = host.layout
-    is_new = {layout.guard_path, layout.unit_path(layout.guard_unit)} & {*changed}
-    return bool(is_new) or manager.state(layout.guard_unit).active != "active"
+def _starts(
+    manager: Manager | None, host: Host, config: HostRoutingConfig, changes: FileChanges
+) -> tuple[Operation, ...]:
+    """The start of the guard, if it has to be started."""
+    unit, layout = HostLayout.guard_unit, host.layout
+    if manager is None or not config.guard.enabled:
+        return ()
+    is_new = {layout.guard_path, layout.unit_path(unit)} & {*changes.writes}
+    if not is_new and manager.state(unit).active == "active":
+        return ()
+    return (Operation("start", unit, "its files are new" if is_new else "it does not run"),)
+
+
+def planned(host: Host, parts: Parts) -> Plan:
+    """What these tasks would do with their configuration; nothing is changed."""
+    config, manager = parts[0].config, host.running_manager
+    changes = file_changes(host, config)
+    findings = tuple(find_requirements(host, config, changes))
+    needs_reload = manager is not None and is_unread(manager, config, parts[0].former)
+    plan = Plan(changes, needs_reload, operations=_starts(manager, host, config, changes), findings=findings)
+    for part in parts:
+        plan += part.planned()
+    return plan
 
 
 def begin(
-    ctx: phases.Context,
-    host: Host,
-    config: HostRoutingConfig,
-    tasks: Sequence[SectionTask],
-    *,
-    allow_removal: bool = True,
-) -> tuple[str, ...] | None:
-    """The road up to the kernel: what must fail fails, then the files are installed. Returns the changed paths.
+    ctx: phases.Context, host: Host, parts: Callable[[], Parts], *, allow_removal: bool = True
+) -> tuple[Effects, Parts] | None:
+    """The road up to the kernel: what must fail fails, then the files are installed.
 
-    None if nothing is configured, and nothing of ours is on the host.
+    `parts` gives the tasks whose work follows, in order, each with the whole configuration that is wanted; they are
+    returned, with the effects so far. None if nothing is to be done, and nothing of ours is there.
     """
-    plan = planned(host, config, tasks)
-    is_installed = bool(owned_paths(host.files, host.layout))
-    if not (files_of(config, host.layout) or is_installed or plan.changes_kernel):
+    path = host.layout.config_path
+    before, tasks = host.files.read(path), parts()
+    plan = _possible_plan(host, tasks, allow_removal=allow_removal)
+    if plan is None:
         return None
-    if errors := tuple(of_severity(find_requirements(host, config), "error")):
+    if not plan.needs_install:
+        return Effects(), tasks
+    with host.locked(ctx) as locked:
+        if host.files.read(path) != before:  # another run was faster: its sections count
+            tasks = parts()
+            if _possible_plan(host, tasks, allow_removal=allow_removal) is None:
+                return None
+        return install(locked, tasks[0].config, tasks[0].former), tasks
+
+
+def _possible_plan(host: Host, parts: Parts, *, allow_removal: bool) -> Plan | None:
+    """The plan of these tasks; None if there is nothing to do. Raises what must fail."""
+    config, plan = parts[0].config, planned(host, parts)
+    is_installed = bool(owned_paths(host.files, host.layout))
+    if not (is_installed or plan.files or plan.changes_kernel):
+        return None
+    if errors := tuple(finding for finding in plan.errors if finding.name not in _AWAITED):
         raise RequirementError(errors)
     if not allow_removal and (faults := tuple(find_losses(read_installed(host), config))):
         raise ConfigError(faults)
     if plan.routes is not None and is_installed:
         plan.routes.require_possible()
-    if host.backend is not None and not plan.is_empty:
+    if host.backend is not None and plan.changes_kernel:
         host.rights().require_network()
-    with host.locked(ctx) as locked:
-        return install(locked, config)
-
-
-@contextmanager
-def holding(host: Host, config: HostRoutingConfig, paths: Sequence[str]) -> Iterator[None]:
-    """Say on an error of a task's work which files were changed before it, and that the gate holds units back."""
-    try:
-        yield
-    except BaseException as error:
-        tell_effects(error, files=paths)
-        units = gated_units(config)
-        if isinstance(error, HostRoutingError) and host.backend is not None and units:
-            add_note(error, f"the files are installed: {spoken(units)} will not start before the gate's steps succeed")
-        raise
+    return plan
 
 
 @attrs.frozen
 class SectionTask:
     """A task about one section of the configuration. Alone, it keeps all other sections as they are installed.
 
-    A subclass says what its work on the kernel is: `planned` looks, and `carry_out` does it. Both take `config` for
-    the whole configuration.
+    A subclass says what its work on the kernel is: `planned` looks, and `carry_out` does it, with `config` for the
+    whole configuration.
     """
 
     name: ClassVar[str]
@@ -202,11 +210,15 @@ class SectionTask:
     """The attribute of the configuration that the task is about."""
     nothing: ClassVar[str]
     """Why there is nothing to do where nothing is configured and nothing of ours is there."""
+    needed: ClassVar[tuple[type[SectionTask], ...]] = ()
+    """The tasks whose work belongs to this one: alone, it does theirs before its own."""
 
     config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
     """The seconds to wait for what the work needs, such as the default route."""
+    former: HostRoutingConfig = attrs.field(factory=HostRoutingConfig, kw_only=True, eq=False, repr=False)
+    """What was installed before, if that is known: the work may have to take it away."""
 
     def planned(self) -> Plan:
         """What would be done to the kernel now; nothing is changed. An image has no kernel."""
@@ -216,37 +228,56 @@ class SectionTask:
         """Do it, and wait for what it needs. The files are installed already."""
         raise NotImplementedError
 
+    @property
+    def is_required(self) -> bool:
+        """Whether gated units start only after the step of this task has succeeded."""
+        return False
+
+    def parts(self) -> Parts:
+        """The tasks that do the work, each with the installed configuration in which this section is replaced."""
+        former = read_installed(self.host) or HostRoutingConfig()
+        whole = former.replaced(self.section, self.config)
+        kinds = (*self.needed, type(self))
+        return tuple(kind(whole, host=self.host, wait=self.wait, former=former) for kind in kinds)
+
     def plan(self, _ctx: phases.Context | None = None) -> Plan:
         """What do() would do on this host now; changes nothing."""
-        task = self.as_whole()
-        return planned(self.host, task.config, (task,))
+        return planned(self.host, self.parts())
 
     def do(self, ctx: phases.Context) -> Effects | phases.Skip:
         """See the class."""
-        task = self.as_whole()
-        paths = begin(ctx, self.host, task.config, (task,))
-        if paths is None:
+        if (begun := begin(ctx, self.host, self.parts)) is None:
             return phases.Skip(self.nothing)
-        with holding(self.host, task.config, paths):
-            result = task.carry_out(ctx)
+        effects, parts = begun
+        result: Effects | phases.Skip = phases.Skip(self.nothing)
+        for part in parts:
+            with having_changed(effects.changes, effects.files, effects.operations):
+                result = part.work(ctx)
+            effects += effects_of(result)
         if isinstance(result, Effects):
-            return attrs.evolve(result, files=paths)
-        return Effects(files=paths) if paths else result
+            return attrs.evolve(result, changes=effects.changes, files=effects.files, operations=effects.operations)
+        return result if effects == Effects() else effects
 
     def undo(self, ctx: phases.Context) -> Effects | phases.Skip:
         """Take the section away, from the files and from the kernel."""
         return attrs.evolve(self, config=HostRoutingConfig(), wait=0).do(ctx)
 
-    def as_whole(self) -> Self:
-        """The task for the installed configuration with this section in its place."""
-        installed = read_installed(self.host) or HostRoutingConfig()
-        return attrs.evolve(self, config=installed.replaced(self.section, self.config))
+    def work(self, ctx: phases.Context) -> Effects | phases.Skip:
+        """Carry it out; an error says that the gate holds units back meanwhile."""
+        try:
+            return self.carry_out(ctx)
+        except HostRoutingError as error:
+            if self.is_required and self.host.backend is not None and (units := gated_units(self.config)):
+                error.add(f"the files are installed: {spoken(units)} will not start before the gate's steps succeed")
+            raise
 
-
-def planned(host: Host, config: HostRoutingConfig, tasks: Sequence[SectionTask]) -> Plan:
-    """What these tasks would do with this configuration; nothing is changed."""
-    manager = host.running_manager
-    plan = Plan(file_changes(host, config), manager is not None and _is_unread(manager, host, config))
-    for task in tasks:
-        plan += task.planned()
-    return plan + Plan(findings=tuple(find_requirements(host, config)))
+    @contextmanager
+    def changing(self, ctx: phases.Context) -> Iterator[HostRoutingConfig]:
+        """Hold the lock while the kernel is changed, by the configuration that is installed then."""
+        with self.host.locked(ctx):
+            installed = read_installed(self.host)
+            is_same = not installed or getattr(installed, self.section) == getattr(self.config, self.section)
+            if not is_same or (installed is None and not is_nothing(self.config)):
+                sentence = "another run has installed another configuration meanwhile"
+                raise HostBusy(f"{sentence}; run this again if this configuration is the right one")
+            yield installed or HostRoutingConfig()

@@ -29,6 +29,11 @@ class CheckRouteOverlap(SectionTask):
     section: ClassVar[str] = "route_overlap"
     nothing: ClassVar[str] = "no expected CIDRs are configured, and the check is not installed"
 
+    @property
+    def is_required(self) -> bool:
+        """See SectionTask."""
+        return self.config.route_overlap.mode is Mode.STRICT
+
     def planned(self) -> Plan:
         """See SectionTask. A check changes nothing."""
         return Plan()
@@ -45,38 +50,32 @@ class CheckRouteOverlap(SectionTask):
         findings = check_findings(examination, mode=check.mode, wait=self.wait)
         wrong = [finding for finding in findings if finding.name in _WRONG]
         remedies = [finding for finding in findings if finding.name in _REMEDIES]
-        is_refused = bool(wrong) and check.mode is Mode.STRICT
-        lines = (*first_lines(wrong), *first_lines(remedies))
-        # In STRICT the error names the escapes, and its receiver reports them; only the rest is logged here.
-        for line in () if is_refused else lines:
-            ctx.log.warning("%s", line)
         rest = [finding for finding in findings if finding.name not in (*_WRONG, *_REMEDIES)]
-        for finding in (finding for level in ("warning", "note") for finding in [*of_severity(rest, level)][:SHOWN]):
-            ctx.log.log(finding.level, "%s", finding)
+        lines = (*first_lines(wrong), *first_lines(remedies))
         try:
             self._mark(examination, wrong, findings)
         except FileError as error:
             ctx.log.warning("%s", error)
-        if is_refused:
+        for finding in (finding for level in ("warning", "note") for finding in [*of_severity(rest, level)][:SHOWN]):
+            ctx.log.log(finding.level, "%s", finding)
+        if wrong and check.mode is Mode.STRICT:  # its receiver reports what the error names
             document = check_document(examination, mode=check.mode, findings=findings)
             raise RouteOverlapError("; ".join(lines), findings=findings, report=examination, check=document)
+        for line in lines:
+            ctx.log.warning("%s", line)
         return CheckResult(examination=examination)
 
     def _mark(self, examination: Examination, wrong: Iterable[Finding], findings: Iterable[Finding]) -> None:
         """Write the marker of this verdict, as the boot script does; undecided has none."""
-        files, layout, verdict = self.host.files, self.host.layout, examination.verdict
-        texts: dict[str, str] = {}
-        if verdict == "ok":
-            texts[layout.ok_path] = _text((verdict, *map(str, findings)))
-        elif verdict != "undecided":
-            lines = ["no-default-route"] if verdict == "no-default-route" else [finding.line for finding in wrong]
-            texts[layout.detected_path] = _text(lines)
+        layout, verdict = self.host.layout, examination.verdict
+        lines = [] if verdict == "undecided" else [verdict, *map(str, findings)]
+        marker = layout.ok_path if verdict == "ok" else layout.detected_path
+        if verdict == "overlap":
+            lines = [finding.line for finding in wrong]
+        elif verdict == "no-default-route":
+            lines = [verdict]
         for path in layout.markers:
-            if path not in texts:
-                files.remove(path)
-        for path, text in texts.items():
-            files.write(path, text)
-
-
-def _text(lines: Iterable[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
+            if path != marker or not lines:
+                self.host.files.remove(path)
+        if lines:
+            self.host.files.write(marker, "".join(f"{line}\n" for line in lines))

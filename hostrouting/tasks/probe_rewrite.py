@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 import phases
 from hostrouting.boot.probe_table import PROBE_DELETION, TABLE, probe_comment, render_probe_table
 from hostrouting.check.examine import read
-from hostrouting.errors import ConfigError, Fault, ProgramError
+from hostrouting.errors import ProgramError
 from hostrouting.finding import Finding
-from hostrouting.host.effects import Effects, Operation
+from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.tasks.install import SectionTask
 from hostrouting.tasks.results import Plan
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
@@ -24,44 +25,45 @@ class RewriteProbeSource(SectionTask):
     """Load the table that rewrites the source of probes, now, at every boot and before any gated unit starts.
 
     Stateless and in one transaction; other tables are not touched. The route for the replies is one of the static
-    routes. A unit never waits for probes: if the table cannot be loaded at boot, that is a warning.
+    routes, which this task sets, too. A unit never waits for probes: if the table cannot be loaded at boot, that is a
+    warning.
     """
 
     name: ClassVar[str] = "rewrite-probe-source"
     section: ClassVar[str] = "probe_rewrite"
     nothing: ClassVar[str] = "the rewrite of probes is not enabled, and its table is not loaded"
+    needed: ClassVar[tuple[type[SectionTask], ...]] = (ConfigureStaticRoutes,)
 
     def planned(self) -> Plan:
         """See SectionTask."""
-        if self.host.nftables is None or self.host.backend is None:
+        if self.host.nftables is None or self.host.backend is None or self.host.find_program("nft") is None:
             return Plan()
-        if not self.config.probe_rewrite.enabled and self.host.find_program("nft") is None:
-            return Plan()  # without nft, nobody has loaded the table
-        operations = tuple(self._operations(self.host.nftables().listing(TABLE)))
-        if not self.config.probe_rewrite.enabled:
+        is_wanted = self.config.probe_rewrite.enabled
+        try:
+            operations = tuple(self._operations(self.host.nftables().listing(TABLE)))
+        except ProgramError:
+            if is_wanted or self.former.probe_rewrite.enabled:
+                raise
+            return Plan()  # this process may not list it, or this kernel has no nftables: nobody has asked for a table
+        if not is_wanted:
             return Plan(operations=operations)
         with self.host.backend() as backend:
             return Plan(operations=operations, findings=tuple(self._findings(read(backend)[0])))
 
     def carry_out(self, ctx: phases.Context) -> Effects | phases.Skip:
         """See SectionTask."""
-        if self.host.nftables is None:
-            return Effects()
-        plan = self.planned()
-        if plan.errors:
-            raise ConfigError(Fault(finding.target, "", finding.sentence, finding.remedy) for finding in plan.errors)
+        plan, is_wanted = self.planned(), self.config.probe_rewrite.enabled
         for finding in plan.findings:
             ctx.log.log(finding.level, "%s", finding)
-        if not plan.operations:
-            return Effects() if self.config.probe_rewrite.enabled else phases.Skip(self.nothing)
-        is_wanted = self.config.probe_rewrite.enabled
+        if self.host.nftables is None or not plan.operations:
+            return Effects() if is_wanted else phases.Skip(self.nothing)
         nftables = self.host.nftables()
-        with self.host.locked(ctx):
+        with self.changing(ctx):
             nftables.load(render_probe_table(self.config.probe_rewrite) if is_wanted else PROBE_DELETION)
-            if any(self._operations(nftables.listing(TABLE))):
-                raise ProgramError(
-                    f"{_TITLE} is not as it was loaded: another program changes it", program="nft", kind="not-in-force"
-                )
+            with having_changed(operations=plan.operations):
+                if any(self._operations(nftables.listing(TABLE))):
+                    sentence = f"{_TITLE} is not as it was loaded: another program changes it"
+                    raise ProgramError(sentence, program="nft", kind="not-in-force")
         return Effects(operations=plan.operations)
 
     def _operations(self, listing: str | None) -> Iterator[Operation]:

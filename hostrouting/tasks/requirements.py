@@ -9,22 +9,23 @@ import itertools
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.files import files_of
+from hostrouting.boot.files import foreign_steps, is_nothing
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.config.values import Mode
-from hostrouting.errors import Fault, HostRoutingError
-from hostrouting.finding import Finding
-from hostrouting.routes.uplink import wanted_routes
+from hostrouting.errors import Fault, HostRoutingError, ManagerError
+from hostrouting.finding import Finding, Severity
+from hostrouting.routes.uplink import wanted_routes_of
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.values import Network
+    from hostrouting.host.fileset import FileChanges
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager
 
 _OLDEST = 247
-_TOOLS = ("bash", "ip", "awk", "flock", "timeout", "nsenter")
 _PACKAGES = {
+    "bash": "bash",
     "ip": "iproute2",
     "awk": "mawk or gawk",
     "flock": "util-linux",
@@ -35,41 +36,53 @@ _PACKAGES = {
 _AWAITED = {"sysinit.target", "basic.target", "network-pre.target", "network.target", "network-online.target"}
 
 
-def find_requirements(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
+def find_requirements(host: Host, config: HostRoutingConfig, changes: FileChanges) -> Iterator[Finding]:
     """What this host lacks for the configuration: an error for each, found before anything is changed."""
-    wanted = files_of(config, host.layout)
-    stale = [file for file in wanted if file.differs(host.files)]
-    for file in stale:
+    yield from _file_findings(host, changes)
+    manager = host.running_manager
+    if manager is not None and changes:
+        try:
+            manager.require_room()
+        except ManagerError as error:
+            yield from error.findings
+    if is_nothing(config):
+        return
+    for tool, package in _PACKAGES.items():
+        if (tool != "nft" or config.probe_rewrite.enabled) and host.find_program(tool) is None:
+            sentence = f"the program {tool} is not installed; the boot scripts need it"
+            # More may be installed into an image later.
+            severity: Severity = "error" if host.backend is not None else "warning"
+            yield Finding("program", severity, sentence, tool, f"install the package {package}")
+    if manager is not None:
+        yield from _systemd_findings(manager, gated_units(config))
+
+
+def _file_findings(host: Host, changes: FileChanges) -> Iterator[Finding]:
+    """What keeps files from being written or removed, as far as this can be foreseen."""
+    for file in changes.files:
         try:
             file.require_room(host.files)
         except HostRoutingError as error:
             yield from error.findings
+    paths = (*changes.writes, *changes.removes)
     # Anybody may look at the plan; where root has no way to write, nobody has.
-    for folder in sorted({file.path.rpartition("/")[0] for file in stale if host.rights().is_root}):
+    for folder in sorted({path.rpartition("/")[0] for path in paths if host.rights().is_root}):
         if reason := host.files.why_unwritable(folder):
-            yield Finding("file", "error", f"nothing can be written into {folder}: {reason}", folder)
-    if not wanted:
-        return
-    for tool in (*_TOOLS, *(["nft"] if config.probe_rewrite.enabled else [])):
-        if host.find_program(tool) is None:
-            remedy = f"install the package {_PACKAGES.get(tool, tool)}"
-            yield Finding(
-                "program", "error", f"the program {tool} is not installed; the boot scripts need it", tool, remedy
-            )
-    if (manager := host.running_manager) is not None:
-        yield from _systemd_findings(manager, host, config)
+            yield Finding("file", "error", f"nothing can be changed in {folder}: {reason}", folder)
+    if host.layout.gate_path in changes.removes:
+        for path in foreign_steps(host.files, host.layout):
+            sentence = f"{path} is not of hostrouting, and holds gated units back, which would not wait for it any more"
+            yield Finding("foreign-step", "error", sentence, path, "remove it first")
 
 
-def _systemd_findings(manager: Manager, host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
+def _systemd_findings(manager: Manager, units: tuple[str, ...]) -> Iterator[Finding]:
     [properties] = manager.show(("Version",))
     number = "".join(itertools.takewhile(str.isdigit, properties["Version"]))
     if number and int(number) < _OLDEST:
         sentence = f"systemd {number} runs here, and the gate needs systemd {_OLDEST} or newer"
         yield Finding("systemd", "error", sentence, "systemd")
-    for unit in gated_units(config):
-        if host.files.is_there(host.layout.drop_in_path(unit)):
-            continue  # its own After= would be shown, too
-        [properties] = manager.show(("Id", "Before"), unit.replace("@.", "@hostrouting-probe."))
+    instances = [unit.replace("@.", "@hostrouting-probe.") for unit in units]
+    for unit, properties in zip(units, manager.show(("Before",), *instances) if units else (), strict=True):
         if before := sorted({*properties["Before"].split()} & _AWAITED):
             sentence = f"{unit} starts before {before[0]}, which the gate waits for: each would wait for the other"
             remedy = "name the unit that needs the network, such as kubelet.service, in gate.units"
@@ -80,17 +93,15 @@ def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) 
     """What protects this host now and would not any more: routes, STRICT, CIDRs, gated units and the guard."""
     if installed is None:
         return
-    old, new, remedy = (
-        installed.route_overlap,
-        config.route_overlap,
-        "write it into this file, or allow it: --allow-removal",
-    )
+    old, new = installed.route_overlap, config.route_overlap
+    old_routes, new_routes = wanted_routes_of(installed.static_routes), wanted_routes_of(config.static_routes)
 
     def lost(path: str, sentence: str) -> Fault:
+        remedy = "write it into this file, or allow it: --allow-removal"
         return Fault(config.path(*path.split(".")), "", sentence, remedy)
 
-    kept = {wish.key for wish in wanted_routes(config)}
-    if gone := [str(wish.destination) for wish in wanted_routes(installed) if wish.key not in kept]:
+    kept = {route.key for route in new_routes}
+    if gone := [str(route.destination) for route in old_routes if route.key not in kept]:
         yield lost("staticRoutes.routes", f"takes away {counted(len(gone), 'route')}, to {spoken(gone)}")
     if gone := [str(part) for cidr in old.expected_cidrs for part in _uncovered(cidr, new.expected_cidrs)]:
         yield lost("routeOverlap.expectedCidrs", f"{spoken(gone)} would not be checked any more")

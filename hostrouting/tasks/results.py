@@ -37,6 +37,11 @@ class Plan:
         return not (routes or self.files or self.needs_reload or self.operations)
 
     @property
+    def needs_install(self) -> bool:
+        """Whether files or units would change."""
+        return bool(self.files or self.needs_reload or any(operation.verb == "start" for operation in self.operations))
+
+    @property
     def changes_kernel(self) -> bool:
         """Whether routes or other state of the kernel would change, now or once what is missing is there."""
         routes = self.routes
@@ -50,7 +55,7 @@ class Plan:
     def __add__(self, other: Plan) -> Plan:
         """Both together; at most one of them may have steps for routes."""
         return Plan(
-            FileChanges((*self.files.writes, *other.files.writes), (*self.files.removes, *other.files.removes)),
+            FileChanges((*self.files.files, *other.files.files), (*self.files.removes, *other.files.removes)),
             self.needs_reload or other.needs_reload,
             self.routes or other.routes,
             (*self.operations, *other.operations),

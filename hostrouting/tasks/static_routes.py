@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 import phases
 from hostrouting.check.examine import await_plan, read
 from hostrouting.errors import ApplyError
-from hostrouting.routes.apply import apply_plan
+from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_routes
 from hostrouting.routes.uplink import wanted_routes
 from hostrouting.tasks.install import SectionTask
 from hostrouting.tasks.results import Plan, RoutesResult
 
 if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.kernel.base import RouteBackend
     from hostrouting.model.snapshot import Snapshot
 
 
@@ -29,40 +31,56 @@ class ConfigureStaticRoutes(SectionTask):
     section: ClassVar[str] = "static_routes"
     nothing: ClassVar[str] = "no static routes are configured, and none are installed"
 
+    @property
+    def is_required(self) -> bool:
+        """See SectionTask. The route for replies to probes alone holds nothing back."""
+        return not all(route.is_optional for route in wanted_routes(self.config))
+
     def planned(self) -> Plan:
         """See SectionTask."""
         if self.host.backend is None:
             return Plan()
         with self.host.backend() as backend:
-            routes = self._plan(read(backend)[0])
+            routes = self._plan(self.config, read(backend)[0])
         return Plan(routes=routes, findings=tuple(routes.findings(wait=self.wait)))
 
     def carry_out(self, ctx: phases.Context) -> RoutesResult | phases.Skip:
         """See SectionTask."""
-        host = self.host
-        if host.backend is None:
+        if self.host.backend is None:
             return RoutesResult()
-        with host.backend() as backend:
-            plan, snapshot = await_plan(ctx, backend, self._plan, wait=self.wait)
-            if not plan.changes and not plan.conflicts:
-                return RoutesResult(plan=plan) if plan.steps else phases.Skip(self.nothing)
-            # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and it is taken back.
-            with host.locked(ctx), ctx.shielded():
-                try:
-                    applied = apply_plan(plan, backend, before=snapshot, check=ctx.check)
-                except ApplyError as error:
-                    if error.__cause__ or not error.refused:
-                        raise
-                    # The kernel refused nothing: another program changed our routes, perhaps only once.
-                    snapshot, _ = read(backend)
-                    applied = apply_plan(self._plan(snapshot), backend, before=snapshot, check=ctx.check)
-        for finding in applied.plan.foreseen:
+        until, applied = ctx.clock.now() + self.wait, None
+        wanted, installed = wanted_routes(self.config), wanted_routes(self.former)
+        with self.host.backend() as backend:
+            while applied is None:
+                left = max(0.0, until - ctx.clock.now())
+                plan, _ = await_plan(ctx, backend, wanted, installed=installed, wait=left)
+                is_done = not (plan.changes or plan.conflicts or plan.asking)
+                applied = Applied(plan) if is_done else self._apply(ctx, backend)
+        for finding in (*applied.plan.foreseen, *applied.beside):
             ctx.log.warning("%s", finding)
-        return RoutesResult(applied.changes, plan=applied.plan)
+        return (
+            RoutesResult(applied.changes, plan=applied.plan) if wanted or applied.changes else phases.Skip(self.nothing)
+        )
 
-    def _plan(self, snapshot: Snapshot) -> RoutePlan:
-        """The plan; optional routes that cannot be set now are left out."""
-        wishes = wanted_routes(self.config)
-        plan = plan_routes(wishes, snapshot)
-        late = {pending.desired.key for pending in plan.pending if pending.desired.is_optional}
-        return plan_routes([wish for wish in wishes if wish.key not in late], snapshot) if late else plan
+    def _apply(self, ctx: phases.Context, backend: RouteBackend) -> Applied | None:
+        """Apply the plan of this moment; None if something is missing again.
+
+        Under the lock, the plan is made anew: others may have changed routes while this run waited for it.
+        """
+        # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and it is taken back.
+        with self.changing(ctx) as config, ctx.shielded():
+            for is_last in (False, True):
+                snapshot, _ = read(backend)
+                plan = self._plan(config, snapshot)
+                if plan.pending:
+                    return None
+                try:
+                    return apply_plan(plan, backend, before=snapshot, check=ctx.check)
+                except ApplyError as error:
+                    # If the kernel refused nothing, another program has changed our routes, perhaps only once.
+                    if is_last or error.__cause__ or not error.refused:
+                        raise
+        return None
+
+    def _plan(self, config: HostRoutingConfig, snapshot: Snapshot) -> RoutePlan:
+        return plan_routes(wanted_routes(config), snapshot, installed=wanted_routes(self.former))

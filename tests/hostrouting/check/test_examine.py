@@ -147,7 +147,7 @@ def test_ready_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_the_plan_is_made_of() -> None:
-    """Our routes, or of a shared route that was ours, go; those of another task stay."""
+    """Our routes, or of a shared route that was ours, go."""
     kernel = plain_vm()
     kernel.add_address("eth0", "fd00:9::4/64")
     for number, protocol in enumerate((OURS, OURS, 99), 1):
@@ -158,7 +158,6 @@ def test_what_the_plan_is_made_of() -> None:
         context(),
         kernel,
         [],
-        spared={Prefix.parse("10.2.0.0/16")},
         installed=[DesiredRoute(theirs[0].prefix, metric=theirs[0].metric)],
         wait=0,
     )
@@ -166,6 +165,7 @@ def test_what_the_plan_is_made_of() -> None:
     assert [(step.action, str(step.route.prefix)) for step in plan.steps] == [
         ("keep", "fd00:5::/64"),  # only the next hops of other programs
         ("delete", "10.1.0.0/16"),
+        ("delete", "10.2.0.0/16"),
     ]
 
 

@@ -15,7 +15,7 @@ from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import Address, Snapshot
 from hostrouting.routes.plan import RoutePlan, Step, deletion_command, plan_exactly, plan_routes, plan_static_routes
-from hostrouting.routes.uplink import DesiredRoute, reply_destinations, resolve_route, wanted_routes
+from hostrouting.routes.uplink import DesiredRoute, resolve_route, wanted_routes
 from tests.support.examples import scaled
 from tests.support.strategies import blocks, links, prefixes, routes
 from tests.support.topologies import connected, h200, plain
@@ -302,17 +302,54 @@ class TestWhatAnOperatorReads:
 
 
 def test_the_plan_of_a_configuration() -> None:
-    """Each field of a route counts, and so do the routes of the probe rewrite, which are not ours."""
+    """Each field of a route counts; our other routes go, and those of other programs stay."""
     routes = [StaticRoute("10.1.0.0/16", gateway="172.16.0.1", dev="ib0", metric=7)]
     config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=routes))
     assert wanted_routes(config) == (want("10.1.0.0/16", gateway="172.16.0.1", dev="ib0", metric=7),)
-    (spared,) = reply_destinations(config)
     there = [Route.to(prefix, dev="eth0", protocol=by) for prefix, by in (("10.2.0.0/16", OURS), ("10.3.0.0/16", 77))]
-    reply = Route(spared, there[0].legs, protocol=OURS)
     assert [
         (step.action, str(step.route.prefix), step.route.protocol)
-        for step in plan_static_routes(config, h200().with_routes([*there, reply])).steps
+        for step in plan_static_routes(config, h200().with_routes(there)).steps
     ] == [("add", "10.1.0.0/16", OURS), ("delete", "10.2.0.0/16", OURS)]
+
+
+class TestReplyRoute:
+    """The route for replies to probes is one of ours: on the link, without a gateway, and optional."""
+
+    config = HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": ["eth0"]})
+    prefix = Prefix.of(config.probe_rewrite.global_address)
+
+    def test_steps(self) -> None:
+        """It is installed and kept like any other, also beside a route by the device that has a gateway."""
+        (wish,) = wanted_routes(self.config)
+        assert (wish.on_link, wish.is_optional, wish.dev) == (True, True, "eth0")
+        near = want("fd00::/64", dev="eth0")
+        plan = plan_routes([near, wish], ipv6_host())
+        reply = Route.to(str(self.prefix), dev="eth0", metric=1024, protocol=OURS)
+        assert [step.route for step in plan.changes if step.route.prefix == self.prefix] == [reply]
+        assert not plan_routes([near, wish], plan.apply_to(ipv6_host())).changes
+
+    @pytest.mark.parametrize(
+        ("routes", "dev", "name"),
+        [
+            ([Route.to(str(prefix), dev="ib0", metric=1024, protocol=4)], "eth0", "route-conflict"),
+            ([], "eth9", "route-waits"),
+        ],
+    )
+    def test_left_out(self, routes: list[Route], dev: str, name: str) -> None:
+        """Where it cannot be installed, nothing waits and nothing fails: a warning says why."""
+        config = HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": [dev]})
+        plan = plan_static_routes(config, ipv6_host(*routes))
+        assert (plan.changes, plan.conflicts, plan.pending) == ((), (), ())
+        assert [(finding.name, finding.severity) for finding in plan.findings()] == [(name, "warning")]
+
+    def test_not_wanted(self) -> None:
+        """Without ensureRoute there is none, and a configured route with its key takes its place."""
+        rewrite = self.config.probe_rewrite
+        assert not wanted_routes(HostRoutingConfig(probe_rewrite=attrs.evolve(rewrite, ensure_route=False)))
+        routes = [StaticRoute(str(self.prefix), gateway="fe80::1", dev="eth0")]
+        config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=routes), probe_rewrite=rewrite)
+        assert [wish.gateway for wish in wanted_routes(config)] == [as_ip("fe80::1")]
 
 
 def ipv6_host(*more: Route) -> Snapshot:
