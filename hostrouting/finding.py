@@ -54,7 +54,6 @@ NAMES = (
     "lock",
     "program",
     "gate-units",
-    "foreign-step",
     "systemd",
     "unit",
     "kernel",

@@ -18,7 +18,7 @@ from hostrouting.check.report import contested_clause, deletion_lines, entries_n
 from hostrouting.cli.output import SHOWN, Line, Painted, below, line, named_lines
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
-from hostrouting.routes.uplink import DesiredRoute, Uplink, reply_destinations, wanted_routes
+from hostrouting.routes.uplink import DesiredRoute, Uplink, wanted_routes, wanted_routes_of
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class _Remedy:
         """
         base = named or self.installed
         closing = self.check.found.routes if base is None else self.correction.add
-        ours = self.kept if base is None else wanted_routes(base)
+        ours = self.kept if base is None else wanted_routes_of(base.static_routes)
         taken = {wish.key for wish in (*closing, *self.correction.contested)}
         return (*(wish for wish in ours if wish.key not in taken), *closing)
 
@@ -63,7 +63,8 @@ class _Remedy:
     def kept(self) -> tuple[DesiredRoute, ...]:
         """Our present routes that stay when the repair is applied, and that a configuration can express."""
         fib = self.check.fib
-        taken, replies = {wish.key for wish in self.check.found.routes}, reply_destinations(self.config)
+        taken = {wish.key for wish in self.check.found.routes}
+        replies = {wish.destination for wish in wanted_routes(self.config) if wish.is_optional}
         found: dict[object, Route] = {}
         for route in fib.snapshot.routes.only(protocol=OURS):
             if _is_static(route) and route.key not in taken and route.prefix not in replies:
@@ -218,7 +219,7 @@ def _as_configuration(remedy: _Remedy, routes: Sequence[DesiredRoute]) -> Iterat
 
 
 def _said(installed: HostRoutingConfig) -> str:
-    routes, check = wanted_routes(installed), installed.route_overlap
+    routes, check = wanted_routes_of(installed.static_routes), installed.route_overlap
     parts = [counted(len(routes), "static route")] if routes else []
     cidrs = spoken(tuple(map(str, check.expected_cidrs)))
     parts += [f"the check of {cidrs} in {check.mode}"] if cidrs else []

@@ -77,7 +77,7 @@ class Configure:
 
     def plan(self, _ctx: phases.Context | None = None) -> Plan:
         """What do() would do now; changes nothing."""
-        return planned(self.host, self.parts())
+        return planned(self.host, self.config, self.parts())
 
     def do(self, ctx: phases.Context) -> object:
         """See the class."""

@@ -145,12 +145,11 @@ def _starts(
     return (Operation("start", unit, "its files are new" if is_new else "it does not run"),)
 
 
-def planned(host: Host, parts: Parts) -> Plan:
-    """What these tasks would do with their configuration; nothing is changed."""
-    config, manager = parts[0].config, host.running_manager
-    changes = file_changes(host, config)
+def planned(host: Host, config: HostRoutingConfig, parts: Parts) -> Plan:
+    """What would become of the files, and what these tasks would do; nothing is changed."""
+    changes, manager = file_changes(host, config), host.running_manager
     findings = tuple(find_requirements(host, config, changes))
-    needs_reload = manager is not None and is_unread(manager, config, parts[0].former)
+    needs_reload = manager is not None and is_unread(manager, config, *(part.former for part in parts[:1]))
     plan = Plan(changes, needs_reload, operations=_starts(manager, host, config, changes), findings=findings)
     for part in parts:
         plan += part.planned()
@@ -182,7 +181,7 @@ def begin(
 
 def _possible_plan(host: Host, parts: Parts, *, allow_removal: bool) -> Plan | None:
     """The plan of these tasks; None if there is nothing to do. Raises what must fail."""
-    config, plan = parts[0].config, planned(host, parts)
+    config, plan = parts[0].config, planned(host, parts[0].config, parts)
     is_installed = bool(owned_paths(host.files, host.layout))
     if not (is_installed or plan.files or plan.changes_kernel):
         return None
@@ -242,7 +241,8 @@ class SectionTask:
 
     def plan(self, _ctx: phases.Context | None = None) -> Plan:
         """What do() would do on this host now; changes nothing."""
-        return planned(self.host, self.parts())
+        parts = self.parts()
+        return planned(self.host, parts[0].config, parts)
 
     def do(self, ctx: phases.Context) -> Effects | phases.Skip:
         """See the class."""
