@@ -53,7 +53,7 @@ def agent(config: HostRoutingConfig, host: Host, *, start: tuple[str, ...]) -> p
 def main() -> int:
     """Choose the host and the configuration, and run the agent."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("steps", metavar="STEP", nargs="*", help="a step to run alone, such as configure")
+    parser.add_argument("steps", metavar="STEP", nargs="*", help="a step to run alone, such as configure-host-routing")
     parser.add_argument("--plan", action="store_true", help="only print what would be done")
     parser.add_argument("--broken", action="store_true", help="use a configuration without the repair")
     parser.add_argument("--host", metavar="FILE", help="use this machine, with the configuration in FILE")

@@ -21,7 +21,7 @@ def test_it_runs() -> None:
     assert "│  ├─ configure-static-routes  ok" in done.stdout
     assert "│  └─ label-node               ok" in done.stdout
     assert "verdict=ok" in done.stdout
-    assert done.stdout.endswith("our files: 12, labels: ['rdma']\n")
+    assert done.stdout.endswith("our files: 8, labels: ['rdma']\n")
 
 
 def test_taken_back() -> None:
@@ -36,7 +36,7 @@ def test_plan() -> None:
     """The dry run contains the plans of our tasks and the user's."""
     done = example("custom_pipeline.py", "--plan")
     assert "would add the label rdma to this node" in done.stdout
-    assert "write /etc/hostrouting/check-route-overlap.sh" in done.stdout
+    assert "write /etc/hostrouting/gate.d/20-check-route-overlap.sh" in done.stdout
 
 
 @pytest.mark.parametrize("routes", [(), ("172.16.0.0/17",)], ids=["nothing repairs it", "a route is another program's"])
@@ -54,7 +54,7 @@ def test_a_failure_leaves_the_gate(routes: tuple[str, ...]) -> None:
     report = phases.run(program["pipeline"](host, set(), start=start, config=broken), observers=[])
     assert not report.ok
     assert report.find("start-machine").status is phases.Status.SKIPPED
-    assert host.layout.gate_drop_in() in host.files.texts
+    assert host.layout.drop_in_path("systemd-nspawn@.service") in host.files.texts
 
 
 def test_an_option_that_is_none() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import attrs
 import pytest
 
 from hostrouting.model.rule import default_rules
@@ -16,11 +17,11 @@ def test_the_whole_page(repaired: str) -> None:
     said = say("plan", "--config", repaired, kernel=h200())
     assert said.code == 1
     assert said.lines[:5] == [
-        "TO DO: add 2 routes, write 10 files",
+        "TO DO: add 2 routes, write 8 files",
         "",
         "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",
         "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",
-        "  write /etc/systemd/system/systemd-nspawn@.service.d/00-host-routing.conf",
+        "  write /etc/hostrouting/config.json",
     ]
     assert "  write /etc/systemd/system/check-route-overlap.service" in said.lines
     assert said.lines[-4:] == [
@@ -32,35 +33,29 @@ def test_the_whole_page(repaired: str) -> None:
 
 
 def test_law_after_apply_nothing_is_left_to_do(repaired: str) -> None:
-    """In plan and in apply; and the time that the boot scripts wait stays as it was told, until another one is given."""
+    """In plan and in apply; also for the installed configuration, which is a configuration like any other."""
     host = FakeHost(kernel=h200())
-    say("apply", "--config", repaired, "--wait", "60", host=host)
-    planned = say("plan", "--config", repaired, host=host)
-    assert (planned.code, planned.lines[0]) == (0, f"NOTHING TO DO: the host already matches {repaired}")
-    assert planned.out.count("# keep: it already exists") == 2
-    assert say("apply", "--config", repaired, host=host).lines[0] == planned.lines[0]
-    said = say("plan", "--config", repaired, "--wait", "20", host=host)
-    assert (said.code, said.lines[0]) == (1, "TO DO: write 5 files")
-    assert said.lines[-1] == f"To apply it, as root: hostrouting apply --config {repaired} --wait 20"
-    say("apply", "--config", repaired, "--wait", "20", host=host)
-    assert say("plan", "--config", repaired, "--wait", "20", host=host).code == 0
+    say("apply", "--config", repaired, host=host)
+    text = host.files.texts[host.layout.config_path].encode()
+    for path, name in ((repaired, repaired), ("-", "FILE")):
+        planned = say("plan", "--config", path, host=host, stdin=text)
+        assert (planned.code, planned.lines[0]) == (0, f"NOTHING TO DO: the host already matches {name}")
+        assert planned.out.count("# keep: it already exists") == 2
+        assert say("apply", "--config", path, host=host, stdin=text).lines[0] == planned.lines[0]
 
 
 def test_what_is_there_before(written: Callable[..., str]) -> None:
     """The JSON has the route that a step replaces, or that is in its way."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", written({**HALF, "gateway": "10.0.0.9"}), host=host)
-    document = say("plan", "--config", written(HALF, mode="WARN"), "--json", host=host).json
+    document = say("plan", "--config", written(HALF, mode="WARN"), "--allow-removal", "--json", host=host).json
     [step] = document["steps"]
     assert (step["action"], step["route"]) == ("replace", "172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting")
     assert step["existing"] == "172.16.0.0/17 via 10.0.0.9 dev eth0 proto hostrouting"
     assert document["check"]["mode"] == "WARN"
-    del host.files.texts[host.layout.routes_script_path]
-    document = say("plan", "--config", written({"destination": "172.16.0.0/16"}), "--json", host=host).json
-    assert [it["existing"] for it in document["steps"]] == [
-        "172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10"
-    ]
-    assert host.layout.routes_script_path in document["files"]["write"]
+    document = say("plan", "--config", written({"destination": "172.16.0.0/16"}), "--json", kernel=h200()).json
+    [step] = document["steps"]
+    assert step["existing"] == "172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10"
 
 
 def test_a_snapshot_has_no_files(repaired: str) -> None:
@@ -116,39 +111,29 @@ def test_what_cannot_be_done_lists_what_would_be_done_all_the_same(written: Call
     assert ("  + " in said.out) is (stuck == "pending")
 
 
-@pytest.mark.parametrize(
-    ("stuck", "before", "after"),
-    [
-        (
-            "conflict",
-            "CONFLICT: 1 route cannot be added; apply would change no route and fail, and no gated unit starts",
-            "CONFLICT: 1 route cannot be added; apply would change no route and fail",
-        ),
-        (
-            "pending",
-            "NOT READY: apply would wait for what is missing, and no gated unit starts until then",
-            "NOT READY: apply would wait for what is missing",
-        ),
-    ],
-)
-def test_whether_the_gate_would_shut(written: Callable[..., str], stuck: str, before: str, after: str) -> None:
-    """No machine starts with what is configured now, unless a script that has succeeded stays; a snapshot has no gate."""
-    config, host = written(HALF, STUCK[stuck]), FakeHost(kernel=h200())
+def test_whether_units_would_be_held_back(written: Callable[..., str]) -> None:
+    """On a new host the files come first, and hold units back; where something is installed, a conflict changes nothing."""
+    config, waits = written(HALF, STUCK["conflict"]), written(HALF, STUCK["pending"])
+    host = FakeHost(kernel=h200())
     said = say("plan", "--config", config, host=host)
-    assert (said.lines[0], "Do it" in said.out) == (before, False)
-    if stuck == "conflict":
-        assert "configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence" in said.lines[2]
-        say("apply", "--config", config, host=host)
-        again = say("plan", "--config", config, host=host)
-        assert again.lines[0] == before
-        assert "  write " not in again.out
+    stuck, none = "CONFLICT: 1 route cannot be added; apply would change", ", and no gated unit starts"
+    assert said.lines[0] == f"{stuck} no route and fail{none}"
+    assert "configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence" in said.lines[2]
     saved = say("plan", "--config", config, "--snapshot", "-", stdin=say("snapshot", host=host).out.encode())
-    assert saved.lines[0] == f"{after}; only routes, because a snapshot has no files"
-    say("apply", "--config", written(HALF, mode="WARN"), "--allow-removal", host=host)
-    said = say("plan", "--config", config, host=host)
-    kept = "the installed static-routes.sh would stay, and decides whether gated units start"
-    assert said.lines[0] == f"{after}; {kept}"
-    assert host.layout.routes_script_path not in said.out
+    assert saved.lines[0] == f"{stuck} no route and fail; only routes, because a snapshot has no files"
+    say("apply", "--config", written(HALF), host=host)
+    assert say("plan", "--config", config, host=host).lines[0] == f"{stuck} nothing and fail"
+    said = say("plan", "--config", waits, host=host)
+    assert said.lines[0] == f"NOT READY: apply would wait for what is missing{none} until then"
+
+
+def test_what_the_host_lacks(repaired: str) -> None:
+    """A program that the scripts need is missing: apply would fail, and plan names the package."""
+    host = attrs.evolve(FakeHost(kernel=h200()), find_program=lambda name: None if name == "nsenter" else name)
+    said = say("plan", "--config", repaired, host=host)
+    assert (said.code, said.lines[0]) == (1, "CONFLICT: apply would fail, for the reasons below")
+    assert any(row.startswith("PROGRAM: ") and row.endswith("util-linux") for row in said.lines)
+    assert "To apply it" not in said.out
 
 
 @pytest.mark.parametrize(
@@ -190,7 +175,6 @@ def test_what_would_not_be_closed(written: Callable[..., str], mode: str, *, fai
     assert (done.code, done.lines[0].partition(":")[0]) == ((1, "OVERLAP") if fails else (0, "NOTHING TO DO"))
     assert (first in done.lines) is fails
     assert told not in done.lines
-    assert "Do it" not in done.out
     assert say("plan", "--config", config, "--json", host=host).json["changes"] is False
     assert f"To print the routes that the configuration lacks: hostrouting repair --config {config}" in said.lines
     snapshot = say("snapshot", kernel=h200()).out.encode()
