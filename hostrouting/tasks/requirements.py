@@ -6,6 +6,7 @@ Pure questions: nothing is changed here. Not here: what is done about the answer
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,7 @@ from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.config.values import Mode
 from hostrouting.errors import Fault, HostRoutingError, ManagerError
 from hostrouting.finding import Finding, Severity
-from hostrouting.routes.uplink import wanted_routes_of
-from hostrouting.text import counted, spoken
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.values import Network
@@ -94,15 +94,13 @@ def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) 
     if installed is None:
         return
     old, new = installed.route_overlap, config.route_overlap
-    old_routes, new_routes = wanted_routes_of(installed.static_routes), wanted_routes_of(config.static_routes)
 
     def lost(path: str, sentence: str) -> Fault:
         remedy = "write it into this file, or allow it: --allow-removal"
         return Fault(config.path(*path.split(".")), "", sentence, remedy)
 
-    kept = {route.key for route in new_routes}
-    if gone := [str(route.destination) for route in old_routes if route.key not in kept]:
-        yield lost("staticRoutes.routes", f"takes away {counted(len(gone), 'route')}, to {spoken(gone)}")
+    if gone := [*map(str, _lost_routes(installed, config))]:
+        yield lost("staticRoutes.routes", f"takes away the route to {spoken(gone)}")
     if gone := [str(part) for cidr in old.expected_cidrs for part in _uncovered(cidr, new.expected_cidrs)]:
         yield lost("routeOverlap.expectedCidrs", f"{spoken(gone)} would not be checked any more")
     if old.expected_cidrs and new.expected_cidrs and (old.mode, new.mode) == (Mode.STRICT, Mode.WARN):
@@ -111,6 +109,19 @@ def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) 
         yield lost("gate.units", f"{spoken(gone)} would not wait for the gate any more")
     if installed.guard.enabled and not config.guard.enabled:
         yield lost("guard.enabled", "the guard that repairs routes would be removed")
+
+
+def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Network]:
+    """The destinations without a route any more. Longer prefixes take a route's place; a shorter one may not win."""
+    kept = sorted({route.destination for route in config.static_routes.routes}, key=_place)
+    places = [*map(_place, kept)]
+    for cidr in (route.destination for route in installed.static_routes.routes):
+        end = (cidr.version, int(cidr.broadcast_address), cidr.max_prefixlen)
+        yield from _uncovered(cidr, kept[bisect_left(places, _place(cidr)) : bisect_right(places, end)])
+
+
+def _place(cidr: Network) -> tuple[int, int, int]:
+    return cidr.version, int(cidr.network_address), cidr.prefixlen
 
 
 def _uncovered(cidr: Network, others: Collection[Network]) -> Iterator[Network]:
