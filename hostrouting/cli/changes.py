@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _TONES: dict[str, Tone] = {"conflict": "bad", "add": "good", "replace": "warn", "delete": "warn", "keep": "soft"}
 _DONE = {"add": "added", "replace": "replaced", "delete": "deleted", "keep": "kept", "create": "created"}
-_DONE |= {"write": "written", "remove": "removed"}
+_DONE |= {"start": "started", "write": "written", "remove": "removed"}
 
 
 class Work(NamedTuple):

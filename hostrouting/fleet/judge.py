@@ -179,7 +179,7 @@ def judge(data: bytes, question: Question) -> NodeResult:
         flaws=tuple(doubt for family in found.families for doubt in family.doubts),
         correction=_correction(found, question),
         is_repairable=bool(found.escapes) and not found.unsafe,
-        answer=json.dumps({**check, "standings": []}),
+        answer=json.dumps(check),
     )
 
 

@@ -1,7 +1,6 @@
 """A private machine for a test: its own network, /etc, /run and /var/lib, on this kernel. Programs in it cannot affect the host."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,11 +17,12 @@ from tests.support.programs import completed
 ROOT = Path(__file__).resolve().parents[2]
 H200 = commands_of(h200())
 # If the process of the test is killed, its end of the pipe is closed, and cat ends.
-# The loader finds libraries with its cache; nothing else of /etc is needed. /run is empty, so no systemd is found.
+# Of /etc only the loader's cache and the links of Debian's alternatives, such as awk, are needed. /run is empty, so no
+# systemd is found.
 _SETUP = """
-mount --make-rprivate / && cache=$(mktemp) && { cp /etc/ld.so.cache "$cache" || true; } 2>/dev/null
-mount -t tmpfs -o size=1m tmpfs /etc && mount -t tmpfs -o size=1m tmpfs /run && cp "$cache" /etc/ld.so.cache
-mount -t tmpfs -o size=1m tmpfs /var/lib; rm -f "$cache"; echo ready; exec cat
+mount --make-rprivate / && kept=$(mktemp -d) && { cp -a /etc/ld.so.cache /etc/alternatives "$kept" || true; } 2>/dev/null
+mount -t tmpfs -o size=1m tmpfs /etc && mount -t tmpfs -o size=1m tmpfs /run && cp -a "$kept"/* /etc
+mount -t tmpfs -o size=1m tmpfs /var/lib; rm -rf "$kept"; echo ready; exec cat
 """
 
 
@@ -48,21 +48,6 @@ class Machine(Namespace):
         if not before:
             return carry_out(self.pid, words, environment)
         return completed([*self.enter, *before, sys.executable, "-m", "hostrouting", *words], env=environment, cwd="/")
-
-    @contextmanager
-    def guarding(self, *words: str) -> Iterator[subprocess.Popen[str]]:
-        """A guard that runs until the block ends; if the block fails, the error has what the guard has logged."""
-        environment = {**os.environ, "LC_ALL": "C.UTF-8"}
-        with subprocess.Popen(
-            self.command("guard", *words), stderr=subprocess.PIPE, text=True, env=environment, cwd="/"
-        ) as guard:
-            try:
-                yield guard
-            except BaseException as error:
-                guard.kill()
-                raise AssertionError(f"{error}; the guard logged: {guard.communicate()[1]}") from error
-            guard.send_signal(signal.SIGTERM)
-            guard.communicate(timeout=60)
 
     def shell(self, script: str) -> str:
         """Run a bash script in the machine; return its output."""

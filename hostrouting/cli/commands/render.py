@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.cli.changes import Run, run_task
 from hostrouting.cli.command import Command, Reply, config_option
+from hostrouting.cli.output import Line, below, named_lines
 from hostrouting.cli.source import config_of
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.host import Host
@@ -16,7 +17,7 @@ from hostrouting.tasks.configure import Configure
 if TYPE_CHECKING:
     import argparse
 
-    from hostrouting.cli.output import Line
+    from hostrouting.finding import Finding
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -35,13 +36,17 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         )
         raise ConfigError([Fault("--root", repr(arguments.root), rule, remedy)])
     image = Host.offline(root)
-    run = run_task(Configure(config, host=image), image, quietly=True)
-    return Reply(run.code, lambda: _document(run, root), lambda: _page(run, root), failed=run.failed)
+    configure = Configure(config, host=image)
+    findings = configure.plan().findings  # if one is an error, the run fails and says the same
+    run = run_task(configure, image, quietly=True)
+    return Reply(run.code, lambda: _document(run, root), lambda: _page(run, root, findings), failed=run.failed)
 
 
-def _page(run: Run, root: str) -> Iterator[Line]:
+def _page(run: Run, root: str, findings: Sequence[Finding]) -> Iterator[Line]:
     nothing = f"the image at {root} already matches the configuration"
-    return run.lines(run.work(), nothing, "; it takes effect when the image boots")
+    yield from run.lines(run.work(), nothing, "; it takes effect when the image boots")
+    if run.ok:
+        yield from below(named_lines(findings))
 
 
 def _document(run: Run, root: str) -> dict[str, Any]:

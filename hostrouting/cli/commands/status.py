@@ -65,7 +65,7 @@ class HostStatus:
         if writer_of(host.files.read(host.layout.config_path) or "") != WRITER:
             self.plan = attrs.evolve(self.plan, files=FileChanges())  # no edits: another release writes other texts
         self._findings += self._known("the gate", lambda: find_faults(host, config)) or ()
-        self._findings += self._known("the units", lambda: tuple(_failed_units(host, config))) or ()
+        self._findings += self._known("the units", lambda: tuple(_failed_units(host))) or ()
         if config.route_overlap.expected_cidrs:
             self.check = self._known("the verdict", lambda: _checked(host, config))
 
@@ -93,17 +93,14 @@ class HostStatus:
         return UNDECIDED if is_unknown else VERDICT_CODES.get(self.verdict, FINE)
 
 
-def _failed_units(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
-    """Our units that failed when they ran last, and a guard that does not run."""
+def _failed_units(host: Host) -> Iterator[Finding]:
+    """Our units that failed when they ran last."""
     manager, layout = host.running_manager, host.layout
     if manager is None:
         return
     for unit in (layout.routes_unit, layout.probe_unit, layout.guard_unit):
-        state = manager.state(unit)
-        is_guard = unit == layout.guard_unit and config.guard.enabled
-        if state.active == "failed" or (is_guard and state.active != "active"):
-            sentence = f"{unit} does not run" if is_guard else f"the last run of {unit} failed"
-            yield Finding("unit", "error", sentence, unit, f"see: journalctl -u {unit}")
+        if manager.state(unit).active == "failed":
+            yield Finding("unit", "error", f"the last run of {unit} failed", unit, f"see: journalctl -u {unit}")
 
 
 def _checked(host: Host, config: HostRoutingConfig) -> Check:

@@ -155,11 +155,7 @@ def test_what_the_plan_is_made_of() -> None:
     theirs = [Route.to("fd00:5::/64", dev="eth0", gateway=f"fd00:9::{last}", protocol=4) for last in (1, 2)]
     kernel.change([RouteRequest("append", route) for route in theirs])
     plan, before = await_plan(
-        context(),
-        kernel,
-        [],
-        installed=[DesiredRoute(theirs[0].prefix, metric=theirs[0].metric)],
-        wait=0,
+        context(), kernel, [], installed=[DesiredRoute(theirs[0].prefix, metric=theirs[0].metric)], wait=0
     )
     assert before == kernel.snapshot()
     assert [(step.action, str(step.route.prefix)) for step in plan.steps] == [

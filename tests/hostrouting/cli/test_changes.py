@@ -1,7 +1,6 @@
-"""What `plan` and `apply` say of a route whose place belongs to an address, and what `remove` says of what stays."""
+"""What `plan`, `apply` and `status` say of a route whose place belongs to an address or to another program."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -57,23 +56,6 @@ def test_another_gateway(written: Callable[..., str]) -> None:
     assert say("plan", "--config", path, "--json", kernel=kernel).json["steps"][0]["reason"].endswith(remedy)
     host = FakeHost(kernel=kernel)
     assert remedy in say("apply", "--config", path, host=host).out
-    assert remedy in say("status", "--config", path, host=host).out
+    assert remedy in say("status", host=host).out
     also = "; but then the kernel can add its own route to 172.16.0.0/16, because ib0 has the address 172.16.1.10/16"
     assert remedy + also in say("plan", "--config", path, kernel=overwritten("10.0.0.9")).out
-
-
-@pytest.mark.parametrize("named", [True, False])
-def test_what_stays(written: Callable[..., str], *, named: bool) -> None:
-    """`remove` names a configured route that is another program's, with the command that deletes it."""
-    host, path = FakeHost(kernel=overwritten()), written(WHOLE)
-    say("apply", "--config", path, host=host)
-    words = ("remove", "--config", path) if named else ("remove",)
-    said = say(*words, host=host)
-    assert said.code == 0
-    [told] = [text for text in said.lines if text.startswith("ROUTE-STAYS: ")]
-    assert told.startswith("ROUTE-STAYS: [172.16.0.0/16 via 10.0.0.1 dev eth0 proto boot] stays: ")
-    assert told.endswith(f"delete it with: {DELETION}")
-    again: dict[str, Any] = say(*words, "--json", host=host).json
-    stays = [{"route": "172.16.0.0/16 via 10.0.0.1 dev eth0 proto boot", "command": DELETION}]
-    # Without a configuration, what was wanted is known as long as our script is there.
-    assert [finding["facts"] for finding in again["findings"]] == (stays if named else [])

@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 import sys
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,6 @@ from typing import Any
 import pytest
 
 from hostrouting import inputs as reading
-from hostrouting.cli.source import saved_snapshot
-from hostrouting.errors import InputError
 from hostrouting.testing import h200
 from tests.support.children import in_child
 from tests.support.cli import say
@@ -116,7 +113,7 @@ def test_a_pipe_whose_writer_is_slow(shell: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.partition(":")[0]) == (1, "OVERLAP")
 
 
-@pytest.mark.parametrize("command", ["check", "repair", "plan", "apply", "status", "explain", "remove", "render"])
+@pytest.mark.parametrize("command", ["check", "repair", "plan", "apply", "explain", "render"])
 def test_a_configuration_from_standard_input(command: str, repaired: str, tmp_path: Path) -> None:
     """Each command that takes a configuration takes it from standard input, too, and answers as it does of a file."""
     words = {"explain": ["172.16.5.9"], "render": ["--root", str(tmp_path / "image")]}.get(command, [])
@@ -196,13 +193,6 @@ def test_names_do_not_steer_the_terminal() -> None:
         said = say(*words, "--snapshot", "-", stdin=text.encode())
         assert "\x1b" not in said.out + said.err
         assert "ib\\u001b[31m" in said.out
-
-
-def test_standard_input_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A closed standard input is bad input, and no bug."""
-    monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(InputError, match="standard input: this is closed"):
-        saved_snapshot(Namespace(snapshot="-"))
 
 
 def test_a_snapshot_instead_of_a_configuration(tmp_path: Path) -> None:

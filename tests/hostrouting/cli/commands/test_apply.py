@@ -146,6 +146,7 @@ def test_where_nothing_may_be_changed(repaired: str, words: tuple[str, ...], num
     """Without root, and on a read-only system, every changing command names the file and the reason, once."""
     host = FakeHost(kernel=h200())
     say("apply", "--config", repaired, host=host)
+    host.files.modes[SCRIPT] = 0o644
     words = tuple(word.replace("FILE", repaired) for word in words)
     problem = f"cannot lock {LAYOUT.lock_path}: {os.strerror(number)}"
     refused = FileError(problem, path=LAYOUT.lock_path, errno=number)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hostrouting.testing import FakeFiles, FakeHost, MemoryEbtables
+from hostrouting.testing import FakeFiles, FakeHost
 from tests.support.azure_leftovers import DEAD, LIVE, MANAGED, OWN, R2, azure_host, pod_rules
 from tests.support.cli import say
 
@@ -91,26 +91,6 @@ def test_a_part_is_left(config: str, host: FakeHost) -> None:
     assert said.lines[0].startswith(f"FAILED: 11 of 12 entries were deleted, and are saved in {UNDO}; not deleted: ")
     assert said.lines[2] == "What it has changed before it failed:"
     assert said.lines[-1].endswith(f": sh {UNDO}")
-
-
-def test_it_is_gone_meanwhile(config: str, host: FakeHost) -> None:
-    """What another process has deleted between the two looks is not told as ours."""
-    ebtables = host.bridge_rules
-    assert ebtables is not None
-    ebtables.rules = [R2.format("10.240.0.6", DEAD)]
-    ebtables.meanwhile(ebtables.rules.clear, nth=2)
-    host.neighbours.neighbours.clear()
-    for dev in ("azure0", "azv2"):
-        host.kernel.delete_link(dev)
-    said = say("clean", "azure-vnet", "--config", config, "--apply", host=host)
-    assert (said.code, said.lines[0]) == (0, "NOTHING TO DO: nothing of azure-vnet is stale")
-
-
-def test_findings(config: str) -> None:
-    """What could not be understood is reported."""
-    host = azure_host(bridge_rules=MemoryEbtables(others="-A -p"))
-    said = say("clean", "azure-vnet", "--config", config, host=host)
-    assert "1 line of ebtables-save cannot be understood, and will be kept: '-A -p'" in said.out
 
 
 @pytest.mark.parametrize(

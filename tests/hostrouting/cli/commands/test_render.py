@@ -19,6 +19,7 @@ def test_render(repaired: str, tmp_path: Path) -> None:
     assert said.lines[0] == "DONE: 8 files written; it takes effect when the image boots"
     assert f"  wrote {root}{UNIT}" in said.lines
     assert (root / UNIT[1:]).is_file()
+    assert any(line.startswith("PROGRAM: the program awk is not installed") for line in said.lines)
     again = say("render", "--config", repaired, "--root", str(root), "--json").json
     assert again == {
         "schema": "hostrouting/render/1",
