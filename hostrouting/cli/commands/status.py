@@ -65,7 +65,7 @@ class HostStatus:
         if writer_of(host.files.read(host.layout.config_path) or "") != WRITER:
             self.plan = attrs.evolve(self.plan, files=FileChanges())  # no edits: another release writes other texts
         self._findings += self._known("the gate", lambda: find_faults(host, config)) or ()
-        self._findings += self._known("the units", lambda: tuple(_failed_units(host))) or ()
+        self._findings += self._known("the units", lambda: tuple(_failed_units(host, is_done=self.plan.is_empty))) or ()
         if config.route_overlap.expected_cidrs:
             self.check = self._known("the verdict", lambda: _checked(host, config))
 
@@ -93,14 +93,15 @@ class HostStatus:
         return UNDECIDED if is_unknown else VERDICT_CODES.get(self.verdict, FINE)
 
 
-def _failed_units(host: Host) -> Iterator[Finding]:
-    """Our units that failed when they ran last."""
+def _failed_units(host: Host, *, is_done: bool) -> Iterator[Finding]:
+    """Our units that failed when they ran last; a note if their work was done since, for example by the gate."""
     manager, layout = host.running_manager, host.layout
     if manager is None:
         return
     for unit in (layout.routes_unit, layout.probe_unit, layout.guard_unit):
         if manager.state(unit).active == "failed":
-            yield Finding("unit", "error", f"the last run of {unit} failed", unit, f"see: journalctl -u {unit}")
+            sentence = f"the last run of {unit} failed{', and its work was done since' if is_done else ''}"
+            yield Finding("unit", "note" if is_done else "error", sentence, unit, f"see: journalctl -u {unit}")
 
 
 def _checked(host: Host, config: HostRoutingConfig) -> Check:
