@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.boot.gate_files import render_gate_script
+from hostrouting.boot.scripts import render_gate_script
 from hostrouting.testing import h200
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,4 +32,5 @@ def test_the_single_file_works_with_the_standard_library_alone(tmp_path: Path) -
     subprocess.run(
         [*program, "render", "--config", "config.json", "--root", "image"], cwd=tmp_path, check=True, timeout=60
     )
-    assert (tmp_path / "image/etc/hostrouting/host-routing-gate.sh").read_text() == render_gate_script()
+    gate = tmp_path / "image/etc/hostrouting/gate.sh"
+    assert gate.read_text() == render_gate_script(["10-static-routes"], [])

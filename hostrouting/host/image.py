@@ -83,7 +83,7 @@ class ImageFiles:
         return self._files.holder(self._lock_path(path))
 
     def _lock_path(self, path: str) -> str:
-        return f"{self._root}/.{os.path.basename(path)}"
+        return f"{self._root}/.hostrouting.{os.path.basename(path)}"
 
     def _place(self, path: str) -> str:
         """The file's path on this host, with links in its folder resolved; the file itself may be a link."""

@@ -20,6 +20,7 @@ from hostrouting.errors import (
     InputError,
     ManagerError,
     ProgramError,
+    RequirementError,
     RouteConflict,
     RouteOverlapError,
     RouteRefused,
@@ -84,6 +85,7 @@ FOUND = [
 MADE: dict[str, Callable[[Any], HostRoutingError]] = {
     "ConfigError": lambda _: ConfigError([MODE, DEV], "/etc/agent.json"),
     "InputError": lambda _: InputError(path="/x", problem="line 1: it is not a command"),
+    "RequirementError": lambda _: RequirementError([Finding("program", "error", "one"), FOUND[0]]),
     "RouteConflict": lambda _: RouteConflict([Finding("route-conflict", "error", "one"), FOUND[1]]),
     "ApplyError": lambda _: ApplyError("no", "never", after="nothing was changed"),
     "RouteOverlapError": lambda _: RouteOverlapError("it escapes", report=("a", "report")),

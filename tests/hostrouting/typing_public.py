@@ -34,8 +34,8 @@ assert_type(phases.execute(hr.ConfigureStaticRoutes(config, host=host)), hr.Rout
 assert_type(phases.execute(hr.CheckRouteOverlap(config, host=host)), hr.CheckResult | phases.Skip)
 assert_type(phases.execute(hr.RewriteProbeSource(config, host=host)), hr.Effects | phases.Skip)
 assert_type(phases.run(hr.Configure(config, host=host)), phases.Report)
-assert_type(phases.run(hr.Remove(config, host=host)), phases.Report)
-assert_type(phases.run(phases.serial(hr.Configure(config), phases.when(True, hr.Remove(config)))), phases.Report)
+assert_type(phases.run(hr.Remove(host=host)), phases.Report)
+assert_type(phases.run(phases.serial(hr.Configure(config), phases.when(True, hr.Remove(host=host)))), phases.Report)
 hr.Configure("agent.json")  # type: ignore[arg-type]
 hr.Configure(config, host=hr.Host.local)  # type: ignore[arg-type]
 

@@ -57,8 +57,8 @@ REFUSED: list[tuple[str, Any, str]] = [
             (["%n.service"], f'"%n.service" is not the name of a service; {UNIT}'),
             ([f"{'k' * 250}.service"], "…"),
             (
-                ["host-routing-gate.service"],
-                '"host-routing-gate.service" is one of hostrouting\'s own units: each would wait for the other; remove it',
+                ["hostrouting-guard.service"],
+                '"hostrouting-guard.service" is one of hostrouting\'s own units: each would wait for the other; remove it',
             ),
             (["systemd-networkd.service"], f'"systemd-networkd.service" {NEEDED}'),
             (["NetworkManager-wait-online.service"], f'"NetworkManager-wait-online.service" {NEEDED}'),

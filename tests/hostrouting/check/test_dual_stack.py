@@ -73,8 +73,8 @@ def test_found_and_repaired(node: Namespace, tmp_path: Path) -> None:
     assert len([route for route in (*node.routes(4), *node.routes(6)) if route.protocol == OURS]) == 3
     for address in ("fd16::99", "fd16:0:0:7::1"):
         assert "dev eth0" in node.run("ip", "-6", "route", "get", address).stdout
-    assert Configure(repaired, host=host).preview().is_empty
-    assert phases.run(Remove(repaired, host=host), observers=[]).ok
+    assert Configure(repaired, host=host).plan().is_empty
+    assert phases.run(Remove(host=host), observers=[]).ok
     assert not [route for route in (*node.routes(4), *node.routes(6)) if route.protocol == OURS]
 
 

@@ -1,6 +1,5 @@
 """hostrouting.check.packets and hostrouting.check.pods: what pods send is checked as well, in classes of packets."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import attrs
 import pytest
 
-import phases
 from hostrouting.check.examine import Examination, FamilyExamination, examine_snapshot
 from hostrouting.check.overlap import check_overlap
 from hostrouting.check.packets import PodPackets, find_pod_packets, senders_phrase, with_devices_of
@@ -413,26 +411,11 @@ class TestTold:
         assert senders_phrase(packets) == f"packets of pods {phrase}"
 
     def test_task(self) -> None:
-        """In STRICT a bootstrap fails if what pods send escapes; report and marker say it."""
+        """In STRICT a bootstrap fails if what pods send escapes; error and marker say it."""
         host = FakeHost(kernel=node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,)))
-        failure_of(run, CheckRouteOverlap(config(), host=host), of=RouteOverlapError)
+        error = failure_of(run, CheckRouteOverlap(config(), host=host), of=RouteOverlapError)
         assert "for packets of pods from 10.244.3.128/25" in host.files.texts[host.layout.detected_path]
-        report = json.loads(host.files.texts[host.layout.report_path])
-        assert report["findings"][0]["facts"]["packets"] == packets_of(UPPER)
-
-    def test_guard(self) -> None:
-        """A guard writes marker and report again if only the answer about pods is another, or is no longer asked for."""
-        lower = Prefix.parse("10.244.3.0/25")
-        host = FakeHost(kernel=node(*bridge(), rules=(rule(src=UPPER),), routes=(ASTRAY,)))
-        task = CheckRouteOverlap(config(mode="WARN"), host=host)
-        task.keep(phases.Context(), lambda _: True)
-        assert f"from {UPPER}" in host.files.texts[host.layout.detected_path]
-        host = FakeHost(kernel=node(*bridge(), rules=(rule(src=lower),), routes=(ASTRAY,)), files=host.files)
-        attrs.evolve(task, host=host).keep(phases.Context(), lambda _: True)
-        assert f"from {lower}" in host.files.texts[host.layout.detected_path]
-        attrs.evolve(task, host=host, config=config(mode="WARN", podCidrs=[])).keep(phases.Context(), lambda _: True)
-        report = json.loads(host.files.texts[host.layout.report_path])
-        assert [finding["name"] for finding in report["findings"]] == ["other-packets"]
+        assert error.check["findings"][0]["facts"]["packets"] == packets_of(UPPER)
 
     @pytest.mark.parametrize(
         ("rules", "said"),

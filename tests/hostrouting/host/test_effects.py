@@ -6,9 +6,9 @@ import pytest
 
 import phases
 from hostrouting.check.examine import Examination
-from hostrouting.errors import ApplyError, RouteOverlapError, UnitFailed
+from hostrouting.errors import ApplyError, RouteOverlapError
 from hostrouting.host.effects import Effects, effects_of, having_changed, tell_effects
-from hostrouting.host.fileset import FileSet
+from hostrouting.host.fileset import FileChanges
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
@@ -16,7 +16,7 @@ from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_routes
 from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeHost, FakeManager, h200
+from hostrouting.testing import FakeHost, h200
 from tests.support.tasks import CIDR, REPAIR, config
 
 ROUTE = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1", protocol=213)
@@ -24,7 +24,7 @@ ROUTE = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1", protocol=213)
 
 def test_what_says_nothing() -> None:
     """A result or an error without effects has changed nothing, whatever the result calls `files`."""
-    assert effects_of(None) == effects_of(ValueError()) == effects_of(FileSet()) == Effects()
+    assert effects_of(None) == effects_of(ValueError()) == effects_of(FileChanges()) == Effects()
     assert Effects(files=("/a", "/a", "/b")).files == ("/a", "/b")
 
 
@@ -58,15 +58,15 @@ def test_a_transaction_that_was_told_to_stop() -> None:
 
 
 def test_a_task_that_failed_behind_its_gate() -> None:
-    """If a unit fails after the routes were applied, routes and files remain, and the report names them."""
-    host = FakeHost(kernel=h200(), manager=FakeManager(failing={"static-routes.service": ("no gateway",)}))
-    report = phases.run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=host), observers=[])
+    """If the check fails after the routes were applied, routes and files remain, and the report names them."""
+    host = FakeHost(kernel=h200())
+    report = phases.run(Configure(config(REPAIR[0], cidrs=(CIDR,)), host=host), observers=[])
     [failure] = report.failures
-    assert isinstance(failure.error, UnitFailed)
-    assert [str(change.route.prefix) for change in effects_of(failure.error).changes] == list(REPAIR)
-    assert set(effects_of(report.error).files) == {
-        path for path in host.files.texts if not path.startswith("/run/")
-    } | {*host.files.links}
+    assert isinstance(failure.error, RouteOverlapError)
+    results = [effects_of(node.result) for node in report.walk()]
+    assert [str(change.route.prefix) for result in results for change in result.changes] == [REPAIR[0]]
+    files = {path for path in host.files.texts if not path.startswith("/run/")} | {*host.files.links}
+    assert set(effects_of(report.error).files) == files
 
 
 def test_a_check_that_failed_has_its_tables() -> None:

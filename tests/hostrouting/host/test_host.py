@@ -28,7 +28,7 @@ class TestLocked:
                 assert again is locked
             assert host.files.locked == {path}
         assert host.files.locked == set()
-        assert host.files.writes == [path]
+        assert host.files.writes == [host.layout.turn_path, path]
 
     def test_waited_for(self) -> None:
         """The second run waits until the first has finished."""
@@ -42,16 +42,17 @@ class TestLocked:
             assert host.files.locked
 
     def test_not_for_ever(self) -> None:
-        """After a minute of waiting a retryable error names the process that holds the lock."""
+        """After two and a half minutes of waiting a retryable error names the process that holds the lock."""
         host, clock = FakeHost(), FakeClock()
         host.files.locked.add(host.layout.lock_path)
         begin = clock.now()
         with pytest.raises(HostBusy) as caught, host.locked(phases.Context(clock=clock)):
             pytest.fail("two at once")
-        assert 60 <= clock.now() - begin < 61
+        assert 150 <= clock.now() - begin < 151
         holder = f"process 4711 (hostrouting) has locked {host.layout.lock_path}"
-        told = f"another run has not finished on this host within 60 s: {holder}; wait for it, or stop it if it hangs"
-        assert (str(caught.value), caught.value.can_retry) == (told, True)
+        sentence = f"the host was not free within 150 s: {holder}; wait for it, or stop it if it hangs"
+        assert (str(caught.value), caught.value.can_retry) == (sentence, True)
+        assert host.layout.turn_path not in host.files.locked, "starts of gated units go on"
 
     def test_let_go_after_a_failure(self) -> None:
         """An error in the block is raised, and the lock is released."""
@@ -83,17 +84,15 @@ LAYOUT = HostLayout()
 @pytest.mark.parametrize(
     "path",
     [
-        LAYOUT.check_script_path,
+        LAYOUT.config_path,
+        LAYOUT.step_path(LAYOUT.check_step),
         LAYOUT.ok_path,
-        LAYOUT.guard_path,
-        LAYOUT.gate_unit_path,
-        LAYOUT.guard_unit_path,
         LAYOUT.networkd_path,
-        LAYOUT.gate_drop_in("kubelet.service"),
+        LAYOUT.drop_in_path("kubelet.service"),
     ],
 )
 def test_one_file_is_enough_to_be_looked_at(path: str) -> None:
-    """What a removal that was interrupted leaves is found: a script, a result, a unit or a drop-in alone."""
+    """What a removal that was interrupted leaves is found: a script, a result or a drop-in alone."""
     host = FakeHost()
     assert not host.may_have_ours
     host.files.write(path, "text")

@@ -138,14 +138,14 @@ class TestImage:
     @pytest.mark.needs("root")
     def test_the_lock_of_the_root_itself(self) -> None:
         """The lock is a file in the root folder, where only root may create one."""
-        lock = ImageFiles("/").try_lock("/run/host-routing.lock")
+        lock = ImageFiles("/").try_lock("/run/hostrouting/lock")
         assert lock
         lock.release()
 
     def test_what_a_killed_run_left(self, tmp_path: Path) -> None:
         """The lock file of a killed run does not hinder the next one, which removes it."""
-        (tmp_path / ".host-routing.lock").touch()
-        lock = ImageFiles(str(tmp_path)).try_lock("/run/host-routing.lock")
+        (tmp_path / ".hostrouting.lock").touch()
+        lock = ImageFiles(str(tmp_path)).try_lock("/run/hostrouting/lock")
         assert lock
         lock.release()
         assert list(tmp_path.iterdir()) == []
@@ -153,7 +153,7 @@ class TestImage:
     def test_a_lock_that_was_released_meanwhile(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A process that opened the lock file before its removal does not hold the lock of the next one."""
         files = ImageFiles(str(tmp_path))
-        first = files.try_lock("/run/host-routing.lock")
+        first = files.try_lock("/run/hostrouting/lock")
         assert first
         opened = os.open
 
@@ -164,8 +164,8 @@ class TestImage:
 
         with monkeypatch.context() as patch:
             patch.setattr(os, "open", late)
-            assert files.try_lock("/run/host-routing.lock") is None
-        again = files.try_lock("/run/host-routing.lock")
+            assert files.try_lock("/run/hostrouting/lock") is None
+        again = files.try_lock("/run/hostrouting/lock")
         assert again
         again.release()
 
@@ -180,17 +180,17 @@ class TestImage:
             with as_nobody(f"exec flock {root} sh -c 'echo locked; sleep 60'") as (_, stdout):
                 assert stdout.readline() == "locked\n"
                 phases.execute(Configure(HostRoutingConfig(None, {"expectedCidrs": ["10.0.0.0/8"]}), host=host))
-            assert (root / "etc/hostrouting/check-route-overlap.sh").exists()
+            assert (root / "etc/hostrouting/gate.d/20-check-route-overlap.sh").exists()
             with (
                 host.locked(phases.Context()),
-                as_nobody(f"exec flock -n {root}/.host-routing.lock true 2>&1") as (_, out),
+                as_nobody(f"exec flock -n {root}/.hostrouting.lock true 2>&1") as (_, out),
             ):
                 assert "Permission denied" in out.read()
 
     @pytest.mark.linux
     def test_who_has_locked_it(self, tmp_path: Path) -> None:
         """An image that another process works on is an error after a while, with that process and the file."""
-        lock = tmp_path / ".host-routing.lock"
+        lock = tmp_path / ".hostrouting.lock"
         with running("flock", str(lock), "sh", "-c", "echo $PPID; sleep 60") as (_, stdout):
             pid = stdout.readline().strip()
             host = attrs.evolve(Host.offline(str(tmp_path)), lock_wait=0.2)
@@ -206,12 +206,12 @@ class TestImage:
         code = f"""if True:
             from hostrouting.host.image import ImageFiles
             files = ImageFiles({str(tmp_path)!r})
-            lock = files.try_lock("/run/host-routing.lock")
+            lock = files.try_lock("/run/hostrouting/lock")
             assert lock
-            assert (files.try_lock("/run/host-routing.lock") is None) == {there}
+            assert (files.try_lock("/run/hostrouting/lock") is None) == {there}
             lock.release()
         """
-        mount = f"mount -t tmpfs none {tmp_path} && {'touch' if there else ': '} {tmp_path}/.host-routing.lock"
+        mount = f"mount -t tmpfs none {tmp_path} && {'touch' if there else ': '} {tmp_path}/.hostrouting.lock"
         script = f'{mount} && mount -o remount,ro {tmp_path} && exec "$@"'
         done = completed(["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", code])
         assert done.returncode == 0, done.stderr

@@ -42,8 +42,8 @@ def test_routes_and_files(node: Namespace, tmp_path: Path) -> None:
     report = phases.run(Configure(CONFIG, host=host), observers=[])
     assert report.ok, str(report)
     assert [str(route.prefix) for route in node.routes(4) if route.protocol == OURS] == ["172.16.0.0/16"]
-    assert (tmp_path / "etc/hostrouting/static-routes.sh").exists()
-    assert phases.run(Remove(CONFIG, host=host), observers=[]).ok
+    assert (tmp_path / "etc/hostrouting/gate.d/10-static-routes.sh").exists()
+    assert phases.run(Remove(host=host), observers=[]).ok
     assert [route for route in node.routes(4) if route.protocol == OURS] == []
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
