@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hostrouting.cli.entry_point import make_parser
+from hostrouting.finding import NAMES
 from tests.support.programs import completed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,3 +52,9 @@ def test_links(name: str) -> None:
         headings = re.findall(r"^##+ (.*)$", there.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
         anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
         assert not anchor or anchor in anchors, target
+
+
+def test_findings() -> None:
+    """docs/findings.md explains each finding, and no other."""
+    headings = re.findall(r"^### (.*)$", PAGES["docs/findings.md"], re.MULTILINE)
+    assert sorted(headings) == sorted(NAMES)
