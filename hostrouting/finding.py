@@ -118,11 +118,6 @@ def worst_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: _SEVERITIES.index(finding.severity)))
 
 
-def worst(found: Iterable[Finding]) -> Severity:
-    """The worst severity; without findings it is "note"."""
-    return min((finding.severity for finding in found), key=_SEVERITIES.index, default="note")
-
-
 def of_severity(found: Iterable[Finding], *severities: Severity) -> Iterator[Finding]:
     """The findings of these severities."""
     return (finding for finding in found if finding.severity in severities)

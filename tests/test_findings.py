@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostrouting.finding import Finding, first_lines, of_severity, worst, worst_first
+from hostrouting.finding import Finding, first_lines, of_severity, worst_first
 
 
 def test_an_unknown_name() -> None:
@@ -35,7 +35,6 @@ class TestFinding:
         error, warning, note = (Finding("lock", it, it) for it in ("error", "warning", "note"))
         other = Finding("gate-open", "error", "another")
         assert worst_first([note, warning, error, other, error]) == (error, other, warning, note)
-        assert (worst([note, warning]), worst([])) == ("warning", "note")
         assert list(of_severity([note, error, warning], "error", "note")) == [note, error]
 
     def test_many(self) -> None:

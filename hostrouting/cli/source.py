@@ -38,13 +38,6 @@ def config_of(arguments: argparse.Namespace) -> HostRoutingConfig:
     return _with_devs(arguments.loaded, arguments)
 
 
-def config_again(arguments: argparse.Namespace) -> HostRoutingConfig:
-    """The configuration from --config, read again. A pipe can be read only once, so its content is kept."""
-    if not hasattr(arguments, "piped"):
-        vars(arguments).pop("loaded", None)
-    return config_of(arguments)
-
-
 def _loaded(arguments: argparse.Namespace) -> HostRoutingConfig:
     path = arguments.config
     if path is None:

@@ -34,7 +34,6 @@ class HostLayout:
     runtime_directory = "/run/hostrouting"
     state_directory = "/run/aks-flex-node"
     """The results of the last check, where the node agent reads them. The agent can remove the folder at any time."""
-    agent_directory = "/etc/aks-flex-node"
     unit_directory = "/etc/systemd/system"
     lasting_directory = "/var/lib/hostrouting"
     """For files that an operator may need after a reboot."""

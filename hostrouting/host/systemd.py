@@ -41,11 +41,6 @@ class UnitState(NamedTuple):
     status: int = 0
     invocation: str = ""
 
-    @property
-    def ok(self) -> bool:
-        """Whether the last run of the unit succeeded."""
-        return self.result == "success" and self.status == 0
-
 
 class Manager(Protocol):
     """A service manager. Methods raise ManagerError if it does not answer."""

@@ -121,7 +121,7 @@ class TestSystemdManager:
             "strange.service": (0, "LoadState=not-found\nActiveState=inactive\nResult=success\n"),
         }
         self.ready(tmp_path, stub)
-        assert SystemdManager().state("known.service").ok
+        assert SystemdManager().state("known.service").active == "inactive"
         assert SystemdManager().state("strange.service").load == "not-found"
 
     def test_reload_that_fails(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
