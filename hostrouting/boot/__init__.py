@@ -1,14 +1,12 @@
 """What every boot needs: the scripts and units that set up the routing again, and the gate that holds gated units back.
 
-Here: the text of every file for the boot, as functions of a configuration and a layout; and the gate on a host. Not
-here: which files a host needs (`tasks`), and writing a set of files (`host`).
+Here: the text of every file, as functions of a configuration and a layout; and whether the gate is in force on a host.
+Not here: writing the files (`tasks.install`).
 
-scripts     the boot scripts of the IPv4 tasks: a static body, and the settings as data in one block
-units       the units that run one script each, and that of the guard
-probe       the table that rewrites the source of probes, and the script and unit that load it at boot
-gate_files  the drop-in, unit, script and list of steps that keep gated units from starting too early
-gate        how these are installed, changed and removed
-installed   the configuration that is installed on a host, read from all of these
-gate_state  what lets gated units start unchecked although they are there, and until when an administrator allows it
-assets/     the bodies of the scripts: plain shell and awk, without placeholders
+files        every file of a configuration, and what of ours a host has
+scripts      the steps of the gate: a static body, and the settings as data in one block
+units        the units that run the steps at boot, that of the guard, and the drop-in of each gated unit
+probe_table  the nftables table that rewrites the source of probes
+health       what lets gated units start unchecked although they are gated, or keeps them from starting
+assets/      the bodies of the scripts: plain shell and awk, without placeholders
 """

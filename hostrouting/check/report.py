@@ -312,8 +312,7 @@ def _action_finding(found: Examination, correction: Correction | None) -> Iterat
     if not needed.is_needed:
         parts.append("the configuration has the routes that repair it, but this host does not; apply the configuration")
     elif len(routes) > _PASTED:
-        where = "the repair in route-overlap.json, printed by: hostrouting repair"
-        parts.append(f"add {len(routes)} routes to staticRoutes.routes: {where}")
+        parts.append(f"add {len(routes)} routes to staticRoutes.routes; to print them: hostrouting repair")
     elif routes:
         import json  # noqa: PLC0415  only a finding needs it
 
