@@ -8,7 +8,6 @@ of them a configuration needs (`files`).
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 from collections.abc import Iterable, Sequence
@@ -17,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from hostrouting.boot.probe_table import render_probe_table
 from hostrouting.config.cni import CNI_ROUTES
-from hostrouting.model.prefix import Prefix, ip_at
-from hostrouting.model.route import ROUTE_TYPES
+from hostrouting.host.layout import HostLayout
+from hostrouting.model.prefix import IPV4, Prefix, ip_at
+from hostrouting.model.route import OURS, ROUTE_TYPES, protocol_name
 from hostrouting.routes.uplink import wanted_routes
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hostrouting.model.prefix import IP
 
 HEAD = "#!/bin/bash\n# Written by hostrouting; changes are overwritten.\n"
+_LONGEST_WAIT = 60  # seconds for what may still come; the gate gives less, and says how much
 _BLOCK = "configuration=(\n)\n"
 _LETTERS = frozenset('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@:;,!{}" ')
 
@@ -43,14 +44,14 @@ def render_guard_script() -> str:
 
 
 def render_static_routes_script(config: HostRoutingConfig) -> str:
-    """The step that sets the static routes of the configuration, and deletes our other routes."""
-    settings = []
-    for wish in wanted_routes(config):
-        words = [f"route {as_listed(wish.destination.ip)}/{wish.destination.length}"]
-        words += [f"via {as_listed(wish.gateway)}"] if wish.gateway else []
-        words += [f"dev {wish.dev}"] if wish.dev else []
-        words += [f"metric {wish.key.metric}"]
-        words += ["optional"] if wish.is_optional else []
+    """The step that sets the routes of the configuration, and deletes our other routes."""
+    settings = [f"protocol {OURS}"]
+    for route in wanted_routes(config):
+        words = [f"route {as_listed(route.destination.ip)}/{route.destination.length}"]
+        words += [f"via {as_listed(route.gateway)}"] if route.gateway else []
+        words += [f"dev {route.dev}"] if route.dev else []
+        words += [f"metric {route.key.metric}"]
+        words += [word for word, is_so in (("link", route.is_on_link), ("optional", route.is_optional)) if is_so]
         settings.append(" ".join(words))
     return filled("static-routes.sh", settings)
 
@@ -59,27 +60,34 @@ def render_check_script(config: HostRoutingConfig) -> str:
     """The step that checks the expected CIDRs of the configuration."""
     check = config.route_overlap
     cidrs = [Prefix.of(cidr) for cidr in check.expected_cidrs]
-    settings = [f"mode {check.mode}", f"families {' '.join(sorted({str(cidr.family) for cidr in cidrs}))}"]
-    settings += [
-        f"cidr {cidr} {as_listed(ip_at(cidr.family, cidr.first))} {as_listed(ip_at(cidr.family, cidr.last))}"
-        for cidr in cidrs
-    ]
+    # The script finds the first four by their places.
+    settings = [f"mode {check.mode}", f"wait {_LONGEST_WAIT}", f"state {HostLayout.state_directory}"]
+    settings += [f"families {' '.join(sorted({str(cidr.family) for cidr in cidrs}))}", *map(_cidr_setting, cidrs)]
     settings += [f"device {dev}" for dev in check.expected_devs]
     # Of a pattern and the kind of a device, a slash makes one word.
-    settings += [f"allow {pattern.replace(' ', '/')}" for pattern in check.allowed_devs]
-    settings += [f"refuse {row}" for row in _refusing_rows()]
+    settings += _several("allow", [pattern.replace(" ", "/") for pattern in check.allowed_devs])
+    settings += _several("refuse", _refusing_rows())
+    settings += _several(
+        "protocols", [f"{number}/{name}" for number in range(256) if (name := protocol_name(number)) != str(number)]
+    )
     return filled("check-route-overlap.sh", settings)
+
+
+def _cidr_setting(cidr: Prefix) -> str:
+    # With its first and its last address. Linux takes 0.0.0.0 for this host, and cannot be asked about it.
+    first = max(cidr.first, 1) if cidr.family == IPV4 else cidr.first
+    return f"cidr {cidr} {as_listed(ip_at(cidr.family, first))} {as_listed(ip_at(cidr.family, cidr.last))}"
+
+
+def _several(key: str, words: Sequence[str]) -> list[str]:
+    """The words as lines of settings with this key, eight words on a line."""
+    return [f"{key} {' '.join(words[at : at + 8])}" for at in range(0, len(words), 8)]
 
 
 def render_probe_script(config: HostRoutingConfig) -> str:
     """The step that loads the table for probes, if it is not in force."""
     text = render_probe_table(config.probe_rewrite)
     return filled("probe-rewrite.sh", [f"nft {line}" for line in text.splitlines()])
-
-
-def digest_of(text: str) -> str:
-    """A short digest, by which a text is recognised where only a comment of it can be read back."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def as_listed(address: IP) -> str:
@@ -105,10 +113,10 @@ def _plain(line: str) -> str:
 
 @cache
 def asset(name: str) -> str:
-    """The text of an asset, from a folder or, for hostrouting.pyz, from an archive."""
+    """The text of an asset below its first line, from a folder or, for hostrouting.pyz, from an archive."""
     loader: Any = __spec__.loader
     data: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), "assets", name))
-    return data.decode()
+    return data.decode().removeprefix("#!/bin/bash\n")
 
 
 def _refusing_rows() -> list[str]:

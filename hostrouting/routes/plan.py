@@ -372,7 +372,7 @@ def _as_wanted(
     rest: list[DesiredRoute] = []
     number, place_of, before, family, dev, metric = None, alone[IPV4].get, object(), 0, None, 0
     for wish in desired:
-        if wish.on_link:
+        if wish.is_on_link:
             rest.append(wish)
             continue
         destination, gateway = wish.destination, wish.gateway

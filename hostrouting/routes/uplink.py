@@ -53,7 +53,7 @@ class DesiredRoute:
     gateway: IP | None = attrs.field(default=None, converter=_as_gateway, kw_only=True)
     dev: str | None = attrs.field(default=None, kw_only=True)
     metric: int = attrs.field(default=0, kw_only=True)
-    on_link: bool = attrs.field(default=False, kw_only=True)
+    is_on_link: bool = attrs.field(default=False, kw_only=True)
     """Whether the destination is a neighbour on `dev`, whatever the default route is."""
     is_optional: bool = attrs.field(default=False, kw_only=True)
     """Whether the route is left out while it cannot be set: nothing waits for it, and nothing fails."""
@@ -101,7 +101,7 @@ def _reply_routes(config: HostRoutingConfig) -> Iterator[DesiredRoute]:
     rewrite = config.probe_rewrite
     if rewrite.enabled and rewrite.ensure_route:
         [dev] = rewrite.interfaces
-        route = DesiredRoute(Prefix.of(rewrite.global_address), dev=dev, on_link=True, is_optional=True)
+        route = DesiredRoute(Prefix.of(rewrite.global_address), dev=dev, is_on_link=True, is_optional=True)
         if route.key not in (wish.key for wish in wanted_routes_of(config.static_routes)):
             yield route
 
@@ -233,7 +233,7 @@ class Uplink:
     def resolve(self, desired: DesiredRoute) -> Route | Pending:
         """The complete route; or a Pending that says what it still needs."""
         family = desired.destination.family
-        way = (family, desired.gateway, desired.dev, desired.on_link)
+        way = (family, desired.gateway, desired.dev, desired.is_on_link)
         known = self._known.get(way)
         if known is None:
             known = self._known[way] = self._find_out(*way)

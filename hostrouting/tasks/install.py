@@ -20,7 +20,7 @@ killed anywhere leaves a host that the next run completes: config.json is the fi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
@@ -28,7 +28,7 @@ import attrs
 import phases
 from hostrouting.boot.files import files_of, is_nothing, owned_paths
 from hostrouting.config.settings import HostRoutingConfig, gated_units, needs_config
-from hostrouting.errors import ConfigError, Fault, HostBusy, HostRoutingError, RequirementError
+from hostrouting.errors import ConfigError, Fault, FileError, HostBusy, HostRoutingError, RequirementError
 from hostrouting.host.effects import Effects, Operation, effects_of, having_changed
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.host import Host, needs_host
@@ -80,10 +80,13 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
 def file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     """What `install` would write and remove; nothing is changed."""
     files, layout, wanted = host.files, host.layout, files_of(config, host.layout)
-    paths = {file.path for file in wanted} | {*(layout.markers if config.route_overlap.expected_cidrs else ())}
-    links = (path for path in layout.original_links if files.is_there(path)) if wanted else ()
-    unwanted = (path for path in owned_paths(files, layout) if path not in paths)
-    return FileChanges(tuple(file for file in wanted if file.differs(files)), [*links, *unwanted])
+    differing = tuple(file for file in wanted if file.differs(files))
+    is_new_check = layout.step_path(layout.check_step) in (file.path for file in differing)
+    kept = {file.path for file in wanted} | {*(layout.markers if config.route_overlap.expected_cidrs else ())}
+    # The markers of another check, and the links by which the Go original ties running machines to its units.
+    old = (*(layout.markers if is_new_check else ()), *(layout.original_links if wanted else ()))
+    unwanted = (path for path in owned_paths(files, layout) if path not in kept)
+    return FileChanges(differing, [*filter(files.is_there, old), *unwanted])
 
 
 def install(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) -> Effects:
@@ -118,7 +121,9 @@ def install(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) ->
 
 def _remove(host: Host, unwanted: list[str], removed: list[str]) -> None:
     for path in unwanted:
-        removed += [path] if host.files.remove(path) else []
+        # Only the routes decide: no failure to remove a marker, which the next boot removes, keeps anything from its work.
+        with suppress(FileError) if path in host.layout.markers else nullcontext():
+            removed += [path] if host.files.remove(path) else []
         folder = path.rpartition("/")[0]
         if folder.endswith(".d"):
             host.files.remove_empty(folder)

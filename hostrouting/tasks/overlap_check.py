@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import ClassVar
 
 import phases
-from hostrouting.check.examine import Examination, examine
+from hostrouting.check.examine import examine
 from hostrouting.check.report import check_document, check_findings
 from hostrouting.config.values import Mode
 from hostrouting.errors import FileError, RouteOverlapError
-from hostrouting.finding import ESCAPES, SHOWN, Finding, first_lines, of_severity
+from hostrouting.finding import ESCAPES, SHOWN, first_lines, of_severity
 from hostrouting.tasks.install import SectionTask
 from hostrouting.tasks.results import CheckResult, Plan
 
@@ -45,15 +46,25 @@ class CheckRouteOverlap(SectionTask):
             return phases.Skip(self.nothing)
         if self.host.backend is None:
             return CheckResult()
-        with self.host.backend() as backend:
-            examination = examine(ctx, backend, self.config, wait=self.wait)
+        try:
+            with self.host.backend() as backend:
+                examination = examine(ctx, backend, self.config, wait=self.wait)
+        except BaseException:
+            with suppress(FileError):
+                self._mark(None, ())  # the present ones would be about another state
+            raise
         findings = check_findings(examination, mode=check.mode, wait=self.wait)
         wrong = [finding for finding in findings if finding.name in _WRONG]
         remedies = [finding for finding in findings if finding.name in _REMEDIES]
         rest = [finding for finding in findings if finding.name not in (*_WRONG, *_REMEDIES)]
         lines = (*first_lines(wrong), *first_lines(remedies))
+        marks: dict[str, tuple[str, Iterable[str]]] = {
+            "ok": (self.host.layout.ok_path, ("ok", *map(str, findings))),
+            "overlap": (self.host.layout.detected_path, (finding.line for finding in wrong)),
+            "no-default-route": (self.host.layout.detected_path, ("no-default-route",)),
+        }
         try:
-            self._mark(examination, wrong, findings)
+            self._mark(*marks.get(examination.verdict, (None, ())))
         except FileError as error:
             ctx.log.warning("%s", error)
         for finding in (finding for level in ("warning", "note") for finding in [*of_severity(rest, level)][:SHOWN]):
@@ -65,17 +76,10 @@ class CheckRouteOverlap(SectionTask):
             ctx.log.warning("%s", line)
         return CheckResult(examination=examination)
 
-    def _mark(self, examination: Examination, wrong: Iterable[Finding], findings: Iterable[Finding]) -> None:
-        """Write the marker of this verdict, as the boot script does; undecided has none."""
-        layout, verdict = self.host.layout, examination.verdict
-        lines = [] if verdict == "undecided" else [verdict, *map(str, findings)]
-        marker = layout.ok_path if verdict == "ok" else layout.detected_path
-        if verdict == "overlap":
-            lines = [finding.line for finding in wrong]
-        elif verdict == "no-default-route":
-            lines = [verdict]
-        for path in layout.markers:
-            if path != marker or not lines:
+    def _mark(self, marker: str | None, lines: Iterable[str]) -> None:
+        """Write this marker, as the boot script does, and remove the others."""
+        for path in self.host.layout.markers:
+            if path != marker:
                 self.host.files.remove(path)
-        if lines:
+        if marker is not None:
             self.host.files.write(marker, "".join(f"{line}\n" for line in lines))

@@ -66,9 +66,12 @@ def _file_findings(host: Host, changes: FileChanges) -> Iterator[Finding]:
             yield from error.findings
     paths = (*changes.writes, *changes.removes)
     # Anybody may look at the plan; where root has no way to write, nobody has.
+    folders: dict[str, list[str]] = {}
     for folder in sorted({path.rpartition("/")[0] for path in paths if host.rights().is_root}):
-        if reason := host.files.why_unwritable(folder):
-            yield Finding("file", "error", f"nothing can be changed in {folder}: {reason}", folder)
+        folders.setdefault(host.files.why_unwritable(folder), []).append(folder)
+    for reason in filter(None, folders):
+        alike = folders[reason]
+        yield Finding("file", "error", f"nothing can be changed in {spoken(alike)}: {reason}", alike[0])
     if host.layout.gate_path in changes.removes:
         for path in foreign_steps(host.files, host.layout):
             sentence = f"{path} is not of hostrouting, and holds gated units back, which would not wait for it any more"

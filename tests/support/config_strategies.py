@@ -121,14 +121,14 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
         allowed_devs=st.lists(globs, max_size=3),
         intended_rules=st.lists(intended, max_size=2),
     )
-    guards = st.builds(GuardConfig, enabled=st.booleans(), program=st.sampled_from(["", "/opt/agent/hostrouting"]))
+    guards = st.builds(GuardConfig, enabled=st.booleans())
     whole = st.builds(
         HostRoutingConfig,
         static_routes=st.just(StaticRoutesConfig()) | static_routes,
         route_overlap=route_overlap,
         probe_rewrite=st.just(ProbeRewriteConfig()) | probe_rewrites(),
         azure_vnet_cleanup=st.none() | cleanups(),
-        gate=st.builds(GateConfig, st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)),
+        gate=st.none() | st.builds(GateConfig, st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)),
         manage_foreign=st.sampled_from(Upkeep),
     )
     # A guard needs something to guard.

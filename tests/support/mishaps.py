@@ -1,48 +1,51 @@
-"""A fake host on which something fails: the agent is killed, a file cannot be written, systemd refuses.
+"""A fake host on which something fails: the agent is killed, a file cannot be written, systemd or the kernel refuses.
 
-Every change of files and every call of the manager is recorded in one list, and one of them can raise instead.
+Every effect on the host is recorded in one list, and one of them can raise instead: writing, linking and removing
+files, taking the lock, calls of the manager, changes of routes, and loads of nftables.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import attrs
 
-from hostrouting.errors import FileError, ManagerError
+from hostrouting.errors import BackendError, FileError, ManagerError, ProgramError
+from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, plain_vm
+from hostrouting.testing.host import _FakeLock
 from hostrouting.testing.kernel import MemoryBackend
+from hostrouting.testing.kernel.filters import MemoryNftables
 
 
 class Killed(BaseException):
-    """The agent is killed at this moment."""
+    """The agent is killed at this moment: from then on it has no effect at all."""
 
 
 def killed(_event: str) -> BaseException:
-    """The agent is killed before this change."""
+    """The agent is killed before this effect."""
     return Killed()
 
 
 def full(event: str) -> BaseException:
-    """A file cannot be written, or the manager does not answer."""
+    """What an effect raises if it fails: of a file, of the kernel, of nft, or of the manager."""
     verb, _, path = event.partition(" ")
     if path.startswith("/"):
         return FileError(f"cannot {verb} {path}: No space left on device; free some space", path=path)
-    return busy(event)
-
-
-def busy(event: str) -> BaseException:
-    """The manager does not answer."""
+    if verb == "route":
+        return BackendError(f"the kernel did not answer a {event}", kind="timeout")
+    if verb == "nft":
+        return ProgramError("nft did not answer", program="nft", kind="timeout")
     return ManagerError(f"systemctl {event} did not answer")
 
 
 @attrs.define
 class Mishaps:
-    """All changes on a host, in order; the nth change since `arm` raises instead."""
+    """All effects on a host, in order; the nth since `arm` raises instead."""
 
     events: list[str] = attrs.field(factory=list)
     nth: int = 0
     error: Callable[[str], BaseException] = killed
     watch: Callable[[str], object] = lambda _event: None
-    """Called before each change."""
+    """Called before each effect."""
 
     def arm(self, nth: int, error: Callable[[str], BaseException] = killed) -> None:
         """Start counting."""
@@ -50,14 +53,14 @@ class Mishaps:
         self.nth, self.error = nth, error
 
     def disarm(self) -> None:
-        """From now on, every change succeeds."""
+        """From now on, every effect succeeds."""
         self.arm(0)
 
     def before(self, event: str) -> None:
-        """The function that is called before each change."""
+        """The function that is called before each effect."""
         self.watch(event)
         self.events.append(event)
-        if len(self.events) == self.nth:
+        if len(self.events) == self.nth or (self.error is killed and 0 < self.nth < len(self.events)):
             raise self.error(event)
 
 
@@ -85,6 +88,11 @@ class MishapFiles(FakeFiles):
             self.mishaps.before(f"remove {path}")
         return super().remove(path)
 
+    def try_lock(self, path: str) -> _FakeLock | None:
+        """See Files."""
+        self.mishaps.before(f"lock {path}")
+        return super().try_lock(path)
+
 
 @attrs.define
 class MishapManager(FakeManager):
@@ -108,6 +116,17 @@ class MishapManager(FakeManager):
         super().stop(unit)
 
 
+class MishapNftables(MemoryNftables):
+    """The nftables of such a host."""
+
+    mishaps: Mishaps
+
+    def load(self, text: str) -> None:
+        """See Nftables."""
+        self.mishaps.before("nft load")
+        super().load(text)
+
+
 def fabric_vm() -> MemoryBackend:
     """A host whose default route uses eth0, and whose fabric ib0 has 172.16.0.0/16."""
     kernel = plain_vm()
@@ -117,7 +136,18 @@ def fabric_vm() -> MemoryBackend:
 
 
 def mishap_host(kernel: MemoryBackend | None = None) -> tuple[FakeHost, Mishaps]:
-    """A host with this kernel, or that of `fabric_vm`, and the list of changes on it."""
-    mishaps = Mishaps()
+    """A host with this kernel, or that of `fabric_vm`, and the list of effects on it."""
+    mishaps, kernel, tables = Mishaps(), kernel or fabric_vm(), MishapNftables()
+    tables.mishaps = mishaps
+    change = kernel.change
+
+    def watched(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        outcomes: list[Outcome] = []
+        for request in changes:
+            mishaps.before(f"route {request}")
+            outcomes += change([request])
+        return tuple(outcomes)
+
+    kernel.change = watched  # type: ignore[method-assign]
     files, manager = MishapFiles(mishaps=mishaps), MishapManager(mishaps=mishaps)
-    return FakeHost(kernel=kernel or fabric_vm(), files=files, manager=manager), mishaps
+    return FakeHost(kernel=kernel, files=files, manager=manager, tables=tables), mishaps

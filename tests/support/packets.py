@@ -11,9 +11,7 @@ import attrs
 
 TCP, UDP, ICMPV6 = 6, 17, 58
 _HOP_BY_HOP, _FRAGMENT = 0, 44
-UNREACHABLE, ECHO_REQUEST, ECHO_REPLY, ADVERTISED_NEIGHBOUR, LISTENER_REPORT = 1, 128, 129, 136, 143
-NO_ROUTE = 0
-"""The code of "unreachable": no route to the destination."""
+ECHO_REQUEST, ECHO_REPLY, ADVERTISED_NEIGHBOUR, LISTENER_REPORT = 128, 129, 136, 143
 # A hop-by-hop header (whose first byte the kernel fills in) with the option "router alert: MLD", and two bytes of padding.
 ROUTER_ALERT = bytes([0, 0, 5, 2, 0, 0, 1, 0])
 

@@ -322,7 +322,7 @@ class TestReplyRoute:
     def test_steps(self) -> None:
         """It is installed and kept like any other, also beside a route by the device that has a gateway."""
         (wish,) = wanted_routes(self.config)
-        assert (wish.on_link, wish.is_optional, wish.dev) == (True, True, "eth0")
+        assert (wish.is_on_link, wish.is_optional, wish.dev) == (True, True, "eth0")
         near = want("fd00::/64", dev="eth0")
         plan = plan_routes([near, wish], ipv6_host())
         reply = Route.to(str(self.prefix), dev="eth0", metric=1024, protocol=OURS)

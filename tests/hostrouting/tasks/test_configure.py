@@ -1,263 +1,182 @@
-"""Configure and Remove, on hosts that exist in memory."""
+"""Configure and Remove, on hosts that exist in memory: what happens if nothing is wanted, reports, and losses."""
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import attrs
 import pytest
 
 import phases
-from hostrouting.boot.installed import installed_config
-from hostrouting.boot.scripts import parse_static_routes_script
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import ApplyError
-from hostrouting.kernel.programs import Rights
-from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.errors import BackendError, ConfigError
+from hostrouting.host.effects import effects_of
+from hostrouting.model.prefix import as_ip
 from hostrouting.model.route import Route
-from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
-from hostrouting.tasks.results import Change, CheckResult, RoutesResult
+from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200
+from hostrouting.testing import FakeHost, h200
 from phases.testing import FakeClock, RecordingObserver
-from tests.support.kinds import kind_of
-from tests.support.mishaps import mishap_host
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, manager_of, ours, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, manager_of, run
+
+WANTED = config(*REPAIR, cidrs=(CIDR,))
 
 
-class TestNothing:
-    """If nothing is configured and nothing is installed, nothing happens."""
+@pytest.mark.parametrize("make", [Configure, *TASKS])
+def test_nothing(make: type[Any]) -> None:
+    """Nothing configured and nothing of ours there: not one file is written or locked, and the kernel stays."""
+    host = FakeHost()
+    host.kernel.faults.fail("change", BackendError("touched"))
+    before = host.kernel.snapshot()
+    result = run(make(HostRoutingConfig(), host=host))
+    assert isinstance(result, phases.Skip)
+    assert result.reason == getattr(make, "nothing", "nothing is configured, and nothing is installed")
+    assert (host.files.writes, manager_of(host).calls) == ([], [])
+    assert host.kernel.reopen().snapshot() == before
 
-    @pytest.mark.parametrize("make", [ConfigureStaticRoutes, CheckRouteOverlap, Configure])
-    def test_zero_impact(self, make: type[Configure]) -> None:
-        """Not one file is written or locked, systemd is not even asked, and nothing is written to the kernel."""
-        host = FakeHost()
-        host.kernel.faults.fail("change", ApplyError("touched", after=""))  # type: ignore[arg-type]  # never raised
-        before = host.kernel.snapshot()
-        run(make(HostRoutingConfig(), host=host))
-        assert host.files.writes == []
-        assert (manager_of(host).calls, manager_of(host).asked) == ([], [])
-        assert host.kernel.reopen().snapshot() == before
 
-    def test_says_so(self) -> None:
-        """The task is skipped, with the reason."""
-        assert run(ConfigureStaticRoutes(HostRoutingConfig(), host=FakeHost())) == phases.Skip(
-            "no static routes are configured, and none are installed"
-        )
+@pytest.mark.parametrize("leftover", ["route", "table"])
+def test_what_is_left_in_the_kernel(leftover: str) -> None:
+    """Without any file of ours, a route or table of ours is still removed."""
+    host = FakeHost(kernel=h200())
+    if leftover == "route":
+        host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=213))
+    else:
+        host.tables.tables["hostrouting_slb"] = "table ip6 hostrouting_slb {\n}\n"
+    assert not isinstance(run(Remove(host=host)), phases.Skip)
+    assert (host.kernel.reopen().snapshot(protocol=213).routes[:], host.tables.tables) == ((), {})
+    assert isinstance(run(Remove(host=host)), phases.Skip)
 
 
 class TestReport:
-    """The report of a bootstrap, as JSON."""
+    """The report of a run."""
 
-    def test_results(self) -> None:
-        """The result says as data what was done and found, each once, without any Python repr."""
-        report = phases.run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=FakeHost(kernel=h200())), observers=[])
-        document = json.loads(report.to_json())
-        routes, check = document["children"]
-        assert document["result"] is None
+    def test_in_order(self) -> None:
+        """Files, routes, probes, and the check last, which sees what the others did."""
+        host, seen = FakeHost(kernel=h200()), RecordingObserver()
+        report = phases.run(Configure(WANTED, host=host), observers=[seen])
+        assert report.ok, str(report)
+        names = ["install-files", "configure-static-routes", "rewrite-probe-source", "check-route-overlap"]
+        assert seen.started == [Configure.name, *(f"{Configure.name}/{name}" for name in names)]
+        assert report.find("check-route-overlap").fields["verdict"] == "ok"
+        (answer,) = host.kernel.reopen().lookup([as_ip("172.16.20.1")])
+        assert answer.route is not None
+        assert answer.route.devs == ("eth0",)
+
+    def test_selected(self) -> None:
+        """A task can be left out by name; the files are those of the whole configuration."""
+        host = FakeHost(kernel=h200())
+        report = phases.run(Configure(config(cidrs=(CIDR,)), host=host), skip="check-route-overlap", observers=[])
+        assert report.ok, str(report)
+        assert LAYOUT.step_path(LAYOUT.check_step) in host.files.texts
+
+    def test_as_data(self) -> None:
+        """Each result says as data what was done and found, each once, without any Python repr."""
+        report = phases.run(Configure(WANTED, host=FakeHost(kernel=h200())), observers=[])
+        files, routes, _, check = json.loads(report.to_json())["children"]
+        assert files["result"]["files"][0] == LAYOUT.config_path
         assert routes["result"]["changes"] == [
             f"add {prefix} via 10.0.0.1 dev eth0 proto hostrouting" for prefix in REPAIR
         ]
         assert (check["result"]["verdict"], check["result"]["findings"]) == ("ok", [])
-        assert "=" not in json.dumps([routes["result"], check["result"]])
-
-    def test_many_routes(self) -> None:
-        """Of many routes it says each once."""
-        wanted = config(*(f"10.{n >> 8}.{n & 255}.0/24" for n in range(256, 456)))
-        report = phases.run(Configure(wanted, host=FakeHost(kernel=h200())), observers=[])
-        assert report.to_json().count("10.1.7.0/24") == 1
-        assert len(report.to_json()) < 200 * 150
+        assert "=" not in json.dumps([files["result"], routes["result"], check["result"]])
+        many = config(*(f"10.{n >> 8}.{n & 255}.0/24" for n in range(256, 456)))
+        text = phases.run(Configure(many, host=FakeHost(kernel=h200())), observers=[]).to_json()
+        assert text.count("10.1.7.0/24") == 1
 
     def test_failure(self) -> None:
-        """The error of an overlap in STRICT has the findings as data, in addition to its text."""
+        """A failure has its effects, its details, and what the gate does meanwhile."""
         report = phases.run(Configure(config(cidrs=(CIDR,)), host=FakeHost(kernel=h200())), observers=[])
-        details = report.to_mapping()["children"][0]["details"]  # type: ignore[index]  # plain values
+        details = report.find("check-route-overlap").to_mapping()["details"]
+        assert isinstance(details, dict)
         assert (details["error"], details["canRetry"], details["check"]["verdict"]) == (
             "RouteOverlapError",
             False,
             "overlap",
         )
+        held = "the files are installed: systemd-nspawn@.service will not start before the gate's steps succeed"
+        assert str(report).count(held) == 1
+        assert LAYOUT.config_path in effects_of(report.failures[0].error).files or report.find("install-files").result
 
 
-class TestRemove:
-    """Everything that hostrouting installed is removed, and nothing else."""
+@pytest.mark.parametrize("routes", [REPAIR, ()], ids=["with static routes", "with the check only"])
+def test_a_late_default_route_can_be_retried(routes: tuple[str, ...]) -> None:
+    """A missing default route has one answer about trying again, whichever task misses it: it may come."""
+    kernel = h200()
+    default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16, metric=100)
+    kernel.ip_route("delete", default)
+    tried = phases.retry(Configure(config(*routes, cidrs=("10.9.0.0/16",)), host=FakeHost(kernel=kernel), wait=0))
+    clock = FakeClock()
 
-    def test_the_gate_first(self) -> None:
-        """The list is opened and the drop-in removed first, so that a half-removed gate holds no machine back."""
-        host, mishaps = mishap_host()
-        run(Configure(config(*REPAIR, cidrs=("172.16.0.0/16",)), host=host))
-        mishaps.disarm()
-        run(Remove(HostRoutingConfig(), host=host))
-        assert mishaps.events[:4] == [
-            f"write {LAYOUT.gate_steps_path}",
-            f"stop {LAYOUT.gate_unit}",
-            f"remove {LAYOUT.gate_drop_in()}",
-            "reload",
-        ]
+    def comes(_event: object) -> None:
+        if clock.now() and not kernel.snapshot(prefixes=["0.0.0.0/0"]).routes:
+            kernel.ip_route("add", default)
 
-    def test_past_failures(self) -> None:
-        """If one part cannot be removed, the others are still removed."""
-        host = configured(config(*REPAIR, cidrs=("172.16.0.0/16",)))
-        host.kernel.faults.fail("change", 22)
-        failure_of(run, Remove(HostRoutingConfig(), host=host), match="the routes could not be applied")
-        assert set(host.files.texts) == {LAYOUT.routes_script_path}
-        assert len(ours(host)) == 2
-
-    def test_plan(self) -> None:
-        """The plan has the routes and every file, and changes nothing; when all is gone it is empty."""
-        host = configured(config(*REPAIR, cidrs=(CIDR,)))
-        task = Remove(HostRoutingConfig(), host=host)
-        there = {*host.files.texts, *host.files.links}
-        preview = task.plan(phases.Context())
-        assert set(preview.files.removes) == there
-        assert preview.files.writes == ()
-        assert preview.routes is not None
-        assert [step.action for step in preview.routes.steps] == ["delete", "delete"]
-        assert {*host.files.texts, *host.files.links} == there
-        assert set(run(task)) == there  # type: ignore[call-overload]  # the paths that are gone
-        assert task.plan(phases.Context()).is_empty
+    phases.execute(tried, phases.Context(clock=clock, observers=[comes]))
 
 
-class TestConfigure:
-    """Configure runs both tasks in order."""
-
-    @pytest.mark.parametrize("routes", [REPAIR, ()], ids=["with static routes", "with the check only"])
-    def test_a_late_default_route_can_be_retried(self, routes: tuple[str, ...]) -> None:
-        """A missing default route has one answer about trying again, whichever task misses it: it may come."""
-        kernel = h200()
-        default = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16, metric=100)
-        kernel.ip_route("delete", default)
-        task = Configure(config(*routes, cidrs=("10.9.0.0/16",)), host=FakeHost(kernel=kernel), wait=0)
-        tried = phases.retry(task, attempts=2)
-        late = phases.Context(clock=(clock := FakeClock()), observers=[])
-        assert failure_of(phases.execute, tried, late).can_retry is True
-        assert clock.now() > 0, "it has waited for a second attempt"
-
-        def comes(_event: object) -> None:
-            if clock.now() > before and not kernel.snapshot(prefixes=["0.0.0.0/0"]).routes:
-                kernel.ip_route("add", default)
-
-        before = clock.now()
-        phases.execute(tried, phases.Context(clock=clock, observers=[comes]))
-
-    def test_each_file_is_planned_once(self) -> None:
-        """The plan of all tasks has each file in one of them, whichever are selected; and these are what is written."""
-        task = Configure(config(*REPAIR, cidrs=(CIDR,)), host=(host := FakeHost(kernel=h200())))
-
-        def planned(**selected: str) -> list[str]:
-            nodes = phases.plan(task, **selected).walk()  # type: ignore[arg-type]  # names by option
-            return [path for node in nodes if isinstance(node.result, Change) for path in node.result.files.writes]
-
-        whole = planned()
-        assert len(whole) == len(set(whole)) == len(task.preview().files.writes)
-        for name in ("configure-static-routes", "check-route-overlap"):
-            assert LAYOUT.gate_drop_in() in planned(only=name)
-            assert LAYOUT.gate_drop_in() in planned(skip=name)
-        run(task)
-        assert set(whole) == {path for path in host.files.writes if not path.startswith("/run/")}
-
-    def test_in_order(self) -> None:
-        """The report has both tasks, in order, and none that is neither wanted nor here; the check sees the routes."""
-        host = FakeHost(kernel=h200())
-        seen = RecordingObserver()
-        task = Configure(config(*REPAIR, cidrs=("172.16.0.0/16",)), host=host)
-        assert [node.name for node in phases.plan(task).walk()] == [
-            "configure",
-            "keep-foreign",
-            "configure-static-routes",
-            "check-route-overlap",
-            "rewrite-probe-source",
-            "install-guard",
-        ]
-        report = phases.run(task, observers=[seen])
-        assert report.ok, str(report)
-        assert seen.started == ["configure", "configure/configure-static-routes", "configure/check-route-overlap"]
-        assert report.find("check-route-overlap").fields["verdict"] == "ok"
-        (answer,) = host.kernel.reopen().lookup([as_ip("172.16.20.1")])
-        assert answer.route is not None
-        assert answer.route.devs == ("eth0",)
-        assert Prefix.parse("172.16.0.0/16") in {route.prefix for route in host.kernel.snapshot().routes}
+LOSSES: dict[str, tuple[Callable[[HostRoutingConfig], HostRoutingConfig], str]] = {
+    "routes": (
+        lambda old: attrs.evolve(old, static_routes={"enabled": True, "routes": [{"destination": REPAIR[0]}]}),
+        "staticRoutes.routes: takes away 1 route, to 172.16.128.0/17",
+    ),
+    "CIDRs": (
+        lambda old: attrs.evolve(old, route_overlap={"expectedCidrs": ["172.16.64.0/18"], "mode": "STRICT"}),
+        "routeOverlap.expectedCidrs: 172.16.0.0/18 and 172.16.128.0/17 would not be checked any more",
+    ),
+    "STRICT": (
+        lambda old: attrs.evolve(old, route_overlap={"expectedCidrs": [CIDR]}),
+        "routeOverlap.mode: STRICT is installed, and with WARN units start although addresses escape",
+    ),
+    "units": (
+        lambda old: attrs.evolve(old, gate={"units": ["kubelet.service"]}),
+        "gate.units: systemd-nspawn@.service would not wait for the gate any more",
+    ),
+    "guard": (
+        lambda old: attrs.evolve(old, guard=None),
+        "guard.enabled: the guard that repairs routes would be removed",
+    ),
+}
 
 
-@pytest.mark.parametrize(("wait", "seconds"), [(30, 30), (44.5, 45), (60, 60), (1000, 60)])
-def test_units_wait_as_long_at_every_boot(wait: float, seconds: int) -> None:
-    """A script waits as long as its task, up to a minute, because a machine's own start has 90 s; its unit lets it.
+class TestLosses:
+    """Where nothing may be taken away, a configuration that protects less than the installed one is refused."""
 
-    No start of a machine waits for the unit of the check, which has time for large tables. Kills: a unit's timeout that
-    does not know the wait.
-    """
-    probes = {"enabled": True, "interfaces": ["eth0"]}
-    host = FakeHost(kernel=h200(dual_stack=True))
-    wanted = attrs.evolve(config(*REPAIR, cidrs=("10.0.0.0/8",)), probe_rewrite=probes)
-    run(Configure(wanted, host=host, wait=wait))
-    for path, more in ((LAYOUT.routes_unit_path, 20), (LAYOUT.probe_unit_path, 20), (LAYOUT.check_unit_path, 80)):
-        assert f"TimeoutStartSec={seconds + more}\n" in host.files.texts[path]
-    assert parse_static_routes_script(host.files.texts[LAYOUT.routes_script_path]).wait == seconds
+    OLD = attrs.evolve(WANTED, guard={"enabled": True})
 
+    @pytest.mark.parametrize(("weaken", "sentence"), LOSSES.values(), ids=LOSSES)
+    def test_each(self, weaken: Callable[[HostRoutingConfig], HostRoutingConfig], sentence: str) -> None:
+        """The error names it and the way out, and nothing is changed; it is allowed on request."""
+        host = configured(self.OLD)
+        before = dict(host.files.texts)
+        error = failure_of(run, Configure(weaken(self.OLD), host=host, allow_removal=False), of=ConfigError)
+        assert [f"{fault.path}: {fault.rule}" for fault in error.faults] == [sentence]
+        assert "--allow-removal" in error.faults[0].remedy
+        assert host.files.texts == before
+        with suppress(phases.TaskFailed):  # without its routes, there is an overlap
+            run(Configure(weaken(self.OLD), host=host))
+        assert host.files.texts != before
 
-def lasting(host: FakeHost) -> set[str]:
-    """The files and links that a reboot leaves there."""
-    return {text for text in (*host.files.texts, *host.files.links) if not text.startswith("/run/")}
-
-
-@pytest.mark.parametrize(
-    ("left", "gone"),
-    [(config(*REPAIR), "check-route-overlap"), (config(cidrs=(CIDR,), mode="WARN"), "configure-static-routes")],
-)
-def test_what_is_taken_away_is_reported(left: HostRoutingConfig, gone: str) -> None:
-    """The task that has nothing to do any more is not said to be skipped when it took its files away."""
-    host = configured(config(*REPAIR, cidrs=(CIDR,)))
-    there = lasting(host)
-    report = phases.run(Configure(left, host=host), observers=[])
-    [node] = [node for node in report.walk() if node.name == gone]
-    assert node.status is phases.Status.OK
-    assert isinstance(node.result, CheckResult | RoutesResult)
-    changed = {path for path in node.result.files if not path.startswith("/run/")}
-    assert changed - {LAYOUT.gate_steps_path} == there - lasting(host) != set()
-    again = phases.run(Configure(left, host=host), observers=[])
-    assert gone not in [node.name for node in again.walk()]
+    def test_more(self) -> None:
+        """More routes, other halves of a CIDR and more units are no loss; nor is anything on a new host."""
+        more = {"enabled": True, "routes": [{"destination": prefix} for prefix in (*REPAIR, "10.9.0.0/16")]}
+        halves = {"expectedCidrs": [*REPAIR, "10.0.0.0/8"], "mode": "STRICT"}
+        units = {"units": ["kubelet.service", "systemd-nspawn@.service"]}
+        new = HostRoutingConfig(more, halves, gate=units, guard={"enabled": True})
+        for host in (configured(self.OLD), FakeHost(kernel=h200())):
+            run(Configure(new, host=host, allow_removal=False))
 
 
-def test_what_a_guard_by_hand_has_left() -> None:
-    """Its figures are removed, and no loss: the configuration without a guard is not refused."""
-    host = FakeHost(kernel=h200(), files=FakeFiles({LAYOUT.guard_path: "{}"}))
-    run(Configure(config(*REPAIR), host=host, allow_removal=False))
-    assert not host.files.is_there(LAYOUT.guard_path)
-
-
-BARE_ROOT = Rights(changes_network=False)
-
-
-@pytest.mark.parametrize("make", [Configure, ConfigureStaticRoutes])
-@pytest.mark.parametrize("kernel", [h200, MemoryBackend])
-def test_rights(make: type[Configure], kernel: Callable[[], MemoryBackend]) -> None:
-    """A process that may not change routes writes nothing, with or without a default route."""
-    host = FakeHost(kernel=kernel(), rights=lambda: BARE_ROOT)
-    assert kind_of(failure_of(run, make(config(*REPAIR), host=host))) == "not-permitted"
-    assert not [path for path in host.files.writes if path != LAYOUT.lock_path]
-
-
-def test_rights_that_are_not_needed() -> None:
-    """If no route has to change, the right to change routes is not needed, not even to change files."""
-    host = configured(config(*REPAIR))
-    later = attrs.evolve(host, rights=lambda: BARE_ROOT)
-    run(Configure(config(*REPAIR, cidrs=(CIDR,)), host=later))
-    assert later.files.is_there(LAYOUT.check_script_path)
-    assert kind_of(failure_of(run, Configure(config(), host=later))) == "not-permitted"
-    assert later.files.is_there(LAYOUT.routes_script_path), "removing routes needs the right, too"
-
-
-@pytest.mark.parametrize("task", [Configure, ConfigureStaticRoutes, CheckRouteOverlap, Remove])
-def test_made_of_a_configuration(task: type[Configure]) -> None:
-    """A task that is given JSON where its configuration belongs says so when it is made, with the remedy."""
+@pytest.mark.parametrize("task", [Configure, ConfigureStaticRoutes, CheckRouteOverlap, RewriteProbeSource])
+def test_arguments(task: type[Configure]) -> None:
+    """JSON in place of a configuration, and a time that is none, are refused when the task is made."""
     with pytest.raises(TypeError, match=f"{task.__name__} takes a HostRoutingConfig, not a dict; see .*from_mapping"):
         task({"routeOverlap": {}}, host=FakeHost())  # type: ignore[arg-type]  # the point of this test
-
-
-def test_another_run_while_nothing_is_configured() -> None:
-    """What another run installs meanwhile stays whole, or goes as a whole; a task removed its part alone."""
-    host, other = FakeHost(kernel=h200()), config(*REPAIR, cidrs=(CIDR,))
-    host.kernel.faults.meanwhile("snapshot", lambda: run(Configure(other, host=host)))
-    run(Configure(HostRoutingConfig(), host=host))
-    installed = installed_config(host)
-    assert installed is None or Configure(other, host=host).preview().is_empty
+    for wait in (-40, float("nan"), float("inf"), 86_401):
+        with pytest.raises(
+            ValueError, match=rf"{task.__name__}: wait={wait} is not a number of seconds from 0 to 86400"
+        ):
+            task(config(), host=FakeHost(), wait=wait)

@@ -1,174 +1,181 @@
-"""ConfigureStaticRoutes, on hosts that exist in memory."""
+"""ConfigureStaticRoutes, on hosts that exist in memory: conflicts, waiting, and other programs at the same time."""
 
-from collections.abc import Iterable
+import signal
+from collections.abc import Callable, Iterable
 
 import pytest
 
 import phases
-from hostrouting.boot.gate import Gate
-from hostrouting.errors import NotReady, RouteConflict
-from hostrouting.host.fileset import Changes
-from hostrouting.host.layout import HostLayout
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.errors import ApplyError, NotReady, RouteConflict
+from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.model.route import Route
-from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
-from tests.support.tasks import LAYOUT, REPAIR, config, failure_of, manager_of, ours, run
+from hostrouting.testing import FakeHost, MemoryBackend, h200
+from phases.testing import FakeClock
+from tests.support.notes import notes_of
+from tests.support.tasks import LAYOUT, REPAIR, config, configured, failure_of, ours, run
 
-# Machines wait for the script, which fails for as long as the task does.
-SHUT = {
-    LAYOUT.gate_drop_in(),
-    LAYOUT.gate_unit_path,
-    LAYOUT.gate_script_path,
-    LAYOUT.gate_steps_path,
-    LAYOUT.routes_unit_path,
-    LAYOUT.routes_preset_path,
-    LAYOUT.routes_script_path,
-}
-STOP = f"stop {LAYOUT.gate_unit}"
+DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16)
+HELD = "the files are installed: systemd-nspawn@.service will not start before the gate's steps succeed"
 
 
-class TestConfigureStaticRoutes:
-    """Install the static routes, now and at every boot."""
+def installed(host: FakeHost) -> bool:
+    """Whether the gate is there, with the step that sets the routes."""
+    return {LAYOUT.drop_in_path("systemd-nspawn@.service"), LAYOUT.step_path(LAYOUT.routes_step)} <= {*host.files.texts}
 
-    def test_routes_files_and_unit(self) -> None:
-        """Routes are in the kernel, files in their places, the unit is enabled, and its script was run once."""
+
+def test_update() -> None:
+    """A changed route is replaced, and one that is not wanted any more goes; without any, all of ours goes."""
+    host = configured(config(*REPAIR))
+    before = h200().snapshot()
+    result = run(ConfigureStaticRoutes(config(REPAIR[0], gateway="10.0.0.9"), host=host))
+    assert ours(host) == [f"{REPAIR[0]} via 10.0.0.9 dev eth0 proto hostrouting"]
+    assert result.log_fields() == {"replace": 1, "delete": 1, "files": 2}  # type: ignore[attr-defined]  # a RoutesResult
+    run(ConfigureStaticRoutes(config(), host=host))
+    assert host.kernel.reopen().snapshot() == before
+    assert (host.files.texts, host.files.links) == ({}, {})
+
+
+class TestConflict:
+    """A route of another program with the same destination and metric stays, and is named with the way out."""
+
+    WAY_OUT = r"172.16.0.0/16 dev ib0 .*configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence"
+
+    def test_on_a_new_host(self) -> None:
+        """The files are installed, so the gate holds, and the error says so; no route was changed."""
         host = FakeHost(kernel=h200())
-        result = run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-        assert ours(host) == [f"{it} via 10.0.0.1 dev eth0 proto hostrouting" for it in REPAIR]
-        assert set(host.files.texts) == {*SHUT}
-        assert host.files.modes[LAYOUT.routes_script_path] == 0o755
-        assert host.files.links == {LAYOUT.routes_enabled_path: LAYOUT.routes_unit_path}
-        assert manager_of(host).calls == [STOP, "reload", "stop static-routes.service", "start static-routes.service"]
+        error = failure_of(run, Configure(config("172.16.0.0/16"), host=host), of=RouteConflict, match=self.WAY_OUT)
+        assert str(error).endswith(HELD)
+        assert (ours(host), installed(host)) == ([], True)
+
+    def test_where_something_is_installed(self) -> None:
+        """Nothing is changed: what is installed works."""
+        host = configured(config(*REPAIR))
+        before = dict(host.files.texts)
+        error = failure_of(run, Configure(config("172.16.0.0/16"), host=host), of=RouteConflict, match=self.WAY_OUT)
+        assert HELD not in str(error)
+        assert (host.files.texts, len(ours(host))) == (before, 2)
+
+
+class TestDefaultRoute:
+    """What a route leaves open comes from the default route, for which the task waits."""
+
+    @pytest.fixture
+    def host(self) -> FakeHost:
+        """A host without a default route."""
+        kernel = MemoryBackend()
+        kernel.add_link("eth0")
+        return FakeHost(kernel=kernel)
+
+    def test_comes_late(self, host: FakeHost) -> None:
+        """The task waits by kernel events for devices and routes, and does not hold the lock meanwhile."""
+        kernel, locked = host.kernel, list[set[str]]()
+
+        def comes() -> None:
+            locked.append(set(host.files.locked))
+            kernel.change([RouteRequest("add", DEFAULT)])
+
+        kernel.later(lambda: kernel.add_address("eth0", "10.0.0.4/24"))
+        kernel.later(comes)
+        run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
+        assert ours(host) == ["10.9.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
+        assert locked == [set()]
+
+    def test_goes_again(self, host: FakeHost) -> None:
+        """If it has gone when the task has the lock, the task waits again, for what is left of its time."""
+        kernel = host.kernel
+        kernel.add_address("eth0", "10.0.0.4/24")
+        kernel.ip_route("add", DEFAULT)
+        kernel.faults.meanwhile("snapshot", lambda: kernel.ip_route("delete", DEFAULT), nth=3)
+        kernel.later(lambda: kernel.ip_route("add", DEFAULT))
+        run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
+        assert len(ours(host)) == 1
+
+    def test_never_comes(self, host: FakeHost) -> None:
+        """After the deadline the failure says what was waited for, and that the gate holds."""
+        task = ConfigureStaticRoutes(config("10.9.0.0/16"), host=host, wait=30)
+        error = failure_of(run, task, of=NotReady, match=r"gave up after 30 s: .*waiting for an IPv4 default route")
+        [finding] = error.findings
+        assert (finding.name, finding.severity, finding.target) == ("route-waits", "error", "10.9.0.0/16")
+        assert (error.can_retry, str(error).endswith(HELD), installed(host)) == (True, True, True)
+        assert {*effects_of(error).files} == {*host.files.texts, *host.files.links}
+
+    def test_cancelled(self, host: FakeHost) -> None:
+        """The order to stop ends the wait; the files stay, and the error has them."""
+        ctx = phases.Context(clock=FakeClock(), observers=[])
+        host.kernel.later(lambda: ctx.scope.cancel("enough"))
+        with pytest.raises(phases.Cancelled, match="enough") as caught:
+            phases.execute(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), ctx)
+        assert LAYOUT.config_path in effects_of(caught.value).files
         assert host.files.locked == set()
-        fields = result.log_fields()  # type: ignore[attr-defined]  # a RoutesResult
-        assert fields == {"add": 2, "files": 8}
 
-    def test_a_unit_that_failed_is_started_again(self) -> None:
-        """When the unit failed last time, the next run starts it again although no file changed."""
-        manager = FakeManager(failing={LAYOUT.routes_unit: ("eth0 is not there",)})
-        host = FakeHost(kernel=h200(), manager=manager)
-        task = ConfigureStaticRoutes(config(*REPAIR), host=host)
-        failure_of(run, task, match=r"static-routes.service failed .exit-code, exit status 1.: eth0 is")
-        manager.failing.clear()
-        run(task)
-        stop, start = (f"{verb} static-routes.service" for verb in ("stop", "start"))
-        assert manager.calls == [STOP, "reload", stop, start, start]
 
-    def test_update(self) -> None:
-        """A changed configuration replaces ours and deletes what is no longer wanted; the unit's text stays."""
+class TestTransaction:
+    """All routes or none, also if the run is stopped or another program interferes."""
+
+    @pytest.mark.parametrize("nth", [1, 2])
+    def test_ctrl_c(self, nth: int) -> None:
+        """Ctrl-C while routes are set is obeyed when all of them are, or none is again."""
         host = FakeHost(kernel=h200())
-        run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-        host.files.writes.clear()
-        run(ConfigureStaticRoutes(config(REPAIR[0], gateway="10.0.0.9"), host=host))
-        assert ours(host) == ["172.16.0.0/17 via 10.0.0.9 dev eth0 proto hostrouting"]
-        written = {LAYOUT.routes_script_path, LAYOUT.gate_steps_path}
-        assert set(host.files.writes) == {LAYOUT.lock_path, *written}
+        host.kernel.faults.meanwhile("change", lambda: signal.raise_signal(signal.SIGINT), nth=nth)
+        with pytest.raises(KeyboardInterrupt):
+            run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+        assert len(ours(host)) in {0, 2}
+        assert host.files.locked == set()
 
-    def test_removed_from_the_configuration(self) -> None:
-        """With no routes configured any more, ours go, with every file; a running machine is not touched."""
-        host = FakeHost(kernel=h200())
-        before = host.kernel.snapshot()
-        run(Configure(config(*REPAIR, cidrs=("172.16.0.0/16",)), host=host))
-        manager_of(host).calls.clear()
-        run(ConfigureStaticRoutes(config(), host=host))
-        assert host.kernel.reopen().snapshot() == before
-        assert not {LAYOUT.routes_script_path, LAYOUT.routes_unit_path} & set(host.files.texts)
-        assert [step.name for step in Gate(host).steps] == ["check-route-overlap"]
-        assert host.files.links == {}
-        assert manager_of(host).calls == [STOP, "stop static-routes.service", "reload"]
+    def test_cancelled(self) -> None:
+        """The order to stop undoes what was done, and the task is cancelled, not completed."""
+        host, ctx = FakeHost(kernel=h200()), phases.Context(observers=[])
+        host.kernel.faults.meanwhile("change", lambda: ctx.scope.cancel("enough"))
+        with pytest.raises(phases.Cancelled, match="enough") as caught:
+            phases.execute(ConfigureStaticRoutes(config(*REPAIR), host=host), ctx)
+        assert ours(host) == []
+        assert "the route table is as it was before" in "".join(notes_of(caught.value))
 
     @pytest.mark.parametrize("often", [1, 2])
-    def test_a_route_that_is_deleted_in_the_middle_of_it(self, often: int) -> None:
+    def test_a_route_that_is_deleted_at_once(self, often: int) -> None:
         """If another program deletes our new route before it is read back, the transaction is tried once more."""
         host, left = FakeHost(kernel=h200()), often
         real = host.kernel.change
 
         def change(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
             nonlocal left
-            asked = list(changes)
-            outcomes = real(asked)
-            if left and [request.verb for request in asked] == ["add", "add"]:
+            requests = list(changes)
+            outcomes = real(requests)
+            if left and [request.verb for request in requests] == ["add", "add"]:
                 left -= 1
-                real([RouteRequest("delete", asked[0].route)])
+                real([RouteRequest("delete", requests[0].route)])
             return outcomes
 
         host.kernel.change = change  # type: ignore[method-assign]
         task = ConfigureStaticRoutes(config(*REPAIR), host=host)
         if often == 1:
             run(task)
-            assert ours(host) == [f"{it} via 10.0.0.1 dev eth0 proto hostrouting" for it in REPAIR]
         else:
-            failure_of(run, task, match="another program changes these routes at the same time")
-            assert ours(host) == []
+            failure_of(run, task, of=ApplyError, match="another program changes these routes at the same time")
+        assert len(ours(host)) == (2 if often == 1 else 0)
 
-    def test_conflict(self) -> None:
-        """A key that InfiniBand holds is a conflict with the way out; no route was changed, and the gate is shut."""
+    def test_set_by_the_guard_meanwhile(self) -> None:
+        """What the steps have set while the run waited for the lock is not set again."""
         host = FakeHost(kernel=h200())
-        failure_of(
-            run,
-            ConfigureStaticRoutes(config("172.16.0.0/16"), host=host),
-            of=RouteConflict,
-            match=r"configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence",
-        )
-        assert ours(host) == []
-        assert set(host.files.texts) == SHUT
-        assert host.files.locked == set()
+        routes = [Route.to(prefix, dev="eth0", gateway="10.0.0.1", protocol=213) for prefix in REPAIR]
+        guard: Callable[[], object] = lambda: [host.kernel.ip_route("add", route) for route in routes]  # noqa: E731
+        host.kernel.faults.meanwhile("snapshot", guard, nth=3)
+        result = run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+        assert result.log_fields() == {"keep": 2, "files": 6}  # type: ignore[attr-defined]  # a RoutesResult
 
-    def test_default_route_that_comes_late(self) -> None:
-        """The task waits by kernel events for missing devices and routes."""
-        kernel = MemoryBackend()
-        kernel.add_link("eth0")
-        host = FakeHost(kernel=kernel)
-        kernel.later(lambda: kernel.add_address("eth0", "10.0.0.4/24"))
-        kernel.later(
-            lambda: kernel.change(
-                [RouteRequest("add", Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16))]
-            )
-        )
-        run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
-        assert ours(host) == ["10.9.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
 
-    def test_default_route_that_never_comes(self) -> None:
-        """After the deadline the failure says what was waited for, what to do, and that the gate is shut."""
-        host = FakeHost(kernel=MemoryBackend())
-        told = r"gave up after 30 s: .*waiting for an IPv4 default route.*; /\S+/static-routes.sh and the gate are installed"
-        error = failure_of(run, ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), of=NotReady, match=told)
-        [found] = error.findings
-        assert (found.name, found.severity, found.target) == ("route-waits", "error", "10.9.0.0/16")
-        assert found.remedy
-        assert error.can_retry
-        assert set(host.files.texts) == SHUT
-
-    def test_offline(self) -> None:
-        """In an image there are files and enablement, and no kernel is asked."""
-        host = FakeHost(backend=None, manager=None, layout=HostLayout(root="/mnt"))
-        run(Configure(config(*REPAIR, cidrs=("172.16.0.0/16",)), host=host))
-        assert all(path.startswith("/mnt/etc/") for path in host.files.texts)
-        assert host.files.links == {
-            "/mnt/etc/systemd/system/multi-user.target.wants/static-routes.service": (
-                "/etc/systemd/system/static-routes.service"
-            )
-        }
-        assert len(host.files.texts) == 9
-
-    def test_enabled_by_a_link_that_leads_elsewhere(self) -> None:
-        """A link that enables another unit than ours, or a script without execute permission, is reported and corrected."""
-        host = FakeHost(kernel=h200())
-        task = ConfigureStaticRoutes(config(*REPAIR), host=host)
-        run(task)
-        host.files.links[LAYOUT.routes_enabled_path] = "/dev/null"
-        host.files.modes[LAYOUT.routes_script_path] = 0o644
-        assert task.plan(phases.Context()).files == Changes((LAYOUT.routes_script_path, LAYOUT.routes_enabled_path))
-        run(task)
-        assert host.files.links == {LAYOUT.routes_enabled_path: LAYOUT.routes_unit_path}
-        assert task.plan(phases.Context()).is_empty
-
-    @pytest.mark.parametrize("task", [ConfigureStaticRoutes, CheckRouteOverlap, Configure])
-    @pytest.mark.parametrize("wait", [-40, float("nan"), float("inf"), 86_401])
-    def test_no_time_to_wait(self, task: type[Configure], wait: float) -> None:
-        """A waiting time that is not valid is refused when the task is made."""
-        with pytest.raises(ValueError, match=rf"{task.__name__}: wait={wait} is not between 0 and 86400 seconds"):
-            task(config(), host=FakeHost(), wait=wait)
+def test_another_programs_next_hop(caplog: pytest.LogCaptureFixture) -> None:
+    """In IPv6, another program's next hop beside ours stays and is reported; Remove deletes only ours."""
+    kernel = h200(dual_stack=True)
+    theirs = Route.to("fd20::/32", dev="eth0", gateway="2001:db8::9", metric=1024, protocol=12)
+    kernel.ip_route("add", theirs)
+    route = {"destination": "fd20::/32", "gateway": "2001:db8::1", "dev": "eth0"}
+    host = FakeHost(kernel=kernel)
+    run(Configure(HostRoutingConfig({"enabled": True, "routes": [route]}), host=host))
+    assert "fd20::/32: the next hop via 2001:db8::9 dev eth0 is not configured and was not deleted" in caplog.text
+    run(Remove(host=host))
+    assert [route for route in kernel.reopen().snapshot().routes if route.prefix == theirs.prefix] == [theirs]

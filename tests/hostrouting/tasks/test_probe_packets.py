@@ -8,14 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from ipaddress import IPv6Address
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
-from hostrouting.boot.probe import TABLE
+from hostrouting.boot.probe_table import TABLE
+from hostrouting.host.effects import Effects
 from hostrouting.kernel.nftables import NftProgram
-from hostrouting.tasks.results import Standing
 from tests.support.balancer import (
     GLOBAL,
     HARDWARE,
@@ -42,11 +43,9 @@ from tests.support.packets import (
     ECHO_REQUEST,
     ICMPV6,
     LISTENER_REPORT,
-    NO_ROUTE,
     ROUTER_ALERT,
     TCP,
     UDP,
-    UNREACHABLE,
     Packet,
     echo_request,
     listener_query,
@@ -55,7 +54,6 @@ from tests.support.packets import (
     router_advertisement,
 )
 from tests.support.rewriting import Rewriting, rules
-from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
 
@@ -318,7 +316,7 @@ def has_right_checksums(lab: Lab) -> bool:
 def without(*comments: str) -> str:
     """The rules without those that have these comments."""
     lines = RULES.splitlines(keepends=True)
-    left = [line for line in lines if not any(f'hostrouting: {comment}"' in line for comment in comments)]
+    left = [line for line in lines if not any(f'comment "{comment}"' in line for comment in comments)]
     assert len(left) == len(lines) - len(comments)
     return "".join(left)
 
@@ -372,84 +370,17 @@ def test_a_probe_of_the_node_itself(lab: Lab) -> None:
             refused.connect((NODE, PORT + 1))
 
 
-def test_a_node_without_a_default_route(lab: Lab) -> None:
-    """The probe arrives, but the reply has no route, and the task reports it; with ensureRoute the reply arrives."""
-    lab.node.batch([f"route delete default via {OWN}"])
-    rewriting = Rewriting(lab.node, ensure_route=False)
-    (hindrance,) = standing_after_a_run(rewriting).findings
-    assert hindrance.facts["kind"] == "no-way-back"
-    with capture(lab.pod) as wire:
-        assert is_lost(lab)
-        packets = wire.packets()
-    assert [it.source for it in data_of(UDP, packets)] == [GLOBAL]
-    assert [packet.icmp for packet in packets if packet.icmp[0] == UNREACHABLE] == [(UNREACHABLE, NO_ROUTE)]
-    rewriting.changed(ensure_route=True)
-    assert standing_after_a_run(rewriting).is_right
-    probe(lab)
-
-
-@pytest.mark.parametrize("state", ["IPv6 is off", "the link is down", "no address"])
-def test_ipv6_that_comes_late(lab: Lab, state: str) -> None:
-    """At first the node has no IPv6: the rules are loaded all the same. When IPv6 comes, the guard adds the route.
-
-    The same after the link was down and up: the rules stay, and the route comes again.
-    """
-    without = {
-        "IPv6 is off": lambda: lab.node.sysctl("ipv6/conf/eth0/disable_ipv6", 1),
-        "the link is down": lambda: lab.node.batch(["link set eth0 down"]),
-        "no address": lambda: lab.node.batch(["address flush dev eth0"]),
-    }
-    rewriting = Rewriting(lab.node, wait=0)
-
-    def comes() -> None:
-        lab.node.sysctl("ipv6/conf/eth0/disable_ipv6", 0)
-        lab.node.batch(
-            ["link set eth0 up", *(f"address replace {ip}/64 dev eth0 nodad" for ip in (NODE_LINK_LOCAL, NODE))]
-        )
-        lab.node.batch([f"route replace default via {OWN} dev eth0"])
-
-    def is_there() -> bool:
-        return GLOBAL in lab.node.ip("-6", "route", "show", "proto", "213").stdout
-
-    without[state]()
-    assert rewriting.apply() is not None
-    assert TABLE in lab.node.run("nft", "list", "tables").stdout
-    with rewriting.guard():
-        comes()
-        wait_for("the route", is_there)
-        probe(lab)
-        without["the link is down"]()
-        wait_for("the route to go", lambda: not is_there())
-        assert TABLE in lab.node.run("nft", "list", "tables").stdout
-        comes()
-        wait_for("the route", is_there)
-        probe(lab)
-
-
 def test_a_node_that_does_not_forward(lab: Lab) -> None:
     """Without forwarding, probes do not reach the pod, and the task names the setting."""
     rewriting = Rewriting(lab.node)
     rewriting.apply()
     lab.node.sysctl("ipv6/conf/all/forwarding", 0)
     assert is_lost(lab)
-    (hindrance,) = rewriting.standing().findings
-    assert hindrance.target == "net.ipv6.conf.all.forwarding"
+    [finding] = rewriting.plan().findings
+    assert (finding.severity, finding.target) == ("warning", "net.ipv6.conf.all.forwarding")
     lab.node.sysctl("ipv6/conf/all/forwarding", 1)
-    assert rewriting.standing().is_right
+    assert rewriting.plan().findings == ()
     probe(lab)
-
-
-def test_a_node_that_heeds_no_router(lab: Lab) -> None:
-    """If accept_ra is 1, a node that forwards ignores advertised default routes, and the task names the setting."""
-    rewriting = Rewriting(lab.node)
-    rewriting.apply()
-    lab.node.sysctl("ipv6/conf/eth0/accept_ra", 1)
-    assert not learns_the_router(lab)
-    (note,) = rewriting.standing().findings
-    assert (note.severity, note.target) == ("note", "net.ipv6.conf.eth0.accept_ra")
-    lab.node.sysctl("ipv6/conf/eth0/accept_ra", 2)
-    assert learns_the_router(lab)
-    assert rewriting.standing().findings == ()
 
 
 def test_an_uplink_in_a_bridge(lab: Lab) -> None:
@@ -468,16 +399,11 @@ def test_an_uplink_in_a_bridge(lab: Lab) -> None:
     before = lab.refused()
     assert is_lost(lab)
     assert lab.refused() == before + 1
-    assert "link-enslaved" in [finding.facts["kind"] for finding in rewriting.standing().findings]
+    assert ["warning", "eth0"] in [[finding.severity, finding.target] for finding in rewriting.plan().findings]
     rewriting.changed(interfaces=["br0"])
-    assert standing_after_a_run(rewriting).is_right
-    probe(lab)
-
-
-def standing_after_a_run(rewriting: Rewriting) -> Standing:
-    """The state after a run of the task."""
     rewriting.apply()
-    return rewriting.standing()
+    assert rewriting.plan().findings == ()
+    probe(lab)
 
 
 def listed(lab: Lab) -> list[dict[str, Any]]:
@@ -486,15 +412,16 @@ def listed(lab: Lab) -> list[dict[str, Any]]:
     return [nftable["rule"] for nftable in json.loads(said)["nftables"] if "rule" in nftable]
 
 
-def test_a_second_run_changes_nothing(lab: Lab) -> None:
-    """A second run changes nothing: every rule keeps its handle and its counter."""
+def test_a_second_run_changes_nothing(lab: Lab, tmp_path: Path) -> None:
+    """A second run changes nothing, nor does the script: every rule keeps its handle and its counter."""
     rewriting = Rewriting(lab.node)
     rewriting.apply()
     probe(lab)
     before = listed(lab)
-    done = rewriting.apply()
-    assert (done.operations, done.files, listed(lab)) == ((), (), before)
-    assert rewriting.standing().facts == ("1 packets rewritten on their way in, 1 on their way out",)
+    result = rewriting.apply()
+    assert (result, listed(lab)) == (Effects(), before)
+    assert rewriting.boot(tmp_path) == ""
+    assert listed(lab) == before
 
 
 def test_removed_twice(lab: Lab) -> None:
@@ -521,7 +448,7 @@ table ip6 azureSLBProbe {
 
 
 def test_the_tables_of_others(lab: Lab) -> None:
-    """Other tables are the same byte for byte after all operations, and a table for the same purpose is reported."""
+    """Other tables are the same byte for byte after all operations, also one for the same purpose."""
     tables = ("inet filter", "ip6 azureSLBProbe")
 
     def theirs() -> list[str]:
@@ -529,8 +456,8 @@ def test_the_tables_of_others(lab: Lab) -> None:
 
     nft(lab.node, OTHERS)
     rewriting, before = Rewriting(lab.node), theirs()
-    (note,) = standing_after_a_run(rewriting).findings
-    assert (note.severity, note.target) == ("note", "ip6 azureSLBProbe")
+    rewriting.apply()
+    assert theirs() == before
     rewriting.remove()
     assert theirs() == before
     assert "element" in before[0]

@@ -1,0 +1,285 @@
+"""files_of: every file for the boot, as laws for any configuration, and against the programs that read the files."""
+
+import os
+import re
+import subprocess
+from ipaddress import ip_address
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hostrouting.boot import files as boot_files
+from hostrouting.boot.files import files_of, foreign_steps, owned_paths, render_config
+from hostrouting.boot.scripts import asset, filled, render_check_script
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, gated_units
+from hostrouting.host.fileset import File
+from hostrouting.host.layout import DROP_IN, HostLayout
+from hostrouting.model.prefix import Prefix
+from hostrouting.routes.uplink import DesiredRoute, wanted_routes
+from hostrouting.testing import FakeFiles
+from tests.support.config_strategies import configs
+
+LAYOUT = HostLayout()
+FULL = HostRoutingConfig.from_mapping(
+    {
+        "staticRoutes": {"enabled": True, "routes": [{"destination": "172.16.0.0/17"}]},
+        "routeOverlap": {"expectedCidrs": ["172.16.0.0/16"], "mode": "STRICT"},
+        "probeRewrite": {"enabled": True, "interfaces": ["eth0"]},
+        "guard": {"enabled": True},
+        "manageForeign": "keep",
+    }
+)
+"""A configuration with every file."""
+STEPS = (LAYOUT.routes_step, LAYOUT.check_step, LAYOUT.probe_step)
+
+
+def text_of(config: HostRoutingConfig, path: str) -> str:
+    """The text of this file; empty if the configuration has none."""
+    return next((file.text for file in files_of(config) if file.path == path), "")
+
+
+def put(files: tuple[File, ...]) -> FakeFiles:
+    """A host with these files."""
+    host = FakeFiles()
+    for file in files:
+        file.write(host)
+    return host
+
+
+def block_of(text: str) -> tuple[list[str], list[str]]:
+    """The lines of the data block, and all others."""
+    lines = text.splitlines()
+    opening = lines.index("configuration=(") + 1
+    closing = lines.index(")", opening)
+    return lines[opening:closing], lines[:opening] + lines[closing:]
+
+
+def settings_of(config: HostRoutingConfig, step: str) -> list[list[str]]:
+    """The words of each setting in the data block of a step; empty without that step."""
+    text = text_of(config, LAYOUT.step_path(step))
+    return [line[3:-1].split() for line in (block_of(text)[0] if text else ())]
+
+
+class TestFiles:
+    """Which files there are, and in which order."""
+
+    @given(configs())
+    def test_order(self, config: HostRoutingConfig) -> None:
+        """config.json comes first, and drop-ins last, one for each gated unit; without anything to do there is no file."""
+        files = files_of(config)
+        assert files == files_of(config)
+        drop_ins = [LAYOUT.drop_in_path(unit) for unit in gated_units(config)]
+        paths = [file.path for file in files]
+        assert paths[:1] == [LAYOUT.config_path] * bool(files)
+        assert paths[len(paths) - len(drop_ins) :] == drop_ins
+        assert len({*paths}) == len(paths)
+
+    @given(configs(), st.sampled_from(["/", "/mnt/image"]))
+    def test_owned(self, config: HostRoutingConfig, root: str) -> None:
+        """What a host has of ours is found again, all of it and nothing else; drop-ins first, config.json last."""
+        layout = HostLayout(root=root)
+        files = files_of(config, layout)
+        host = put(files)
+        others = [layout.at(f"/etc/systemd/system/{name}") for name in ("a.service", f"b.service.d/{DROP_IN}")]
+        host.texts |= dict.fromkeys([*others, layout.at("/etc/hostrouting/notes")], "of somebody else\n")
+        owned = owned_paths(host, layout)
+        assert {*owned} == {file.path for file in files}
+        assert owned[-1:] == (layout.config_path,) * bool(files)
+        assert [path.endswith(DROP_IN) for path in owned] == sorted(
+            (path.endswith(DROP_IN) for path in owned), reverse=True
+        )
+
+    @given(configs())
+    def test_read_back(self, config: HostRoutingConfig) -> None:
+        """config.json is the configuration."""
+        assert HostRoutingConfig.from_json(render_config(config)) == config
+
+    def test_modes(self) -> None:
+        """Scripts can be executed, other files only be read, and links lead where they will lead on the host."""
+        files = {file.path: file for file in files_of(FULL, HostLayout(root="/mnt"))}
+        assert {path for path, file in files.items() if file.mode != 0o644} == {
+            path for path in files if path.endswith(".sh")
+        }
+        links = {path.rpartition("/")[2]: file.target for path, file in files.items() if file.target}
+        enabled = (LAYOUT.routes_unit, LAYOUT.probe_unit, LAYOUT.guard_unit)
+        assert links == {unit: f"/etc/systemd/system/{unit}" for unit in enabled}
+
+    def test_foreign_steps(self) -> None:
+        """Scripts in gate.d that are not of ours are listed; what is no script is not run, and not listed."""
+        host = put(files_of(FULL))
+        host.texts |= dict.fromkeys((f"/etc/hostrouting/gate.d/{name}" for name in ("50-site.sh", "README")), "")
+        assert foreign_steps(host) == ("/etc/hostrouting/gate.d/50-site.sh",)
+
+
+class TestGate:
+    """The one line of gate.sh that differs, which no value of an operator reaches."""
+
+    @pytest.mark.parametrize(
+        ("change", "line"),
+        [
+            ({}, f"required=({STEPS[0]} {STEPS[1]}) wanted=({STEPS[2]})"),
+            (
+                {"route_overlap": {"expectedCidrs": ["10.0.0.0/8"]}},
+                f"required=({STEPS[0]}) wanted=({STEPS[1]} {STEPS[2]})",
+            ),
+            ({"static_routes": None}, f"required=({STEPS[1]}) wanted=({STEPS[0]} {STEPS[2]})"),
+        ],
+        ids=["STRICT", "WARN", "only the reply route"],
+    )
+    def test_steps(self, change: dict[str, object], line: str) -> None:
+        """Routes are required, the check in STRICT; probes and the route for their replies are only wanted."""
+        config = attrs.evolve(FULL, **change)  # type: ignore[arg-type]  # sections as JSON
+        assert line in text_of(config, LAYOUT.gate_path).splitlines()
+
+    def test_gate_units_alone(self) -> None:
+        """Gated units without any step keep the gate, for scripts of others."""
+        config = HostRoutingConfig(gate={"units": ["kubelet.service"]})
+        paths = [LAYOUT.config_path, LAYOUT.gate_path, LAYOUT.drop_in_path("kubelet.service")]
+        assert [file.path for file in files_of(config)] == paths
+        assert "required=() wanted=()" in text_of(config, LAYOUT.gate_path).splitlines()
+
+    @given(configs(), configs())
+    def test_one_line(self, one: HostRoutingConfig, other: HostRoutingConfig) -> None:
+        """Of any two configurations, gate.sh differs in that line alone; guard.sh, drop-ins and units never differ."""
+        first, second = ({file.path: file.text for file in files_of(config)} for config in (one, other))
+        for path in first.keys() & second.keys() - {LAYOUT.config_path, *map(LAYOUT.step_path, STEPS)}:
+            lines = zip(first[path].splitlines(), second[path].splitlines(), strict=True)
+            differing = [line for line, another in lines if line != another]
+            assert all(path == LAYOUT.gate_path and line.startswith("required=(") for line in differing)
+
+
+class TestValuesAreData:
+    """No value becomes code or a line of its own: a script is an asset with words in one array."""
+
+    @given(configs())
+    def test_only_the_block(self, config: HostRoutingConfig) -> None:
+        """Outside the block a step is the asset; in the block each line is one quoted word of harmless letters."""
+        for step in STEPS:
+            if text := text_of(config, LAYOUT.step_path(step)):
+                block, body = block_of(text)
+                assert body == block_of(filled(f"{step[3:]}.sh", []))[1]
+                assert all(re.fullmatch(r"  '[A-Za-z0-9_./*?=@:;,!{}\" -]*'", line) for line in block)
+
+    @given(st.text(max_size=20))
+    def test_what_no_configuration_can_hold(self, text: str) -> None:
+        """The renderer does not rely on its input: a letter that could mean something is a ValueError."""
+        config = HostRoutingConfig(route_overlap=RouteOverlapConfig(["10.0.0.0/8"], "", ["eth0"]))
+        object.__setattr__(config.route_overlap, "expected_devs", (text,))
+        try:
+            script = render_check_script(config)
+        except ValueError:
+            return
+        assert f"  'device {text}'" in block_of(script)[0]
+        assert not set(text) & set("'\\$`&|<>()[]~#\n\t")
+
+    @given(configs())
+    def test_routes_are_read_back(self, config: HostRoutingConfig) -> None:
+        """The words of the routes mean the routes that are wanted."""
+        routes = []
+        for key, destination, *words in settings_of(config, LAYOUT.routes_step):
+            if key == "route":
+                flags = {word for word in words if word in {"link", "optional"}}
+                values = dict(zip(words[: len(words) - len(flags) : 2], words[1::2], strict=False))
+                routes.append(
+                    DesiredRoute(
+                        destination,
+                        gateway=values.get("via"),
+                        dev=values.get("dev"),
+                        metric=int(values["metric"]),
+                        is_on_link="link" in flags,
+                        is_optional="optional" in flags,
+                    )
+                )
+        assert routes == [attrs.evolve(route, metric=route.key.metric) for route in wanted_routes(config)]
+
+    @given(configs())
+    def test_the_check_is_read_back(self, config: HostRoutingConfig) -> None:
+        """The words of the check mean its mode, its CIDRs with their borders, and its devices."""
+        check, lines = config.route_overlap, settings_of(config, LAYOUT.check_step)
+        if not lines:
+            assert not check.expected_cidrs
+            return
+        assert [words[0] for words in lines[:4]] == ["mode", "wait", "state", "families"]
+        assert lines[0][1] == check.mode
+        cidrs = [(Prefix.parse(words[1]), *map(ip_address, words[2:])) for words in lines if words[0] == "cidr"]
+        assert [prefix for prefix, _, _ in cidrs] == [Prefix.of(cidr) for cidr in check.expected_cidrs]
+        for prefix, first, last in cidrs:
+            assert int(last) == prefix.last
+            assert int(first) - prefix.first == (prefix.family == 4 and prefix.first == 0)
+        assert tuple(words[1] for words in lines if words[0] == "device") == check.expected_devs
+        allowed = [word.replace("/", " ") for words in lines if words[0] == "allow" for word in words[1:]]
+        assert tuple(allowed) == check.allowed_devs
+
+
+@pytest.mark.linux
+class TestReaders:
+    """The programs that read the files find nothing to complain about."""
+
+    @settings(max_examples=10)
+    @given(configs())
+    def test_bash(self, config: HostRoutingConfig) -> None:
+        """Bash parses every script, and takes the block for exactly the words that were rendered."""
+        for file in files_of(attrs.evolve(config, probe_rewrite=FULL.probe_rewrite)):
+            if file.path.endswith(".sh"):
+                subprocess.run(["bash", "-n"], input=file.text, text=True, check=True)
+            if "/gate.d/" in file.path:
+                block, _ = block_of(file.text)
+                program = "\n".join(["configuration=(", *block, ")", 'printf "%s\\n" "${configuration[@]}"'])
+                done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True, cwd="/etc")
+                assert done.stdout.splitlines() == [line[3:-1] for line in block]
+
+    @pytest.mark.needs("shellcheck")
+    @pytest.mark.parametrize("path", [file.path for file in files_of(FULL) if file.path.endswith(".sh")])
+    def test_shellcheck(self, path: str) -> None:
+        """Shellcheck has nothing to say about the scripts."""
+        done = subprocess.run(
+            ["shellcheck", "--shell=bash", "-"], input=text_of(FULL, path), text=True, capture_output=True, check=False
+        )
+        assert done.stdout == ""
+
+    @pytest.mark.needs("systemd-analyze")
+    def test_systemd(self, tmp_path: Path) -> None:
+        """`systemd-analyze verify` is silent about the units and about a machine with the drop-in."""
+        program = tmp_path / "program"
+        program.touch(mode=0o755)
+        units = {
+            file.path.removeprefix("/etc/systemd/system/"): file.text for file in files_of(FULL) if not file.target
+        }
+        units = {name: text for name, text in units.items() if not name.startswith("/")}
+        units["systemd-nspawn@kube1.service"] = "[Service]\nExecStart=/bin/true\n"
+        for name, text in units.items():
+            (tmp_path / "units" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "units" / name).write_text(text)
+        done = subprocess.run(
+            [
+                "systemd-analyze",
+                "verify",
+                *(str(tmp_path / "units" / name) for name in units if name.endswith(".service")),
+            ],
+            # Without it, the drop-ins that an administrator of this host has written count, too.
+            env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}/units:/usr/lib/systemd/system:/lib/systemd/system"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_no_unit_pulls_another() -> None:
+    """No unit or drop-in has a setting that could stop a running unit, or that keeps a oneshot from running again."""
+    for file in files_of(FULL):
+        if "/systemd/system/" in file.path:
+            for word in ("Requires", "Requisite", "BindsTo", "PartOf", "RequiredBy", "RemainAfterExit", "Before="):
+                assert word not in file.text
+
+
+def test_an_asset_without_a_block() -> None:
+    """An asset that lost its block is an error, not a script without settings; every asset is used."""
+    with pytest.raises(ValueError, match=r"guard.sh has no data block"):
+        filled("guard.sh", [])
+    assets = {path.name for path in (Path(boot_files.__file__).parent / "assets").iterdir()}
+    assert assets == {"gate.sh", "guard.sh", *(f"{step[3:]}.sh" for step in STEPS)}
+    assert all(len(line) <= 120 for name in assets for line in asset(name).splitlines())

@@ -1,0 +1,504 @@
+"""How a configuration comes onto a host: laws for any two configurations and any mishap, and the rows that they lack."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import phases
+from hostrouting.boot.files import files_of
+from hostrouting.boot.probe_table import TABLE, probe_comment
+from hostrouting.config.settings import MACHINES, HostRoutingConfig, gated_units
+from hostrouting.config.values import Mode, Upkeep
+from hostrouting.errors import ConfigError, FileError, HostBusy, ManagerError, RequirementError
+from hostrouting.host.effects import effects_of
+from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
+from hostrouting.host.systemd import UnitState
+from hostrouting.kernel.programs import Rights
+from hostrouting.routes.uplink import wanted_routes
+from hostrouting.tasks.configure import TASKS, Configure, Remove
+from hostrouting.tasks.install import SectionTask, read_installed
+from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+from phases.testing import FakeClock
+from tests.support.mishaps import Killed, full, killed, mishap_host
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, manager_of, ours, run
+
+WANTED = config(*REPAIR, cidrs=(CIDR,))
+READ_ONLY = "the file system is read-only; remount it writable"
+KUBE1 = "systemd-nspawn@kube1.service"
+FOREIGN = {
+    "/etc/systemd/system/kubelet.service.d/10-site.conf": "[Service]\nExecStartPre=/bin/true\n",
+    "/etc/systemd/networkd.conf.d/10-site.conf": "[Network]\n",
+    "/etc/hostrouting/notes.txt": "of the site\n",
+    "/etc/aks-flex-node/static-routes.sh": "#!/bin/sh\n",
+}
+
+
+def possible() -> st.SearchStrategy[HostRoutingConfig]:
+    """Configurations whose routes and probe rewrite are possible on `node`, of every shape."""
+    some = {"unique": True, "max_size": 3}
+    routes = st.lists(st.sampled_from(("172.16.0.0/17", "172.16.128.0/17", "10.77.0.0/16", "fd00:77::/48")), **some)
+    cidrs = st.lists(st.sampled_from(("172.16.0.0/16", "10.9.0.0/16", "fd00:5::/48")), **some)
+    units = st.lists(st.sampled_from((MACHINES, "kubelet.service", KUBE1)), min_size=1, **some)
+    probes = st.sampled_from(
+        [{}, *({"enabled": True, "interfaces": ["eth0"], "ensureRoute": it} for it in (True, False))]
+    )
+
+    def made(routes: list[str], cidrs: list[str], is_guarded: bool, **rest: Any) -> HostRoutingConfig:  # noqa: FBT001
+        sections = {
+            "staticRoutes": {"enabled": bool(routes), "routes": [{"destination": prefix} for prefix in routes]},
+            "routeOverlap": {"expectedCidrs": cidrs, "mode": rest["mode"]} if cidrs else {},
+            "probeRewrite": rest["probe"],
+            "guard": {"enabled": is_guarded and bool(routes or cidrs or rest["probe"])},
+            "manageForeign": rest["keeps"],
+            **rest["gate"],
+        }
+        return HostRoutingConfig.from_mapping(sections)
+
+    return st.builds(
+        made,
+        routes,
+        cidrs,
+        st.booleans(),
+        mode=st.sampled_from(Mode),
+        probe=probes,
+        keeps=st.sampled_from(Upkeep),
+        gate=st.just({}) | units.map(lambda names: {"gate": {"units": names}}),
+    )
+
+
+def node() -> tuple[FakeHost, Any]:
+    """An H200 node with both families, a running machine, and files of others."""
+    host, mishaps = mishap_host(h200(dual_stack=True))
+    host.files.texts |= FOREIGN
+    host.files.modes |= dict.fromkeys(FOREIGN, 0o644)
+    manager_of(host).properties[KUBE1] = {}
+    manager_of(host).boot()
+    return host, mishaps
+
+
+def apply(host: FakeHost, config: HostRoutingConfig) -> None:
+    """Apply it; whether the check then finds an overlap does not matter."""
+    with suppress(phases.TaskFailed):
+        run(Configure(config, host=host))
+
+
+def disk(host: FakeHost) -> dict[str, tuple[str, int]]:
+    """Every file and link, without the check's markers."""
+    files = {path: (text, host.files.modes[path]) for path, text in host.files.texts.items()}
+    links = {path: (target, 0) for path, target in host.files.links.items()}
+    return {path: has for path, has in {**files, **links}.items() if path not in LAYOUT.markers}
+
+
+def wanted_disk(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
+    """The files of others, and those of the configuration."""
+    files = {file.path: (file.target or file.text, 0 if file.target else file.mode) for file in files_of(config)}
+    return {path: (text, 0o644) for path, text in FOREIGN.items()} | files
+
+
+def assert_installed(host: FakeHost, config: HostRoutingConfig, *others: HostRoutingConfig) -> None:
+    """Files, routes, table and units are those of the configuration, and nothing else changed."""
+    assert disk(host) == wanted_disk(config)
+    assert {route.key for route in host.kernel.reopen().snapshot(protocol=213).routes} == {
+        route.key for route in wanted_routes(config)
+    }
+    listing = host.tables.tables.get(TABLE, "")
+    assert (probe_comment(config.probe_rewrite) in listing) is config.probe_rewrite.enabled
+    assert Configure(config, host=host).plan().is_empty
+    manager = manager_of(host)
+    units = {unit.replace("@.", "@kube1.") for each in (config, *others) for unit in gated_units(each)}
+    units |= {LAYOUT.guard_unit, LAYOUT.routes_unit, LAYOUT.check_unit, LAYOUT.probe_unit}
+    assert {shown["NeedDaemonReload"] for shown in manager.show(("NeedDaemonReload",), *units)} == {"no"}
+    assert (manager.state(LAYOUT.guard_unit).active == "active") is config.guard.enabled
+    assert host.files.locked == set()
+
+
+class TestLaws:
+    """For any two configurations, whatever happens between."""
+
+    @given(possible(), possible(), st.integers(1, 40), st.sampled_from([killed, full]))
+    def test_any_mishap(
+        self, old: HostRoutingConfig, new: HostRoutingConfig, nth: int, error: Callable[[str], BaseException]
+    ) -> None:
+        """After a run that was killed or failed at any effect, the next run leaves exactly what is wanted."""
+        host, mishaps = node()
+        apply(host, old)
+        mishaps.arm(nth, error)
+        with suppress(Killed):
+            apply(host, new)
+        host.files.locked.clear()  # the kernel releases the locks of a process that ends
+        mishaps.disarm()
+        apply(host, new)
+        assert_installed(host, new, old)
+
+    @given(possible(), st.integers(1, 40), st.sampled_from([killed, full]))
+    def test_any_mishap_of_a_removal(
+        self, old: HostRoutingConfig, nth: int, error: Callable[[str], BaseException]
+    ) -> None:
+        """Remove, run again after any mishap, leaves nothing of ours, and nothing else changed."""
+        host, mishaps = node()
+        before = host.kernel.snapshot()
+        apply(host, old)
+        mishaps.arm(nth, error)
+        with suppress(Killed, phases.TaskFailed):
+            run(Remove(host=host))
+        host.files.locked.clear()
+        mishaps.disarm()
+        run(Remove(host=host))
+        assert_installed(host, HostRoutingConfig(), old)
+        assert not {*LAYOUT.markers} & {*host.files.texts}
+        assert host.kernel.snapshot() == before
+
+    @given(possible(), possible())
+    def test_the_plan_is_what_is_done(self, old: HostRoutingConfig, new: HostRoutingConfig) -> None:
+        """The dry run has the files, operations and routes that the run then changes, and changes nothing itself."""
+        host, mishaps = node()
+        apply(host, old)
+        mishaps.disarm()
+        plan = Configure(new, host=host).plan()
+        assert mishaps.events == []
+        report = phases.run(Configure(new, host=host), observers=[], clock=FakeClock())
+        effects = [effects_of(step.result) for step in report.walk()]
+        assert {path for effect in effects for path in effect.files} == {*plan.files.writes, *plan.files.removes}
+        assert {str(operation) for effect in effects for operation in effect.operations} == {*map(str, plan.operations)}
+        routes = () if plan.routes is None else plan.routes.changes
+        assert {change.route.key for effect in effects for change in effect.changes} == {
+            step.route.key for step in routes
+        }
+
+    @given(possible(), possible(), st.sampled_from(TASKS))
+    def test_a_task_alone(self, old: HostRoutingConfig, new: HostRoutingConfig, kind: type[SectionTask]) -> None:
+        """A task alone is Configure of the installed configuration with its own section; so is its undo."""
+        host, _ = node()
+        apply(host, old)
+        for section, task in ((new, kind(new, host=host)), (HostRoutingConfig(), _Undo(kind(new, host=host)))):
+            whole = (read_installed(host) or HostRoutingConfig()).replaced(kind.section, section)
+            with suppress(phases.TaskFailed):
+                run(task)
+            assert disk(host) == wanted_disk(whole)
+            apply(host, whole)
+            assert_installed(host, whole, old)
+
+    @given(possible(), possible(), st.integers(1, 8))
+    def test_another_run_meanwhile(self, one: HostRoutingConfig, other: HostRoutingConfig, nth: int) -> None:
+        """Of two tasks that run at once, each keeps what the other has installed, whenever it comes."""
+        host, mishaps = node()
+        tasks = (ConfigureStaticRoutes(one, host=host), CheckRouteOverlap(other, host=host))
+
+        def comes(event: str) -> None:
+            if event.startswith("lock") and len(mishaps.events) + 1 == nth:
+                mishaps.watch = lambda _event: None
+                with suppress(phases.TaskFailed):
+                    run(tasks[1])
+
+        mishaps.watch = comes
+        for task in tasks:
+            with suppress(phases.TaskFailed):
+                run(task)
+        whole = HostRoutingConfig().replaced("static_routes", one).replaced("route_overlap", other)
+        assert disk(host) == wanted_disk(whole)
+
+
+class TestRoad:
+    """In which order files and units change, and what systemd is told."""
+
+    def test_a_new_host(self) -> None:
+        """config.json comes first and the drop-in last; one reload, then the guard."""
+        host, mishaps = mishap_host()
+        run(Configure(attrs.evolve(WANTED, guard={"enabled": True}), host=host))
+        events = [event for event in mishaps.events if not event.startswith(("lock", "route", "write /run"))]
+        assert events[0] == f"write {LAYOUT.config_path}"
+        assert events[-3:] == [f"write {LAYOUT.drop_in_path(MACHINES)}", "reload", f"start {LAYOUT.guard_unit}"]
+        assert events.count("reload") == 1
+
+    def test_a_script_changes(self) -> None:
+        """If no unit changes, systemd is told nothing; the guard runs the new scripts by itself."""
+        host, mishaps = mishap_host()
+        wanted = attrs.evolve(WANTED, guard={"enabled": True})
+        run(Configure(wanted, host=host))
+        mishaps.disarm()
+        run(Configure(attrs.evolve(wanted, route_overlap={"expectedCidrs": [CIDR, "10.9.0.0/16"]}), host=host))
+        assert not {"reload", f"start {LAYOUT.guard_unit}"} & {*mishaps.events}
+
+    def test_removal(self) -> None:
+        """Drop-ins go first, and systemd forgets them before gate.sh goes; config.json is the last file."""
+        host, mishaps = mishap_host()
+        run(Configure(WANTED, host=host))
+        mishaps.disarm()
+        run(Remove(host=host))
+        events = [event for event in mishaps.events if not event.startswith(("lock", "route"))]
+        assert events[:2] == [f"remove {LAYOUT.drop_in_path(MACHINES)}", "reload"]
+        assert events[-2:] == [f"remove {LAYOUT.config_path}", "reload"]
+        assert f"stop {LAYOUT.routes_unit}" in events
+        assert manager_of(host).calls.count(f"stop {MACHINES}") == 0
+
+    def test_a_drop_in_that_stays(self) -> None:
+        """If it cannot be removed, the gate stays whole: its unit would never start without gate.sh."""
+        host = configured(WANTED)
+        before = dict(host.files.texts)
+        host.files.broken[LAYOUT.drop_in_path(MACHINES)] = "Operation not permitted"
+        error = failure_of(run, Remove(host=host), of=FileError, match=r"00-host-routing.conf: Operation not permitted")
+        assert (host.files.texts, effects_of(error).files) == (before, ())
+
+    def test_effects_of_a_failure(self) -> None:
+        """The error has the paths that were changed before it, whatever fails."""
+        for path in (LAYOUT.gate_path, LAYOUT.drop_in_path(MACHINES)):
+            host = FakeHost(kernel=h200())
+            host.files.broken[path] = "No space left on device"
+            error = failure_of(run, Configure(WANTED, host=host), of=FileError)
+            assert {*effects_of(error).files} == {*host.files.texts, *host.files.links}
+        manager = FakeManager(failing={LAYOUT.guard_unit: ("bash was not found",)})
+        host = FakeHost(kernel=h200(), manager=manager)
+        error = failure_of(run, Configure(attrs.evolve(WANTED, guard={"enabled": True}), host=host), of=ManagerError)
+        assert {*effects_of(error).files} == {*host.files.texts, *host.files.links}
+
+    def test_a_guard_that_does_not_run(self) -> None:
+        """It is started again, and the plan says so."""
+        host = configured(attrs.evolve(WANTED, guard={"enabled": True}))
+        task = Configure(attrs.evolve(WANTED, guard={"enabled": True}), host=host)
+        manager_of(host).states[LAYOUT.guard_unit] = UnitState("loaded", "failed")
+        assert str(task.plan()).splitlines()[-1] == f"start {LAYOUT.guard_unit}    # it does not run"
+        run(task)
+        assert manager_of(host).state(LAYOUT.guard_unit).active == "active"
+        assert task.plan().is_empty
+
+
+ORIGINAL = {
+    LAYOUT.unit_path(LAYOUT.routes_unit): "[Service]\nExecStart=/etc/aks-flex-node/static-routes.sh\n",
+    LAYOUT.unit_path(LAYOUT.check_unit): "[Unit]\nBefore=systemd-nspawn@.service\n",
+    "/etc/aks-flex-node/static-routes.sh": "#!/bin/sh\n",
+    LAYOUT.ok_path: "ok\n",
+}
+
+
+class TestOriginal:
+    """A host on which the Go original was installed."""
+
+    @pytest.fixture
+    def host(self) -> FakeHost:
+        """Its units, script, marker, and the links that tie running machines to its units."""
+        host = FakeHost(kernel=h200(), files=FakeFiles(dict(ORIGINAL), dict.fromkeys(ORIGINAL, 0o644)))
+        links = [*LAYOUT.original_links[:4], LAYOUT.enabled_path(LAYOUT.routes_unit)]
+        host.files.links |= {link: f"/etc/systemd/system/{link.rpartition('/')[2]}" for link in links}
+        manager_of(host).boot()
+        return host
+
+    def test_replaced(self, host: FakeHost) -> None:
+        """Its links go before anything else, its units become ours, and its script stays."""
+        run(Configure(WANTED, host=host))
+        assert {*host.files.writes[2:6]} == {*LAYOUT.original_links[:4]}
+        assert not {*LAYOUT.original_links} & {*host.files.links}
+        assert disk(host) == {"/etc/aks-flex-node/static-routes.sh": ("#!/bin/sh\n", 0o644), **files_by_path(WANTED)}
+        run(Remove(host=host))
+        assert {*host.files.texts, *host.files.links} == {"/etc/aks-flex-node/static-routes.sh"}
+
+    @pytest.mark.parametrize("task", [Remove, *TASKS])
+    def test_not_ours(self, host: FakeHost, task: type[Any]) -> None:
+        """Alone, nothing of it is ours: there is nothing to remove, and no configuration is missing."""
+        before = {**host.files.texts, **host.files.links}
+        made = Remove(host=host) if task is Remove else task(HostRoutingConfig(), host=host)
+        assert isinstance(run(made), phases.Skip)
+        assert {**host.files.texts, **host.files.links} == before
+
+
+class TestRequirements:
+    """What must fail fails before the first write, all of it at once, and the plan has it."""
+
+    @pytest.mark.parametrize(
+        ("change", "sentences"),
+        [
+            ({"find_program": {"ip", "flock"}}, ["program ip is not .*; install the package iproute2", "util-linux"]),
+            ({"version": "246.7-1"}, ["systemd 246 runs here, and the gate needs systemd 247 or newer"]),
+            ({"room": 1 << 20}, ["less than 16 MiB of free space in /run/systemd"]),
+            ({"before": "network.target"}, [f"{MACHINES} starts before network.target, which the gate waits for"]),
+            (
+                {"broken": "/etc/systemd"},
+                ["nothing can be changed in /etc/systemd/system, .* and .*: the file system is read-only"],
+            ),
+            (
+                {"masked": LAYOUT.unit_path(LAYOUT.routes_unit)},
+                ["is masked: .*; systemctl unmask static-routes.service"],
+            ),
+            ({"foreign": LAYOUT.drop_in_path(MACHINES)}, ["was not written by hostrouting, .*: move the file away"]),
+        ],
+    )
+    def test_each(self, change: dict[str, Any], sentences: list[str]) -> None:
+        """The error names it with its remedy; nothing was written, and not even the lock was taken."""
+        host = FakeHost(
+            kernel=h200(), find_program=lambda name: None if name in change.get("find_program", ()) else name
+        )
+        manager = manager_of(host)
+        manager.version, manager.room = change.get("version", "257"), change.get("room", manager.room)
+        manager.properties["systemd-nspawn@hostrouting-probe.service"] = {"Before": change.get("before", "")}
+        host.files.texts |= dict.fromkeys([path for path in [change.get("foreign")] if path], "[Service]\n")
+        host.files.texts |= dict.fromkeys([path for path in [change.get("masked")] if path], "")
+        host.files.broken |= dict.fromkeys([path for path in [change.get("broken")] if path], READ_ONLY)
+        task = Configure(WANTED, host=host)
+        for sentence in sentences:
+            failure_of(run, task, of=RequirementError, match=sentence)
+        assert len(task.plan().errors) == len(sentences)
+        assert host.files.writes == []
+
+    def test_programs_of_an_image(self) -> None:
+        """In an image, a missing program is a warning: it may be installed later."""
+        host = image(find_program=lambda _: None)
+        run(Configure(WANTED, host=host))
+        assert {finding.severity for finding in Configure(WANTED, host=host).plan().findings} == {"warning"}
+
+    def test_rights(self) -> None:
+        """A process that may not change routes writes nothing; if no route has to change, it need not."""
+        host = FakeHost(kernel=h200(), rights=lambda: Rights(changes_network=False))
+        assert failure_of(run, Configure(WANTED, host=host)).kind == "not-permitted"
+        assert host.files.writes == []
+        run(CheckRouteOverlap(config(cidrs=("10.9.0.0/16",)), host=host))
+
+    def test_anybody(self) -> None:
+        """Whoever may not write can look at the plan, and check a host on which everything is installed."""
+        host = configured(WANTED)
+        anybody = attrs.evolve(host, rights=lambda: Rights(is_root=False, changes_network=False))
+        host.files.broken |= dict.fromkeys(("/etc", "/run", LAYOUT.lock_path, LAYOUT.turn_path), "Permission denied")
+        assert Configure(WANTED, host=anybody).plan().is_empty
+        run(Configure(WANTED, host=anybody))
+        assert not Configure(config(), host=anybody).plan().errors
+        failure_of(run, Configure(config(*REPAIR), host=anybody), match="Permission denied|run it as root")
+
+
+class TestConfigJson:
+    """config.json is the installed configuration, and is never taken for an empty one."""
+
+    @pytest.mark.parametrize(
+        ("text", "rule"),
+        [
+            (None, "is missing, and .*00-host-routing.conf is there, so the installed configuration is not known"),
+            ("{", "is not a configuration that this release reads"),
+            ('{"hostRouting": {"later": 1}}', "is not a configuration that this release reads .*later"),
+        ],
+    )
+    def test_unusable(self, text: str | None, rule: str) -> None:
+        """A task alone fails and changes nothing; a whole configuration takes its place, and Remove needs none."""
+        for whole in (Configure(WANTED, host=FakeHost()), Remove(host=FakeHost())):
+            host = configured(WANTED)
+            if text is None:
+                del host.files.texts[LAYOUT.config_path]
+            else:
+                host.files.texts[LAYOUT.config_path] = text
+            host.files.writes.clear()
+            for task in TASKS:
+                failure_of(run, task(WANTED, host=host), of=ConfigError, match=f"{rule}.*or remove them: hostrouting")
+            assert host.files.writes == []
+            run(attrs.evolve(whole, host=host))
+            assert disk(host) == (files_by_path(WANTED) if isinstance(whole, Configure) else {})
+
+    def test_read_back(self) -> None:
+        """It is the configuration that was applied, beside the release that wrote it."""
+        host = configured(WANTED)
+        assert read_installed(host) == WANTED
+        assert host.files.texts[LAYOUT.config_path].startswith('{\n  "writtenBy": "hostrouting ')
+
+
+class TestForeignSteps:
+    """Scripts of others in gate.d hold units back, too."""
+
+    PATH = "/etc/hostrouting/gate.d/50-site.sh"
+
+    def test_kept(self) -> None:
+        """Configure keeps them, whatever else it changes."""
+        host = configured(WANTED)
+        host.files.texts[self.PATH] = "true\n"
+        run(Configure(attrs.evolve(config(), gate={"units": ["kubelet.service"]}), host=host))
+        assert self.PATH in host.files.texts
+        assert LAYOUT.gate_path in host.files.texts, "the gate alone runs them"
+
+    @pytest.mark.parametrize("empty", [True, False])
+    def test_what_they_hold_would_be_free(self, *, empty: bool) -> None:
+        """Nobody removes the gate while there are any: they are named, in the plan and by the error."""
+        host = configured(WANTED)
+        host.files.texts |= {self.PATH: "true\n", self.PATH.replace("50", "60"): "true\n"}
+        before = dict(host.files.texts)
+        task = Configure(config(), host=host) if empty else Remove(host=host)
+        failure_of(run, task, of=RequirementError, match=r"50-site.sh is not of hostrouting.*60-site.sh")
+        assert [finding.target for finding in task.plan().errors] == [self.PATH, self.PATH.replace("50", "60")]
+        assert (host.files.texts, len(ours(host))) == (before, 2)
+
+
+class TestLock:
+    """The lock keeps other runs, and units that start, apart from a change."""
+
+    @pytest.mark.parametrize("path", [LAYOUT.lock_path, LAYOUT.turn_path])
+    @pytest.mark.parametrize("make", [Configure, *TASKS])
+    def test_held(self, make: type[Any], path: str, caplog: pytest.LogCaptureFixture) -> None:
+        """A run says whom it waits for, gives up after 150 s, and has changed nothing."""
+        host = configured(config(*REPAIR, cidrs=(CIDR,), mode="WARN"))
+        before = dict(host.files.texts)
+        host.files.locked.add(path)
+        later = config("10.8.0.0/16", cidrs=("10.0.0.0/8",))
+        later = attrs.evolve(later, probe_rewrite={"enabled": True, "interfaces": ["eth0"]})
+        with caplog.at_level("INFO"):
+            failure_of(run, make(later, host=host), of=HostBusy, match=r"not free within 150 s: process 4711")
+        assert "waiting up to 150 s for it (process 4711" in caplog.text
+        assert host.files.texts == before
+
+    def test_another_configuration_meanwhile(self) -> None:
+        """A run whose configuration was replaced while it waited for the kernel leaves the kernel to the other one."""
+        host, other = FakeHost(kernel=h200()), config("10.7.0.0/16")
+        for nth in (2, 3):  # after the files were installed; after the wait for the default route
+            host.kernel.faults.meanwhile("snapshot", lambda: run(Configure(other, host=host)), nth=nth)
+        failure_of(
+            run, Configure(WANTED, host=host), of=HostBusy, match="another run has installed another configuration"
+        )
+        assert ours(host) == ["10.7.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
+        assert Configure(other, host=host).plan().is_empty
+
+
+class TestImage:
+    """An image has files and enablement; no kernel is asked, and no manager."""
+
+    def test_files(self) -> None:
+        """They are below its root, and lead where they will lead after it has booted."""
+        host = image()
+        run(Configure(WANTED, host=host))
+        run(CheckRouteOverlap(attrs.evolve(WANTED, route_overlap={"expectedCidrs": ["10.9.0.0/16"]}), host=host))
+        wanted = files_of(attrs.evolve(WANTED, route_overlap={"expectedCidrs": ["10.9.0.0/16"]}), host.layout)
+        assert {*host.files.texts, *host.files.links} == {file.path for file in wanted}
+        assert {*host.files.links.values()} == {"/etc/systemd/system/static-routes.service"}
+        run(Remove(host=host))
+        assert (host.files.texts, host.files.links) == ({}, {})
+
+    def test_a_real_one(self, tmp_path: Path) -> None:
+        """The same in a folder of this machine; after a removal, not even an empty folder of ours is left."""
+        (tmp_path / "etc/systemd/system").mkdir(parents=True)
+        host = Host.offline(str(tmp_path))
+        run(Configure(WANTED, host=host))
+        assert Configure(WANTED, host=host).plan().is_empty
+        step = tmp_path / "etc/hostrouting/gate.d/10-static-routes.sh"
+        assert (step.stat().st_mode & 0o777, step.read_text()[:11]) == (0o755, "#!/bin/bash")
+        run(Remove(host=host))
+        left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
+        assert left == {"etc", "etc/systemd", "etc/systemd/system", "etc/systemd/system/multi-user.target.wants"}
+
+
+def image(**parts: Any) -> FakeHost:
+    """An image in memory."""
+    return FakeHost(backend=None, nftables=None, manager=None, layout=HostLayout(root="/mnt"), **parts)
+
+
+def files_by_path(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
+    """The files of a configuration, as `disk` has them."""
+    return {path: has for path, has in wanted_disk(config).items() if path not in FOREIGN}
+
+
+@attrs.frozen
+class _Undo:
+    task: SectionTask
+    name: str = "undo"
+
+    def do(self, ctx: phases.Context) -> object:
+        return self.task.undo(ctx)

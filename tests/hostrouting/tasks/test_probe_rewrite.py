@@ -1,0 +1,152 @@
+"""RewriteProbeSource, on hosts that exist in memory: the table, the route for the replies, and what stands in the way."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import phases
+from hostrouting.boot.probe_table import TABLE, render_probe_table
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.errors import ProgramError, RequirementError
+from hostrouting.host.effects import Effects, effects_of
+from hostrouting.kernel.nftables import missing, not_permitted
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Link
+from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.probe_rewrite import RewriteProbeSource
+from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm
+from tests.support.tasks import LAYOUT, config, failure_of, ours, run
+
+KNOWN = "2603:1062:0:1:fe80:1234:5678:9abc"
+REPLY = f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"
+
+
+def rewrite(**settings: Any) -> HostRoutingConfig:
+    """A configuration with the rewrite, on eth0."""
+    return HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": ["eth0"], **settings})
+
+
+def apply(host: FakeHost, **settings: Any) -> Effects:
+    """Run the task; what it did."""
+    result = run(RewriteProbeSource(rewrite(**settings), host=host))
+    assert isinstance(result, Effects)
+    return result
+
+
+class TestApply:
+    """Table and route, now and at every boot."""
+
+    def test_all(self) -> None:
+        """Table, route and step are there, and the plan is empty; the gate only wants the steps."""
+        host = FakeHost()
+        plan = RewriteProbeSource(rewrite(), host=host).plan()
+        effects = apply(host)
+        assert (
+            [str(operation) for operation in effects.operations]
+            == [f"create nftables table ip6 {TABLE}    # it is missing"]
+            == [*map(str, plan.operations)]
+        )
+        assert [str(change) for change in effects.changes] == [f"add {REPLY}"]
+        assert host.tables.writes == [render_probe_table(rewrite().probe_rewrite)]
+        assert ours(host) == [REPLY]
+        wanted = f"required=() wanted=({LAYOUT.routes_step} {LAYOUT.probe_step})"
+        assert wanted in host.files.texts[LAYOUT.gate_path]
+        assert apply(host) == Effects()
+
+    @pytest.mark.parametrize(
+        "disturb",
+        [
+            lambda host: host.tables.flush(),
+            lambda host: host.tables.tables.update({TABLE: host.tables.tables[TABLE].replace("hostrouting: ", "")}),
+            lambda host: host.tables.tables.update({TABLE: f"{host.tables.tables[TABLE]} flags dormant"}),
+            lambda host: host.kernel.ip_route("delete", host.kernel.snapshot(protocol=213).routes[0]),
+        ],
+        ids=["flushed", "another table", "dormant", "without the route"],
+    )
+    def test_disturbed(self, disturb: Callable[[FakeHost], object]) -> None:
+        """What another program took away is put back, alone and as a part of Configure."""
+        for task in (RewriteProbeSource, Configure):
+            host = FakeHost()
+            apply(host)
+            before = (dict(host.tables.tables), ours(host))
+            disturb(host)
+            assert not task(rewrite(), host=host).plan().is_empty
+            run(task(rewrite(), host=host))
+            assert (host.tables.tables, ours(host)) == before
+
+    def test_another_address(self) -> None:
+        """The route of the configuration before goes with the change; without any, the table goes, too."""
+        host = FakeHost()
+        apply(host)
+        apply(host, globalAddress="2603:1062::2")
+        assert ours(host) == ["2603:1062::2/128 dev eth0 proto hostrouting metric 1024"]
+        run(Configure(config("10.9.0.0/16"), host=host))
+        assert (host.tables.tables, ours(host)) == ({}, ["10.9.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"])
+
+
+class TestInTheWay:
+    """What stands in the way of probes is a finding; only a wrong address is an error."""
+
+    def test_an_address_of_the_host(self) -> None:
+        """The global address must not be one of the host: nothing is written."""
+        kernel = plain_vm()
+        kernel.add_address("eth0", f"{KNOWN}/128")
+        host = FakeHost(kernel=kernel)
+        failure_of(apply, host, of=RequirementError, match="is an address of this host, on eth0.*that no host has")
+        assert host.files.writes == []
+
+    def test_warnings(self, caplog: pytest.LogCaptureFixture) -> None:
+        """A port of a bridge, a host that does not forward and a device that is missing are warnings, each once."""
+        kernel = MemoryBackend(ipv6_forwarding=False)
+        kernel.add_link("br0")
+        kernel.add_link(Link(name="eth0", index=0, master="br0"))
+        host = FakeHost(kernel=kernel)
+        findings = RewriteProbeSource(rewrite(interfaces=["eth9"]), host=host).plan().findings
+        assert [(it.name, it.severity, it.target) for it in findings] == [
+            ("route-waits", "warning", f"{KNOWN}/128"),
+            ("probe-rewrite", "warning", "net.ipv6.conf.all.forwarding"),
+        ]
+        apply(host)
+        assert "eth0 is a port of br0" in caplog.text
+        assert "forwarding is 0, so no probe is forwarded" in caplog.text
+        assert TABLE in host.tables.tables
+
+    def test_a_foreign_route(self, caplog: pytest.LogCaptureFixture) -> None:
+        """A route of another program with the key of the reply route stays, and the table is loaded all the same."""
+        host = FakeHost()
+        host.kernel.ip_route("add", Route.to(f"{KNOWN}/128", dev="lo", metric=1024, protocol=4))
+        apply(host)
+        assert f"{KNOWN}/128 is left out: another route has the same destination and metric" in caplog.text
+        assert (ours(host), TABLE in host.tables.tables) == ([], True)
+
+
+class TestNft:
+    """nft is asked only where somebody may have loaded the table."""
+
+    @pytest.mark.parametrize("error", [missing(), not_permitted()])
+    def test_not_wanted(self, error: ProgramError) -> None:
+        """If the rewrite is neither wanted nor was, a failing nft keeps nothing from being done."""
+        host = FakeHost(kernel=h200())
+        host.tables.fault = error
+        run(Configure(config("10.9.0.0/16"), host=host))
+        run(Remove(host=host))
+
+    def test_was_wanted(self) -> None:
+        """If the table was wanted, a failing nft is an error, before anything else is taken away."""
+        host = FakeHost()
+        apply(host)
+        before = dict(host.files.texts)
+        host.tables.fault = not_permitted()
+        failure_of(run, Remove(host=host), of=ProgramError, match="CAP_NET_ADMIN")
+        assert host.files.texts == before
+
+    def test_flushed_at_the_same_moment(self) -> None:
+        """A table that is gone right after it was loaded is an error that can be retried, with what was done."""
+        host = FakeHost()
+        host.tables.on_change = lambda: host.tables.tables.clear()
+        error = failure_of(apply, host, of=ProgramError, match="another program changes it")
+        assert error.can_retry
+        assert [operation.verb for operation in effects_of(error).operations] == ["create"]
+        host.tables.on_change = lambda: None
+        run(phases.retry(RewriteProbeSource(rewrite(), host=host)))
