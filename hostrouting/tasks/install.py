@@ -52,9 +52,11 @@ _AWAITED = ("route-conflict", "route-waits")  # on a new host the gate holds unt
 
 
 def valid_wait(instance: object, _attribute: object, value: Any) -> None:
-    """A validator for tasks: ValueError if `value` is not a number of seconds from 0 to one day."""
-    if not isinstance(value, int | float) or not 0 <= value <= _A_DAY:
-        raise ValueError(f"{type(instance).__name__}: wait={value!r} is not a number of seconds from 0 to {_A_DAY}")
+    """A validator for tasks: TypeError or ValueError if `value` is not a number of seconds from 0 to one day."""
+    is_number = isinstance(value, int | float)
+    if not is_number or not 0 <= value <= _A_DAY:
+        error = ValueError if is_number else TypeError
+        raise error(f"{type(instance).__name__}: wait={value!r} is not a number of seconds from 0 to {_A_DAY}")
 
 
 def read_installed(host: Host) -> HostRoutingConfig | None:
@@ -121,7 +123,7 @@ def install(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) ->
 
 def _remove(host: Host, unwanted: list[str], removed: list[str]) -> None:
     for path in unwanted:
-        # Only the routes decide: no failure to remove a marker, which the next boot removes, keeps anything from its work.
+        # Only the routes decide: a marker that cannot be removed, which the next boot removes, stops nothing.
         with suppress(FileError) if path in host.layout.markers else nullcontext():
             removed += [path] if host.files.remove(path) else []
         folder = path.rpartition("/")[0]

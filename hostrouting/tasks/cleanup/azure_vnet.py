@@ -108,7 +108,7 @@ def _of_the_node(facts: CleanupFacts) -> Iterator[Finding]:
     if facts.rules is None and bridges:
         sentence = "ebtables is not installed, or its modules are not loaded, so rules cannot be looked for"
         severity: Severity = "error" if any(map(_is_own_bridge, bridges)) else "warning"
-        yield Finding("tool", severity, sentence, "ebtables", "install it, or load its modules")
+        yield Finding("program", severity, sentence, "ebtables", "install it, or load its modules")
     if facts.rules is not None and (unread := facts.rules.unreadable):
         count = f"{len(unread)} line{'s' * (len(unread) > 1)} of ebtables-save"
         sentence = f"{count} cannot be understood, and will be kept: {unread[0]!a}"

@@ -121,7 +121,7 @@ def test_a_late_default_route_can_be_retried(routes: tuple[str, ...]) -> None:
 LOSSES: dict[str, tuple[Callable[[HostRoutingConfig], HostRoutingConfig], str]] = {
     "routes": (
         lambda old: attrs.evolve(old, static_routes={"enabled": True, "routes": [{"destination": REPAIR[0]}]}),
-        "staticRoutes.routes: takes away 1 route, to 172.16.128.0/17",
+        "staticRoutes.routes: takes away the route to 172.16.128.0/17",
     ),
     "CIDRs": (
         lambda old: attrs.evolve(old, route_overlap={"expectedCidrs": ["172.16.64.0/18"], "mode": "STRICT"}),

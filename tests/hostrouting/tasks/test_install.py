@@ -44,10 +44,13 @@ FOREIGN = {
 
 def possible() -> st.SearchStrategy[HostRoutingConfig]:
     """Configurations whose routes and probe rewrite are possible on `node`, of every shape."""
-    some = {"unique": True, "max_size": 3}
-    routes = st.lists(st.sampled_from(("172.16.0.0/17", "172.16.128.0/17", "10.77.0.0/16", "fd00:77::/48")), **some)
-    cidrs = st.lists(st.sampled_from(("172.16.0.0/16", "10.9.0.0/16", "fd00:5::/48")), **some)
-    units = st.lists(st.sampled_from((MACHINES, "kubelet.service", KUBE1)), min_size=1, **some)
+
+    def some(*texts: str, least: int = 0) -> st.SearchStrategy[list[str]]:
+        return st.lists(st.sampled_from(texts), unique=True, min_size=least, max_size=3)
+
+    routes = some("172.16.0.0/17", "172.16.128.0/17", "10.77.0.0/16", "fd00:77::/48")
+    cidrs = some("172.16.0.0/16", "10.9.0.0/16", "fd00:5::/48")
+    units = some(MACHINES, "kubelet.service", KUBE1, least=1)
     probes = st.sampled_from(
         [{}, *({"enabled": True, "interfaces": ["eth0"], "ensureRoute": it} for it in (True, False))]
     )

@@ -144,9 +144,8 @@ class TestNft:
     def test_flushed_at_the_same_moment(self) -> None:
         """A table that is gone right after it was loaded is an error that can be retried, with what was done."""
         host = FakeHost()
-        host.tables.on_change = lambda: host.tables.tables.clear()
+        host.tables.meanwhile(host.tables.flush, nth=4)  # after two looks and the load
         error = failure_of(apply, host, of=ProgramError, match="another program changes it")
         assert error.can_retry
         assert [operation.verb for operation in effects_of(error).operations] == ["create"]
-        host.tables.on_change = lambda: None
         run(phases.retry(RewriteProbeSource(rewrite(), host=host)))

@@ -1,7 +1,7 @@
 """ConfigureStaticRoutes, on hosts that exist in memory: conflicts, waiting, and other programs at the same time."""
 
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pytest
 
@@ -162,8 +162,8 @@ class TestTransaction:
         """What the steps have set while the run waited for the lock is not set again."""
         host = FakeHost(kernel=h200())
         routes = [Route.to(prefix, dev="eth0", gateway="10.0.0.1", protocol=213) for prefix in REPAIR]
-        guard: Callable[[], object] = lambda: [host.kernel.ip_route("add", route) for route in routes]  # noqa: E731
-        host.kernel.faults.meanwhile("snapshot", guard, nth=3)
+        adds = [RouteRequest("add", route) for route in routes]
+        host.kernel.faults.meanwhile("snapshot", lambda: host.kernel.change(adds), nth=3)
         result = run(ConfigureStaticRoutes(config(*REPAIR), host=host))
         assert result.log_fields() == {"keep": 2, "files": 6}  # type: ignore[attr-defined]  # a RoutesResult
 

@@ -157,7 +157,7 @@ class TestRules:
         known = attrs.evolve(facts(links=links), rules=None)
         plan = CleanStaleAzureVnet(azure_config(), host=FakeHost()).judge(known)
         assert [(finding.name, finding.severity) for finding in plan.findings] == (
-            [("tool", severity)] if severity else []
+            [("program", severity)] if severity else []
         )
 
     def test_the_virtual_mac(self) -> None:
