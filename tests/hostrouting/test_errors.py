@@ -90,7 +90,6 @@ MADE: dict[str, Callable[[Any], HostRoutingError]] = {
     "ApplyError": lambda _: ApplyError("no", "never", after="nothing was changed"),
     "RouteOverlapError": lambda _: RouteOverlapError("it escapes", report=("a", "report")),
     "CleanupError": lambda kind: CleanupError("nothing was deleted", ["one", "other"], kind=kind),
-    "RequirementError": lambda _: RequirementError([Finding("program", "error", "no ip")]),
     "FileError": lambda _: FileError("cannot be read", path="/etc/x", errno=28),
     "UnitFailed": lambda _: UnitFailed("x.service", result="exit-code", status=3, words=["a", "b"]),
     "ProgramError": lambda kind: ProgramError("no", program="nft", kind=kind, words="it cannot", lines=["-j DROP"]),

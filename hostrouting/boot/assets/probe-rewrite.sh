@@ -20,7 +20,7 @@ text='' said=''
 for line in "${configuration[@]}"; do text+=${line#nft }$'\n'; done
 table=${text#add table ip6 } comment=${text#*comment }
 table=${table%%$'\n'*} comment=${comment%%$'\n'*}
-[[ $comment == '"hostrouting: '* ]] || fail 'this script has lost its settings: run hostrouting apply'
+[[ $comment == '"hostrouting: '* ]] || fail 'this script has lost its settings: run: hostrouting apply --config /etc/hostrouting/config.json'
 hash nft 2>/dev/null || fail 'the program nft was not found: install the package nftables'
 for tries in 1 2 3; do # something may flush nftables at this moment
   is_in_force && finished=1 && exit 0
