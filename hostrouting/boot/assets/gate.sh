@@ -1,0 +1,64 @@
+# Holds a unit back until the steps in gate.d have succeeded. Only the next line differs from host to host.
+required=() wanted=()
+# Arguments: UNIT [STEP]. Run by bash -pc 'trap "exit 255" EXIT; . "$0"', where only `pass` ends with another status: a
+# file that is missing, cut or wrong refuses. The drop-in of a gated unit runs it before each start. The oneshots, with
+# their STEP, and the guard run steps again by it; these hold nothing back, and log each failure.
+unit=$1 only=${2-} guard=hostrouting-guard.service etc=/etc/hostrouting run=/run/hostrouting
+open=$run/gate.open is_start='' failures=0 limit=75 SECONDS=0 # for the lock and all steps: a start has 90 s
+[[ $only || $unit == "$guard" ]] || is_start=1
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
+shopt -s nullglob && set +o posix
+
+log() { printf '<%s>hostrouting: %s\n' "$1" "$2" >&2; }
+pass() { trap - EXIT; exit 0; }
+refuse() {
+  log 3 "$unit${is_start:+ must not start}: $1${is_start:+; to start it unchecked: echo REASON >$open}"
+  exit 255
+}
+report() { # STEP REASON: refuses if the unit may not start without this step
+  [[ ! $is_start || " ${wanted[*]} " == *" $1 "* ]] || refuse "$2"
+  log 4 "$unit: $2${is_start:+; this alone does not hold it back}"
+  failures=1
+}
+# A gate that SIGTERM kills would have succeeded if its unit has SuccessExitStatus=SIGTERM. A lost log ends nothing.
+trap 'kill %% 2>/dev/null; refuse "a signal ended the gate"' HUP INT QUIT TERM ALRM USR1 USR2
+trap '' PIPE
+
+main() {
+  local reason='' host=() name step left patience
+  if [[ $is_start && -e $open ]]; then
+    [[ ! -f $open || -L $open || ! -O $open || $(stat -c %a "$open") != [46][04][04] ]] || read -r reason <"$open"
+    [[ ! $reason ]] || { log 4 "$unit starts UNCHECKED: $open: ${reason::200}"; pass; }
+    log 4 "$open opens nothing: it has to be a file with a reason that only root can write"
+  fi
+
+  # The lock keeps the files as they are until the last step has ended. Only root can open it: whoever can read a file
+  # can lock it. A writer holds `turn` while it waits for `lock`, or units that start again and again would starve it.
+  # Where /run is full or read-only and has no lock, no writer can have one either.
+  umask 077
+  [[ -d $run ]] || mkdir -m 755 "$run" 2>/dev/null
+  if { exec 8<>"$run/turn" 9<>"$run/lock" || exec 8<"$run/turn" 9<"$run/lock"; } 2>/dev/null; then
+    { flock -s -w $limit 8 && flock -s -w $((limit - SECONDS)) 9; } || refuse "$run/lock was held for $limit s"
+    exec 8<&-
+  fi
+
+  # `+` in a drop-in does not undo PrivateNetwork= and NetworkNamespacePath=: the steps must see the routes of the host.
+  [[ ! $is_start || /proc/self/ns/net -ef /proc/1/ns/net ]] || host=(nsenter --target 1 --net --)
+  for name in "${required[@]}" "${wanted[@]}"; do
+    [[ $only || -e $etc/gate.d/$name.sh ]] || report "$name" "$etc/gate.d/$name.sh is missing"
+  done
+  for step in "$etc"/gate.d/${only:-*}.sh; do
+    name=${step##*/} name=${name%.sh} left=$((limit - SECONDS)) patience=0
+    [[ " ${wanted[*]} " != *" $name "* ]] || left=$((left * 2 / 3)) # those that come after it need time, too
+    ((left > 0)) || { report "$name" "$limit s were over before $name"; continue; }
+    [[ $unit == "$guard" ]] || patience=$((left > 10 ? left - 10 : 0)) # seconds that it may wait for what is missing
+    # In the background, so that a signal is heard at once. It has neither the environment of the unit nor the lock.
+    # shellcheck disable=SC2016 # $0 is the step
+    env -i PATH="$PATH" LC_ALL=C "${host[@]}" timeout -k 5 $left \
+      /bin/bash -pc 'umask 022; . "$0"; exit 1' "$step" "$unit" $patience </dev/null 9<&- &
+    wait $!
+    case $? in 0) ;; 124 | 137) report "$name" "$name took over $left s" ;; *) report "$name" "$name failed" ;; esac
+  done
+  ((failures && ! is_start)) || pass
+}
+main # one command: after an error in a command, bash goes on with the next
