@@ -32,8 +32,10 @@ def gate_text(*, required: str = "10-a", wanted: str = "", limit: int = 75, path
     return text
 
 
-def gate_files(*units: str, steps: Mapping[str, str] | None = None, **lists: str) -> dict[str, str]:
+def gate_files(
+    *units: str, steps: Mapping[str, str] | None = None, required: str = "10-a", wanted: str = "", limit: int = 75
+) -> dict[str, str]:
     """The files of a host whose units are gated, by default with one step that waits for nobody."""
-    files = {GATE: gate_text(**lists), "/etc/hostrouting/guard.sh": asset("guard.sh")}  # type: ignore[arg-type]
+    files = {GATE: gate_text(required=required, wanted=wanted, limit=limit), GUARD: asset("guard.sh")}
     files |= {f"{STEPS}/{name}.sh": text for name, text in (steps or {"10-a": STEP}).items()}
     return files | {f"/etc/systemd/system/{unit}.d/00-host-routing.conf": DROP_IN for unit in units}

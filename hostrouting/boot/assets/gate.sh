@@ -7,7 +7,7 @@ unit=$1 only=${2-} guard=hostrouting-guard.service etc=/etc/hostrouting run=/run
 open=$run/gate.open is_start='' failures=0 limit=75 SECONDS=0 # for the lock and all steps: a start has 90 s
 [[ $only || $unit == "$guard" ]] || is_start=1
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
-shopt -s nullglob && set +o posix
+shopt -s nullglob
 
 log() { printf '<%s>hostrouting: %s\n' "$1" "$2" >&2; }
 pass() { trap - EXIT; exit 0; }
@@ -25,19 +25,19 @@ trap 'kill %% 2>/dev/null; refuse "a signal ended the gate"' HUP INT QUIT TERM A
 trap '' PIPE
 
 main() {
-  local reason='' host=() name step left patience
+  local reason='' host=() name step left patience why
   if [[ $is_start && -e $open ]]; then
-    [[ ! -f $open || -L $open || ! -O $open || $(stat -c %a "$open") != [46][04][04] ]] || read -r reason <"$open"
+    [[ $(stat -c '%F %u %a' "$open") != 'regular file 0 '[46][04][04] ]] || read -r reason <"$open"
     [[ ! $reason ]] || { log 4 "$unit starts UNCHECKED: $open: ${reason::200}"; pass; }
     log 4 "$open opens nothing: it has to be a file with a reason that only root can write"
   fi
 
   # The lock keeps the files as they are until the last step has ended. Only root can open it: whoever can read a file
   # can lock it. A writer holds `turn` while it waits for `lock`, or units that start again and again would starve it.
-  # Where /run is full or read-only and has no lock, no writer can have one either.
+  # Where /run is full or read-only, there may be no lock; no writer can have one there, either.
   umask 077
   [[ -d $run ]] || mkdir -m 755 "$run" 2>/dev/null
-  if { exec 8<>"$run/turn" 9<>"$run/lock" || exec 8<"$run/turn" 9<"$run/lock"; } 2>/dev/null; then
+  if { exec 8<>"$run/turn" 9<>"$run/lock"; } 2>/dev/null; then
     { flock -s -w $limit 8 && flock -s -w $((limit - SECONDS)) 9; } || refuse "$run/lock was held for $limit s"
     exec 8<&-
   fi
@@ -55,9 +55,10 @@ main() {
     # In the background, so that a signal is heard at once. It has neither the environment of the unit nor the lock.
     # shellcheck disable=SC2016 # $0 is the step
     env -i PATH="$PATH" LC_ALL=C "${host[@]}" timeout -k 5 $left \
-      /bin/bash -pc 'umask 022; . "$0"; exit 1' "$step" "$unit" $patience </dev/null 9<&- &
+      /bin/bash -c 'umask 022; . "$0"; exit 1' "$step" "$unit" $patience </dev/null 9<&- &
     wait $!
-    case $? in 0) ;; 124 | 137) report "$name" "$name took over $left s" ;; *) report "$name" "$name failed" ;; esac
+    case $? in 0) continue ;; 124 | 137) why="took over $left s or was killed" ;; *) why=failed ;; esac
+    report "$name" "$name $why"
   done
   ((failures && ! is_start)) || pass
 }
