@@ -1,6 +1,6 @@
 """The units, and the drop-ins for units and programs of others: their texts.
 
-Here: pure functions from names and switches to text. Not here: the scripts that they run (`scripts`), which of them a
+Here: constants, and pure functions to text. Not here: the scripts that the units run (`scripts`), which of them a
 configuration needs (`files`), and whether systemd obeys them (`health`).
 
 No unit here depends on a unit that it gates, nor the other way round, so starting or stopping one of them never touches
@@ -13,35 +13,33 @@ from hostrouting.host.layout import HostLayout
 
 HEADER = "# Written by hostrouting; changes are overwritten.\n"
 
-GATE_COMMAND = """/bin/bash -pc '. "$$0"; exit 255' /etc/hostrouting/gate.sh"""
-"""-p: no BASH_ENV, SHELLOPTS or exported functions. exit 255: a gate.sh that is missing or cut refuses."""
+_RUN = """/bin/bash -pc 'trap "exit 255" EXIT; . "$$0"'"""
+"""Runs the script that follows. -p: without BASH_ENV, SHELLOPTS and exported functions. The trap: a script that is
+missing, cut or wrong fails; with 255, because a condition of systemd that exits with 1 to 254 only skips the start."""
 
-# Units that may delete every nftables table, and start with a gated unit or at boot. The first is the node agent's.
-FLUSHERS = "nftables-flush.service nftables.service"
+_FLUSHERS = "nftables-flush.service nftables.service"
+"""Units that may delete every nftables table, and start with a gated unit or at boot. The first is the node agent's."""
 
 DROP_IN = f"""\
-{HEADER}# This text never changes and sorts first: of a list whose running command vanished, systemd skips the rest.
+{HEADER}# This text never changes, and the file sorts first: if a running command vanishes, systemd skips the next ones.
 [Unit]
 Wants=network-online.target
-After=network-online.target {HostLayout.routes_unit} {FLUSHERS}
+After=network-online.target {HostLayout.routes_unit} {_FLUSHERS}
 [Service]
-# ExecCondition= comes before every ExecStartPre=, and `ExecStartPre=` in another drop-in does not remove it. 255 fails
-# the start; 1 to 254 would skip it silently. +: as root and without the unit's sandbox.
-ExecCondition=+{GATE_COMMAND} %n
+# A condition comes before every ExecStartPre=, and `ExecStartPre=` in another drop-in does not remove it. With +, it
+# runs as root and outside the unit's sandbox.
+ExecCondition=+{_RUN} {HostLayout.gate_script} %n
 """
 """The drop-in of each gated unit."""
 
-NETWORKD = f"""\
-{HEADER}[Network]
-ManageForeignRoutes=no
-ManageForeignRoutingPolicyRules=no
-ManageForeignNextHops=no
-"""
-"""Tells systemd-networkd to keep what it did not make. A version that does not know a key ignores it and logs that."""
+NETWORKD = f"{HEADER}[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\nManageForeignNextHops=no\n"
+"""Tells systemd-networkd to keep what it did not make. Versions that do not know a key ignore it, with a log line."""
 
-# `ip`, `nft` and netlink work in this sandbox; a route lookup requires no capability. Each path that a setting hides or
-# makes read-only costs each start a millisecond, so /proc and /sys are read-only as a whole. Settings that systemd 247
-# lacks, or cannot combine with a read-only /proc (ProtectHostname=), are not set.
+# `ip`, `nft` and netlink work in this sandbox; a route lookup requires no capability. Even without capabilities, a
+# process of root can kill other processes of root, change their limits (prlimit64), make the kernel kill them first
+# (/proc/PID/oom_score_adj), and read root's files; io_uring (@aio) could open sockets of the refused families. Each
+# path that a setting hides or makes read-only costs each start a millisecond, so /proc and /sys are read-only as a
+# whole. ProtectHostname= is not set: systemd 247 cannot combine it with a read-only /proc.
 _SANDBOX = """\
 NoNewPrivileges=yes
 CapabilityBoundingSet={capabilities}
@@ -49,8 +47,9 @@ RestrictAddressFamilies=AF_NETLINK
 IPAddressDeny=any
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
-SystemCallFilter=~@privileged @resources @aio @ipc @keyring userfaultfd kcmp prlimit64
-SystemCallFilter=pipe pipe2
+SystemCallFilter=~@privileged @resources @aio @ipc @keyring userfaultfd kcmp \
+kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal prlimit64
+SystemCallFilter=pipe pipe2{calls}
 SystemCallErrorNumber=EPERM
 ProtectSystem=strict
 ReadOnlyPaths=/run /proc /sys -/dev/mqueue
@@ -72,43 +71,66 @@ RuntimeDirectoryPreserve=yes
 """
 
 
-def _unit(
-    description: str, *, after: str, service: list[str], capabilities: str = "CAP_NET_ADMIN", is_enabled: bool = True
+def _render(
+    description: str,
+    command: str,
+    *settings: str,
+    after: str = "",
+    capabilities: str = "CAP_NET_ADMIN",
+    calls: str = "",
+    is_enabled: bool = True,
 ) -> str:
     lines = ["[Unit]", f"Description={description}", "Wants=network-online.target"]
-    lines += [f"After=network-online.target {after}".rstrip(), "StartLimitIntervalSec=0", "", "[Service]", *service]
-    lines += ["UnsetEnvironment=LD_PRELOAD LD_LIBRARY_PATH"]
+    lines += [f"After=network-online.target {after}".rstrip(), "StartLimitIntervalSec=0", "", "[Service]"]
+    lines += [
+        f"ExecStart={_RUN} {command}",
+        *settings,
+        "TimeoutStopSec=10",
+        "UnsetEnvironment=LD_PRELOAD LD_LIBRARY_PATH",
+    ]
     install = "\n[Install]\nWantedBy=multi-user.target\n" if is_enabled else ""
-    return HEADER + "\n".join(lines) + "\n" + _SANDBOX.format(capabilities=capabilities) + install
+    return HEADER + "\n".join(lines) + "\n" + _SANDBOX.format(capabilities=capabilities, calls=calls) + install
 
 
-def _oneshot(unit: str, step: str, *more: str) -> list[str]:
-    # 90 s: longer than the gate and its step allow themselves.
-    return ["Type=oneshot", f"ExecStart={GATE_COMMAND} {unit} {step}", "TimeoutStartSec=90", *more]
+def _oneshot(unit: str, step: str) -> tuple[str, ...]:
+    # The time-out is longer than what the gate allows itself: in the sandbox, nothing can end a step that hangs.
+    return f"{HostLayout.gate_script} {unit} {step}", "Type=oneshot", "TimeoutStartSec=90"
 
 
 def render_routes_unit() -> str:
     """The oneshot that sets the static routes at every boot, whether or not a gated unit starts."""
-    service = _oneshot(HostLayout.routes_unit, HostLayout.routes_step)
-    return _unit("Set the static routes of this host", after="", service=service)
+    return _render("Set the static routes of this host", *_oneshot(HostLayout.routes_unit, HostLayout.routes_step))
 
 
 def render_check_unit() -> str:
     """The oneshot that runs the check when an operator starts it. It is not enabled."""
-    service = _oneshot(HostLayout.check_unit, HostLayout.check_step)
-    description = "Check that expected networks leave by the expected device"
-    return _unit(description, after=HostLayout.routes_unit, service=service, capabilities="", is_enabled=False)
+    return _render(
+        "Check that expected networks leave by the expected device",
+        *_oneshot(HostLayout.check_unit, HostLayout.check_step),
+        after=HostLayout.routes_unit,
+        capabilities="",
+        is_enabled=False,
+    )
 
 
 def render_probe_unit() -> str:
     """The oneshot that loads the table for probes at every boot, whether or not a gated unit starts."""
-    service = _oneshot(HostLayout.probe_unit, HostLayout.probe_step, "Restart=on-failure", "RestartSec=10")
-    return _unit("Let IPv6 probes of the load balancer reach the pods", after=FLUSHERS, service=service)
+    return _render(
+        "Let IPv6 probes of the load balancer reach the pods",
+        *_oneshot(HostLayout.probe_unit, HostLayout.probe_step),
+        "Restart=on-failure",
+        "RestartSec=10",
+        after=_FLUSHERS,
+    )
 
 
 def render_guard_unit() -> str:
-    """The service that runs the steps again whenever something changes."""
-    command = """/bin/bash -pc '. "$$0"; exit 1' /etc/hostrouting/guard.sh"""
-    service = [f"ExecStart={command}", "Restart=always", "RestartSec=1"]
-    after = f"{HostLayout.routes_unit} {HostLayout.probe_unit} {FLUSHERS}"
-    return _unit("Repair the routing of this host when something changes it", after=after, service=service)
+    """The service that runs the steps again whenever something changes. It ends steps that hang."""
+    return _render(
+        "Repair the routing of this host when something changes it",
+        HostLayout.guard_script,
+        "Restart=always",
+        "RestartSec=1",
+        after=f"{HostLayout.routes_unit} {HostLayout.probe_unit} {_FLUSHERS}",
+        calls=" kill",
+    )

@@ -31,6 +31,8 @@ class HostLayout:
 
     config_directory = "/etc/hostrouting"
     gate_directory = "/etc/hostrouting/gate.d"
+    gate_script = "/etc/hostrouting/gate.sh"
+    guard_script = "/etc/hostrouting/guard.sh"
     runtime_directory = "/run/hostrouting"
     state_directory = "/run/aks-flex-node"
     """The results of the last check, where the node agent reads them. The agent can remove the folder at any time."""
@@ -50,8 +52,8 @@ class HostLayout:
     probe_step = "30-probe-rewrite"
 
     config_path = _Path("/etc/hostrouting/config.json")
-    gate_path = _Path("/etc/hostrouting/gate.sh")
-    guard_path = _Path("/etc/hostrouting/guard.sh")
+    gate_path = _Path(gate_script)
+    guard_path = _Path(guard_script)
     networkd_path = _Path("/etc/systemd/networkd.conf.d/50-hostrouting.conf")
     lock_path = _Path("/run/hostrouting/lock")
     """Held shared by each start of a gated unit, and exclusively by what changes the host."""

@@ -1,21 +1,39 @@
-# Runs the steps of the gate again whenever links, addresses, routes or rules change, and at least once a minute.
+# Runs the steps of the gate again when links, addresses, routes or rules change, and at least once a minute.
 # Run by hostrouting-guard.service. A step must change only what is wrong: what it changes wakes this script again.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
+routes=10-static-routes
+declare -A logged
 
-pass() { # and pause for 20 times as long, from 1 to 60 s, so that the guard never takes more than a twentieth of a core
-  local begin=${EPOCHREALTIME//[!0-9]/} pause
-  /bin/bash -pc '. "$0"; exit 255' /etc/hostrouting/gate.sh hostrouting-guard.service 3<&-
-  pause=$(((${EPOCHREALTIME//[!0-9]/} - begin) * 20 / 1000))
-  ((pause = pause < 1000 ? 1000 : pause > 60000 ? 60000 : pause))
-  sleep $((pause / 1000)).$(printf %03d $((pause % 1000)))
+# Runs all steps, or the one that is named. What they log is logged unless it is what they logged the last time. Sets
+# `pause`, 20 times as long, from 2 to 60 s: so the guard takes little of a core, however much the steps have to do.
+pass() {
+  local begin=${EPOCHREALTIME:-$SECONDS.000000} end text='' # bash 4 has whole seconds only
+  IFS='' read -r -d '' -t 90 text < <(
+    exec /bin/bash -pc '. "$0"' /etc/hostrouting/gate.sh hostrouting-guard.service "$@" 2>&1 3<&-
+  )
+  [[ $text == "${logged[steps $*]-}" ]] || printf '%s' "$text" >&2
+  logged[steps $*]=$text
+  end=${EPOCHREALTIME:-$SECONDS.000000}
+  pause=$(((${end/./} - ${begin/./}) / 50000))
+  ((pause = pause < 2 ? 2 : pause > 60 ? 60 : pause))
 }
 
 # 2>&1: "netlink receive error No buffer space available" wakes this script, too: something was lost, so look.
 exec 3< <(exec ip monitor link address route rule 2>&1)
-pass # ip monitor may not have listened yet when this pass looked, hence a second one at once
-while pass; do
-  read -r -N 1 -t 60 -u 3
-  (($? != 1)) || { echo '<3>hostrouting: hostrouting-guard.service: ip monitor ended' >&2; exit 1; }
-  # Before the pass, so that what changes during it is seen. cat, since bash reads a pipe byte by byte.
-  timeout 0.02 cat <&3 >/dev/null
+idle=1 due=0 # the first pass comes when `ip monitor` listens
+while read -r -N 1 -t $idle -u 3 || (($? > 128)); do # above 128: nothing has changed for so long
+  # Before the pass, so that what changes during it is seen. With -N, bash does not read byte by byte.
+  read -r -N 1000000 -t 0.02 -u 3
+  # A removed route is not to wait for the other steps, which may take long, and run at most every 10 s.
+  if ((SECONDS < due)) && [[ -e /etc/hostrouting/gate.d/$routes.sh ]]; then
+    pass $routes
+    idle=$((SECONDS < due ? due - SECONDS : 1))
+    sleep $pause
+  else
+    ((SECONDS >= due)) || sleep $((due - SECONDS))
+    pass
+    due=$((SECONDS + (pause > 10 ? pause : 10))) idle=58
+    sleep 2
+  fi
 done
+echo '<3>hostrouting: hostrouting-guard.service: ip monitor ended' >&2

@@ -1,0 +1,245 @@
+"""gate.sh, run by bash as systemd runs it: which steps hold a unit back, and that nothing else opens it."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.inline_gate import COMMAND, gate_text
+
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
+
+GUARD = "hostrouting-guard.service"
+PASS, FAIL, HANG, UNHEARD = "exit 0\n", "exit 1\n", "sleep 60\nexit 0\n", "trap '' TERM\nwhile :; do sleep 1; done\n"
+# The gate enters the network namespace of process 1, which here is the first of its own pid namespace.
+ALONE = ("/usr/bin/unshare", "--net", "--pid", "--mount-proc", "--fork", "--kill-child")
+
+
+class Gate:
+    """A gate with its own folders."""
+
+    def __init__(self, paths: Path, *, limit: int = 75) -> None:
+        """Create the folders; there are no steps yet."""
+        self.paths, self.limit = paths, limit
+        self.open = paths / "run/gate.open"
+        (paths / "etc/gate.d").mkdir(parents=True)
+        (paths / "run").mkdir()
+
+    def write(self, required: str = "", wanted: str = "", **steps: str) -> "Gate":
+        """Write gate.sh and these steps, and delete all others."""
+        (self.paths / "etc/gate.sh").write_text(
+            gate_text(required=required, wanted=wanted, limit=self.limit, paths=self.paths)
+        )
+        for old in (self.paths / "etc/gate.d").iterdir():
+            old.unlink()
+        for name, text in steps.items():
+            (self.paths / f"etc/gate.d/{name}.sh").write_text(text)
+        return self
+
+    def start(self, *arguments: str, **environment: str) -> tuple[int, str]:
+        """Run it for a unit, or with these arguments; the exit status, and what it logged."""
+        words = [*ALONE, "/bin/bash", "-pc", COMMAND, f"{self.paths}/etc/gate.sh", *(arguments or ("a.service",))]
+        environment = {"PATH": os.environ["PATH"]} | environment
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, env=environment)
+        return done.returncode, done.stderr
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    """A gate without steps."""
+    return Gate(tmp_path)
+
+
+def test_which_steps_hold_a_unit_back(gate: Gate) -> None:
+    """Required and foreign steps hold it back if they fail, hang or are missing; wanted ones are logged and passed."""
+    passes = {"a": PASS, "b": PASS, "c": PASS}
+    for required, wanted, steps, reason in (
+        ("", "", {}, ""),
+        ("a b", "c", passes, ""),
+        ("a b", "c", {**passes, "a": FAIL, "b": FAIL}, "a failed"),
+        ("a b", "c", {**passes, "b": ""}, "b failed"),  # empty
+        ("a b", "c", {**passes, "b": "true\n"}, "b failed"),  # cut short: it does not say that it succeeded
+        ("a b", "c", {"b": FAIL, "c": PASS}, "a.sh is missing"),
+        ("a b", "c", {}, "a.sh is missing"),
+        ("a", "", {**passes, "c": FAIL}, "c failed"),  # another program's
+        ("a", "b", {"a": HANG, "b": PASS}, "a took over 3 s"),
+        ("a", "", {"a": UNHEARD}, "a took over 3 s"),
+        ("a b", "c", {**passes, "c": FAIL}, "+c failed"),
+        ("a b", "c", {"a": PASS, "b": PASS}, "+c.sh is missing"),
+        ("b", "a", {"a": HANG, "b": PASS}, "+a took over 2 s"),
+    ):
+        gate.limit = 3 if HANG in steps.values() or UNHEARD in steps.values() else 75
+        status, log = gate.write(required, wanted, **steps).start()
+        is_refused = bool(reason) and reason[0] != "+"
+        assert status == (255 if is_refused else 0), (required, wanted, steps, log)
+        assert reason.lstrip("+") in log
+        for line in re.findall("^<[34]>.*", log, re.MULTILINE):
+            held = "; to start it unchecked: echo REASON >" if is_refused else "; this alone does not hold it back"
+            assert line.startswith(
+                "<3>hostrouting: a.service must not start: " if is_refused else "<4>hostrouting: a.s"
+            )
+            assert held in line
+    gate.limit = 0
+    assert "0 s were over before a; " in gate.write("a", "", a=PASS).start()[1]
+
+
+def test_what_a_step_is_given(gate: Gate) -> None:
+    """A step gets the unit and how long it may wait; not the environment, the lock, or what another has used up."""
+    gate.limit = 30
+    told = gate.paths / "told"
+    tell = f'echo "$* $(umask) $(env | sort | tr "\\n" " ")" >>{told}\n'
+    gate.write("a b", "", a=f"{tell}sleep 1.1\n{PASS}", b=tell + PASS)
+    for arguments, waits in ((("a.service",), (20, 19)), ((GUARD,), (0, 0)), (("x.service", "b"), (20,))):
+        assert gate.start(*arguments, SECRET="1", LD_LIBRARY_PATH="/nowhere") == (0, "")  # noqa: S106  not a secret
+        lines = told.read_text().splitlines()
+        told.unlink()
+        for line, wait in zip(lines, waits, strict=True):
+            unit, seconds, rest = line.split(" ", 2)
+            assert unit == arguments[0]
+            assert wait - 1 <= int(seconds) <= wait
+            assert re.fullmatch(r"0022 LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin PWD=\S+ SHLVL=1 _=\S+ ", rest)
+
+
+def test_the_guard_and_the_oneshots(gate: Gate) -> None:
+    """The guard runs all steps whatever fails, a oneshot only its own; break glass is not for them."""
+    ran = gate.paths / "ran"
+    steps = {"a": f"echo a >>{ran}; exit 1\n", "b": f"echo b >>{ran}; exit 0\n", "c": f"echo c >>{ran}; exit 1\n"}
+    gate.write("0 a b", "c", **steps)
+    gate.open.write_text("reason\n")
+    for arguments, status, names in (
+        ((GUARD,), 255, "a b c"),
+        ((GUARD, "a"), 255, "a"),
+        (("a.service", "a"), 255, "a"),
+        (("b.service", "b"), 0, "b"),
+        (("x.service", "x"), 255, ""),
+    ):
+        ran.write_text("")
+        ended, log = gate.start(*arguments)
+        assert (ended, ran.read_text().split()) == (status, names.split()), arguments
+        assert "echo REASON" not in log
+        assert ("0.sh is missing" in log) == (arguments == (GUARD,))
+        if arguments != (GUARD,):
+            assert log.count("<4>hostrouting: ") == (1 if status else 0), log
+
+
+def test_break_glass(gate: Gate) -> None:
+    """A file of root's with a reason starts any unit unchecked, and logs the reason; every other file opens nothing."""
+    gate.write("a", "", a=FAIL)
+    assert gate.start()[0] == 255
+    [command] = re.findall("unchecked: (.*)", gate.start()[1])
+    subprocess.run(["sh", "-c", f"umask 022; {command}"], check=True)
+    assert gate.start() == (0, f"<4>hostrouting: a.service starts UNCHECKED: {gate.open}: REASON\n")
+    path = str(gate.open)
+    for change, status in (
+        ("chmod 600", 0),
+        ("chmod 400", 0),
+        ("chmod 664", 255),
+        ("chmod 4644", 255),
+        ("chmod 646", 255),
+        ("chmod 644; chown 1", 255),
+        ("chown 0", 0),
+        ("echo '  ' >", 255),
+        (": >", 255),
+        ("head -c 99999 /dev/zero | tr '\\0' x >", 0),
+        ("ln -sf /etc/hostname", 255),
+        ("rm", 255),
+        ("mkfifo -m 600", 255),
+        ("rm", 255),
+        ("mkdir", 255),
+    ):
+        command = f"cd {gate.paths}/run; " + "; ".join(f"{part} {path}" for part in change.split("; "))
+        subprocess.run(["sh", "-c", command], check=True)
+        ended, log = gate.start()
+        assert ended == status, change
+        assert len(log) < 500
+        assert ("opens nothing" in log) == (status == 255 and change != "rm"), change
+
+
+# What bash takes from its environment, or its manual calls special, and every name that gate.sh itself uses.
+ENVIRONMENTS = [
+    *({"FUNCNEST": str(depth)} for depth in (1, 2, 3)),
+    *({name: "/evil"} for name in ("BASH_ENV", "ENV", "LD_PRELOAD", "CDPATH", "PATH", "HISTFILE", "BASH_ARGV0")),
+    *({"SHELLOPTS": name} for name in ("noexec", "errexit:nounset", "noglob", "xtrace", "posix", "onecmd")),
+    *({"BASHOPTS": name} for name in ("failglob", "extdebug", "execfail")),
+    *({name: value} for name in ("SECONDS", "UID", "EUID", "LINENO", "TMOUT") for value in ("-99999", "99999", "x")),
+    {"POSIXLY_CORRECT": "1"},
+    {"GLOBIGNORE": "*"},
+    {"EXECIGNORE": "*"},
+    {"IFS": "0a12"},
+    {"BASH_COMPAT": "3.1"},
+    {"LC_ALL": "de_DE@nowhere"},
+    {"PS4": "$(kill $$)"},
+    *(
+        {f"BASH_FUNC_{name}%%": "() { builtin exit 0; }"}
+        for name in ("exit", "trap", "main", "flock", "timeout", "env")
+    ),
+    *(
+        {name: "a"}
+        for name in ("required", "wanted", "only", "is_start", "failures", "host", "reason", "limit", "left")
+    ),
+]
+
+
+def test_no_environment_opens_it(gate: Gate) -> None:
+    """Whatever the environment of the manager or of the unit has in it, a refusal stays a refusal with 255."""
+    (gate.paths / "evil").write_text("exit 0\n")
+    for environment in ENVIRONMENTS:
+        given = {name: value.replace("/evil", f"{gate.paths}/evil") for name, value in environment.items()}
+        assert gate.write("a", "", a=FAIL).start(**given)[0] == 255, environment
+        # Where functions may not call functions, even a success is not to be had.
+        assert gate.write("a", "", a=PASS).start(**given)[0] == (255 if given == {"FUNCNEST": "1"} else 0), environment
+
+
+def test_no_damage_opens_it(gate: Gate) -> None:
+    """gate.sh that is missing, empty, or cut at the end of any word refuses, although every step succeeds."""
+    gate.write("a", "", a=PASS)
+    script = gate.paths / "etc/gate.sh"
+    whole = script.read_text()
+    places = [match.end() for match in re.finditer(r"[^\s\w]|\w+", whole)]
+    assert len(places) > 600
+    cuts = gate.paths / "cuts"
+    cuts.mkdir()
+    for place in places:
+        (cuts / f"{place:05}").write_text(whole[:place])
+    (cuts / "00000").write_text("")
+    driver = f"for cut in {cuts}/* /nowhere; do /bin/bash -pc '{COMMAND}' \"$cut\" a.service >/dev/null 2>&1; echo ${{cut##*/}} $?; done"
+    done = subprocess.run([*ALONE, "bash", "-c", driver], stdout=subprocess.PIPE, text=True, check=True, timeout=200)
+    ended = dict(line.split() for line in done.stdout.splitlines())
+    is_whole = {f"{place:05}": "0" for place in places if place > whole.rindex("\nmain")}
+    assert len(ended) == len(places) + 2
+    assert ended == dict.fromkeys(ended, "255") | is_whole
+
+
+def test_the_lock(gate: Gate) -> None:
+    """A writer is waited for, and named if that takes too long; a step that leaves a process behind does not lock it."""
+    gate.limit = 4
+    gate.write("a", "", a=f"sleep 50 >/dev/null 2>&1 & {PASS}")
+    lock, done = gate.paths / "run/lock", gate.paths / "done"
+    for name in ("turn", "lock"):
+        for seconds, status in (("0.5", 0), ("9", 255)):
+            done.unlink(missing_ok=True)
+            words = ["flock", "--close", gate.paths / "run" / name, "sh", "-c", f"echo; sleep {seconds}; : >{done}"]
+            with subprocess.Popen(words, stdout=subprocess.PIPE) as writer:
+                assert writer.stdout
+                writer.stdout.readline()
+                ended, log = gate.start()
+                assert (ended, done.exists()) == (status, not status), log
+                assert log == "" or f"a.service must not start: {lock} was held for 4 s" in log
+                subprocess.run(["pkill", "-P", str(writer.pid)], check=False)
+    lock.unlink()
+    command = f"/bin/bash -pc '{COMMAND}' {gate.paths}/etc/gate.sh a.service && flock --nonblock {lock} true"
+    assert subprocess.run([*ALONE, "bash", "-c", command], check=False).returncode == 0
+    assert lock.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_lost_log(gate: Gate) -> None:
+    """A log that nobody reads any more neither holds a unit back nor lets it start."""
+    for step, status in (("a", 255), ("b", 0)):
+        gate.write("a", "b", **{"a": PASS, "b": PASS, step: FAIL})
+        reader, writer = os.pipe()
+        os.close(reader)
+        words = [*ALONE, "/bin/bash", "-pc", COMMAND, f"{gate.paths}/etc/gate.sh", "a.service"]
+        assert subprocess.run(words, stderr=writer, check=False).returncode == status
+        os.close(writer)

@@ -1,0 +1,41 @@
+"""The gate, the guard and their units, with steps that a test writes itself."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from hostrouting.boot.units import DROP_IN
+from tests.support.systemd import PROJECT
+
+GATE, GUARD, STEPS = "/etc/hostrouting/gate.sh", "/etc/hostrouting/guard.sh", "/etc/hostrouting/gate.d"
+COMMAND = """trap "exit 255" EXIT; . "$0\""""
+"""What bash runs as the condition of a gated unit."""
+
+MAY = "/run/may-start"
+STEP = f"[[ -e {MAY} ]] && exit 0\necho the step says no\nexit 1\n"
+"""A step that succeeds while the file exists."""
+
+
+def asset(name: str) -> str:
+    """The text of a script that is the same on each host."""
+    return (PROJECT / "hostrouting/boot/assets" / name).read_text()
+
+
+def gate_text(*, required: str = "10-a", wanted: str = "", limit: int = 75, paths: Path | None = None) -> str:
+    """gate.sh with these lists of steps and this limit in seconds; `paths` is the folder that has its etc and run."""
+    text = asset("gate.sh")
+    changes = {"required=() wanted=()": f"required=({required}) wanted=({wanted})", "limit=75": f"limit={limit}"}
+    if paths:
+        changes["etc=/etc/hostrouting run=/run/hostrouting"] = f"etc={paths}/etc run={paths}/run"
+    for old, new in changes.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+def gate_files(
+    *units: str, steps: Mapping[str, str] | None = None, required: str = "10-a", wanted: str = "", limit: int = 75
+) -> dict[str, str]:
+    """The files of a host whose units are gated, by default with one step that waits for nobody."""
+    files = {GATE: gate_text(required=required, wanted=wanted, limit=limit), GUARD: asset("guard.sh")}
+    files |= {f"{STEPS}/{name}.sh": text for name, text in (steps or {"10-a": STEP}).items()}
+    return files | {f"/etc/systemd/system/{unit}.d/00-host-routing.conf": DROP_IN for unit in units}

@@ -1,0 +1,213 @@
+"""The gate as a condition of a unit, under a real systemd: whatever the unit and its manager do, a refusal refuses."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support.gate import KUBE1, end, gate_tests, pid
+from tests.support.gate import start as start_machine
+from tests.support.inline_gate import MAY, STEP, STEPS, gate_files
+from tests.support.systemd import System, booted
+from tests.support.waiting import wait_for
+
+pytestmark = gate_tests
+
+_RUNS = "ExecStart=/bin/sleep infinity\n"
+_EVIL = "BASH_ENV=/etc/evil SHELLOPTS=noexec SECONDS=-9999 POSIXLY_CORRECT=1 LD_LIBRARY_PATH=/nowhere"
+KINDS = {
+    "plain": "",
+    "user": "User=nobody\n",
+    "dynamic": "DynamicUser=yes\nPrivateTmp=yes\n",
+    "network": "PrivateNetwork=yes\n",
+    "namespace": "NetworkNamespacePath=/run/netns/other\n",
+    "paths": "ProtectSystem=strict\nInaccessiblePaths=/etc/hostrouting -/run/hostrouting\nTemporaryFileSystem=/usr/sbin\n",
+    "calls": "NoNewPrivileges=yes\nCapabilityBoundingSet=\nSystemCallFilter=~@network-io @mount\n",
+    "users": "PrivateUsers=yes\nPermissionsStartOnly=yes\n",
+    "environment": f"Environment={_EVIL}\n",
+    "statuses": "SuccessExitStatus=1 2 127 143 254 SIGTERM SIGKILL\n",
+    "proc": "ProtectProc=invisible\nProcSubset=pid\nProtectControlGroups=yes\nProtectKernelTunables=yes\n",
+    "log": "StandardError=null\nIgnoreSIGPIPE=no\n",
+    "notify": "Type=notify\nNotifyAccess=all\nExecStart=\nExecStart=/bin/sh -c 'systemd-notify --ready; sleep infinity'\n",
+    "once": "Type=oneshot\nRemainAfterExit=yes\nExecStart=\nExecStart=/bin/true\n",
+}
+FILES = {f"/etc/systemd/system/{kind}.service": f"[Service]\n{_RUNS}{text}" for kind, text in KINDS.items()}
+# What a drop-in that comes later may do to the lists of commands.
+FILES["/etc/systemd/system/plain.service.d/90-own.conf"] = "[Service]\nExecStartPre=\nExecStartPre=/bin/true\n"
+FILES["/etc/evil"] = "exit 0\n"
+SLOW = f"echo >>/run/began; until [[ -e /run/go ]]; do sleep 0.05; done\n{STEP}"
+
+
+@contextmanager
+def system_with(
+    *units: str, steps: dict[str, str] | None = None, required: str = "10-a", machines: tuple[str, ...] = ()
+) -> Iterator[System]:
+    """A booted system in which these units are gated."""
+    names = [name if "." in name else f"{name}.service" for name in units]
+    with booted({**FILES, **gate_files(*names, steps=steps, required=required)}, machines=machines) as system:
+        system.settled()
+        yield system
+
+
+def await_end(system: System, *units: str) -> dict[str, str]:
+    """Wait until no start of these units is under way; the state of each."""
+    states: dict[str, str] = {}
+
+    def has_ended() -> bool:
+        shown = system.must("systemctl", "show", "--value", "-p", "ActiveState", *(f"{unit}.service" for unit in units))
+        states.update(zip(units, shown.split(), strict=True))
+        return {*states.values()} <= {"active", "inactive", "failed"} and "No jobs" in system.run(
+            "systemctl", "list-jobs"
+        ).stdout
+
+    wait_for("all starts to end", has_ended)
+    return states
+
+
+def begin(system: System, *units: str) -> None:
+    """Have systemd start these units at the same moment, without waiting."""
+    system.must("systemctl", "start", "--no-block", *(f"{unit}.service" for unit in units))
+
+
+def test_every_kind_of_unit() -> None:
+    """No setting of a unit or of its manager opens the gate, and none keeps it shut; the steps see the host's network."""
+    step = f"readlink /proc/self/ns/net >>/run/seen\nid -u >>/run/seen\n{STEP}"
+    with system_with(*KINDS, steps={"10-a": step}) as system:
+        system.must("ip", "netns", "add", "other")
+        system.must("systemctl", "set-environment", *_EVIL.split()[:3])
+        begin(system, *KINDS)
+        assert set(await_end(system, *KINDS).values()) == {"failed"}
+        for kind in KINDS.keys() - {"log"}:
+            journal = system.journal(f"{kind}.service")
+            assert f"{kind}.service must not start: 10-a failed; to start it unchecked: echo REASON" in journal
+        system.lay(MAY, "")
+        system.must("systemctl", "reset-failed")
+        begin(system, *KINDS)
+        assert set(await_end(system, *KINDS).values()) == {"active"}
+        assert set((system.read("/run/seen") or "").split()) == {"0", system.must("readlink", "/proc/1/ns/net").strip()}
+
+
+def test_commands_that_vanish() -> None:
+    """A foreign command that sorts first and vanishes in the middle of a start takes no other list with it."""
+    first = "/etc/systemd/system/plain.service.d/00-a.conf"
+    with system_with("plain", steps={"10-a": SLOW}) as system:
+        system.lay(first, "[Service]\nExecStartPre=/bin/sleep 0.5\n")
+        system.must("systemctl", "daemon-reload")
+        begin(system, "plain")
+        wait_for("the step", lambda: system.read("/run/began"))
+        system.must("rm", first)
+        system.must("systemctl", "daemon-reload")
+        system.lay("/run/go", "")
+        assert await_end(system, "plain") == {"plain": "failed"}
+
+
+@pytest.mark.parametrize("whom", ["all", "control"])
+def test_signals(whom: str) -> None:
+    """A gate that a signal ends refuses at once, though the unit counts that signal as a success."""
+    with system_with("statuses", steps={"10-a": SLOW}) as system:
+        for name in ("TERM", "HUP", "INT", "QUIT", "USR1"):
+            system.lay("/etc/systemd/system/statuses.service.d/50.conf", f"[Service]\nSuccessExitStatus=SIG{name}\n")
+            system.run("rm", "-f", "/run/began")
+            system.must("systemctl", "daemon-reload")
+            begin(system, "statuses")
+            wait_for("the step", lambda: system.read("/run/began"))
+            system.must("systemctl", "kill", f"--kill-who={whom}", f"--signal={name}", "statuses.service")
+            assert await_end(system, "statuses") == {"statuses": "failed"}, name
+            assert "must not start: a signal ended the gate" in system.journal("statuses.service")
+            wait_for("the step to end", lambda: system.run("pgrep", "-f", "10-a.sh").returncode)
+            system.must("systemctl", "reset-failed", "statuses.service")
+
+
+def test_files_that_change() -> None:
+    """A start that meets a writer waits for it and runs the new steps, never a mixture; other starts cannot starve it."""
+    write = f"""
+    exec 8<>/run/hostrouting/turn 9<>/run/hostrouting/lock
+    flock -x 8; flock -x -w 30 9 || exit; flock -u 8
+    for step in 10-a 20-b; do echo "echo $1 >>/run/ran; exit 0" >{STEPS}/new; mv {STEPS}/new {STEPS}/$step.sh; sleep $2; done
+    """
+    slow = {f"{step}": "sleep 0.3; exit 0\n" for step in ("10-a", "20-b")}
+    again = (
+        "[Service]\nExecStart=\nExecStart=/bin/true\nRestart=always\nRestartSec=10ms\n[Unit]\nStartLimitIntervalSec=0\n"
+    )
+    busy = ("user", "dynamic", "network", "users")
+    with system_with("plain", *busy, steps=slow, required="10-a 20-b") as system:
+        for unit in busy:
+            system.lay(f"/etc/systemd/system/{unit}.service.d/50.conf", again)
+        system.must("systemctl", "daemon-reload")
+        begin(system, *busy)
+        wait_for("restarts", lambda: int(system.show("user.service", "NRestarts")) > 1)
+        system.must("bash", "-c", write, "bash", "first", "0")
+        system.must("systemctl", "stop", *(f"{unit}.service" for unit in busy))
+        system.must("rm", "-f", "/run/ran")
+        system.must("systemd-run", "--no-block", "bash", "-c", write.replace("$", "$$"), "bash", "second", "0.4")
+        wait_for("the first file", lambda: "second" in (system.read(f"{STEPS}/10-a.sh") or ""))
+        begin(system, "plain")
+        assert await_end(system, "plain") == {"plain": "active"}
+        assert (system.read("/run/ran") or "").split() == ["second"] * 2
+
+
+def test_running_units_stay() -> None:
+    """Nothing that is done to ours touches a running unit; one that ends is held back, and heals when it may start."""
+    again = "[Service]\nRestart=always\nRestartSec=100ms\n[Unit]\nStartLimitIntervalSec=0\n"
+    machine = "systemd-nspawn@.service"
+    with system_with("plain", machine, machines=("kube1",)) as system:
+        system.lay("/etc/systemd/system/plain.service.d/50.conf", again)
+        system.must("systemctl", "daemon-reload")
+        assert start_machine(system) == 1
+        assert not pid(system)
+        system.lay(MAY, "")
+        system.must("systemctl", "start", "plain.service")
+        assert start_machine(system) == 0
+        running = ("systemctl", "show", "-p", "MainPID,InvocationID,NRestarts", "plain.service", KUBE1)
+        before = system.must(*running)
+        system.must("rm", MAY)
+        for unit in ("static-routes", "check-route-overlap"):
+            system.lay(f"/etc/systemd/system/{unit}.service", "[Service]\nType=oneshot\nExecStart=/bin/false\n")
+        for command in ("daemon-reload", "daemon-reexec", "restart static-routes", "stop check-route-overlap"):
+            system.run("systemctl", *command.split())
+        assert system.must(*running) == before
+        end(system)
+        system.must("systemctl", "kill", "--signal=KILL", "plain.service")
+        wait_for("three attempts", lambda: int(system.show("plain.service", "NRestarts")) > 2)
+        assert system.show("plain.service", "MainPID") == "0"
+        assert start_machine(system) == 1
+        system.lay(MAY, "")
+        wait_for("the unit to heal", lambda: system.show("plain.service", "ActiveState") == "active")
+        before = system.must(*running)
+        system.must(
+            "rm", MAY, *(f"/etc/systemd/system/{unit}.d/00-host-routing.conf" for unit in ("plain.service", machine))
+        )
+        system.must("systemctl", "daemon-reload")
+        assert system.must(*running) == before
+
+
+def test_eight_starts_at_once() -> None:
+    """Starts at the same moment all get the same answer, also where /run is read-only or has no room."""
+    units = [kind for kind in KINDS if kind != "namespace"][:8]
+    with system_with(*units, steps={"10-a": f"sleep 0.2\n{STEP}"}) as system:
+        for obstacle in ("", "ro", "nr_inodes=1"):
+            if obstacle:
+                system.must("mount", "-t", "tmpfs", "-o", f"mode=755,{obstacle}", "none", "/run/hostrouting")
+            for state in ("failed", "active"):
+                system.run("rm", "-f", MAY) if state == "failed" else system.lay(MAY, "")
+                begin(system, *units)
+                assert set(await_end(system, *units).values()) == {state}
+                system.must("systemctl", "stop", *(f"{unit}.service" for unit in units))
+
+
+def test_break_glass() -> None:
+    """A reason in the file starts the unit at once, though the lock is held; each use is logged, and a reboot ends it."""
+    with system_with("plain") as system:
+        assert system.run("systemctl", "start", "plain.service").returncode == 1
+        [command] = re.findall("unchecked: (.*)", system.journal("plain.service"))
+        system.must("systemd-run", "flock", "/run/hostrouting/turn", "sleep", "infinity")
+        system.must("sh", "-c", command)
+        for count in (1, 2):
+            system.must("systemctl", "restart", "plain.service")
+            assert system.journal("plain.service").count("plain.service starts UNCHECKED: ") == count
+        warnings = system.must("journalctl", "--quiet", "--priority=warning", "--output=cat", "-u", "plain.service")
+        assert "starts UNCHECKED: /run/hostrouting/gate.open: REASON" in warnings
+        system.reboot()
+        system.settled()
+        assert system.run("systemctl", "start", "plain.service").returncode == 1

@@ -1,0 +1,137 @@
+"""guard.sh under a real systemd: what is removed comes back, whatever happens to the guard, and nothing else is touched."""
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hostrouting.boot.units import render_guard_unit
+from tests.support.gate import gate_tests
+from tests.support.inline_gate import GUARD, asset, gate_files
+from tests.support.systemd import System, booted
+from tests.support.waiting import wait_for
+
+pytestmark = gate_tests
+
+UNIT, ROUTE = "hostrouting-guard.service", "10.99.0.0/16"
+FOREIGN = ("172.20.0.0/16", "172.21.0.0/16")
+ROUTES = f"echo routes >>/run/hostrouting/passes\n[[ $(ip route show {ROUTE}) ]] || ip route add {ROUTE} via 10.0.0.1 proto 213\nexit 0\n"
+CHECK = "echo check >>/run/hostrouting/passes\n[[ -e /run/good ]] && exit 0\necho an address escapes\nexit 1\n"
+NETWORK = f"""\
+link add eth0 type veth peer name peer
+link set eth0 up
+link set peer up
+address add 10.0.0.4/24 dev eth0
+route add default via 10.0.0.1
+route add {FOREIGN[0]} via 10.0.0.9 proto static
+route add {FOREIGN[1]} dev eth0 metric 7
+"""
+
+
+def guard_text(*, every: int = 10, idle: int = 58) -> str:
+    """guard.sh with these intervals in seconds."""
+    text = asset("guard.sh")
+    for old, new in (("pause > 10 ? pause : 10", f"{every}"), ("idle=58", f"idle={idle}")):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    return text
+
+
+@contextmanager
+def guarded(*, check: str = CHECK, every: int = 10, limit: int = 75) -> Iterator[System]:
+    """A guarded host with a static route, a check, and routes of other programs."""
+    files = gate_files(
+        steps={"10-static-routes": ROUTES, "20-check": check},
+        required="10-static-routes",
+        wanted="20-check",
+        limit=limit,
+    )
+    files |= {GUARD: guard_text(every=every), f"/etc/systemd/system/{UNIT}": render_guard_unit()}
+    with booted(files) as system:
+        system.settled()
+        assert not system.run("ip", "-batch", "-", stdin=NETWORK).returncode
+        system.must("systemctl", "start", UNIT)
+        await_route(system)
+        yield system
+
+
+def passes(system: System) -> list[str]:
+    """The steps that the guard has run."""
+    return (system.read("/run/hostrouting/passes") or "").split()
+
+
+def is_there(system: System) -> bool:
+    """Whether our route is there."""
+    return bool(system.must("ip", "route", "show", ROUTE))
+
+
+def await_route(system: System) -> None:
+    """Wait until our route is there."""
+    wait_for("the route", lambda: is_there(system))
+
+
+def await_checks(system: System, count: int) -> None:
+    """Wait until the check has run this often."""
+    wait_for(f"{count} checks", lambda: passes(system).count("check") >= count)
+
+
+def foreign(system: System) -> list[str]:
+    """The routes of other programs."""
+    return [
+        line for line in system.must("ip", "route", "show", "dev", "eth0").splitlines() if not line.startswith(ROUTE)
+    ]
+
+
+def test_a_route_comes_back() -> None:
+    """A route that is deleted, flushed, or lost with its device is set again; routes of others stay as they are."""
+    with guarded() as system:
+        before = foreign(system)
+        for change in (f"route del {ROUTE}", "route flush proto 213", "link set eth0 down"):
+            system.must("ip", *change.split())
+            if change.startswith("link"):
+                again = NETWORK.partition("10.0.0.4/24 dev eth0\n")[2]
+                assert not system.run("ip", "-batch", "-", stdin=f"link set eth0 up\n{again}").returncode
+            await_route(system)
+        assert foreign(system) == before
+
+
+def test_when_it_looks() -> None:
+    """It does not wake itself; an event runs the routes at once and all steps a little later; so does a long silence."""
+    with guarded(every=3) as system:
+        counts = [0]
+
+        def rests() -> bool:
+            time.sleep(5)
+            counts.append(len(passes(system)))
+            return counts[-1] == counts[-2]
+
+        wait_for("the guard to rest", rests)
+        system.must("ip", "route", "add", "192.0.2.0/24", "via", "10.0.0.1")
+        checks = passes(system).count("check")
+        wait_for("the routes", lambda: len(passes(system)) > counts[-1])
+        await_checks(system, checks + 1)
+        # What the steps log is logged when it changes.
+        assert re.findall("an address escapes|20-check failed", system.journal(UNIT)) == [
+            "an address escapes",
+            "20-check failed",
+        ]
+        system.lay("/run/good", "")
+        system.lay(GUARD, guard_text(every=1, idle=1))
+        system.must("systemctl", "restart", UNIT)
+        await_checks(system, checks + 4)
+        system.must("rm", "/run/good")
+        wait_for("the journal", lambda: system.journal(UNIT).count("an address escapes") == 2)
+
+
+def test_killed_and_overrun() -> None:
+    """Killed, or with its monitor killed or out of buffer, it goes on; a step that hangs is ended."""
+    events = "for i in $(seq 20000); do echo route replace 192.0.2.0/24 dev eth0 metric $((i % 9)); done | ip -batch -"
+    with guarded(check="sleep 999\n", limit=2) as system:
+        for attack in (f"systemctl kill --signal=KILL {UNIT}", "pkill -KILL -x ip", f"pkill -STOP -x ip; {events}"):
+            wait_for("the monitor", lambda: system.run("pgrep", "-x", "ip").returncode == 0)
+            system.must("sh", "-c", f"{attack}; ip route del {ROUTE}")
+            if "STOP" in attack:
+                assert not is_there(system)
+                system.must("pkill", "-CONT", "-x", "ip")
+            await_route(system)
+        assert "20-check took over" in system.journal(UNIT)
