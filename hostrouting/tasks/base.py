@@ -15,12 +15,11 @@ How the data goes through it, in a run:
 3. The gate changes the files of all parts at once. From now on, no gated unit starts without the new steps.
 4. `change` reads the host again, and `carry_out` gets its answer. If the part has a unit to run now, it is run, and
    `change` is asked once more: a run of the old script may have ended meanwhile.
-5. What was changed is in the result or on the error, in both cases with the paths of step 3. If a task fails that had
-   worked before and nothing was changed, its part is put back.
+5. What was changed is in the result or on the error, in both cases with the paths of step 3. If a task fails that was
+   installed before and nothing was changed, its part is put back.
 
 A dry run is `change` with the paths of step 3 and 4. To undo is the same with `up=False`: the gate first, then
-`carry_out`, then the files that say what is to be undone. The guard asks `change` after each event, asks the pace which
-operations are allowed now, and gives `carry_out` a Change with only these.
+`carry_out`, then the files that say what is to be undone. The guard calls `keep` after each event.
 
 Four hooks are enough for a task that changes rules, routes or settings. Five more methods have a default that suits
 such a task. Each is replaced where a hook cannot do it:
@@ -28,11 +27,8 @@ such a task. Each is replaced where a hook cannot do it:
 settled     faults that only a look at the host finds
 prepare     a failure that is known before the gate is changed, so that the installed script stays in force
 removals    what is lost, read from the installed scripts alone: an image has no kernel to ask for a `change`
-keep        repairs that the kernel may refuse one by one, or a verdict with nothing to repair
+keep        what the guard repairs, or a verdict with nothing to repair
 standing    what `status` shows, such as counters
-
-A task whose `change` reads no link, address or route says so with `concerns = ()`: then the guard need not ask it after
-each change of these.
 
 Not here: what each task does (a module for each), and how the gate is changed (`boot.gate`).
 """
@@ -51,7 +47,7 @@ import phases
 from hostrouting.boot.gate import Changed, Gate, Part, paths_of
 from hostrouting.boot.scripts import DEFAULT_WAIT, MOST_WAIT
 from hostrouting.config.settings import HostRoutingConfig, needs_config
-from hostrouting.errors import BackendError, CleanupError, FileError, HostRoutingError, ProgramError, UnitFailed
+from hostrouting.errors import BackendError, FileError, HostRoutingError, UnitFailed
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import Effects, effects_of, having_changed, tell_effects
 from hostrouting.host.fileset import Changes
@@ -117,15 +113,14 @@ class HostTask(Generic[ResultT]):
     """A task with a part in the gate. A subclass has the four hooks; this module's text says when each is called.
 
     The gate is changed before the task does its work, so the gate matches the configuration if the work then fails.
-    The exception is a task that has worked before: if it fails and has changed nothing, its part stays as it was.
+    The exception is a task that is installed already: if it fails and has changed nothing, its part stays as it was.
 
     1. `prepare` raises what makes the work fail before anything is changed. Then the part is not touched.
     2. If `carry_out` fails later and what it changed was undone, the part is put back by a second change of the gate. A
        run that is killed before that leaves the new part: the next start of a gated unit uses it, or is refused by it.
     3. In both cases the parts of all other tasks are those of the new configuration: a stricter check is in force. In
        Configure, a part that would take protection away comes later, after the success of all tasks before it.
-    4. A task that has never worked on this host has no part to keep: its new part is installed, which then refuses
-       every gated unit.
+    4. A task that is not installed has no part to keep: its new part is installed, which then refuses every gated unit.
     """
 
     name: ClassVar[str]
@@ -139,8 +134,6 @@ class HostTask(Generic[ResultT]):
     """Whether that keeps units back or routes right: then a run is refused that may not take protection away."""
     is_always_carried_out: ClassVar[bool] = False
     """Whether the work is done even if an earlier task has failed."""
-    concerns: ClassVar[tuple[()] | None] = None
-    """What the answer of `change` depends on, for the guard: on any link, address or route (None), or on none (())."""
     config: HostRoutingConfig = attrs.field(validator=needs_config)
     host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
@@ -157,7 +150,7 @@ class HostTask(Generic[ResultT]):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the configuration asks for the task. Raises ConfigError if the task is configured wrongly."""
+        """Whether the configuration asks for the task."""
         raise NotImplementedError
 
     def change(self, *, up: bool) -> Change:  # noqa: ARG002  the files may be all
@@ -178,7 +171,6 @@ class HostTask(Generic[ResultT]):
 
     def settled(self, ctx: phases.Context) -> Self:  # noqa: ARG002  most tasks look at nothing
         """The task itself. Raises ConfigError if it is configured wrongly."""
-        _ = self.is_wanted
         return self
 
     def prepare(self, ctx: phases.Context) -> Fallback | None:  # noqa: ARG002  most tasks prepare nothing
@@ -194,25 +186,13 @@ class HostTask(Generic[ResultT]):
         sentence = f"installed, but not in this configuration: {self.loss or self.name}"
         return (removal(self.section_path, sentence, is_protection=self.is_protection),)
 
-    def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:  # noqa: ARG002  few operations take long
+    def keep(self, ctx: phases.Context, may_repair: MayRepair, alive: Alive = lambda: None) -> Look:  # noqa: ARG002  not every task has something to repair
         """Look at the task's work, and repair what can be repaired now, without waiting.
 
         The host is locked and has a kernel, and the task is wanted. `may_repair` is asked before each repair; `alive`
         is called between the steps of a long one.
         """
-        change, begun = self.change(up=True), ctx.clock.now()
-        needed = [(operation, Repair.of(operation)) for operation in change.operations if not change.conflicts]
-        allowed = [(operation, repair) for operation, repair in needed if may_repair(repair)]
-        failures: dict[str, str] = {}
-        if allowed:
-            operations = tuple(operation for operation, _ in allowed)
-            try:
-                self.carry_out(ctx, attrs.evolve(change, operations=operations), up=True)
-            except (CleanupError, FileError, ProgramError) as error:  # the host could be read: the answer is known
-                failures, allowed = {self.name: str(error)}, []
-        repairs, found = tuple(repair for _, repair in allowed), tuple(of_severity(change.others, "error", "warning"))
-        seconds = ctx.clock.now() - begun if repairs else 0.0
-        return Look(repairs=repairs, findings=found, failures=failures, concerns=self.concerns, repair_seconds=seconds)
+        return Look()
 
     def standing(self) -> Standing | None:
         """The present state of the task's work; None if there is none, or if it is reported elsewhere."""

@@ -29,7 +29,6 @@ class KeepForeign(HostTask[Effects]):
     nothing: ClassVar[str] = "manageForeign is not set, and nothing of it is installed"
     section: ClassVar[str] = "manageForeign"
     loss: ClassVar[str] = "the drop-in that tells systemd-networkd to keep our routes"
-    concerns: ClassVar[tuple[()] | None] = ()
 
     @property
     def part(self) -> Part:

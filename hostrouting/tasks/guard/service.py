@@ -20,7 +20,7 @@ from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, Operation
 from hostrouting.host.fileset import File, FileSet, unit_file
 from hostrouting.tasks.base import HostTask, start_unit
-from hostrouting.tasks.results import Change, Look, Standing
+from hostrouting.tasks.results import Change, Standing
 from hostrouting.text import show
 from phases.text import moment_as_text
 
@@ -101,10 +101,6 @@ class InstallGuard(HostTask[Effects]):
             return Effects()
         start_unit(ctx, manager, self.host.layout.guard_unit, timeout=_TO_START)
         return Effects(started=True)
-
-    def keep(self, *_: object) -> Look:
-        """Nothing: systemd looks after the guard's own service."""
-        return Look()
 
     def standing(self) -> Standing | None:
         """Whether the guard runs, what it has done, and what it cannot repair; None if there is no guard."""
