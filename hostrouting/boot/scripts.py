@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
-from ipaddress import IPv6Network
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.config.cni import CNI_ROUTES
@@ -47,8 +46,6 @@ class RoutesScript(NamedTuple):
 
     config: StaticRoutesConfig
     wait: int = DEFAULT_WAIT
-    spared: tuple[IPv6Network, ...] = ()
-    """The script leaves our routes to these destinations alone, because another task adds and deletes them."""
 
 
 class CheckScript(NamedTuple):
@@ -80,8 +77,7 @@ def parse_static_routes_script(text: str) -> RoutesScript:
     settings = settings_in(text)
     routes = [_route(words) for key, words in settings if key == "route"]
     known = KnownSettings(settings)
-    spared = tuple(IPv6Network(words) for key, words in settings if key == "spare")
-    return RoutesScript(StaticRoutesConfig(bool(routes), routes), int(known["wait"]), spared)
+    return RoutesScript(StaticRoutesConfig(bool(routes), routes), int(known["wait"]))
 
 
 def render_check_script(config: HostRoutingConfig, *, layout: HostLayout = PLACES, wait: int = DEFAULT_WAIT) -> str:
