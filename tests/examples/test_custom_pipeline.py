@@ -21,7 +21,7 @@ def test_it_runs() -> None:
     assert "│  ├─ configure-static-routes  ok" in done.stdout
     assert "│  └─ label-node               ok" in done.stdout
     assert "verdict=ok" in done.stdout
-    assert done.stdout.endswith("our files: 12, labels: ['rdma']\n")
+    assert done.stdout.endswith("our files: 11, labels: ['rdma']\n")
 
 
 def test_taken_back() -> None:
