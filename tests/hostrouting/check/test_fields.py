@@ -1,4 +1,4 @@
-"""Nodes that people run, by what their CNI, cloud or VPN leaves on them: tests/tables/fields has a file for each.
+"""Nodes that people run, by what their CNI, cloud or VPN leaves on them: tests/hosts has a file for each.
 
 Each node is made on Linux. The check, its repair and the plan see it there, where the kernel is asked, and so does the
 script at boot. A file has:
@@ -49,7 +49,7 @@ else:
 
 linux = [pytest.mark.linux, pytest.mark.needs("root")]
 
-_FIELDS = {path.stem: path for path in sorted((Path(__file__).resolve().parents[2] / "tables/fields").glob("*.toml"))}
+_FIELDS = {path.stem: path for path in sorted((Path(__file__).resolve().parents[2] / "hosts").glob("*.toml"))}
 _ADDRESSES = {"ipv4": "10.0.0.4/24", "ipv6": "2001:db8::4/64 nodad"}
 _DEFAULTS = {
     "ipv4": "route add default via 10.0.0.1 dev {} proto dhcp src 10.0.0.4 metric 100",
