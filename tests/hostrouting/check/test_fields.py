@@ -71,6 +71,7 @@ _LINKS = {
     "ppp": (512, "ppp"),
     "tun": (65534, "tun"),
     "wireguard": (65534, "wireguard"),
+    "wwan": (519, "wwan"),
     "xfrm": (65534, "xfrm"),
 }
 _REFUSALS = {"Invalid argument": "blackhole", "No route to host": "unreachable", "Permission denied": "prohibit"}
@@ -103,6 +104,7 @@ TODAY_WRONG = {
     "mesh-in-the-services": "says nothing of the address in the services",
     "microk8s-in-the-lan": "OK: a CNI's device may have any network",
     "minikube": "OVERLAP: the bridge named bridge is not known",
+    "netbird-and-vrf": "says nothing, in the script, of a table local that is looked up too late",
     "node-in-the-services": "says nothing of the addresses in the services",
     "openfortivpn": "OK: a tunnel's default route is expected",
     "openshift-sdn": "OVERLAP: tun0 of Open vSwitch is not known",
