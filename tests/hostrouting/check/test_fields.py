@@ -41,8 +41,10 @@ from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, S
 from hostrouting.fib.decision import paired
 from hostrouting.kernel.base import RouteBackend
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.prefix import ip_at
+from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Snapshot
+from hostrouting.newcheck.check import check_snapshot
+from hostrouting.newcheck.report import check_findings as new_findings
 from hostrouting.routes.plan import plan_static_routes
 from phases.testing import FakeClock
 from tests.support.check_script import Checked
@@ -317,12 +319,42 @@ def test_a_node(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> No
         linux_agrees(field, namespace)
         found = examine(phases.Context(clock=FakeClock(), observers=[]), seen, field.configuration, wait=0)
         assert found.surprises == ()
+        judged_anew(name, field, found.fib.snapshot)
         if name in TODAY_WRONG:
             request.applymarker(pytest.mark.xfail(reason=TODAY_WRONG[name], strict=True))
         agrees(field, found)
         repaired(field, found)
         checked = Checked(namespace, field.configuration, tmp_path, tools={"ip": field.shown})
     agrees_at_boot(field, checked)
+
+
+_METRIC_1 = {"calico-services-refused-ipv6", "docker-ipv6"}
+"""The nodes that the present repair mends with one IPv6 route of metric 1, and the new one with two longer ones."""
+
+
+def judged_anew(name: str, field: Field, snapshot: Snapshot) -> None:
+    """The check as it will be (`hostrouting.newcheck`) judges each node as its file says, without an exception."""
+    services = [Prefix.parse(cidr) for cidr in field.config.get("service_cidrs", ())]
+    section = attrs.evolve(
+        field.configuration.route_overlap,
+        expected_cidrs=[cidr for said in field.families.values() for cidr in said.cidrs],
+        allowed_devs=field.config.get("allowed_devs", ()),
+    )
+    report = check_snapshot(snapshot, HostRoutingConfig(route_overlap=section), service_cidrs=services)
+    findings = new_findings(report, mode="STRICT")
+    for family, said in zip(report.families, field.families.values(), strict=True):
+        assert family.verdict in said.verdicts
+        assert said.devs == ["any"] or list(family.expected_devs) == said.devs
+        escapes = [
+            f"{ip_at(family.family, escape.first)}-{ip_at(family.family, escape.last)} "
+            + (" ".join(escape.devs) or escape.kind)
+            for escape in family.escapes
+        ]
+        assert escapes == said.escapes or (said.verdict and not said.escapes)
+        prefixes = [str(route.destination) for route in family.repair.routes]
+        wanted = [word for word in said.repair if "/" in word]
+        assert prefixes == wanted or (said.verdict and not said.repair) or name in _METRIC_1
+        assert {finding.name for finding in findings} >= set(said.names)
 
 
 def agrees_at_boot(field: Field, checked: Checked) -> None:
