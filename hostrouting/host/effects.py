@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
@@ -31,8 +31,6 @@ class Operation:
     object: str
     """The object of the action, such as `nftables table ip6 hostrouting_slb`."""
     reason: str
-    thing: Any = attrs.field(default=None, eq=False, repr=False)
-    """The object as a value, for the task that carries it out."""
 
     def to_mapping(self) -> dict[str, str]:
         """The words as plain values."""

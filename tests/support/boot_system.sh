@@ -20,7 +20,6 @@ for hidden in "$@" /var/lib/machines; do
 done
 mount -t overlay overlay -o "lowerdir=$tree,upperdir=$work/upper,workdir=$work/work" "$work/root"
 root=$work/root
-rm -f "$root/etc/iproute2/rt_protos.d/hostrouting.conf" # its directory may be missing, and would then show the device
 mkdir -p "$root"/etc/systemd/{system,system.conf.d}
 # systemd-nspawn itself reads settings of this host.
 [[ ! -d /etc/systemd ]] || mount -t tmpfs tmpfs /etc/systemd

@@ -147,7 +147,7 @@ def test_repaired_starts_after_every_boot() -> None:
             assert pid(system)
             assert ours(system) == ["172.16.0.0/17", "172.16.128.0/17"]
             assert ours(system, family=6) == ["fd16::/48"]
-            assert "172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting" in system.must("ip", "route")
+            assert "172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213" in system.must("ip", "route")
             assert "via fe80::1 dev eth0" in system.must("ip", "-6", "route", "show", "proto", "213")
             times = [
                 int(system.show(unit, "ExecMainStartTimestampMonotonic"))

@@ -133,9 +133,9 @@ COMMAND = Command(
     answer=_answer,
     options=_options,
     more="""\
-Requires root even to read. Without --apply nothing is changed. With --apply, the plan is made again, logged to standard
-error, and deleted. Before anything is deleted, the
-commands that restore it are written to a file, which sh runs. dryRun applies to the task, not to this command.
+Requires root even to read. Without --apply nothing is changed. With --apply, what is stale then is logged to
+standard error and deleted. Before anything is deleted, the commands that restore it are written to a file, which sh
+runs. dryRun applies to the task, not to this command.
 """,
     examples="""\
 # as root: what did azure-vnet leave behind?

@@ -1,0 +1,289 @@
+"""What Linux does with a packet, computed from rules and routes: for one address, or for every address of a prefix.
+
+Theory of operation. A lookup goes through the rules by priority. The first rule that selects the packet and whose
+table has a usable route decides; of a table, the longest prefix wins, then the lowest metric. As a function of the
+destination alone, the decision can change only where a prefix of a route or of a `to` selector begins or ends. So one
+decision in each range between two such borders is the decision for the whole range, and the ranges (cells) of a prefix
+say what happens to all of its addresses.
+
+Rules also select by other things. A plain packet of this host has no mark, user 0, and no bound device or source;
+`Packet` can also be a forwarded one, whose source and device are known. Every other condition of a rule splits the
+packets: those that it selects end there, and the rest goes on. One pass over the rules collects both, so the possible
+ends of a destination are one list: the plain end, and *other ends*, each with the rule at which its packets differ from
+the plain one. No end is missed, because each such rule contributes its end. An end may be listed that no packet has,
+which is the safe side.
+
+What the engine does not look at, `not_judged` names. Here is no opinion on what is right (`check`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from hostrouting.model.prefix import Prefix, width_of
+from hostrouting.model.route import REFUSING, TABLE_LOCAL
+
+if TYPE_CHECKING:
+    from hostrouting.model.prefix import IP
+    from hostrouting.model.route import Route
+    from hostrouting.model.rule import Rule
+    from hostrouting.model.snapshot import Snapshot
+
+
+class Packet(NamedTuple):
+    """What is known of a packet but its destination. The default is a plain packet that this host sends itself."""
+
+    source: Prefix | None = None
+    """For a forwarded packet: a block of sources that no `from` selector cuts."""
+    iif: str = "lo"
+    """The device that it arrived on."""
+
+
+PLAIN = Packet()
+
+Conditions: TypeAlias = "tuple[tuple[str, str], ...]"
+"""Selectors of a rule, each with its value."""
+
+
+class Decision(NamedTuple):
+    """What happens to a packet."""
+
+    kind: str
+    """The type of the route, the refusing action of the rule, or no-route."""
+    route: Route | None = None
+    rule: Rule | None = None
+
+    def __str__(self) -> str:
+        return str(self.route or self.rule or self.kind)
+
+    @property
+    def devs(self) -> tuple[str, ...]:
+        """The devices by which the packet can leave: those of all next hops in use."""
+        if self.route is None or self.kind in REFUSING:
+            return ()
+        return tuple(dict.fromkeys(leg.dev for leg in self.route.legs if leg.dev is not None and not leg.dead))
+
+
+NO_ROUTE = Decision("no-route")
+
+
+class End(NamedTuple):
+    """Another end of packets with the same destination: they differ from the plain one at this rule."""
+
+    rule: Rule
+    decision: Decision
+    meets: bool
+    """Whether these packets meet the conditions of the rule, or are those that do not."""
+
+
+class Cell(NamedTuple):
+    """A range of addresses with one decision and the same other ends."""
+
+    first: int
+    last: int
+    decision: Decision
+    others: tuple[End, ...] = ()
+
+
+class Table:
+    """One routing table: its usable routes by prefix, the preferred one of each prefix first."""
+
+    def __init__(self, routes: Iterable[Route], width: int) -> None:
+        """Leave out what Linux does not use for plain packets: dead and expired routes, those for a tos or source."""
+        self._width = width
+        self._routes: dict[tuple[int, int], list[Route]] = {}
+        for route in routes:
+            if is_usable(route):
+                self._routes.setdefault((route.prefix.length, route.prefix.network), []).append(route)
+        for rivals in self._routes.values():
+            rivals.sort(key=_rank)
+        self._lengths = sorted({length for length, _ in self._routes}, reverse=True)
+
+    def best(self, address: int) -> Route | None:
+        """The route for this address; None if the table has none."""
+        for length in self._lengths:
+            host = self._width - length
+            if rivals := self._routes.get((length, address >> host << host)):
+                return rivals[0]
+        return None
+
+    def at(self, length: int, network: int) -> list[Route]:
+        """The usable routes with exactly this prefix, the preferred one first."""
+        return self._routes.get((length, network), [])
+
+    def borders(self) -> Iterator[int]:
+        """Where prefixes begin, and right behind their ends."""
+        for length, network in self._routes:
+            yield network
+            yield network + (1 << self._width - length)
+
+
+def is_usable(route: Route) -> bool:
+    """Whether Linux considers the route for plain packets."""
+    is_dead = bool(route.legs) and all(leg.dead for leg in route.legs)
+    has_expired = route.expires is not None and route.expires < 0
+    return not (route.tos or route.source is not None or is_dead or has_expired)
+
+
+def _rank(route: Route) -> tuple[int, int]:
+    """Lower is preferred. Sorting is stable, so of equal ones the first in the kernel's order wins."""
+    return route.metric, -("low", "medium", "high").index(route.preference)
+
+
+class Fib:
+    """The rules and tables of one host for one family."""
+
+    def __init__(self, snapshot: Snapshot, family: int) -> None:
+        """Sort rules and routes; the tables that no rule looks up are left out."""
+        self.snapshot, self.family, self.width = snapshot, family, width_of(family)
+        rules = (rule for rule in snapshot.rules if rule.family == family and not rule.l3mdev)
+        self.rules: tuple[Rule, ...] = tuple(sorted(rules, key=lambda rule: rule.priority))
+        looked_up = {rule.table for rule in self.rules if rule.action == "to_table"}
+        self.routes = tuple(
+            route for route in snapshot.routes if route.table in looked_up and route.prefix.family == family
+        )
+        by_table: dict[int, list[Route]] = {}
+        for route in self.routes:
+            by_table.setdefault(route.table, []).append(route)
+        self.tables = {number: Table(routes, self.width) for number, routes in by_table.items()}
+        self._known_steps: dict[Packet, tuple[_Step, ...]] = {}
+
+    @cached_property
+    def local_addresses(self) -> frozenset[int]:
+        """The single addresses that table local has, whether or not a rule looks it up."""
+        routes = (route for route in self.snapshot.routes if route.table == TABLE_LOCAL and route.type == "local")
+        return frozenset(route.prefix.first for route in routes if route.prefix.length == self.width)
+
+    def lookup(self, destination: IP, packet: Packet = PLAIN) -> Decision:
+        """What happens to this packet."""
+        return self.ends(int(destination), packet)[0]
+
+    def cells(self, prefix: Prefix, packet: Packet = PLAIN) -> Iterator[Cell]:
+        """The ranges of a prefix, in order; neighbouring ones differ."""
+        return self.cells_between(prefix.first, prefix.last, packet)
+
+    def cells_between(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Cell]:
+        """The ranges of these addresses."""
+        borders = self._borders
+        inside = borders[bisect_right(borders, first) : bisect_right(borders, last)]
+        cell: Cell | None = None
+        for start, behind in zip([first, *inside], [*inside, last + 1], strict=True):
+            decision, others = self.ends(start, packet)
+            if cell is not None and (cell.decision, cell.others) == (decision, others):
+                cell = cell._replace(last=behind - 1)
+                continue
+            if cell is not None:
+                yield cell
+            cell = Cell(start, behind - 1, decision, others)
+        if cell is not None:
+            yield cell
+
+    @cached_property
+    def _borders(self) -> list[int]:
+        borders = {border for table in self.tables.values() for border in table.borders()}
+        for rule in self.rules:
+            if rule.dst is not None:
+                borders |= {rule.dst.first, rule.dst.last + 1}
+        return sorted(borders)
+
+    def ends(self, address: int, packet: Packet = PLAIN) -> tuple[Decision, tuple[End, ...]]:
+        """The plain decision, and the other ends: one pass over the rules."""
+        plain: Decision | None = None
+        left: tuple[Rule, bool] | None = None  # the rule at which the plain packet left others, and if these meet it
+        gone: dict[
+            Conditions, bool
+        ] = {}  # of packets with these conditions: those that meet them are gone, or the rest
+        others: list[End] = []
+        for step in self._steps(packet):
+            conditions = step.inside if step.first <= address <= step.last else step.outside
+            if conditions is None or (conditions and gone.get(conditions) is step.takes):
+                continue
+            decision = step.decision_for(address)
+            if decision is None:
+                continue
+            if plain is None and (not conditions or is_plain(step.rule, conditions) is step.takes):
+                plain, left = decision, (step.rule, not step.takes) if conditions else None
+            elif conditions:
+                others.append(End(step.rule, decision, step.takes))
+            elif left is not None:
+                others.append(End(left[0], decision, left[1]))
+            if not conditions:
+                break
+            gone[conditions] = step.takes
+        else:
+            if left is not None:
+                others.append(End(left[0], NO_ROUTE, left[1]))
+        return plain or NO_ROUTE, tuple(others)
+
+    def _steps(self, packet: Packet) -> tuple[_Step, ...]:
+        """The rules, with what is known of them for this packet."""
+        if packet not in self._known_steps:
+            self._known_steps[packet] = tuple(_Step.of(self, rule, packet) for rule in self.rules)
+        return self._known_steps[packet]
+
+
+class _Step(NamedTuple):
+    """One rule, as it is for one kind of packet."""
+
+    rule: Rule
+    takes: bool
+    """Whether it takes packets that meet its conditions, or those that do not."""
+    first: int
+    last: int
+    inside: Conditions | None
+    """What decides whether it selects a packet to these addresses; empty if it does, None if it does not."""
+    outside: Conditions | None
+    """The same for all other addresses."""
+    table: Table | None
+
+    @classmethod
+    def of(cls, fib: Fib, rule: Rule, packet: Packet) -> _Step:
+        """The step for this rule."""
+        first, last = (0, (1 << fib.width) - 1) if rule.dst is None else (rule.dst.first, rule.dst.last)
+        table = fib.tables.get(rule.table) if rule.action == "to_table" else None
+        never = () if rule.invert else None
+        answers = {condition: _answer(rule, condition, packet) for condition in conditions_of(rule)}
+        unknown = tuple(condition for condition, answer in answers.items() if answer is None)
+        inside = never if False in answers.values() else unknown or (None if rule.invert else ())
+        return cls(rule, not rule.invert, first, last, inside, never, table)
+
+    def decision_for(self, address: int) -> Decision | None:
+        """The decision for packets that the rule selects; None if they go on to the next rule."""
+        rule = self.rule
+        if rule.action in REFUSING:
+            return Decision(rule.action, None, rule)
+        route = None if self.table is None else self.table.best(address)
+        if route is None or route.type == "throw":
+            return None
+        limit = rule.suppress_prefixlength
+        if limit is not None and route.type not in REFUSING and route.prefix.length <= limit:
+            return None
+        return Decision(route.type, route, rule)
+
+
+def conditions_of(rule: Rule) -> Conditions:
+    """The selectors of a rule but that of the destination, as `ip rule` words them."""
+    return tuple((name, value) for name, value in rule.selectors() if name != "to")
+
+
+def _answer(rule: Rule, condition: tuple[str, str], packet: Packet) -> bool | None:
+    """Whether every packet of this kind meets the condition; None if some do and others do not."""
+    name, value = condition
+    if packet.source is None:
+        return True if condition == ("iif", "lo") else None
+    if name == "from" and rule.src is not None:
+        return packet.source in rule.src
+    if name == "iif":
+        return value == packet.iif
+    return False if name == "oif" else None
+
+
+def is_plain(rule: Rule, conditions: Conditions) -> bool:
+    """Whether a packet without a mark, of user 0 and without a bound device or source meets these conditions."""
+    return all(
+        (name == "fwmark" and not rule.fwmark & rule.fwmask) or (name == "uidrange" and value.startswith("0-"))
+        for name, value in conditions
+    )

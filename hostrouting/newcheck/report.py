@@ -1,0 +1,213 @@
+"""A check in words: its results as findings, as lines for the markers and the journal, and as a JSON document.
+
+Every sentence about a check stands here, so all commands and logs say the same, in one order: the verdict, what
+escapes, the repair, what cannot be repaired, how to allow it, and what limits the verdict.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from hostrouting.finding import Finding, Severity
+from hostrouting.model.prefix import LINK_LOCAL, extent, ip_at
+from hostrouting.model.route import protocol_name, table_name
+from hostrouting.newcheck.engine import PLAIN
+from hostrouting.newcheck.pods import phrase_of
+from hostrouting.text import counted, spoken
+
+if TYPE_CHECKING:
+    from hostrouting.model.route import Route
+    from hostrouting.newcheck.check import CheckReport, Escape, FamilyReport
+    from hostrouting.newcheck.repair import Unsafe
+    from hostrouting.routes.uplink import DesiredRoute
+
+CHECK_SCHEMA = "hostrouting/check/3"
+
+_FATES = {
+    "no-route": "has no route",
+    "blackhole": "is dropped",
+    "unreachable": "is refused as unreachable",
+    "prohibit": "is refused as prohibited",
+    "own-range": "stays on this host",
+    "no-device": "leaves by no device",
+}
+_REASONS = {
+    "earlier-rule": "a rule decides before table main is looked up, and no route in table main changes that",
+    "host-route": "a route of another program is as specific as can be, and is never replaced",
+    "no-gateway": "a repair needs {missing}",
+    "too-many": "it would take too many routes",
+}
+_RANGES = 3  # ranges that are named for one cause; the others are counted
+
+
+def check_findings(report: CheckReport, *, mode: str, wait: float = 0.0) -> tuple[Finding, ...]:
+    """All findings of a check, in the order in which they are read."""
+    severity: Severity = "error" if mode == "STRICT" else "warning"
+    findings: list[Finding] = []
+    for family in report.families:
+        if family.verdict == "no-default-route":
+            findings.append(_no_default_route(family, severity, wait=wait))
+        findings += (_escape(escape, family, severity) for escape in family.escapes)
+    if report.routes:
+        routes = repair_document(report.routes)
+        sentence = f"{counted(len(routes), 'static route')} {'repairs' if len(routes) == 1 else 'repair'} it"
+        remedy = f"add to staticRoutes.routes: {json.dumps(routes)}"
+        findings.append(Finding("action", "note", sentence, "staticRoutes.routes", remedy, {"routes": routes}))
+    for family in report.families:
+        findings += _unsafe(family, severity)
+        findings += (_diversion(dev, str(network)) for dev, network in family.repair.diverted)
+        findings += family.flaws
+        findings += family.doubts
+        findings += _allowances(family)
+    return tuple(dict.fromkeys(findings))
+
+
+def verdict_sentence(family: FamilyReport) -> str:
+    """The verdict on one family, in one sentence without the verdict's own word."""
+    cidrs, devs = spoken([str(cidr) for cidr in family.cidrs]), spoken(family.expected_devs, last="or")
+    if family.verdict == "no-default-route":
+        return f"there is no IPv{family.family} default route, so no device is expected for {cidrs}"
+    if family.verdict == "overlap":
+        ways = dict.fromkeys(_way(escape) for escape in family.escapes)
+        size = "all" if _is_whole(family) else "a part"
+        return f"{size} of {cidrs} {spoken([*ways])}; expected: {devs}"
+    if family.verdict == "undecided":
+        more = len(family.doubts) - 1
+        reason = family.doubts[0].sentence if family.doubts else family.flaws[0].sentence
+        return f"{reason}{f', and {more} more doubts' if more > 0 else ''}"
+    allowed = dict.fromkeys(name for name, _ in family.allowed)
+    beside = f", or by {spoken([*allowed])}" if allowed else ""
+    return f"every address of {cidrs} leaves by {devs}{beside}, or is this host's own"
+
+
+def _is_whole(family: FamilyReport) -> bool:
+    ranges = {(escape.first, escape.last) for escape in family.escapes}
+    return all((cidr.first, cidr.last) in ranges for cidr in family.cidrs)
+
+
+def _way(escape: Escape) -> str:
+    if escape.kind == "overlap":
+        return f"leaves by {spoken(escape.devs)}"
+    return _FATES.get(escape.kind, escape.kind)
+
+
+def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:
+    decision = escape.decision
+    route = (
+        f" [{decision.route}]" if decision.route is not None else f" [rule {decision.rule}]" if decision.rule else ""
+    )
+    of_pods = "" if escape.packet is PLAIN else f", for {phrase_of(escape.packet)},"
+    expected = spoken(family.expected_devs, last="or")
+    sentence = f"{escape.range}{of_pods} {_way(escape)}{route}; expected: {expected}"
+    remedy = ""
+    if escape.kind == "overlap" and all(_is_virtual(family, dev) for dev in escape.devs):
+        remedy = f"if that is intended: routeOverlap.allowedDevs: {json.dumps(list(escape.devs))}"
+    return Finding(escape.kind, severity, sentence, escape.range, remedy, _facts(escape))
+
+
+def _is_virtual(family: FamilyReport, dev: str) -> bool:
+    link = family.judge.fib.snapshot.link(dev)
+    return link is not None and bool(link.kind)
+
+
+def _facts(escape: Escape) -> dict[str, Any]:
+    decision, family = escape.decision, escape.cidr.family
+    route, dev = decision.route, next(iter(escape.devs), None)
+    gateway = None if route is None else next((leg.gateway for leg in route.legs if leg.dev == dev), None)
+    return {
+        "cidr": str(escape.cidr),
+        "first": str(ip_at(family, escape.first)),
+        "last": str(ip_at(family, escape.last)),
+        "prefixes": [str(prefix) for prefix in escape.prefixes],
+        "devs": list(escape.devs),
+        "via": {
+            "dev": dev,
+            "gateway": None if gateway is None else str(gateway),
+            "route": None if route is None else str(route.prefix),
+            "table": None if route is None else table_name(route.table),
+            "protocol": None if route is None else protocol_name(route.protocol),
+            "rule": None if decision.rule is None else decision.rule.priority,
+        },
+    }
+
+
+def _no_default_route(family: FamilyReport, severity: Severity, *, wait: float) -> Finding:
+    """That no device is expected, how long the check waited, and which devices may be meant."""
+    when = f" within {wait:g} s" if wait else ""
+    sentence = f"no IPv{family.family} default route was there{when}, so no device is expected"
+    devs = spoken(list(_candidates(family)), last="or")
+    remedy = f"add one, or name routeOverlap.expectedDevs{f': it may be {devs}' if devs else ''}"
+    target = f"IPv{family.family} default route"
+    return Finding("no-default-route", severity, sentence, target, remedy, {"family": family.family}, can_retry=True)
+
+
+def _candidates(family: FamilyReport) -> Iterator[str]:
+    """The devices that are up and have an address, other than InfiniBand."""
+    snapshot = family.judge.fib.snapshot
+    for link in snapshot.links:
+        addresses = [address for address in snapshot.addresses if address.dev == link.name]
+        own = [address for address in addresses if address.ip.version == family.family and address.ip not in LINK_LOCAL]
+        if own and link.up and not link.infiniband and not link.loopback:
+            yield f"{link.name} ({own[0].ip}/{own[0].length})"
+
+
+def _unsafe(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
+    """Why ranges cannot be repaired: one finding for each reason."""
+    by_reason: dict[tuple[str, str], list[Unsafe]] = {}
+    for unsafe in family.repair.unsafe:
+        by_reason.setdefault((unsafe.reason, unsafe.missing), []).append(unsafe)
+    for (reason, missing), alike in by_reason.items():
+        ranges = [extent(family.family, unsafe.first, unsafe.last) for unsafe in alike]
+        where = spoken(ranges, most=_RANGES)
+        sentence = f"{where} cannot be repaired by routes: {_REASONS[reason].format(missing=missing)}"
+        yield Finding("unsafe", severity, sentence, where, facts={"reason": reason, "ranges": ranges})
+
+
+def _diversion(dev: str, network: str) -> Finding:
+    sentence = f"the repair takes a part of {network}: neighbours there are no longer reached by {dev} over IP"
+    return Finding("repair-cost", "warning", sentence, network)
+
+
+def _allowances(family: FamilyReport) -> Iterator[Finding]:
+    """Which ranges leave by a device that is only allowed, by what allows it."""
+    ranges: dict[str, list[str]] = {}
+    for name, where in family.allowed:
+        ranges.setdefault(name, []).append(where)
+    for name, places in ranges.items():
+        sentence = f"{spoken(places, most=_RANGES)} {'leaves' if len(places) == 1 else 'leave'} by {name}"
+        yield Finding("allowed", "note", sentence, name)
+
+
+def check_document(report: CheckReport, *, mode: str, findings: Iterable[Finding] | None = None) -> dict[str, Any]:
+    """The check as the JSON document `hostrouting/check/3`."""
+    every = check_findings(report, mode=mode) if findings is None else findings
+    return {
+        "schema": CHECK_SCHEMA,
+        "verdict": report.verdict,
+        "verdicts": {f"ipv{family.family}": family.verdict for family in report.families},
+        "mode": mode,
+        "expectedDevs": {f"ipv{family.family}": list(family.expected_devs) for family in report.families},
+        "findings": [finding.to_mapping() for finding in every],
+        "repair": repair_document(report.routes),
+    }
+
+
+def repair_document(routes: Iterable[DesiredRoute]) -> list[dict[str, Any]]:
+    """The routes as written under staticRoutes.routes in the configuration."""
+    return [route.to_mapping() for route in routes]
+
+
+def repair_commands(routes: Iterable[Route]) -> tuple[str, ...]:
+    """The commands that add these routes until the next boot."""
+    return tuple(_command(route) for route in routes)
+
+
+def _command(route: Route) -> str:
+    words = ["ip route replace", str(route.prefix)]
+    words += [f"metric {route.metric}"] if route.metric else []
+    words += [f"proto {route.protocol}"]
+    if len(route.legs) == 1:
+        return " ".join([*words, str(route.legs[0])])
+    return " ".join([*words, *(f"nexthop {leg} weight {leg.weight}" for leg in route.legs)])

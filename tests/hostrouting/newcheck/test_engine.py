@@ -1,0 +1,111 @@
+"""The engine of one pass says what a naive scan says, for every address; and its cells are a partition."""
+
+from itertools import pairwise
+
+import attrs
+from hypothesis import event, given
+
+from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.route import REFUSING, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Snapshot
+from hostrouting.newcheck.engine import Fib
+from tests.hostrouting.newcheck.nodes import block_of, nodes
+
+
+def scanned(snapshot: Snapshot, family: int, address: int) -> tuple[str, Route | None]:
+    """What happens to a plain packet, by the words of the rules and by every route of a table."""
+    for rule in sorted((rule for rule in snapshot.rules if rule.family == family), key=lambda rule: rule.priority):
+        if is_selected(rule, address):
+            if rule.action in REFUSING:
+                return rule.action, None
+            inside = [
+                route
+                for route in snapshot.routes
+                if route.table == rule.table and route.prefix.first <= address <= route.prefix.last
+            ]
+            best = min(inside, key=lambda route: (-route.prefix.length, route.metric), default=None)
+            is_kept = best is not None and (best.type in REFUSING or best.prefix.length > kept_above(rule))
+            if best is not None and best.type != "throw" and is_kept:
+                return best.type, best
+    return "no-route", None
+
+
+def kept_above(rule: Rule) -> int:
+    """Routes that are not longer than this are suppressed."""
+    return -1 if rule.suppress_prefixlength is None else rule.suppress_prefixlength
+
+
+def is_selected(rule: Rule, address: int) -> bool:
+    """Whether the rule selects a packet of root without a mark, a source or a device."""
+    meets = [rule.dst is None or rule.dst.first <= address <= rule.dst.last]
+    meets += [rule.src is None, rule.iif in {None, "lo"}, rule.oif is None]
+    meets += [not rule.fwmark & rule.fwmask, rule.uids is None or rule.uids[0] == 0]
+    return all(meets) is not rule.invert
+
+
+@given(nodes())
+def test_a_lookup_is_a_naive_scan(node: tuple[int, Snapshot]) -> None:
+    """For each address of the block, the engine and the scan name the same route.
+
+    Kills: `not to`, `iif lo`, a mark rule that 0 fulfils, suppressed routes, throw.
+    """
+    family, snapshot = node
+    fib, block = Fib(snapshot, family), block_of(family)
+    for address in range(block.first, block.last + 1):
+        decision = fib.lookup(ip_at(family, address))
+        kind, route = scanned(snapshot, family, address)
+        event(kind)
+        assert (decision.kind, decision.route) == (kind, route)
+
+
+@given(nodes())
+def test_cells_are_a_partition_of_the_block(node: tuple[int, Snapshot]) -> None:
+    """Cells follow each other without a gap, neighbours differ, and each address has the ends of its cell."""
+    family, snapshot = node
+    fib, block = Fib(snapshot, family), block_of(family)
+    cells = list(fib.cells(block))
+    assert [cell.first for cell in cells] == [block.first, *(cell.last + 1 for cell in cells[:-1])]
+    assert cells[-1].last == block.last
+    for cell, after in pairwise(cells):
+        assert (cell.decision, cell.others) != (after.decision, after.others)
+    for cell in cells:
+        for address in range(cell.first, cell.last + 1):
+            assert fib.ends(address) == (cell.decision, cell.others)
+
+
+@given(nodes())
+def test_no_end_of_a_packet_is_missed(node: tuple[int, Snapshot]) -> None:
+    """A packet that meets the conditions of some rules, and of no others, ends as the plain one or at a listed end."""
+    family, snapshot = node
+    fib, block = Fib(snapshot, family), block_of(family)
+    conditional = [rule for rule in fib.rules if rule.src or rule.fwmask or rule.iif or rule.uids]
+    for met in conditional:
+        for address in (block.first, block.last):
+            plain, others = fib.ends(address)
+            ends = [plain, *(end.decision for end in others)]
+            assert end_of_met(fib, met, address) in ends
+
+
+def end_of_met(fib: Fib, met: Rule, address: int) -> object:
+    """Where a packet ends that meets this rule's conditions, and is plain in all else."""
+    alike = (met.src, met.iif, met.fwmark, met.fwmask, met.uids)
+    rules = tuple(
+        rule if (rule.src, rule.iif, rule.fwmark, rule.fwmask, rule.uids) != alike else bare(rule) for rule in fib.rules
+    )
+    other = Fib(fib.snapshot, fib.family)
+    other.rules = rules
+    decision = other.ends(address)[0]
+    back = {id(new): old for new, old in zip(rules, fib.rules, strict=True)}
+    return decision if decision.rule is None else decision._replace(rule=back[id(decision.rule)])
+
+
+def bare(rule: Rule) -> Rule:
+    """The rule without its conditions, as a packet sees it that meets them."""
+    return attrs.evolve(rule, src=None, iif=None, fwmark=0, fwmask=0, uids=None)
+
+
+def test_a_prefix_of_another_family_is_not_asked() -> None:
+    """An empty host has no route, in each family."""
+    for family in (4, 6):
+        assert Fib(Snapshot(), family).ends(0) == Fib(Snapshot(), family).ends(Prefix(family, 0, 0).last)
