@@ -2,9 +2,8 @@
 # Boots a real systemd on a throw-away copy of a tree of files, and boots it again whenever it reboots.
 # Runs as the first process of its own mount and pid namespaces (see systemd.py); ends when the system is off.
 #   boot_system.sh WORK GROUP VISIBLE TREE HIDDEN...
-# WORK: an empty directory. GROUP: a name for the control group. VISIBLE: a directory to show live, at its own path and
-# as /opt/project, because a service with its own /tmp sees nothing below /tmp. TREE: the root of the files, / for those of
-# this host. HIDDEN: folders of the tree that the system does not have.
+# WORK: an empty directory. GROUP: a name for the control group. VISIBLE: a directory to show live, at its own path.
+# TREE: the root of the files, / for those of this host. HIDDEN: folders of the tree that the system does not have.
 set -euo pipefail
 work=$1 group=$2 visible=$3 tree=$4
 shift 4
@@ -47,8 +46,8 @@ read -r _
 
 while :; do
   systemd-nspawn --quiet --register=no --keep-unit --link-journal=no --private-network --capability=all \
-    --console=pipe -M sut -D "$root" --bind-ro="$visible" --bind-ro="$visible:/opt/project" -b systemd.unit=multi-user.target \
-    systemd.log_color=0 </dev/null >>"$work/console" 2>&1 && status=0 || status=$?
+    --console=pipe -M sut -D "$root" --bind-ro="$visible" -b systemd.unit=multi-user.target systemd.log_color=0 \
+    </dev/null >>"$work/console" 2>&1 && status=0 || status=$?
   # 133 is a reboot.
   [[ $status == 133 ]] || exit "$status"
 done

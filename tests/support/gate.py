@@ -1,10 +1,12 @@
-"""A host with machines and a real systemd, configured by the tasks themselves, in its image or while it runs.
+"""A host with machines and a real systemd, configured by hostrouting itself, in its image or while it runs.
 
-Its eth0 has the default route, and its ib0 is a fabric whose network captures the cluster's. In the image the tasks run
-with `Host.offline`; on the running host they run inside it, as an agent runs them.
+Its eth0 has the default route, and its ib0 is a fabric whose network captures the cluster's. The image is configured
+with `Host.offline`; on the running host the command line runs inside it.
 """
 
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,13 +20,14 @@ from hostrouting.config.values import Mode
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
-from tests.support.agents import Outcome, agents
+from tests.support.inside import carry_out
 from tests.support.systemd import NEEDS, System, booted
 from tests.support.waiting import wait_for
 
 LAYOUT = HostLayout()
 KUBE1 = "systemd-nspawn@kube1.service"
 CIDR = "172.16.0.0/16"
+CONFIG = "/root/config.json"
 HALVES = [StaticRoute("172.16.0.0/17"), StaticRoute("172.16.128.0/17")]
 
 boot_tests = [pytest.mark.boot, pytest.mark.needs(*NEEDS)]
@@ -74,13 +77,11 @@ def config(*routes: StaticRoute, mode: Mode | None = None) -> HostRoutingConfig:
 def host(
     image: HostRoutingConfig | None = None,
     *,
-    wait: int = 0,
     is_late: bool = False,
     then: str = "",
     more: Mapping[str, str] | None = None,
     scripts: Mapping[str, str] | None = None,
     machines: tuple[str, ...] = ("kube1",),
-    tree: Path | None = None,
     finish: Callable[[Path], object] = lambda _root: None,
 ) -> Iterator[System]:
     """A booted host whose image the tasks have prepared, and then `finish`.
@@ -92,7 +93,7 @@ def host(
 
     def furnish(root: str) -> None:
         if image is not None:
-            phases.execute(Configure(image, host=Host.offline(root), wait=wait), phases.Context(observers=[]))
+            phases.execute(Configure(image, host=Host.offline(root), wait=0), phases.Context(observers=[]))
         finish(Path(root))
 
     with booted(
@@ -101,7 +102,6 @@ def host(
         links={"/etc/systemd/system/sysinit.target.wants/test-network.service": network},
         machines=machines,
         furnish=furnish,
-        tree=tree,
     ) as system:
         system.settled()
         try:
@@ -112,19 +112,25 @@ def host(
             raise
 
 
-def run_task(system: System, name: str, settings: HostRoutingConfig, *, wait: int = 0) -> Outcome:
-    """Run a task inside, as an agent does."""
-    with agents(system) as crew:
-        done = crew.begin(name, settings, wait=wait).wait()
-    sys.stdout.write(done.stdout)  # shown if the test fails
+def hostrouting(system: System, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line of hostrouting on the host, as root."""
+    done = carry_out(system.leader, words, {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]})
+    sys.stdout.write(done.stdout + done.stderr)  # shown if the test fails
     return done
 
 
-def configure(system: System, settings: HostRoutingConfig, *, wait: int = 0) -> str:
-    """Run Configure inside the host; return its output. It must succeed."""
-    done = run_task(system, "Configure", settings, wait=wait)
-    assert done.returncode == 0, done.stdout
-    return done.stdout
+def apply(system: System, settings: HostRoutingConfig, *, code: int = 0, wait: int = 0) -> str:
+    """Apply the configuration, which must end with this exit code; return the output."""
+    system.lay(CONFIG, settings.to_json())
+    done = hostrouting(system, "apply", "--config", CONFIG, "--allow-removal", "--wait", str(wait))
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def remove(system: System) -> None:
+    """Remove everything of hostrouting."""
+    done = hostrouting(system, "remove")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def start(system: System, name: str = "kube1") -> int:
@@ -140,21 +146,21 @@ def begin_start(system: System, *names: str) -> None:
 
 def is_starting(system: System, name: str = "kube1") -> bool:
     """Whether the machine's unit is running the commands before the machine itself."""
-    return system.show(f"systemd-nspawn@{name}.service", "SubState") == "start-pre"
+    return system.show(f"systemd-nspawn@{name}.service", "SubState") in {"condition", "start-pre"}
 
 
 def await_start(system: System, name: str = "kube1") -> bool:
     """Wait until the start has finished; return whether systemd considers the machine running."""
-    told: dict[str, str] = {}
+    shown: dict[str, str] = {}
 
     def has_ended() -> bool:
         done = system.run("systemctl", "show", "-p", "Job,ActiveState", f"systemd-nspawn@{name}.service")
-        told.update({"Job": "", "ActiveState": ""})
-        told.update(dict(line.split("=", 1) for line in done.stdout.splitlines()))
-        return told["Job"] in {"", "0"} and told["ActiveState"] in {"active", "inactive", "failed"}
+        shown.update({"Job": "", "ActiveState": ""})
+        shown.update(dict(line.split("=", 1) for line in done.stdout.splitlines()))
+        return shown["Job"] in {"", "0"} and shown["ActiveState"] in {"active", "inactive", "failed"}
 
     wait_for(f"the start of {name} to end", has_ended)
-    return told["ActiveState"] == "active"
+    return shown["ActiveState"] == "active"
 
 
 def has_started(system: System, name: str = "kube1") -> bool:

@@ -1,6 +1,6 @@
-"""Python programs of this project that run inside a booted system, or inside a machine's namespaces.
+"""Command lines of this project that run inside a booted system, or inside a machine's namespaces.
 
-Starting a new interpreter for each request would take nearly a second, so these programs are forks of the template.
+Starting a new interpreter for each would take nearly a second, so they are forks of the template.
 """
 
 import json
@@ -9,62 +9,9 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
 
 from hostrouting.cli import main
-from tests.support.systemd import System
 from tests.support.template import enter
-
-_STATUS = """\
-import io, json, sys
-from contextlib import redirect_stdout
-from hostrouting.cli import main
-for _ in sys.stdin:
-    with redirect_stdout(io.StringIO()) as said:
-        code = main(["status", "--json"])
-    print(json.dumps({"code": code, **json.loads(said.getvalue())}), flush=True)
-"""
-
-
-@contextmanager
-def answering(system: System, program: str) -> Iterator[Callable[[object], Any]]:
-    """The program's answer to a question; both are one line of JSON."""
-    ours, theirs = socket.socketpair()
-    with ours:
-        with theirs:
-            enter(system.leader, _answerer, theirs.fileno())
-        with ours.makefile("rw", encoding="utf-8") as asked:
-
-            def answer(question: object) -> Any:
-                asked.write(f"{json.dumps(question)}\n")
-                asked.flush()
-                return json.loads(asked.readline())
-
-            answer(program)
-            yield answer
-
-
-def _answerer(descriptor: int) -> None:
-    """Read a program from the first line of input and run it, with the following lines as its input."""
-    if os.fork():  # the child is in the system's process namespace
-        return
-    for standard in (0, 1):
-        os.dup2(descriptor, standard)
-    os.close(descriptor)
-    with open(0, encoding="utf-8") as sys.stdin, open(1, "w", encoding="utf-8") as sys.stdout:
-        program = json.loads(sys.stdin.readline())
-        sys.stdout.write("0\n")
-        sys.stdout.flush()
-        exec(program, {"__name__": "__main__"})  # noqa: S102  the program comes from the tests
-
-
-@contextmanager
-def statuses(system: System) -> Iterator[Callable[[], dict[str, Any]]]:
-    """The document of `hostrouting status --json` inside the system, with its exit code, at each request."""
-    with answering(system, _STATUS) as answer:
-        yield lambda: dict(answer("status"))
 
 
 def carry_out(leader: int, words: tuple[str, ...], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -114,9 +61,3 @@ def _command_line(descriptor: int) -> None:
                 said.append(stream.read())
         asking.write(f"{json.dumps([code, *said])}\n")
         asking.flush()
-
-
-def told_in(document: dict[str, Any], name: str) -> list[str]:
-    """What the findings of this name say in a document of a command."""
-    found = (finding for finding in document["findings"] if finding["name"] == name)
-    return ["; ".join(filter(None, (finding["sentence"], finding["remedy"]))) for finding in found]

@@ -6,13 +6,12 @@ view of the host's, and everything ends with the block, even if the test run is 
 Other versions of systemd are booted from other trees: root file systems of other distributions, as `make roots` creates
 them, with systemd-container, dbus, iproute2 and mawk. HOSTROUTING_TREE names the tree that every test boots instead of
 this host's files; with several in HOSTROUTING_TREES, each test that is marked `releases` boots one after the other
-(tests/system/conftest.py), and tests of the boot scripts use the `ip` of any (awks.py). Tasks run in all of them in the
-same way, with `agents`.
+(tests/system/conftest.py), and tests of the boot scripts use the `ip` of any (awks.py). The command line of hostrouting
+runs in all of them in the same way, with this host's Python (inside.py).
 """
 
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -42,9 +41,6 @@ HOST_FOLDERS = (
     "/var/lib/hostrouting",
 )
 """The folders that no test may read or write on the host; a booted system has them empty."""
-
-PROGRAM = "/opt/agent/bin/hostrouting"
-"""The path of this checkout's program in a system with this host's files; a service can run it, wherever the checkout is."""
 
 NEEDS = ("root", "systemd-nspawn")
 """What booting a systemd needs."""
@@ -198,18 +194,16 @@ def booted(
     links: Mapping[str, str] | None = None,
     machines: tuple[str, ...] = (),
     furnish: Callable[[str], None] = lambda _root: None,
-    tree: Path | None = None,
 ) -> Iterator[System]:
     """A system with these files, programs and symbolic links on top of a tree, and these machines.
 
     `furnish` is called with the path of its root file system before the boot.
     """
     _clear_away()
-    tree = tree or this_tree()
     work = Path(tempfile.mkdtemp(prefix=f"{_GROUP}{os.getpid()}-"))
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     script = PROJECT / "tests" / "support" / "boot_system.sh"
-    command += [str(script), str(work), work.name, str(PROJECT), str(tree), *HOST_FOLDERS]
+    command += [str(script), str(work), work.name, str(PROJECT), str(this_tree()), *HOST_FOLDERS]
     outer = subprocess.Popen(
         ["setpriv", "--pdeathsig", "KILL", *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -221,8 +215,6 @@ def booted(
         system = System(outer, work)
         for path, text in files.items():
             system.lay(path, text)
-        if tree == Path("/"):
-            system.lay(PROGRAM, _program_text(), mode=0o755)
         for path, text in (scripts or {}).items():
             system.lay(path, text, mode=0o755)
         for path, target in (links or {}).items():
@@ -239,13 +231,6 @@ def booted(
         outer.stdout.close()
         work.rmdir()
         _clear_away()
-
-
-def _program_text() -> str:
-    python = Path(sys.executable)
-    if python.is_relative_to(PROJECT):
-        python = Path("/opt/project") / python.relative_to(PROJECT)
-    return f'#!/bin/sh\nPYTHONPATH=/opt/project exec {python} -m hostrouting "$@"\n'
 
 
 def _children(pid: int) -> list[int]:

@@ -37,7 +37,6 @@ _LATER = (
     "json",
     "linecache",
     "pyroute2.netlink.rtnl",
-    "tests.support.agents",
     "tests.support.inside",
 )
 # The process namespace, which is the last, applies only to processes that are forked afterwards.

@@ -1,42 +1,32 @@
 """Units other than machines behind the gate, under a real systemd: what is promised for each of them."""
 
-import re
 from functools import partial
 
 import attrs
 
+from hostrouting.config.probe_rewrite import ProbeRewriteConfig
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
 from hostrouting.config.values import Mode
-from tests.support.gate import HALVES, LAYOUT, config, configure, gate_tests, host, run_task
-from tests.support.inside import statuses, told_in
+from tests.support.gate import HALVES, apply, config, gate_tests, host
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
-KUBELET, K3S, AGENT, LATER, SHUT_IN = (
-    "kubelet.service",
-    "k3s.service",
-    "agent@.service",
-    "later.service",
-    "shut-in.service",
-)
-ALL = (KUBELET, K3S, AGENT, LATER, SHUT_IN)
-STARTED = (KUBELET, K3S, "agent@a.service", SHUT_IN)
+KUBELET, K3S, AGENT, LATER = "kubelet.service", "k3s.service", "agent@.service", "later.service"
+STARTED = (KUBELET, K3S, "agent@a.service")
 
 # As kubeadm, k3s and others install them; only RestartSec= is shorter.
 _AGAIN = "Restart=always\nRestartSec=1\n"
 _ALIVE = "#!/bin/sh\nsystemd-notify --ready\nwhile sleep 0.5; do systemd-notify WATCHDOG=1; done\n"
 _UNITS = {
     KUBELET: f"[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=/bin/sleep infinity\n{_AGAIN}",
-    K3S: f"[Unit]\nStartLimitIntervalSec=0\n[Service]\nType=notify\nNotifyAccess=all\nWatchdogSec=5\nTimeoutStartSec=0\nExecStartPre=-/sbin/modprobe overlay\nExecStart=/opt/alive\n{_AGAIN}",
+    K3S: "[Unit]\nStartLimitIntervalSec=0\n[Service]\nType=notify\nNotifyAccess=all\nWatchdogSec=5\nTimeoutStartSec=0\n"
+    f"ExecStartPre=-/sbin/modprobe overlay\nExecStart=/opt/alive\n{_AGAIN}",
     AGENT: "[Service]\nExecStart=/bin/sleep infinity\n",
-    SHUT_IN: "[Service]\nDynamicUser=yes\nPrivateNetwork=yes\nRestrictAddressFamilies=AF_INET\nNoNewPrivileges=yes\n"
-    "SystemCallFilter=~@network-io\nInaccessiblePaths=/run/systemd\nExecStart=/bin/sleep infinity\n",
 }
-_OWN = f"/etc/systemd/system/{KUBELET}.d/10-kubeadm.conf"
 _FILES = {f"/usr/lib/systemd/system/{unit}": text for unit, text in _UNITS.items()}
-_FILES[_OWN] = "[Service]\nEnvironment=KUBELET=1\nExecStartPre=/bin/touch /run/kubeadm\n"
+_FILES[f"/etc/systemd/system/{KUBELET}.d/10-kubeadm.conf"] = "[Service]\nExecStartPre=/bin/touch /run/kubeadm\n"
 
 
 def gating(*units: str, repaired: bool = False) -> HostRoutingConfig:
@@ -80,44 +70,28 @@ def start(system: System, unit: str) -> int:
 
 
 def test_every_promise_for_each_unit() -> None:
-    """STRICT refuses each unit and says so; repaired, those that restart come by themselves; a running one stays.
-
-    Kills: a gate for machines only, a command without `+`, and one drop-in for all.
-    """
-    with host(gating(*ALL), more=_FILES, scripts={"/opt/alive": _ALIVE}) as system:
+    """STRICT refuses each unit and says so; repaired, those that restart come by themselves; a running one stays."""
+    gated = gating(KUBELET, K3S, AGENT, LATER)
+    with host(gated, more=_FILES, scripts={"/opt/alive": _ALIVE}) as system:
         for unit in STARTED:
             assert start(system, unit) == 1, unit
-            refused = f"host-routing-gate: {unit} must not start: see journalctl -u {LAYOUT.gate_unit}"
-            assert refused in system.journal(unit), unit
+            assert f"hostrouting: {unit} must not start: 20-check-route-overlap failed" in system.journal(unit), unit
             assert state(system, unit) != "active", unit
-        told = system.journal(LAYOUT.gate_unit)
-        assert f"{AGENT}, {K3S}, {KUBELET}, {LATER}, {SHUT_IN} must not start: check-route-overlap.sh failed" in told
         # A unit that comes later is gated when it comes.
         system.lay(f"/usr/lib/systemd/system/{LATER}", _UNITS[AGENT])
         system.must("systemctl", "daemon-reload")
         assert start(system, LATER) == 1
-
-        # As kubelet's unit has it: each attempt writes a few lines, and there is one attempt in each RestartSec.
-        await_attempts(system, KUBELET, int(system.show(KUBELET, "NRestarts")) + 3)
-        first, *attempts = system.journal(KUBELET).split(f"Starting {KUBELET}...\n")
-        assert first == ""
-        assert len(attempts) >= 4
-        assert [attempt for attempt in attempts if len(attempt.splitlines()) > 8] == []
+        await_attempts(system, KUBELET, 3)
 
         overlap(system, "del")
         await_active(system, KUBELET, K3S)
-        for unit in ("agent@a.service", SHUT_IN, LATER):
+        for unit in ("agent@a.service", LATER):
             assert start(system, unit) == 0, unit
         assert system.read("/run/kubeadm") == "", "the commands of other drop-ins run"
 
-        with statuses(system) as status:
-            assert told_in(status(), "gate-open") == [], "the command in K3S's own file is no opening"
         running = {unit: run_of(system, unit) for unit in (*STARTED, LATER)}
         overlap(system, "add")
-        assert run_task(system, "Configure", gating(*ALL)).returncode == 1
-        system.run("systemctl", "start", LAYOUT.gate_unit)
-        system.must("systemctl", "stop", LAYOUT.gate_unit)
-        system.must("systemctl", "daemon-reload")
+        apply(system, gated, code=1)
         assert {unit: run_of(system, unit) for unit in running} == running
 
         # One that ends while an address escapes stays down, and comes back by itself after the repair.
@@ -126,40 +100,35 @@ def test_every_promise_for_each_unit() -> None:
         for unit in (KUBELET, K3S):
             await_attempts(system, unit, 2)
             assert state(system, unit) != "active", unit
-        configure(system, gating(*ALL, repaired=True))
+        apply(system, gating(KUBELET, K3S, AGENT, LATER, repaired=True))
         await_active(system, KUBELET, K3S)
         still = set(running) - {KUBELET, K3S}
         assert {unit: run_of(system, unit) for unit in still} == {unit: running[unit] for unit in still}
 
 
-def test_break_glass() -> None:
-    """The line in the refusal lets the unit start, also after a reboot, until its time is over; then the gate is shut.
+_FLUSH = (
+    "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sleep 0.5\nExecStart=/bin/sh -c 'nft flush ruleset'\n"
+)
+_WANTS = "[Unit]\nWants=nftables-flush.service\n"
+_LOOKS = "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'nft list tables >/run/seen'\n"
 
-    Kills: an opening that is lost with /run, and one that a clock that was set back prolongs.
-    """
-    path = LAYOUT.opening_path
-    with host(gating(KUBELET, AGENT), more=_FILES) as system:
-        assert start(system, KUBELET) == 1
-        [line, *_] = re.findall("type as root: (.*)", system.journal(KUBELET))
-        system.must("sh", "-c", line)
-        assert start(system, KUBELET) == 0
-        told = f"host-routing-gate: {KUBELET} starts unchecked until "
-        assert told in system.journal(KUBELET)
-        assert "root opened the gate: WHY" in system.journal(KUBELET)
-        assert start(system, "agent@a.service") == 1, "it is for one unit"
-        system.reboot()
-        system.settled()
-        assert start(system, KUBELET) == 0
-        assert told in system.journal(KUBELET)
-        for change, why in (
-            (f"touch -d +1day {path}", "it is newer than this host's clock"),
-            (f"touch {path}; chmod 666 {path}", "it has to be a file that only root can write"),
-            (f"chmod 600 {path}; sed -i s/kubelet/.kubelet/ {path}", ""),
-            (f"echo 1 all root over >{path}", ""),
-            (f"rm {path}", ""),
-        ):
-            system.must("sh", "-c", change)
-            assert system.run("systemctl", "restart", KUBELET).returncode == 1, change
-            assert why in system.journal(KUBELET), change
-        system.must("sh", "-c", f"echo 99999999999 all root why >{path}")
-        assert start(system, "agent@a.service") == 0
+
+def test_the_table_for_probes() -> None:
+    """The table is there before a gated unit starts: at boot, after a flush in the same start, and after one by hand."""
+    looks = {
+        f"/etc/systemd/system/{AGENT}": f"{_WANTS}{_LOOKS}",
+        "/etc/systemd/system/nftables-flush.service": _FLUSH,
+        "/etc/systemd/system/nftables.service": f"[Unit]\nDefaultDependencies=no\n{_FLUSH}",
+    }
+    wanted = HostRoutingConfig(gate=GateConfig([AGENT]), probe_rewrite=ProbeRewriteConfig(True, ["eth0"]))
+    with host(wanted, more=looks, machines=()) as system:
+        system.must("systemctl", "add-wants", "multi-user.target", "agent@boot.service", "nftables.service")
+        for _ in range(2):
+            system.reboot()
+            system.settled()
+            assert "table ip6 hostrouting" in (system.read("/run/seen") or "")
+        system.must("rm", "/run/seen")
+        system.must("nft", "flush", "ruleset")
+        system.must("systemctl", "stop", "nftables-flush.service")
+        assert start(system, "agent@again.service") == 0
+        assert "table ip6 hostrouting" in (system.read("/run/seen") or "")

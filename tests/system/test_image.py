@@ -2,35 +2,56 @@
 
 from pathlib import Path
 
+import attrs
+
+from hostrouting.config.probe_rewrite import ProbeRewriteConfig
+from hostrouting.config.settings import GuardConfig
 from hostrouting.config.values import Mode
-from tests.support.gate import HALVES, KUBE1, LAYOUT, config, configure, gate_tests, host, markers, ours, pid, start
+from tests.support.gate import HALVES, LAYOUT, apply, config, end, gate_tests, host, markers, ours, pid, start
+from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
+UNITS = (LAYOUT.routes_unit, LAYOUT.check_unit, LAYOUT.probe_unit)
 
-def test_it_boots_with_everything_enabled() -> None:
-    """Without Python, the routes come by themselves, and the machine has to pass the gate; the task has nothing left to write.
 
-    Our unit is enabled even if the distribution disables all units that it does not name, as at a first boot.
+def test_it_boots_gated() -> None:
+    """Without Python, routes and table are set, the gate and the guard work, each in its sandbox; apply has nothing to write.
+
+    Our units are enabled even if the distribution disables all units that it does not name, as at a first boot.
     """
 
     def finish(root: Path) -> None:
         for program in (*root.glob("usr/bin/python*"), *root.glob("usr/local/bin/python*")):
             program.unlink()
 
-    wanted = config(*HALVES, mode=Mode.STRICT)
+    wanted = attrs.evolve(
+        config(*HALVES, mode=Mode.STRICT),
+        guard=GuardConfig(enabled=True),
+        probe_rewrite=ProbeRewriteConfig(True, ["eth0"]),
+    )
     nothing = {"/usr/lib/systemd/system-preset/90-nothing.preset": "disable *\n"}
     with host(wanted, more=nothing, finish=finish) as system:
-        assert system.must("systemctl", "is-enabled", LAYOUT.routes_unit) == "enabled\n"
-        assert len(ours(system)) == 2, "before any machine was started"
-        assert system.show(LAYOUT.routes_unit, "Result") == "success"
-        assert LAYOUT.gate_drop_in() in system.show(KUBE1, "DropInPaths").split()
         assert system.run("sh", "-c", "PATH=/usr/sbin:/usr/bin; command -v python3").stdout == ""
+        assert len(ours(system)) == 2, "before any machine was started"
+        assert "hostrouting" in system.must("nft", "list", "tables")
+        for unit in UNITS:
+            system.must("systemctl", "start", unit)
+            assert system.show(unit, "Result") == "success"
+        assert markers(system) == {LAYOUT.ok_path}
+        system.must("ip", "route", "del", "172.16.0.0/17")
+        wait_for("the guard", lambda: len(ours(system)) == 2)
+        system.must("systemctl", "stop", LAYOUT.guard_unit)
+
         assert start(system) == 0
         assert pid(system)
-        assert markers(system) == {LAYOUT.ok_path}
-        before = system.must("stat", "--format=%i %y %n", LAYOUT.routes_script_path, LAYOUT.check_unit_path)
-        configure(system, wanted)
-        assert system.must("stat", "--format=%i %y %n", LAYOUT.routes_script_path, LAYOUT.check_unit_path) == before
-        system.must("systemctl", "preset-all", "--preset-mode=full")
-        assert system.must("systemctl", "is-enabled", LAYOUT.routes_unit) == "enabled\n"
+        end(system)
+        system.must("ip", "address", "add", "172.16.200.5/24", "dev", "ib0")
+        assert start(system) == 1
+        system.must("ip", "address", "del", "172.16.200.5/24", "dev", "ib0")
+
+        stat = ("sh", "-c", f"stat --format='%i %y %n' {LAYOUT.config_directory}/* {LAYOUT.gate_directory}/*")
+        before = system.must(*stat)
+        apply(system, wanted)
+        assert system.must(*stat) == before
+        assert system.show(LAYOUT.guard_unit, "ActiveState") == "active", "apply starts it again"

@@ -1,0 +1,155 @@
+"""An apply that meets a start, is killed, or cannot write: what starts meanwhile, and what the next run makes of it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Thread
+
+import attrs
+import pytest
+
+from hostrouting.config.settings import GuardConfig, HostRoutingConfig, StaticRoute
+from hostrouting.config.values import Mode
+from tests.support.gate import (
+    CONFIG,
+    HALVES,
+    KUBE1,
+    LAYOUT,
+    apply,
+    begin_start,
+    config,
+    end,
+    gate_tests,
+    has_started,
+    host,
+    hostrouting,
+    is_starting,
+    markers,
+    ours,
+    pid,
+    remove,
+    start,
+)
+from tests.support.systemd import System
+from tests.support.waiting import wait_for
+
+pytestmark = gate_tests
+
+OVERLAPS = config(mode=Mode.STRICT)
+ALLOWS, REFUSES = config(*HALVES, mode=Mode.STRICT), config(StaticRoute("10.77.0.0/16"), mode=Mode.STRICT)
+# These stand in for systemctl. One keeps the caller waiting at each reload.
+SLOW = """\
+#!/bin/sh
+case "$*" in *daemon-reload*) touch /run/waits; while [ ! -e /run/go ]; do sleep 0.02; done ;; esac
+exec /usr/bin/systemctl.real "$@"
+"""
+# The other kills the caller at its NUMBER-th call, before or after the work is done.
+DEADLY = """\
+#!/bin/sh
+echo >>/run/calls
+[ $(wc -l </run/calls) = NUMBER ] || exec /usr/bin/systemctl.real "$@"
+WORK
+kill -9 $PPID
+"""
+# Another's unit keeps the template loaded, so that only a reload has systemd look for drop-ins anew.
+KEEPS = {"/etc/systemd/system/keeps-it-loaded.target": f"[Unit]\nAfter={KUBE1}\n"}
+
+
+@contextmanager
+def systemctl(system: System, text: str) -> Iterator[None]:
+    """Have this script stand in the place of systemctl."""
+    system.must("mv", "/usr/bin/systemctl", "/usr/bin/systemctl.real")
+    system.lay("/usr/bin/systemctl", text, mode=0o755)
+    try:
+        yield
+    finally:
+        system.must("mv", "/usr/bin/systemctl.real", "/usr/bin/systemctl")
+
+
+@pytest.mark.parametrize(("before", "after"), [(REFUSES, ALLOWS), (ALLOWS, REFUSES)])
+def test_a_start_during_an_apply(before: HostRoutingConfig, after: HostRoutingConfig) -> None:
+    """A start that falls together with an apply waits for it, and is judged by the new configuration alone."""
+    with host(before, more=KEEPS) as system:
+        with systemctl(system, SLOW):
+            wanted = attrs.evolve(after, guard=GuardConfig(enabled=True))  # a new unit, which systemd has to read
+            applying = Thread(target=apply, args=(system, wanted), kwargs={"code": int(after is REFUSES)})
+            applying.start()
+            wait_for("the apply to be halfway through", lambda: system.outside("/run/waits").exists())
+            begin_start(system)
+            wait_for("the start", lambda: is_starting(system))
+            system.lay("/run/go", "")
+            applying.join()
+        assert has_started(system) is (after is ALLOWS)
+        assert len(ours(system)) == len(after.static_routes.routes)
+
+
+def killed(system: System, number: int, *, late: bool, words: tuple[str, ...]) -> bool:
+    """Run hostrouting; whether it was killed at this call of systemctl."""
+    system.run("rm", "-f", "/run/calls")
+    work = '/usr/bin/systemctl.real "$@"' if late else ""
+    with systemctl(system, DEADLY.replace("NUMBER", str(number)).replace("WORK", work)):
+        return hostrouting(system, *words).returncode == -9
+
+
+def test_killed() -> None:
+    """An apply or a removal that is killed at any call of systemctl is made up for by the next run."""
+    applying = ("apply", "--config", CONFIG, "--wait", "0")
+    with host(more=KEEPS) as system:
+        system.must("systemctl", "start", "keeps-it-loaded.target")
+        system.lay(CONFIG, OVERLAPS.to_json())
+        for words, again in ((applying, ("remove",)), (("remove",), applying)):
+            number, kills = 1, 0
+            for late in (False, True):
+                for number in range(1, 20):
+                    if words == ("remove",):
+                        apply(system, OVERLAPS, code=1)
+                    if not killed(system, number, late=late, words=words):
+                        break
+                    kills += 1
+                    assert hostrouting(system, *words).returncode == int(words is applying)
+                    assert start(system) == int(words is applying)
+                    assert bool(pid(system)) is (words is not applying)
+                    end(system)
+                    hostrouting(system, *again)
+                assert number > 1
+            assert kills
+
+
+UNITS = LAYOUT.unit_directory
+_OPEN = "A gated unit that is started now is NOT held back: "
+_SHUT = "systemd-nspawn@.service can start only once the steps of the gate succeed"
+_NO_INODE = """\
+for _ in 1 2 3 4 5 6 7 8 9; do # systemd may create a file meanwhile, and then there are fewer inodes than are used
+  mount -o remount,nr_inodes=$(df --output=iused /run | tail -n 1 | tr -d ' ') /run && exit
+  sleep 0.1
+done
+exit 1
+"""
+# What is in the way, how it goes, and how the last line of apply begins.
+OBSTACLES = {
+    "full /etc": (
+        f"mount -t tmpfs -o size=4k,mode=755 none {UNITS}; cat /dev/zero >{UNITS}/all 2>&1; true",
+        UNITS,
+        _OPEN,
+    ),
+    "read-only /etc": (f"mount -t tmpfs -o ro,mode=755 none {UNITS}", UNITS, _OPEN),
+    "no inode left in /run": (f"rm -rf {LAYOUT.state_directory} {LAYOUT.runtime_directory}; {_NO_INODE}", "", _SHUT),
+}
+
+
+def test_what_the_last_line_says_is_true() -> None:
+    """An apply that cannot write says in its last line whether a machine starts now; without the obstacle all is well."""
+    with host() as system:
+        for name, (obstacle, mounted, last) in OBSTACLES.items():
+            system.must("sh", "-c", obstacle)
+            system.must("systemctl", "daemon-reload")
+            page = apply(system, OVERLAPS, code=1)
+            assert last in page, name
+            assert start(system) == (0 if last == _OPEN else 1), name
+            assert bool(pid(system)) == (last == _OPEN), name
+            end(system)
+            system.must(*(("umount", mounted) if mounted else ("mount", "-o", "remount,nr_inodes=800k", "/run")))
+            system.must("systemctl", "daemon-reload")
+            assert _SHUT in apply(system, OVERLAPS, code=1), name
+            assert start(system) == 1, name
+            assert markers(system) == {LAYOUT.detected_path}, name
+            remove(system)
