@@ -1,4 +1,4 @@
-"""static-routes.sh, run in a private namespace."""
+"""static-routes.sh, run in a private namespace with a /run of its own."""
 
 import shlex
 from collections.abc import Iterable, Mapping
@@ -12,47 +12,50 @@ from tests.support.awks import AWKS, only_awk, put_before
 from tests.support.namespace import Namespace
 from tests.support.systemd import THIS_HOST
 
-__all__ = ["HALVES", "Ran", "ours"]
-
 HALVES = [StaticRoute("172.16.0.0/17"), StaticRoute("172.16.128.0/17")]
+
+
+def words(
+    wanted: Iterable[StaticRoute],
+    directory: Path,
+    *,
+    wait: int = 0,
+    awk: str = AWKS[0],
+    tree: Path = THIS_HOST,
+    tools: Mapping[str, str] | None = None,
+    before: str = ":",
+    rewrite: ProbeRewriteConfig | None = None,
+) -> list[str]:
+    """The command that runs the script for these routes, as the gate does.
+
+    `tools` replace the usual programs; `before` is done first, with mounts of its own.
+    """
+    wanted, tools = tuple(wanted), tools or {}
+    config = HostRoutingConfig(StaticRoutesConfig(bool(wanted), wanted), probe_rewrite=rewrite)
+    for left in (directory / "tools").glob("*"):
+        left.unlink()  # by an earlier run
+    text = put_before(render_static_routes_script(config), tools, directory)
+    script = directory / "static-routes.sh"
+    script.write_text(text if "awk" in tools else only_awk(text, awk, directory, tree=tree))
+    (directory / "run").mkdir(exist_ok=True)
+    run = [
+        "bash",
+        "-pc",
+        '. "$0"; echo "the script has no exit" >&2; exit 1',
+        str(script),
+        "kubelet.service",
+        str(wait),
+    ]
+    ready = f"mount --bind {directory}/run /run && {before} && exec {shlex.join(run)}"
+    return ["setsid", "--wait", "unshare", "--mount", "bash", "-c", ready]  # a test may signal all its processes
 
 
 class Ran:
     """One run of the script: its exit status, and its output."""
 
-    def __init__(
-        self,
-        namespace: Namespace,
-        wanted: Iterable[StaticRoute],
-        directory: Path,
-        *,
-        wait: int = 0,
-        awk: str = AWKS[0],
-        tree: Path = THIS_HOST,
-        tools: Mapping[str, str] | None = None,
-        before: str = "",
-        argument: str = "",
-        rewrite: ProbeRewriteConfig | None = None,
-        absent: str = "",
-        **environment: str,
-    ) -> None:
-        """Render the script and run it. `tools` replace the usual programs; `before` is done first, with mounts of its own.
-
-        `argument` is the script's time limit in seconds. The script does not see the file `absent`.
-        """
-        wanted = tuple(wanted)
-        script = directory / "static-routes.sh"
-        config = HostRoutingConfig(StaticRoutesConfig(bool(wanted), wanted), probe_rewrite=rewrite)
-        text = put_before(render_static_routes_script(config, wait=wait), tools or {}, directory)
-        if absent:
-            assert absent in text
-            text = text.replace(absent, f"{directory}/absent")
-        script.write_text(only_awk(text, awk, directory, tree=tree) if "awk" not in (tools or {}) else text)
-        # As the gate and the unit run it: they complain about a script that ends without an exit.
-        words = ["bash", "-pc", '. "$0"; echo "the script has no exit" >&2', str(script), *argument.split()]
-        if before:
-            words = ["unshare", "--mount", "bash", "-c", f"{before} && exec {shlex.join(words)}"]
-        done = namespace.run(*words, **environment)
+    def __init__(self, namespace: Namespace, wanted: Iterable[StaticRoute], directory: Path, **options: object) -> None:
+        """Render the script and run it; the options are those of `words`."""
+        done = namespace.run(*words(wanted, directory, **options))  # type: ignore[arg-type]  # they are passed on
         self.status, self.said, self.lines = done.returncode, done.stderr, done.stderr.splitlines()
         assert not done.stdout
 

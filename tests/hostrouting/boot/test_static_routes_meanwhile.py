@@ -1,322 +1,396 @@
-"""static-routes.sh while other programs change routes, or while a program that it runs hangs."""
+"""static-routes.sh while something is missing, fails or changes: all routes or none, and no other program's route."""
 
 import os
 import re
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from hostrouting.boot.scripts import render_static_routes_script
-from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
-from hostrouting.model.prefix import IPV6
-from tests.support.awks import put_before
+from hostrouting.config.probe_rewrite import ProbeRewriteConfig
+from hostrouting.config.settings import StaticRoute
+from hostrouting.model.prefix import IPV4, IPV6
+from tests.support.awks import AWKS
+from tests.support.commands import fabric_host, lose_carriers
+from tests.support.examples import scaled
 from tests.support.namespace import Namespace
-from tests.support.routes_script import HALVES, Ran, ours
-from tests.support.waiting import await_file, leaving_word
+from tests.support.routes_script import HALVES, Ran, ours, words
+from tests.support.waiting import await_file, leaving_word, wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
-STOPPED = "<3>static-routes: stopped before all routes were installed"
-REFUSED = StaticRoute("172.16.0.0/17", "10.0.0.77", "eth0")  # Linux accepts no broadcast address as a gateway
+PAIR = [HALVES[0], StaticRoute("fd00:16::/64")]
+ROUTER = "route add ::/0 via fe80::1 dev eth0 proto ra expires 600 hoplimit 64"
+REFUSED = StaticRoute("10.1.0.0/16", "10.0.0.77", "eth0")  # Linux accepts no broadcast address as a gateway
+REPLY = ProbeRewriteConfig(enabled=True, interfaces=["eth1"])
+IS_WRITING = '[[ "$*" == *-batch* && "$*" != *" -o "* ]]'  # whether `ip` is called to change routes
 
 
-def stop_at(call: int, directory: Path, *, with_words: str = "*") -> str:
-    """The body of a program that stops the script at this call, of those with these words."""
-    calls, usual = directory / "calls", 'exec "${0##*/}" "$@"'
-    count = f"echo >>{calls}; (($(wc -l <{calls}) < {call})) && {usual}"
-    return f'[[ "$*" == {with_words} ]] || {usual}\n{count}\nkill -TERM $PPID; exit 3'
+def listed(namespace: Namespace) -> list[str]:
+    """The routes of table main, of both families, sorted: the order among IPv6 next hops means nothing."""
+    both = [namespace.ip(f"-{family}", "-N", "-o", "route").stdout for family in (IPV4, IPV6)]
+    lines = re.sub(r" expires \w+", "", "".join(both)).splitlines()
+    return sorted(" ".join(sorted(line.split())) for line in lines)
 
 
-class TestMeanwhile:
-    """On an H200 node, while the script runs."""
+@contextmanager
+def events(namespace: Namespace, path: Path) -> Iterator[list[str]]:
+    """The events of routes during the block; the list is filled at its end."""
+    found: list[str] = []
 
-    @pytest.mark.parametrize("ending", ["exit 0", "kill -9 $$"])
-    def test_a_plan_that_was_cut_short(self, namespace: Namespace, tmp_path: Path, ending: str) -> None:
-        """A plan that is cut short is not carried out: the script fails with a message."""
-        plan = r"write\nroute add 10.1.0.0/16 dev eth0 proto 213\nroute del 10.1.0.0/16 dev eth0 proto 213\n"
-        tools = {"awk": f"cat >/dev/null; printf '{plan}'; {ending}"}
-        if ending == "exit 0":
-            tools["ip"] = 'ip "$@"; exit 7'
-        ran = Ran(namespace, HALVES, tmp_path, tools=tools)
+    def is_seen(address: str) -> bool:
+        namespace.batch([f"route {verb} {address} dev eth0" for verb in ("add", "del")])
+        return address in path.read_text()
+
+    with (
+        path.open("w") as out,
+        subprocess.Popen([*namespace.enter, "ip", "-N", "monitor", "route"], stdout=out) as watch,
+    ):
+        wait_for("the watcher to listen", lambda: is_seen("9.9.9.9"))
+        yield found
+        wait_for("the watcher to see all", lambda: is_seen("8.8.8.8"))
+        watch.kill()
+    found += [line for line in path.read_text().splitlines() if "9.9.9.9" not in line and "8.8.8.8" not in line]
+
+
+class TestWaiting:
+    """What may still come is awaited, and named."""
+
+    def test_once_for_all(self, namespace: Namespace, tmp_path: Path) -> None:
+        """One line says what is missing and what was seen; the default route is found when it comes; no lock is held."""
+        namespace.batch(["route del default", "route add default via 10.0.0.9 dev eth0 table 100"])
+        many = [StaticRoute(f"10.{number}.0.0/16") for number in range(1, 50)]
+        come = f"flock -n {tmp_path}/run/hostrouting/routes ip route add default via 10.0.0.1; exec sleep 0.1"
+        ran = Ran(namespace, many, tmp_path, wait=60, tools={"sleep": come})
+        assert (ran.status, len(ours(namespace))) == (0, 49)
+        (line,) = ran.lines
+        assert line == (
+            "<6>static-routes: waits up to 60 s: ROUTE-WAITS: 10.1.0.0/16: waiting for an IPv4 default route; "
+            "last seen: [default via 10.0.0.9 dev eth0 table 100]"
+        )
+
+    def test_given_up(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Each route says what it waited for; nothing of the other family or of another device is changed either."""
+        namespace.batch([ROUTER, "route del default", "link set wg0 down"])
+        wanted = [*PAIR, StaticRoute("10.1.0.0/16", dev="wg0"), StaticRoute("10.2.0.0/16", dev="ib0")]
+        ran = Ran(namespace, wanted, tmp_path, wait=2, tools={"sleep": f"echo $1 >>{tmp_path}/naps"})
+        waits = [
+            "172.16.0.0/17: waiting for an IPv4 default route; last seen: none",
+            "10.1.0.0/16 dev wg0: waiting for the device wg0 to be up; last seen: none",
+            "10.2.0.0/16 dev ib0: waiting for an IPv4 default route by ib0; last seen: none",
+        ]
+        assert ran.lines[1:] == [f"<3>static-routes: ROUTE-WAITS: {wait}; gave up after 2 s" for wait in waits]
+        assert (ran.status, ours(namespace), ours(namespace, IPV6)) == (1, [], [])
+        assert (tmp_path / "naps").read_text() == "1\n1\n"
+
+    def test_told_to_stop(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A run that is stopped says what it waited for, and ends at once."""
+        namespace.batch(["route del default"])
+        naps = tmp_path / "naps"
+        command = words(HALVES[:1], tmp_path, wait=60, tools={"sleep": leaving_word(naps, "sleep")})
+        run = subprocess.Popen([*namespace.enter, *command], stderr=subprocess.PIPE, text=True)
+        await_file(naps)
+        os.killpg(run.pid, signal.SIGTERM)
+        said = run.communicate(timeout=60)[1].splitlines()
+        assert run.returncode == 128 + signal.SIGTERM
+        assert said[-1].startswith("<3>static-routes: ROUTE-WAITS: 172.16.0.0/17: waiting for an IPv4 default route;")
+
+
+class TestWhichDefaultRoute:
+    """Gateway and device are those of the default route of table main, in the order of Linux."""
+
+    @pytest.mark.parametrize(
+        ("routes", "wish", "by"),
+        [
+            (["default dev wg0 table 51820", "default via 10.0.0.1 dev eth0"], HALVES[0], "via 10.0.0.1 dev eth0"),
+            (["default dev wg0 table 51820"], StaticRoute("172.16.0.0/17", dev="wg0"), "dev wg0"),
+            (["default via 10.0.0.1 dev eth0", "default dev wg0 tos 4"], HALVES[0], "via 10.0.0.1 dev eth0"),
+            (["unreachable default", "default via 10.0.0.1 dev eth0 metric 9"], HALVES[0], "via 10.0.0.1 dev eth0"),
+            (
+                ["default dev ib0 metric 9", "default via 10.0.0.1 dev eth0 metric 9"],
+                HALVES[0],
+                "via 10.0.0.1 dev eth0",
+            ),
+            (["default nexthop via 10.0.0.1 dev eth0 nexthop dev ib0"], HALVES[0], "via 10.0.0.1 dev eth0"),
+            (
+                ["default nhid 10"],
+                HALVES[0],
+                "nexthop via 10.0.0.1 dev eth0 weight 4 nexthop via 10.0.0.2 dev eth0 weight 7",
+            ),
+            (
+                ["default nexthop via 10.0.0.1 dev eth0 onlink nexthop via 10.0.0.1 dev eth0 onlink"],
+                StaticRoute("172.16.0.0/17", "10.0.0.1"),
+                "via 10.0.0.1 dev eth0 onlink",
+            ),
+        ],
+    )
+    def test_which(self, namespace: Namespace, tmp_path: Path, routes: list[str], wish: StaticRoute, by: str) -> None:
+        """Not one of another table, for some packets, or whose device has no carrier; with all or some of its next hops."""
+        objects = ["nexthop add id 5 via 10.0.0.1 dev eth0", "nexthop add id 6 via 10.0.0.2 dev eth0"]
+        namespace.batch(["route del default", *objects, "nexthop add id 10 group 5,4/6,7"])
+        namespace.batch([f"route append {route}" for route in routes])
+        lose_carriers(namespace, ["ib0"])
+        assert Ran(namespace, [wish], tmp_path).lines == []
+        (line,) = namespace.ip("-N", "-o", "route", "show", "proto", "213").stdout.replace("\\", "").splitlines()
+        assert " ".join(line.split()).removeprefix("172.16.0.0/17 ").removesuffix("scope 253").strip() == by
+
+    def test_other_names_of_a_device(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A device that has more names, even words of `ip` itself, is known by its own only."""
+        for name in ("group", "UP", "inet", "altname"):
+            assert namespace.ip("link", "property", "add", "dev", "eth0", "altname", name).returncode == 0
+        ran = Ran(namespace, [HALVES[0], StaticRoute("10.2.0.0/16", dev="inet")], tmp_path)
+        assert [line.split(";")[0] for line in ran.lines] == [
+            "<3>static-routes: ROUTE-WAITS: 10.2.0.0/16 dev inet: waiting for the device inet to be up"
+        ]
+        assert Ran(namespace, HALVES, tmp_path).status == 0
+
+
+class TestWrites:
+    """What is written, and in which order."""
+
+    def test_a_changed_next_hop(self, namespace: Namespace, tmp_path: Path) -> None:
+        """In IPv4 it is one replacement; in IPv6 the new one is added, then ours deleted; nothing is written twice."""
+        namespace.batch([ROUTER])
+        assert Ran(namespace, PAIR, tmp_path).lines == []
+        namespace.batch(["route replace default via 10.0.0.9 dev eth0", "route del ::/0", ROUTER.replace("::1", "::9")])
+        with events(namespace, tmp_path / "events") as seen:
+            assert [Ran(namespace, PAIR, tmp_path).lines for _ in range(2)] == [[], []]
+        told = [" ".join(event.split()[:4]) for event in seen if "172.16." in event or "fd00:16:" in event]
+        assert told[0] == "172.16.0.0/17 via 10.0.0.9 dev"
+        assert [told[1][:9], *told[2:]] == ["fd00:16::", "Deleted fd00:16::/64 via fe80::1"]
+
+    def test_no_longer_wanted(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Ours that are not configured go, of any kind; those of other programs stay, and those in other tables."""
+        others = [
+            "9.9.9.1 via 10.0.0.1 proto static",
+            "9.9.9.2 via 10.0.0.1 proto 212",
+            "9.9.9.3 dev eth0 table 100 proto 213",
+        ]
+        namespace.batch([f"route add {route}" for route in others])
+        before = listed(namespace)
+        ways = [
+            "fd00:17::/64 proto 213 nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth1 nexthop via fe80::3 dev ib0"
+        ]
+        ways += [
+            "unreachable fd00:18::/64 proto 213",
+            "fd00:19::/64 from fd00::/8 dev ib0 proto 213",
+            "10.7.0.0/16 dev ib0 tos 4 proto 213",
+            "blackhole 10.8.0.0/16 proto 213",
+        ]
+        namespace.batch([f"route add {way}" for way in ways])
+        assert Ran(namespace, HALVES, tmp_path).lines == []
+        assert Ran(namespace, [], tmp_path).lines == []
+        assert listed(namespace) == before
+        assert namespace.ip("route", "show", "table", "100").stdout
+
+    @pytest.mark.parametrize("awk", AWKS)
+    def test_next_hops_of_ours(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+        """IPv6 next hops of ours come and go with those of the default route, whichever Linux lists first."""
+        for hops in (["::1", "::2"], ["::2"], ["::2", "::3", "::4"], ["::5"]):
+            way = " ".join(f"nexthop via fe80{hop} dev eth0" for hop in hops)
+            namespace.ip("-6", "route", "flush", "exact", "default")
+            namespace.batch([f"route add ::/0 {way}"])
+            assert Ran(namespace, PAIR[1:], tmp_path, awk=awk).lines == []
+            (route,) = (route for route in namespace.routes(IPV6) if route.protocol == 213)
+            assert sorted(str(leg.gateway)[4:] for leg in route.legs) == hops
+
+
+class TestConflicts:
+    """A route of another program with the key of one is never changed."""
+
+    @pytest.mark.parametrize("awk", AWKS)
+    def test_named(self, namespace: Namespace, tmp_path: Path, awk: str) -> None:
+        """Each is named with its holder and the way out, whichever awk there is; nothing is set, and nothing waits."""
+        held = ["10.7.0.0/16 dev ib0", "172.16.0.0/17 dev ib0 metric 4000000000", "blackhole 10.8.0.0/16"]
+        namespace.batch([f"route add {route}" for route in held])
+        before = listed(namespace)
+        wanted = [
+            *HALVES,
+            StaticRoute("172.16.0.0/17", metric=4_000_000_000),
+            StaticRoute("10.8.0.0/16"),
+            StaticRoute("10.7.0.0/16"),
+        ]
+        ran = Ran(namespace, wanted, tmp_path, awk=awk, wait=60)
+        out = "delete that, or configure longer prefixes, which come before it; gave up after 0 s"
+        assert ran.lines == [
+            f"<3>static-routes: ROUTE-CONFLICT: {name}: another program has the route [{holder}]: {out}"
+            for name, holder in (
+                ("172.16.0.0/17", "172.16.0.0/17 dev ib0 scope 253 metric 4000000000"),
+                ("10.8.0.0/16", "blackhole 10.8.0.0/16"),
+                ("10.7.0.0/16", "10.7.0.0/16 dev ib0 scope 253"),
+            )
+        ]
+        assert (ran.status, listed(namespace)) == (1, before)
+
+    @pytest.mark.parametrize("wanted", [PAIR[1:], [StaticRoute("fd00:16::/64", "fe80::7", "eth0")], []], ids=str)
+    def test_a_next_hop_of_another_program(
+        self, namespace: Namespace, tmp_path: Path, wanted: list[StaticRoute]
+    ) -> None:
+        """One that has joined our IPv6 route is a conflict, also if the route is not wanted: nothing at all is written."""
+        namespace.batch([ROUTER])
+        assert Ran(namespace, PAIR[1:], tmp_path).lines == []
+        namespace.batch(["route append fd00:16::/64 via fe80::9 dev eth0 proto bird"])
+        with events(namespace, tmp_path / "events") as seen:
+            ran = Ran(namespace, [*wanted, HALVES[0]], tmp_path, wait=60)
+        assert ran.status == 1
+        (line,) = ran.lines
+        assert line.startswith("<3>static-routes: ROUTE-CONFLICT: ")
+        assert "fd00:16::/64" in line
+        assert not [event for event in seen if "fd00:16:" in event or "172.16." in event]
+
+    @pytest.mark.parametrize("command", ["replace", "append"])
+    def test_somebody_takes_the_place(self, namespace: Namespace, tmp_path: Path, command: str) -> None:
+        """A route of another program that appears in our place after the reading is not overwritten."""
+        stolen = f"ip route {command} 172.16.0.0/17 via 10.0.0.9 dev eth0 proto static"
+        once = f'{IS_WRITING} && [[ ! -e {tmp_path}/done ]] && : >{tmp_path}/done && {stolen}\nexec ip "$@"'
+        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": once})
         assert (ran.status, ours(namespace)) == (1, [])
-        assert "<3>static-routes: the routes cannot be read" in ran.said
+        assert "172.16.0.0/17 via 10.0.0.9 dev eth0 proto static" in namespace.ip("route").stdout
 
-    def test_somebody_else_is_faster(self, namespace: Namespace, tmp_path: Path) -> None:
-        """If another program adds the wanted route meanwhile, the script succeeds: only the table counts."""
-        first = "ip route add 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213"
-        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == "-batch"* ]] && {first} 2>&-\nexec ip "$@"'})
-        assert (ran.lines, ran.status) == ([], 0)
-        assert ours(namespace) == [str(half.destination) for half in HALVES]
 
-    def test_somebody_else_is_faster_and_another_route_is_refused(self, namespace: Namespace, tmp_path: Path) -> None:
-        """The other program's route stays, and the reason is that of the refused one.
+class TestAllOrNothing:
+    """Whatever fails, the table is the wanted one or as before."""
 
-        Kills: what failed is undone, too; each failure has the reason of the first.
-        """
-        namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main"])
-        first = "ip route add 172.16.128.0/17 via 10.0.0.1 dev eth0 proto 213"
-        tools = {"ip": f'[[ "$*" == "-batch"* ]] && {first} 2>&-\nexec ip "$@"'}
-        [line] = Ran(namespace, [HALVES[1], REFUSED], tmp_path, tools=tools).lines
-        assert line.endswith(": Error: Nexthop has invalid gateway.")
-        assert ours(namespace) == ["172.16.128.0/17"]
+    STANDING = (
+        "10.3.0.0/16 via 10.0.0.1 proto 213",
+        "172.16.128.0/17 dev ib0 proto 213",
+        "fd00:16::/64 proto 213 nexthop via fe80::3 dev eth0 nexthop via fe80::4 dev eth0",
+        "fd00:18::/64 via fe80::3 dev eth0 proto 213",
+        "fd00:19::/64 dev eth1 proto 213",
+        "9.9.9.9 via 10.0.0.1 proto static",
+    )
+    WANTED = (*HALVES, StaticRoute("fd00:16::/64"), StaticRoute("fd00:17::/64"), StaticRoute("fd00:18::/64"))
 
-    def test_routes_that_are_not_listed_to_the_end(self, namespace: Namespace, tmp_path: Path) -> None:
-        """If `ip` could not list all routes, nothing is written, although it lists the links. Kills: only its end counts."""
-        failed = r'sed "0,/^[0-9]*: /s//Dump terminated\nCommand failed -:7\n&/"'
-        tools = {"ip": f'[[ "$*" == "-N "* ]] || exec ip "$@"\nip "$@" | {failed}'}
-        ran = Ran(namespace, HALVES, tmp_path, tools=tools)
-        assert ran.lines == ["<3>static-routes: the routes cannot be read: ip failed: Dump terminated"]
+    @settings(max_examples=scaled(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(
+        done=st.integers(0, 9),
+        fault=st.sampled_from(
+            [
+                "echo 'RTNETLINK answers: Operation not permitted'; echo \"Command failed -:$((done + 1))\"; exit 1",
+                "kill -KILL $$",
+            ]
+        ),
+        stop=st.sampled_from([":", "kill -TERM 0"]),
+    )
+    def test_a_batch_that_fails(
+        self, done: int, fault: str, stop: str, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        """After any number of commands, `ip` fails or is killed, or the script is told to stop meanwhile."""
+        folder = tmp_path_factory.mktemp("failing")
+        with fabric_host() as namespace:
+            namespace.batch([ROUTER, *(f"route add {route}" for route in self.STANDING)])
+            before = listed(namespace)
+            once = f"done={done}; [[ ! -e {folder}/tried ]] || done=0; : >{folder}/tried"
+            cut = f"{once}; {stop}; head -n $done | ip -batch - 2>&1; {fault}"
+            tools = {"ip": f'{IS_WRITING} && [[ "$*" != *-force* ]] || exec ip "$@"\n{cut}'}
+            ran = Ran(namespace, self.WANTED, folder, tools=tools)
+            assert ran.status in {1, 143}, ran.said
+            assert listed(namespace) == before, ran.said
+            assert Ran(namespace, self.WANTED, folder).lines == []
+            assert set(ours(namespace) + ours(namespace, IPV6)) == {str(route.destination) for route in self.WANTED}
+            assert "9.9.9.9 via 10.0.0.1 dev eth0 proto static" in namespace.ip("route").stdout
+
+    def test_what_the_kernel_refuses(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A route that the kernel refuses is named, in its words; it is tried again; the others are not kept."""
+        namespace.batch(
+            ["route add broadcast 10.0.0.77 dev eth0 table main", "route add 10.1.0.0/16 dev ib0 proto 213"]
+        )
+        before = listed(namespace)
+        ran = Ran(namespace, [*HALVES, REFUSED], tmp_path)
+        told = (
+            "route replace 10.1.0.0/16 proto 213 metric 0 via 10.0.0.77 dev eth0: Error: Nexthop has invalid gateway."
+        )
+        assert ran.lines == [f"<3>static-routes: {told}; gave up after 0 s"]
+        assert listed(namespace) == before
+        came = "ip route del broadcast 10.0.0.77 dev eth0 table main"
+        ran = Ran(namespace, [*HALVES, REFUSED], tmp_path, wait=60, tools={"sleep": came})
+        assert (ran.status, len(ours(namespace))) == (0, 3)
+
+    def test_somebody_else_undoes_it(self, namespace: Namespace, tmp_path: Path) -> None:
+        """What another program undoes each time is not left half done, and is said."""
+        undone = f'ip "$@"; status=$?; {IS_WRITING} && ip route del 172.16.0.0/17; exit $status'
+        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": undone})
+        assert (ran.status, ours(namespace)) == (1, [])
+        assert ran.lines[-1].startswith(
+            "<3>static-routes: another program changes these routes, too: route add 172.16."
+        )
+
+    @pytest.mark.parametrize("failed", ["ip", "awk"])
+    def test_a_reading_that_fails(self, namespace: Namespace, tmp_path: Path, failed: str) -> None:
+        """Without all routes, or a whole plan, nothing is written, and the words of the program are the reason."""
+        cut = {
+            "ip": 'ip "$@"; echo "Dump terminated"; exit 1',
+            "awk": "echo write 1; echo route flush table main; kill -9 $$",
+        }
+        ran = Ran(namespace, HALVES, tmp_path, tools={failed: cut[failed]})
+        reason = {"ip": "the routes cannot be read: Dump terminated", "awk": "the plan was cut short"}[failed]
+        assert ran.lines[-1] == f"<3>static-routes: {reason}; gave up after 0 s"
         assert (ran.status, ours(namespace)) == (1, [])
 
     def test_read_while_it_changed(self, namespace: Namespace, tmp_path: Path) -> None:
         """Tables that changed while they were read are read again."""
-        seen = tmp_path / "seen"
-        said = "Dump was interrupted and may be inconsistent."
-        tools = {"ip": f'ip "$@"\n[[ -e {seen} ]] || {{ : >{seen}; echo "{said}" >&2; }}'}
-        ran = Ran(namespace, HALVES, tmp_path, tools=tools, wait=5)
-        assert (ran.lines, ran.status) == ([], 0)
-        # Also if the tables of both families changed, it says so once.
-        tools = {"ip": f'ip "$@"; echo "{said}" >&2; echo "{said}" >&2'}
-        (line,) = Ran(namespace, HALVES, tmp_path, tools=tools).lines
-        assert line == "<3>static-routes: the routes changed while they were read; gave up after 0 s"
-        # If `ip` fails after that, its own words are the reason.
-        tools = {"ip": f'echo "{said}" >&2; echo "it failed" >&2; exit 1'}
-        (line,) = Ran(namespace, HALVES, tmp_path, tools=tools).lines
-        assert line == "<3>static-routes: the routes cannot be read: ip failed: it failed"
-
-    def test_somebody_else_undoes_it(self, namespace: Namespace, tmp_path: Path) -> None:
-        """If the added route is gone after each attempt, the output says so after some attempts."""
-        undone = 'ip "$@"; status=$?; [[ "$*" == "-batch"* ]] && ip route del 172.16.0.0/17; exit $status'
-        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": undone})
-        assert (ran.status, ours(namespace)) == (1, [])
-        (line,) = ran.lines
-        assert line.startswith(
-            "<3>static-routes: another program keeps changing these routes: route add 172.16.0.0/17 "
-        )
-
-    def test_an_ip_that_is_killed(self, namespace: Namespace, tmp_path: Path) -> None:
-        """If `ip` is killed while it writes, the output says so."""
-        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": '[[ "$*" == "-batch"* ]] && kill -KILL $$\nexec ip "$@"'})
-        assert (ran.status, ours(namespace)) == (1, [])
-        (line,) = ran.lines
-        assert line.startswith("<3>static-routes: route add 172.16.0.0/17 table 254 ")
-        assert line.endswith(": ip printed nothing")
-
-    @pytest.mark.parametrize("command", ["replace", "append"])
-    def test_somebody_takes_the_place(self, namespace: Namespace, tmp_path: Path, command: str) -> None:
-        """A foreign route that appears at our route's place after the reading is not overwritten."""
-        namespace.batch(["route add 172.16.0.0/17 dev ib0 scope link proto 213"])
-        stolen = f"ip route {command} 172.16.0.0/17 via 10.0.0.9 dev eth0 proto static"
-        once = f'[[ "$*" == "-batch"* && ! -e {tmp_path}/done ]] && : >{tmp_path}/done && {stolen}\nexec ip "$@"'
-        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": once})
-        assert "172.16.0.0/17 via 10.0.0.9 dev eth0 proto static" in namespace.ip("-d", "route", "show").stdout
-        assert ran.status == 1 or command == "append"
-
-    def test_told_to_stop(self, namespace: Namespace, tmp_path: Path) -> None:
-        """A run that is stopped, for example by its unit's timeout, says what it waited for, and ends."""
-        namespace.batch(["route del default"])
-        script = tmp_path / "routes.sh"
-        config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=HALVES[:1]))
-        naps = tmp_path / "naps"
-        text = render_static_routes_script(config, wait=30)
-        script.write_text(put_before(text, {"sleep": leaving_word(naps, "sleep")}, tmp_path))
-        command = [*namespace.enter, "bash", str(script)]
-        run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-        await_file(naps)
-        os.killpg(run.pid, signal.SIGTERM)
-        said = run.communicate(timeout=20)[1]
-        assert run.returncode == 128 + signal.SIGTERM
-        assert said.splitlines() == [
-            STOPPED,
-            "<3>static-routes: ROUTE-WAITS: 172.16.0.0/17: waiting for an IPv4 default route",
+        torn = f'ip "$@"; [[ -e {tmp_path}/seen ]] || {{ : >{tmp_path}/seen; echo "Dump was interrupted and may be inconsistent."; }}'
+        assert Ran(namespace, HALVES, tmp_path, tools={"ip": torn}).lines == [
+            "<3>static-routes: the routes changed while they were read; gave up after 0 s"
         ]
+        (tmp_path / "seen").unlink()
+        assert Ran(namespace, HALVES, tmp_path, wait=5, tools={"ip": torn}).status == 0
 
-    @pytest.mark.parametrize("when", ["before", "after"])
-    def test_told_to_stop_while_it_writes(self, namespace: Namespace, tmp_path: Path, when: str) -> None:
-        """A run that is stopped in the middle of its batch leaves the routes as they were; `ip` itself sends the signal."""
-        namespace.batch(["route add 172.16.0.0/17 dev ib0 scope link proto 213"])
-        before = namespace.ip("route", "show").stdout
-        stop = "kill -TERM $PPID"
-        body = f"{stop}; exit 3" if when == "before" else f'ip "$@"; {stop}; exit 3'
-        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'[[ "$*" == "-batch"* ]] || exec ip "$@"\n{body}'})
-        assert (ran.status, namespace.ip("route", "show").stdout) == (143, before)
-        assert ran.lines == [STOPPED]
+
+class TestTwoAtOnce:
+    """Two starts, or a start and the guard."""
+
+    @pytest.mark.parametrize("run", ["writable", "full", "read-only"])
+    def test_the_same_end(self, namespace: Namespace, tmp_path: Path, run: str) -> None:
+        """With a lock, runs at once all end well and leave the routes; one run does without where /run cannot have it."""
+        namespace.batch(
+            [ROUTER, "route add 10.1.7.0/24 dev ib0 proto 213", "route add fd00:16:7::/64 dev ib0 proto 213"]
+        )
+        routes = [StaticRoute(f"10.{1 + number // 256}.{number % 256}.0/24") for number in range(300)]
+        routes += [StaticRoute(f"fd00:16:{number:x}::/64") for number in range(100)]
+        fill = "mount -t tmpfs -o size=4k,nr_inodes=2 none /run && ! cat /dev/zero 2>&- >/run/all"
+        before = {"writable": ":", "full": fill, "read-only": "mount -t tmpfs -o ro none /run"}[run]
+        command = [*namespace.enter, *words(routes, tmp_path, wait=0, before=before)]
+        runs = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(4 if run == "writable" else 1)]
+        assert [(it.communicate(timeout=120)[1], it.returncode) for it in runs] == [(b"", 0)] * len(runs)
+        assert (len(ours(namespace)), len(ours(namespace, IPV6))) == (300, 100)
+
+
+class TestTheOptionalRoute:
+    """The route for replies to probes: on the link, set when it can be, never awaited, never an error."""
+
+    def test_set_and_deleted(self, namespace: Namespace, tmp_path: Path) -> None:
+        """It needs no default route; when it is not configured any more, it goes."""
+        assert Ran(namespace, HALVES, tmp_path, rewrite=REPLY).lines == []
+        shown = namespace.ip("-6", "-N", "route", "show", "proto", "213").stdout
+        assert shown.strip() == f"{REPLY.global_address} dev eth1 metric 1024 pref medium"
+        with events(namespace, tmp_path / "events") as seen:
+            assert Ran(namespace, HALVES, tmp_path, rewrite=REPLY).lines == []
+        assert not [event for event in seen if "2603:" in event]
+        assert Ran(namespace, HALVES, tmp_path).lines == []
+        assert ours(namespace, IPV6) == []
 
     @pytest.mark.parametrize(
-        ("wanted", "program", "reason"),
+        "state",
         [
-            (StaticRoute("172.16.0.0/17"), "awk", "ROUTE-WAITS: 172.16.0.0/17: waiting for an IPv4 default route"),
-            (REFUSED, "awk", "route add 172.16.0.0/17 table 254 "),
-            (REFUSED, "ip", "route add 172.16.0.0/17 table 254 "),
+            "link set eth1 down",
+            "link del eth1",
+            f"route add {REPLY.global_address} dev ib0 proto static",
+            "IPv6 is off",
         ],
-        ids=["missing, while it reads", "refused, while it reads", "refused, while it writes"],
     )
-    def test_told_to_stop_at_another_attempt(
-        self, namespace: Namespace, tmp_path: Path, wanted: StaticRoute, program: str, reason: str
-    ) -> None:
-        """The script says why the attempt before failed."""
-        namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main", "route del default"])
-        words = "*" if program == "awk" else "-batch*"
-        tools = {program: stop_at(2, tmp_path, with_words=words)}
-        ran = Ran(namespace, [wanted], tmp_path, tools=tools, wait=30)
-        assert ran.status == 128 + signal.SIGTERM
-        stopped, told = ran.lines
-        assert stopped == STOPPED
-        assert told.startswith(f"<3>static-routes: {reason}")
-
-    @pytest.mark.parametrize("call", [2, 3])
-    def test_told_to_stop_while_it_reads_back(self, namespace: Namespace, tmp_path: Path, call: int) -> None:
-        """After routes were added, or an unwanted one was deleted, the script blames no other program."""
-        namespace.batch(["route add 10.1.0.0/16 dev ib0 proto 213"])
-        ran = Ran(namespace, HALVES, tmp_path, tools={"awk": stop_at(call, tmp_path)})
-        assert (ran.lines, ran.status) == ([STOPPED], 128 + signal.SIGTERM)
-        assert ours(namespace) == ["10.1.0.0/16"]
-
-    def test_told_to_stop_after_a_second_attempt(self, namespace: Namespace, tmp_path: Path) -> None:
-        """What the first attempt failed for is not told any more after one that succeeded."""
-        namespace.batch(["route add broadcast 10.0.0.77 dev eth0 table main"])
-        tools = {"awk": stop_at(3, tmp_path), "sleep": "ip route del broadcast 10.0.0.77 dev eth0 table main"}
-        ran = Ran(namespace, [REFUSED], tmp_path, tools=tools, wait=30)
-        assert (ran.lines, ran.status) == ([STOPPED], 128 + signal.SIGTERM)
-
-    def test_told_to_stop_after_it_gave_up(self, namespace: Namespace, tmp_path: Path) -> None:
-        """The script says each thing once."""
-        undone = '[[ "$*" != "-batch"* ]] || ip route del 172.16.0.0/17'
-        stop = '[[ "$*" != "-force"* ]] || kill -TERM "$(cut -d" " -f4 /proc/$PPID/stat)"'
-        ran = Ran(namespace, HALVES, tmp_path, tools={"ip": f'ip "$@"; status=$?; {undone}; {stop}; exit $status'})
-        assert len(ran.lines) == 1
-        assert ours(namespace) == []
-
-    @pytest.mark.parametrize("wait", [0, 20])
-    def test_an_ip_that_hangs(self, namespace: Namespace, tmp_path: Path, wait: int) -> None:
-        """If `ip` hangs, the unit's time-out ends it and the script, and the failure has a message."""
-        script = tmp_path / "routes.sh"
-        config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=HALVES[:1]))
-        asked = tmp_path / "asked"
-        hangs = {"ip": f"echo >>{asked}; exec sleep 60"}
-        script.write_text(put_before(render_static_routes_script(config, wait=wait), hangs, tmp_path))
-        run = subprocess.Popen(
-            [*namespace.enter, "bash", str(script)], stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
-        await_file(asked)
-        os.killpg(run.pid, signal.SIGTERM)
-        said = run.communicate(timeout=20)[1]
-        assert run.returncode == 128 + signal.SIGTERM
-        assert STOPPED in said
-
-    def test_no_proc(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Without /proc, where bash finds its pipes, the script says so, and does not blame awk."""
-        ran = Ran(namespace, HALVES, tmp_path, before="mount -t tmpfs none /proc")
-        assert (ran.status, ours(namespace)) == (1, [])
-        assert "/dev/fd/" in ran.said
-        # bash writes its own message in several parts, and this one may come between them.
-        assert re.search(r"<3>static-routes: the routes cannot be read: m?awk printed nothing\n", ran.said)
-
-    def test_an_ip_that_fails(self, namespace: Namespace, tmp_path: Path) -> None:
-        """If `ip` cannot read the table, the output has the error of `ip`, and nothing is written."""
-        tools = {"ip": '[[ "$*" == "-batch"* ]] && exec ip "$@"\necho "Cannot open netlink socket" >&2; exit 1'}
-        ran = Ran(namespace, HALVES, tmp_path, tools=tools)
-        assert ran.lines == ["<3>static-routes: the routes cannot be read: ip failed: Cannot open netlink socket"]
-        assert (ran.status, ours(namespace)) == (1, [])
-
-    def test_order_is_given_back(self, namespace: Namespace, tmp_path: Path) -> None:
-        """A script that is told to stop puts unwanted routes back in their places among other programs' routes."""
-        others = "172.16.0.0/17 dev ib0 proto static"
-        namespace.batch([f"route add {others}", "route append 172.16.0.0/17 via 10.0.0.1 proto 213"])
-        namespace.batch(["route add 172.16.128.0/17 via 10.0.0.1 proto 213", "route append 172.16.128.0/17 dev ib0"])
-        before = namespace.ip("route", "show").stdout
-        stop = '[[ "$*" == "-batch"* ]] || exec ip "$@"\nip "$@"; kill -TERM $PPID; exit 3'
-        ran = Ran(namespace, [], tmp_path, tools={"ip": stop})
-        assert (ran.status, namespace.ip("route", "show").stdout) == (143, before)
-
-    def test_ipv6_is_given_back(self, namespace: Namespace, tmp_path: Path) -> None:
-        """All kinds of IPv6 routes that are no longer wanted are back when the script is told to stop."""
-        ways = ["dev ib0 mtu 1400 pref high", "metric 5 expires 500 via fe80::3 dev eth1", "from fd00::/8 dev ib0"]
-        ways += ["metric 7 nexthop via fe80::3 dev eth0 weight 3 nexthop via fe80::4 dev eth1", "table 100 dev ib0"]
-        batch = [f"route add fd00:16::/64 proto 213 {way}" for way in ways]
-        batch += ["route add unreachable fd00:17::/64 proto 213", "route append fd00:17::/64 dev ib0 proto 213"]
-        batch += ["route append fd00:18::/64 dev ib0 proto 213", "route append fd00:18::/64 via fe80::3 dev eth1"]
-        namespace.batch(batch)
-
-        def every() -> list[str]:
-            shown = namespace.ip("-6", "route", "show", "table", "all").stdout
-            return sorted(re.sub(r"expires \w+", "", line) for line in shown.splitlines() if "ff00::" not in line)
-
-        before = every()
-        stop = '[[ "$*" == "-batch"* ]] || exec ip "$@"\nip "$@"; ip -6 route show >&2; kill -TERM $PPID; exit 3'
-        ran = Ran(namespace, [], tmp_path, tools={"ip": stop})
-        assert "proto 213" not in ran.said
-        assert (ran.status, every()) == (143, before)
-        assert len(ours(namespace, IPV6)) == 8
-
-    def test_next_hops_are_given_back(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Our IPv6 next hop is ours again, behind another program's, which is still that program's."""
-        batch = [
-            "::/0 via fe80::1",
-            "fd00:16::/64 via fe80::3 proto 213",
-            "fd00:16::/64 via fe80::9 proto 12 expires 500",
-        ]
-        namespace.batch(f"route append {route} dev eth0" for route in batch)
-        stop = '[[ "$*" == "-batch"* ]] || exec ip "$@"\nip "$@"; kill -TERM $PPID; exit 3'
-        assert Ran(namespace, [StaticRoute("fd00:16::/64")], tmp_path, tools={"ip": stop}).status == 143
-        namespace.batch(["route del fd00:16::/64 via fe80::3 dev eth0 proto 213"])
-        assert " via fe80::9 dev eth0 proto 12 " in namespace.ip("-6", "-N", "route").stdout
-
-    def test_somebody_takes_the_place_in_ipv6(self, namespace: Namespace, tmp_path: Path) -> None:
-        """IPv6 merges two routes with gateways into one: a next hop that was added meanwhile stays next to ours."""
-        namespace.batch(["route add ::/0 via fe80::1 dev eth0", "route add fd00:16::/64 dev ib0 proto 213"])
-        stolen = "for n in 16 17; do ip route append fd00:$n::/64 via fe80::9 dev eth0 proto static; done"
-        once = f'[[ "$*" == "-batch"* && ! -e {tmp_path}/done ]] && : >{tmp_path}/done && {stolen}\nexec ip "$@"'
-        wanted = [StaticRoute("fd00:16::/64"), StaticRoute("fd00:17::/64")]
-        ran = Ran(namespace, wanted, tmp_path, tools={"ip": once})
-        assert (ran.status, ran.lines) == (0, [])
-        hops = [
-            f"route del fd00:{n}::/64 via {way}" for n in (16, 17) for way in ("fe80::9 proto 4", "fe80::1 proto 213")
-        ]
-        namespace.batch(hops)
-
-    def test_what_gives_way_is_back_while_it_waits(self, namespace: Namespace, tmp_path: Path) -> None:
-        """If the kernel refuses the replacement, our old route is restored until the next try."""
-        namespace.batch(
-            ["route add broadcast 10.0.0.77 dev eth0 table main", "route add 10.1.0.0/16 dev ib0 proto 213"]
-        )
-        script = tmp_path / "routes.sh"
-        wanted = [StaticRoute("10.1.0.0/16", "10.0.0.77", "eth0")]
-        naps = tmp_path / "naps"
-        text = render_static_routes_script(HostRoutingConfig(StaticRoutesConfig(True, wanted)), wait=30)
-        script.write_text(put_before(text, {"sleep": leaving_word(naps, "sleep")}, tmp_path))
-        run = subprocess.Popen([*namespace.enter, "bash", str(script)], stderr=subprocess.PIPE, start_new_session=True)
-        await_file(naps, lines=2)  # it has tried once at least
-        is_seen = any(ours(namespace) for _ in range(50))
-        os.killpg(run.pid, signal.SIGTERM)
-        said = run.communicate(timeout=20)[1].decode()
-        assert is_seen, "it is away for moments only"
-        assert ours(namespace) == ["10.1.0.0/16"]
-        assert "10.1.0.0/16 table 254" in said
-
-    def test_what_somebody_deletes_while_it_waits(self, namespace: Namespace, tmp_path: Path) -> None:
-        """A route that was put back once, and that another program has deleted since, stays deleted.
-
-        Kills: each failure undoes the attempts before it again.
-        """
-        namespace.batch(
-            ["route add broadcast 10.0.0.77 dev eth0 table main", "route add 172.16.0.0/17 dev ib0 proto 213"]
-        )
-        tools = {"sleep": "ip route del 172.16.0.0/17 2>&-"}
-        assert Ran(namespace, [REFUSED], tmp_path, tools=tools, wait=2).status == 1
-        assert ours(namespace) == []
-
-    def test_two_at_once(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Runs at the same time come to the same end, all of them well."""
-        routes = [StaticRoute(f"10.{1 + number // 256}.{number % 256}.0/24") for number in range(300)]
-        routes += [StaticRoute(f"fd00:16:{number:x}::/64") for number in range(300)]
-        script = tmp_path / "routes.sh"
-        config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=routes))
-        script.write_text(render_static_routes_script(config, wait=30))
-        namespace.batch(["route add 9.9.9.9 via 10.0.0.1 proto 213", "route add 10.1.7.0/24 dev ib0 proto 213"])
-        namespace.batch(["route add fd00:16:7::/64 dev ib0 proto 213", "route add ::/0 via fe80::1 dev eth0"])
-        runs = [subprocess.Popen([*namespace.enter, "bash", str(script)], stderr=subprocess.PIPE) for _ in range(3)]
-        assert [(run.communicate(timeout=60)[1], run.returncode) for run in runs] == [(b"", 0)] * 3
-        assert (len(ours(namespace)), len(ours(namespace, IPV6))) == (300, 300)
+    def test_not_now(self, namespace: Namespace, tmp_path: Path, state: str) -> None:
+        """Without its device, or with another program's route in its place, the others are set, and nothing is said."""
+        if state == "IPv6 is off":
+            namespace.sysctl("ipv6/conf/eth1/disable_ipv6", 1)
+        else:
+            namespace.batch([state])
+        before = [line for line in listed(namespace) if "2603:" in line]
+        ran = Ran(namespace, HALVES, tmp_path, rewrite=REPLY, wait=60)
+        assert (ran.status, ran.lines, len(ours(namespace))) == (0, [], 2)
+        assert [line for line in listed(namespace) if "2603:" in line] == before
