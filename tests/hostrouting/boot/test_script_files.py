@@ -1,9 +1,6 @@
-"""The boot scripts as files: bash reads the beginning and awk the end. A truncated script fails."""
+"""The boot scripts as files: a step that is truncated or has lost its settings fails, and prints no verdict."""
 
-import os
-import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,19 +10,19 @@ from hypothesis import strategies as st
 
 from hostrouting.boot.scripts import render_check_script, render_static_routes_script
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
-from tests.support.awks import AWKS, only_awk, put_before
-from tests.support.commands import LINKS, fabric_host, furnish
-from tests.support.namespace import Namespace, private_namespace
-from tests.support.waiting import wait_for
+from tests.support.awks import AWKS, only_awk
+from tests.support.check_script import command
+from tests.support.commands import fabric_host
+from tests.support.namespace import Namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 CONFIG = HostRoutingConfig(
     StaticRoutesConfig(enabled=True, routes=[StaticRoute("172.16.0.0/16")]),
-    RouteOverlapConfig(["172.16.0.0/16"], "STRICT"),
+    RouteOverlapConfig(["192.168.0.0/16"], "STRICT"),
 )
-RENDERERS = {"routes": render_static_routes_script, "check": render_check_script}
-each_script = pytest.mark.parametrize("which", ["routes", "check"])
+TEXTS = {"routes": render_static_routes_script(CONFIG), "check": render_check_script(CONFIG)}
+each_script = pytest.mark.parametrize("which", TEXTS)
 
 
 @pytest.fixture(scope="module")
@@ -35,80 +32,34 @@ def host() -> Iterator[Namespace]:
         yield private
 
 
-def run(host: Namespace, script: Path) -> subprocess.CompletedProcess[str]:
-    """Run it, with the directory beside it as its state directory."""
-    return host.run("/bin/bash", str(script), RUNTIME_DIRECTORY=str(script.parent / "state"))
+def run(host: Namespace, text: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    """Run the text as the gate runs a step."""
+    script = directory / "script.sh"
+    script.write_text(text)
+    return host.run(*command(script, "kubelet.service", "0"))
+
+
+def markers(directory: Path) -> set[str]:
+    """The endings of the markers that a run has left."""
+    return {path.suffix for path in directory.glob("run/aks-flex-node/*")}
 
 
 @each_script
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.floats(0, 1), awk=st.sampled_from(AWKS))
 @example(place=1, awk=AWKS[0])
-def test_cut_short(which: str, host: Namespace, tmp_path: Path, place: float, awk: str) -> None:
-    """A script without its end fails, wherever it was cut, and does not print "ok"."""
-    config = HostRoutingConfig(CONFIG.static_routes, RouteOverlapConfig(["192.168.0.0/16"], "STRICT"))
-    text = RENDERERS[which](config, wait=0)
-    text, _ = only_awk(text, awk, tmp_path).rstrip("\n").rsplit("}\n", 1)
-    script = tmp_path / "script.sh"
-    begin = text.index(" EXIT ")
-    script.write_text(text[: begin + int(place * (len(text) - begin))])
-    done = run(host, script)
+def test_a_script_without_its_end_fails(which: str, host: Namespace, tmp_path: Path, place: float, awk: str) -> None:
+    """Wherever a script was cut before its last function ends, it fails and leaves no marker of a verdict ok."""
+    text, _ = only_awk(TEXTS[which], awk, tmp_path).rsplit("}\n", 1)
+    done = run(host, text[: int(place * len(text))], tmp_path)
     assert done.returncode, done.stderr
-    assert "ok" not in {path.suffix for path in tmp_path.glob("state/*")}
+    assert ".ok" not in markers(tmp_path)
 
 
 @each_script
-def test_without_its_settings(which: str, host: Namespace, tmp_path: Path) -> None:
-    """A script whose settings are gone fails, instead of finding that nothing is to be done."""
-    head, rest = RENDERERS[which](CONFIG, wait=0).split("configuration=(\n", 1)
-    script = tmp_path / "script.sh"
-    script.write_text(f"{head}configuration=(\n)\n{rest.split(')', 1)[1]}")
-    done = run(host, script)
+def test_a_script_without_its_settings_fails(which: str, host: Namespace, tmp_path: Path) -> None:
+    """A script whose settings are gone does not find that nothing is to be done."""
+    head, rest = TEXTS[which].split("configuration=(\n", 1)
+    done = run(host, f"{head}configuration=(\n)\n{rest.split(')', 1)[1]}", tmp_path)
     assert done.returncode, done.stderr
-    assert "ok" not in {path.suffix for path in tmp_path.glob("state/*")}
-
-
-@each_script
-def test_replaced_while_it_runs(which: str, tmp_path: Path) -> None:
-    """A waiting script that is replaced by another file continues with its old text."""
-    script, other = tmp_path / "script.sh", tmp_path / "other.sh"
-    script.write_text(RENDERERS[which](CONFIG, wait=100))
-    other.write_text("# nothing\n")
-    with private_namespace() as namespace:
-        furnish(namespace, LINKS, set())
-        command = [*namespace.enter, "/bin/bash", str(script)]
-        waiting = subprocess.Popen(command, env={**os.environ, "RUNTIME_DIRECTORY": str(tmp_path / "state")})
-        try:
-            children = Path(f"/proc/{waiting.pid}/task/{waiting.pid}/children")
-            wait_for("bash to run its first command", children.read_text)
-            time.sleep(0.3)
-            assert waiting.poll() is None
-            other.replace(script)
-            namespace.batch(["route add default via 10.0.0.1 dev eth0"])
-            assert waiting.wait(timeout=120) == 0
-        finally:
-            waiting.kill()
-            waiting.wait()
-
-
-@each_script
-@pytest.mark.needs("mawk")
-def test_the_awk_that_begins_quickest(which: str, host: Namespace, tmp_path: Path) -> None:
-    """A host that has mawk uses it, even if another program is called awk. Kills: any awk."""
-    script = tmp_path / "script.sh"
-    program = put_before(RENDERERS[which](CONFIG, wait=0), {"awk": "exit 9"}, tmp_path)
-    (tmp_path / "tools" / "mawk").unlink()
-    script.write_text(program)
-    done = run(host, script)
-    assert "awk" not in done.stderr
-
-
-def test_no_mawk(host: Namespace, tmp_path: Path) -> None:
-    """Without mawk, the script uses awk."""
-    script = tmp_path / "script.sh"
-    script.write_text(render_check_script(CONFIG, wait=0).replace("/usr/sbin:/usr/bin:/sbin:/bin", str(tmp_path)))
-    for tool in ("awk", "ip", "mkdir", "mv", "rm", "sed", "sh"):
-        (tmp_path / tool).symlink_to(str(shutil.which(tool)))
-    done = run(host, script)
-    assert done.returncode == 1
-    assert (tmp_path / "state" / "route-overlap.detected").is_file(), done.stderr
+    assert ".ok" not in markers(tmp_path)
