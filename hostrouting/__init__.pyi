@@ -10,13 +10,15 @@ from hostrouting.tasks.probe_rewrite.task import RewriteProbeSource as RewritePr
 from hostrouting.tasks.guard.service import InstallGuard as InstallGuard  # installs the service that runs Guard, if the configuration enables it
 from hostrouting.tasks.configure import Remove as Remove  # removes everything that hostrouting installed, and nothing else
 from hostrouting.tasks.guard.loop import Guard as Guard, Orders as Orders  # keeps right what they installed; tells a running Guard to read its configuration again, or to look
-from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet as CleanStaleAzureVnet  # deletes what azure-vnet left; runs only if you call it
-from hostrouting.tasks.results import RoutesResult as RoutesResult, CheckResult as CheckResult, CleanupResult as CleanupResult  # what these tasks found and did; the others return Effects
+from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet as CleanStaleAzureVnet  # deletes what azure-vnet left; runs only if you call it
+from hostrouting.tasks.results import RoutesResult as RoutesResult, CheckResult as CheckResult  # what these tasks found and did; the others return Effects
+from hostrouting.tasks.cleanup.task import CleanupResult as CleanupResult  # what a clean-up did
 from hostrouting.check.examine import Examination as Examination  # all of one check: verdict, findings and the `routes` that repair them
 from hostrouting.check.overlap import Verdict as Verdict  # its verdict
 from hostrouting.finding import Finding as Finding  # one thing to tell an operator: its name, severity, sentence, target and remedy
 from hostrouting.tasks.results import Standing as Standing  # the state of a task's work on the host
-from hostrouting.tasks.cleanup.plan import CleanupPlan as CleanupPlan, CleanupEntry as CleanupEntry  # what a clean-up would do, and one thing of it
+from hostrouting.tasks.cleanup.task import CleanupPlan as CleanupPlan  # what a clean-up would do
+from hostrouting.tasks.cleanup.judge import CleanupEntry as CleanupEntry  # one thing of it
 from hostrouting.tasks.results import Change as Change  # what a task would do now
 from hostrouting.host.effects import Operation as Operation, Effects as Effects  # one thing that a task does, and all that it has done: the result of most tasks
 from hostrouting.host.host import Host as Host  # the host: `Host.local` is this host, `Host.offline` an image, `Host.sandbox` a namespace
