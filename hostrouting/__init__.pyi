@@ -8,15 +8,17 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes as ConfigureSt
 from hostrouting.tasks.overlap_check import CheckRouteOverlap as CheckRouteOverlap  # checks that expected addresses leave by an expected device
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource as RewriteProbeSource  # makes load-balancer probes over IPv6 reach the pods
 from hostrouting.tasks.configure import Remove as Remove  # removes everything that hostrouting installed, and nothing else
-from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet as CleanStaleAzureVnet  # deletes what azure-vnet left; runs only if you call it
-from hostrouting.tasks.results import RoutesResult as RoutesResult, CheckResult as CheckResult, CleanupResult as CleanupResult  # what these tasks found and did; the others return Effects
+from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet as CleanStaleAzureVnet  # deletes what azure-vnet left; runs only if you call it
+from hostrouting.tasks.results import RoutesResult as RoutesResult, CheckResult as CheckResult  # what these tasks found and did; the others return Effects
+from hostrouting.tasks.cleanup.task import CleanupResult as CleanupResult  # what a clean-up did
 from hostrouting.tasks.results import Plan as Plan  # what a task would do now
 from hostrouting.boot.files import files_of as files_of  # every file that a configuration makes on a host: path, text and mode
 from hostrouting.host.fileset import File as File  # one of them
 from hostrouting.check.examine import Examination as Examination  # all of one check: verdict, findings and the `routes` that repair them
 from hostrouting.check.overlap import Verdict as Verdict  # its verdict
 from hostrouting.finding import Finding as Finding  # one thing to tell an operator: its name, severity, sentence, target and remedy
-from hostrouting.tasks.cleanup.plan import CleanupPlan as CleanupPlan, CleanupEntry as CleanupEntry, CleanupFacts as CleanupFacts  # what a clean-up would do, one thing of it, and what is known about the host then
+from hostrouting.tasks.cleanup.task import CleanupPlan as CleanupPlan  # what a clean-up would do
+from hostrouting.tasks.cleanup.judge import CleanupEntry as CleanupEntry  # one thing of it
 from hostrouting.host.effects import Operation as Operation, Effects as Effects  # one thing that a task does, and all that it has done: the result of most tasks
 from hostrouting.host.host import Host as Host  # the host: `Host.local` is this host, `Host.offline` an image, `Host.sandbox` a namespace
 from hostrouting.host.layout import HostLayout as HostLayout  # every path and name that hostrouting uses on it

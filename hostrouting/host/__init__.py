@@ -7,7 +7,6 @@ image      the same below a root directory
 fileset    files that are installed and removed together
 layout     every path and every name
 systemd    the service manager: units, and what a service tells it
-conflists  the CNI configurations that are in force
 saved      a snapshot in a file
 effects    what a task has changed
 """

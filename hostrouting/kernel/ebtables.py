@@ -30,9 +30,6 @@ Backend: TypeAlias = Literal["nft", "legacy"]
 
 BACKENDS: tuple[Backend, ...] = ("nft", "legacy")
 
-PROGRAMS: dict[str, Backend] = {f"ebtables-{backend}": backend for backend in BACKENDS}
-"""The backend of each program, by name. `ebtables` is missing, because it can belong to either."""
-
 
 class Ebtables(Protocol):
     """The rules for Ethernet frames. Rules are deleted in table nat.
@@ -48,14 +45,8 @@ class Ebtables(Protocol):
     rule exists is retried a few times; nothing else is retried.
     """
 
-    def of(self, backend: Backend | None) -> Ebtables:
-        """The ebtables of the same host with this backend, whatever the other one has. No program is run yet.
-
-        None is the backend that has the rules.
-        """
-
     def program(self) -> str:
-        """The program for single rules of this backend: a key of PROGRAMS, or ebtables if it has no own name."""
+        """The program of the backend, without "-save" and "-restore": ebtables-nft, ebtables-legacy or ebtables."""
 
     def save(self) -> str:
         """The rules, as ebtables-save prints them: "*nat", its chains, then each rule after "-A". No counters.
@@ -73,9 +64,6 @@ class Ebtables(Protocol):
         in question (ambiguous-rule). In both cases nothing was changed. No lines are fine. After a timeout the change
         may or may not have been made.
         """
-
-    def delete_one(self, line: str) -> bool:
-        """Delete the first such rule; False if there is none, or if ebtables might delete a different rule instead."""
 
 
 _TRIES = 3
@@ -119,10 +107,6 @@ class EbtablesProgram:
         self._words = tuple(words)
         self._program = run
 
-    def of(self, backend: Backend | None) -> EbtablesProgram:
-        """See Ebtables."""
-        return EbtablesProgram(backend, timeout=self._timeout, words=self._words, run=self._program)
-
     def program(self) -> str:
         """See Ebtables."""
         return self._find().prefix
@@ -154,16 +138,6 @@ class EbtablesProgram:
                 raise no_such_rule(gone, error.words)
             if not tries_left:
                 raise error
-
-    def delete_one(self, line: str) -> bool:
-        """See Ebtables."""
-        try:
-            self.delete([line])
-        except ProgramError as error:
-            if not error.lines:
-                raise
-            return False
-        return True
 
     def _find(self) -> _Saved:
         """The named backend or the one that has rules, and its rules."""

@@ -1,7 +1,7 @@
 """Carry out a plan as a transaction: add before deleting, verify, and undo everything if anything fails.
 
 Here: the only place where our routes are changed. Not here: which routes are wanted (`plan`), what else a task does,
-and the routes of azure-vnet, which `tasks.cleanup` deletes and restores.
+and the routes of azure-vnet, which `tasks.cleanup` deletes.
 
 How it works. First all additions are made, and read back. Then the deletions are made. Then the table is read again,
 and has to match the plan for every key that the plan is about. If it does not match, or a change was refused, or the

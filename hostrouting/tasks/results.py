@@ -14,7 +14,6 @@ from hostrouting.host.fileset import FileChanges
 if TYPE_CHECKING:
     from hostrouting.check.examine import Examination
     from hostrouting.routes.plan import RoutePlan
-    from hostrouting.tasks.cleanup.plan import CleanupEntry, CleanupPlan
 
 
 @attrs.frozen
@@ -120,28 +119,3 @@ class CheckResult(Effects):
         """What was done and found, with the keys of `hostrouting/check/3`."""
         check = {} if self.examination is None else check_document(self.examination, mode="")
         return {**super().to_mapping(), **{key: check[key] for key in check if key not in {"schema", "mode"}}}
-
-
-@attrs.frozen(kw_only=True)
-class CleanupResult(Effects):
-    """What a clean-up found and did."""
-
-    plan: CleanupPlan
-    """What was stale and could be deleted."""
-    deleted: tuple[CleanupEntry, ...] = ()
-    after: CleanupPlan | None = None
-    """What is stale after the deletion; None if nothing was to be deleted."""
-    undo_file: str = ""
-    """The file from which the deleted entries can be restored; empty if nothing was deleted."""
-    is_dry_run: bool = False
-
-    def log_fields(self) -> dict[str, object]:
-        """The number of stale, deleted and conflicting entries; the path of the undo file."""
-        fields: dict[str, object] = {
-            "stale": len(self.plan.deletions),
-            "deleted": len(self.deleted),
-            "conflicts": len(self.plan.with_fate("conflict")),
-        }
-        fields = {name: count for name, count in fields.items() if count or name in {"stale", "deleted"}}
-        more: dict[str, object] = {"undo_file": self.undo_file} if self.undo_file else {}
-        return fields | more | ({"dry_run": True} if self.is_dry_run else {})

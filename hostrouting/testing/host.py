@@ -322,7 +322,7 @@ class FakeHost(Host):
     )
     bridge_rules: MemoryEbtables = attrs.field(factory=MemoryEbtables)
     ebtables: Callable[[], Ebtables] | None = attrs.field(
-        default=attrs.Factory(lambda self: lambda: self.bridge_rules.of(None), takes_self=True), validator=makes_edge
+        default=attrs.Factory(lambda self: lambda: self.bridge_rules, takes_self=True), validator=makes_edge
     )
     neighbours: MemoryLinkLayer = attrs.field(factory=MemoryLinkLayer)
     link_layer: Callable[[], LinkLayer] | None = attrs.field(

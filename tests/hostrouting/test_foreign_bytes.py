@@ -8,9 +8,8 @@ import pytest
 from hostrouting.check.report import CHECK_SCHEMA, document_in, escapes_in
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
-from hostrouting.host.conflists import files_in_force, read_conflists
 from hostrouting.host.saved import snapshot_in
-from hostrouting.tasks.cleanup.azure_vnet import read_state
+from hostrouting.tasks.cleanup.judge import active_file, read_state
 from hostrouting.tasks.cleanup.saved_rules import read_saved
 from hostrouting.testing.topologies import h200
 
@@ -37,7 +36,7 @@ READERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
         ),
     ),
     "conflist": (
-        text(lambda words: files_in_force(read_conflists(["10-a.conflist"], lambda _name: words))),
+        text(lambda words: active_file({"10-a.conflist": words})),
         b'{"cniVersion": "0.3.0", "name": "azure", "plugins": [{"type": "azure-vnet", "mode": "bridge"}]}',
     ),
     "state": (

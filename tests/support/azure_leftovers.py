@@ -1,7 +1,4 @@
-"""A fake host as azure-vnet leaves it: bridge mode, with a live pod and dead pods.
-
-eth0 and azv1 are ports of azure0; the live pod is behind azv1. Another CNI now manages 10.240.0.0/16 and fd00:1::/64.
-"""
+"""A fake host as azure-vnet leaves it: a live pod behind azv1, and dead pods, whose networks another CNI manages now."""
 
 from typing import Any
 
@@ -10,20 +7,11 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
-from hostrouting.testing import FakeHost, MemoryBackend, MemoryEbtables, MemoryLinkLayer, plain_vm
+from hostrouting.testing import FakeHost, MemoryEbtables, MemoryLinkLayer, plain_vm
+from tests.support.azure_rules import NODE_RULES, pod_rules
 
-MANAGED = ("10.240.0.0/16", "fd00:1::/64")
-DEAD, LIVE = "02:00:00:00:00:05", "02:00:00:00:00:aa"
-R1 = "PREROUTING -p ARP --arp-op Request --arp-ip-dst {} -j arpreply --arpreply-mac {}"
-R2 = "PREROUTING -p IPv4 -i eth0 --ip-dst {} -j dnat --to-dst {} --dnat-target ACCEPT"
-R3 = "PREROUTING -p IPv6 -i eth0 --ip6-dst {} -j dnat --to-dst {} --dnat-target ACCEPT"
-OWN = (
-    R1.format("10.0.0.4", "00:0d:3a:00:00:01"),
-    "PREROUTING -p ARP -i eth0 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff --dnat-target ACCEPT",
-    "POSTROUTING -s Unicast -o eth0 -j snat --to-src 00:0d:3a:00:00:01 --snat-arp --snat-target ACCEPT",
-)
-"""Rules for the node itself, which azure-vnet also adds."""
-
+MANAGED = ("10.1.0.0/16", "fd00::/64")
+DEAD, LIVE, OTHER = "02:00:00:00:00:05", "02:00:00:00:00:aa", "02:00:00:00:00:06"
 LINKS = (
     EthernetLink(name="lo", index=1, mac="00:00:00:00:00:00"),
     EthernetLink(name="eth0", index=2, mac="00:0d:3a:00:00:01", master="azure0"),
@@ -31,50 +19,30 @@ LINKS = (
     EthernetLink(name="azv1", index=4, kind="veth", mac="aa:aa:aa:aa:aa:01", master="azure0", peer=PeerMac(LIVE)),
     EthernetLink(name="azv2", index=5, kind="dummy", mac="aa:aa:aa:aa:aa:02"),
 )
+NEIGHBOURS = tuple(Neighbour(f"10.1.0.{last}", mac, "azure0") for last, mac in ((5, DEAD), (9, LIVE)))
+KEPT_RULES = (*NODE_RULES, *pod_rules("10.1.0.9", LIVE), *pod_rules("fd00::9", LIVE))
+STALE_RULES = (*pod_rules("10.1.0.5", DEAD), *pod_rules("fd00::5", DEAD), *pod_rules("10.1.0.6", OTHER)) * 2
+STALE_ROUTES = tuple(
+    Route.to(to, dev=dev, protocol=4, metric=7) for to, dev in (("10.1.0.5/32", "azure0"), ("10.1.0.7/32", "azv2"))
+)
 
 
-def azure_settings(**changed: Any) -> AzureVnetCleanupConfig:
-    """The settings of the clean-up."""
+def section(**changed: Any) -> AzureVnetCleanupConfig:
+    """The section of the configuration; it orders the deletion unless `dry_run` is given."""
     return AzureVnetCleanupConfig(**{"managed": MANAGED, "dry_run": False, **changed})
 
 
-def azure_config(**changed: Any) -> HostRoutingConfig:
-    """A complete configuration with these settings."""
-    return HostRoutingConfig(azure_vnet_cleanup=azure_settings(**changed))
+def config(**changed: Any) -> HostRoutingConfig:
+    """A configuration with this section."""
+    return HostRoutingConfig(azure_vnet_cleanup=section(**changed))
 
 
-def pod_rules(number: int, mac: str) -> tuple[str, ...]:
-    """The rules for a pod with addresses of both families."""
-    ip, ip6 = f"10.240.0.{number}", f"fd00:1::{number:x}"
-    return R1.format(ip, mac), R2.format(ip, mac), R3.format(ip6, mac)
-
-
-def stale_rules() -> tuple[str, ...]:
-    """The rules for the two dead pods; those of the first are duplicated."""
-    return (*pod_rules(5, DEAD), *pod_rules(5, DEAD), *pod_rules(6, "02:00:00:00:00:06"))
-
-
-def azure_kernel() -> MemoryBackend:
-    """The routes: one by azure0 to a dead pod, one by azv2, which is no longer a veth, and one to the live pod."""
+def host(**changed: Any) -> FakeHost:
+    """The host, with two copies of each stale rule, one stale neighbour, and two stale routes."""
     kernel = plain_vm()
-    for name, kind in (("azure0", "bridge"), ("azv1", "veth"), ("azv2", "dummy")):
-        kernel.add_link(Link(name=name, index=0, kind=kind))
-    kernel.ip_route("add", Route.to("10.240.0.5/32", dev="azure0", protocol=4))
-    kernel.ip_route("add", Route.to("10.240.0.7/32", dev="azv2", protocol=3, metric=7))
-    kernel.ip_route("add", Route.to("10.240.0.8/32", dev="azv1", protocol=3))
-    return kernel
-
-
-def azure_host(**changed: Any) -> FakeHost:
-    """The whole host."""
-    neighbours = [
-        Neighbour("10.240.0.5", DEAD, "azure0"),
-        Neighbour("10.240.0.9", LIVE, "azure0"),
-        Neighbour("10.240.0.6", "02:00:00:00:00:06", "azure0", "stale"),
-    ]
-    parts: dict[str, Any] = {
-        "kernel": azure_kernel(),
-        "bridge_rules": MemoryEbtables([*OWN, *pod_rules(9, LIVE), *stale_rules()]),
-        "neighbours": MemoryLinkLayer(LINKS, neighbours),
-    }
-    return FakeHost(**{**parts, **changed})
+    for link in LINKS[2:]:
+        kernel.add_link(Link(name=link.name, index=0, kind=link.kind))
+    for route in (*STALE_ROUTES, Route.to("10.1.0.8/32", dev="azv1", protocol=3)):
+        kernel.ip_route("add", route)
+    rules, links = MemoryEbtables([*KEPT_RULES, *STALE_RULES]), MemoryLinkLayer(LINKS, NEIGHBOURS)
+    return FakeHost(**{"kernel": kernel, "bridge_rules": rules, "neighbours": links, **changed})

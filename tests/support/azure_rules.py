@@ -1,7 +1,4 @@
-"""The rules that azure-vnet makes, in the spelling of ebtables-save, and rules that look like them and are not.
-
-Here: text, and adding it to a namespace. Not here: hosts that have them (`azure_node`).
-"""
+"""The rules that azure-vnet makes, in the spelling of ebtables-save, and rules that look like them and are not."""
 
 from collections.abc import Iterable
 
@@ -29,9 +26,8 @@ def pod_rules(ip: str, mac: str, uplink: str = "eth0") -> tuple[str, ...]:
     )
 
 
-_IP, _IP6, _MAC = "10.1.0.5", "fd00::5", "0a:0b:0c:0d:0e:05"
-R1, R2 = pod_rules(_IP, _MAC)
-(R3,) = pod_rules(_IP6, _MAC)
+_MAC, _DST = "0a:0b:0c:0d:0e:05", "--arp-ip-dst 10.1.0.5 "
+(R1, R2), (R3,) = pod_rules("10.1.0.5", _MAC), pod_rules("fd00::5", _MAC)
 
 NODE_RULES = (
     "PREROUTING -p ARP -i eth0 --arp-op Reply -j dnat --to-dst ff:ff:ff:ff:ff:ff --dnat-target ACCEPT",
@@ -41,32 +37,27 @@ NODE_RULES = (
 
 
 def _without(rule: str, words: str, *others: str) -> list[str]:
-    assert words in rule
     return [rule.replace(words, other) for other in others]
 
 
 LOOK_ALIKES = (
     *NODE_RULES,
-    *_without(
-        R1, f"--arp-ip-dst {_IP} ", "--arp-ip-dst 10.1.0.4/31 ", f"--arp-ip-dst ! {_IP} ", f"--arp-ip-src {_IP} ", ""
-    ),
+    *_without(R1, _DST, "--arp-ip-dst 10.1.0.4/31 ", "--arp-ip-dst ! 10.1.0.5 ", "--arp-ip-src 10.1.0.5 ", ""),
     *_without(R1, "--arp-op Request ", "--arp-op Reply ", "--arp-op ! Request ", ""),
-    *_without(R1, f"--arp-ip-dst {_IP} ", f"--arp-ip-dst {_IP} --limit 5/sec --limit-burst 5 "),
-    *_without(
-        R1, f"--arp-ip-dst {_IP} ", f"--arp-ip-dst {_IP} --arp-gratuitous ", f"--arp-ip-src {_IP} --arp-ip-dst {_IP} "
-    ),
+    *_without(R1, _DST, f"{_DST}--limit 5/sec --limit-burst 5 ", f"{_DST}--arp-gratuitous "),
+    *_without(R1, _DST, f"--arp-ip-src 10.1.0.5 {_DST}"),
     *_without(R1, f"-j arpreply --arpreply-mac {_MAC}", "-j DROP", f"-j dnat --to-dst {_MAC} --dnat-target ACCEPT"),
     *_without(R1, "PREROUTING -p ARP", "PREROUTING -p ARP -i eth0", "PREROUTING -p ARP -s 0a:00:00:00:00:01"),
     f"{R1} --arpreply-target ACCEPT",
     *_without(R2, "-i eth0", "-i eth1", "-i ! eth0", "-i eth+", "-d 0a:00:00:00:00:01 -i eth0"),
     *_without(R2, "-i eth0 ", ""),
-    *_without(R2, f"--ip-dst {_IP}", "--ip-dst 10.1.0.4/31", f"--ip-dst ! {_IP}", f"--ip-src {_IP}"),
-    *_without(R2, f"--ip-dst {_IP}", f"--ip-dst {_IP} --ip-proto tcp", f"--ip-dst {_IP} --ip-tos 0x10"),
-    *_without(R2, f"--ip-dst {_IP}", f"--ip-dst {_IP} --mark 0x5", f"--ip-dst {_IP} --pkttype-type multicast"),
+    *_without(R2, "--ip-dst 10.1.0.5", "--ip-dst 10.1.0.4/31", "--ip-dst ! 10.1.0.5", "--ip-src 10.1.0.5"),
+    *_without(R2, "--ip-dst 10.1.0.5", "--ip-dst 10.1.0.5 --ip-proto tcp", "--ip-dst 10.1.0.5 --ip-tos 0x10"),
+    *_without(R2, "--ip-dst 10.1.0.5", "--ip-dst 10.1.0.5 --mark 0x5", "--ip-dst 10.1.0.5 --pkttype-type multicast"),
     *_without(R2, "--dnat-target ACCEPT", "--dnat-target DROP", "--dnat-target CONTINUE"),
     *_without(R2, f"-j dnat --to-dst {_MAC} --dnat-target ACCEPT", "-j ACCEPT", "-j redirect"),
-    *_without(R3, f"--ip6-dst {_IP6}", "--ip6-dst fd00::4/127", f"--ip6-dst ! {_IP6}", f"--ip6-src {_IP6}"),
-    *_without(R3, f"--ip6-dst {_IP6}", f"--ip6-dst {_IP6} --ip6-proto tcp"),
+    *_without(R3, "--ip6-dst fd00::5", "--ip6-dst fd00::4/127", "--ip6-dst ! fd00::5", "--ip6-src fd00::5"),
+    *_without(R3, "--ip6-dst fd00::5", "--ip6-dst fd00::5 --ip6-proto tcp"),
     *_without(R3, "-i eth0", "-i eth1", "-i ! eth0"),
     *_without(R3, "--dnat-target ACCEPT", "--dnat-target DROP"),
     R2.replace("PREROUTING -p IPv4 -i eth0", "OUTPUT -p IPv4"),

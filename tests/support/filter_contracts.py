@@ -16,9 +16,8 @@ some rules, without tables, or for LinkLayer the host that `contract_view` descr
 # These are tests, so they use assert.
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -95,12 +94,6 @@ class EbtablesContract:
         with self.make(_SNAT, _ARP, _IPV4, _IPV6, _ARP) as ebtables:
             assert nat_rules(ebtables.save()) == (_ARP, _IPV4, _IPV6, _ARP, _SNAT)
 
-    def test_a_backend_by_its_name(self) -> None:
-        """`of(None)` finds the backend that has the rules, whichever backend was named before."""
-        with self.make(_ARP) as ebtables:
-            assert nat_rules(ebtables.of(None).save()) == (_ARP,)
-            assert nat_rules(ebtables.of("legacy").of(None).save()) == (_ARP,)
-
     # delete
 
     def test_delete(self) -> None:
@@ -120,30 +113,15 @@ class EbtablesContract:
                 ebtables.delete([_ARP, _ARP])
             assert nat_rules(ebtables.save()) == (_ARP, _IPV4)
 
-    def test_delete_one(self) -> None:
-        """`delete_one` deletes one rule and leaves its duplicates; it returns False if the rule does not exist."""
-        with self.make(_ARP, _IPV4, _ARP) as ebtables:
-            assert ebtables.delete_one(_ARP) is True
-            assert nat_rules(ebtables.save()) == (_IPV4, _ARP)
-            assert ebtables.delete_one(_ARP) is True
-            assert ebtables.delete_one(_ARP) is False
-            assert nat_rules(ebtables.save()) == (_IPV4,)
-
     def test_rules_that_ebtables_does_not_tell_apart(self) -> None:
         """If ebtables cannot distinguish two rules, because only their source differs, neither is deleted."""
         twin = _IPV4.replace(" -i ", " -s Unicast -i ")
         with self.make(twin, _IPV4, _IPV6) as ebtables:
-            verbs: list[Callable[[], object]] = [
-                partial(ebtables.delete, [_IPV6, _IPV4]),
-                partial(ebtables.delete, [twin, _IPV4]),
-            ]
-            for verb in verbs:
+            for lines in ([_IPV6, _IPV4], [twin, _IPV4], [twin]):
                 with _ambiguous():
-                    verb()
-            assert ebtables.delete_one(_IPV4) is False
-            assert ebtables.delete_one(twin) is False
+                    ebtables.delete(lines)
             assert nat_rules(ebtables.save()) == (twin, _IPV4, _IPV6)
-            assert ebtables.delete_one(_IPV6) is True
+            ebtables.delete([_IPV6])
 
     def test_nothing_to_do(self) -> None:
         """An empty list is allowed in `delete`."""
@@ -168,13 +146,8 @@ class EbtablesContract:
                 "\x00",
             )
             for line in strange:
-                verbs: list[Callable[[], object]] = [
-                    partial(ebtables.delete, [_ARP, line]),
-                    partial(ebtables.delete_one, line),
-                ]
-                for verb in verbs:
-                    with _refuses():
-                        verb()
+                with _refuses():
+                    ebtables.delete([_ARP, line])
             assert nat_rules(ebtables.save()) == (_ARP,)
 
 

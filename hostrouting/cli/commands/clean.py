@@ -13,9 +13,7 @@ from hostrouting.cli.output import SHOWN, Line, Painted, Tone, below, capped, li
 from hostrouting.cli.source import config_of, quiet_context
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.finding import of_severity
-from hostrouting.tasks.cleanup.azure_vnet import CleanStaleAzureVnet
-from hostrouting.tasks.cleanup.plan import CleanupEntry, CleanupPlan
-from hostrouting.tasks.results import CleanupResult
+from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
 from hostrouting.text import counted
 
 if TYPE_CHECKING:
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
 
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.host import Host
+    from hostrouting.tasks.cleanup.judge import CleanupEntry
 
 _NOTHING = "nothing of azure-vnet is stale"
 
@@ -40,16 +39,14 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 
 
 def _require_section(config: HostRoutingConfig) -> None:
-
     if config.azure_vnet_cleanup is None:
         remedy = 'name a configuration (--config FILE) with {"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}}'
         raise ConfigError([Fault("azureVnetCleanup", "", "missing", remedy)])
 
 
 def _planned(config: HostRoutingConfig, host: Host, name: str) -> Reply:
-
     plan = CleanStaleAzureVnet(_meant(config), host=host).plan(quiet_context())
-    code = FINE if plan.is_empty and not plan.hindrances else FAILED
+    code = FAILED if plan.deletions or plan.hindrances else FINE
     return Reply(code, lambda: _document(plan), lambda: _plan_page(plan, name))
 
 
@@ -70,7 +67,7 @@ def _meant(config: HostRoutingConfig) -> HostRoutingConfig:
 def _plan_page(plan: CleanupPlan, name: str) -> Iterator[Line]:
     if plan.hindrances:
         yield line(Painted("REFUSED:", "bad"), f" --apply would delete nothing: {plan.hindrances[0]}")
-    elif plan.is_empty:
+    elif not plan.deletions:
         more = "; see the warnings below" if any(of_severity(plan.findings, "warning")) else ""
         yield line(Painted("NOTHING TO DO:", "good"), f" {_NOTHING}{more}")
     else:

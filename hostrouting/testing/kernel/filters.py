@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
 
 from hostrouting.errors import BackendError, ProgramError
 from hostrouting.kernel import ebtables as refusal
-from hostrouting.kernel.ebtables import BACKENDS, Backend, Ebtables, missing_from, require_distinct, require_lines
+from hostrouting.kernel.ebtables import BACKENDS, Backend, missing_from, require_distinct, require_lines
 from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour
 from hostrouting.kernel.nftables import refused, require_name
 from hostrouting.testing.kernel.faults import Faulty
@@ -116,22 +115,20 @@ class MemoryEbtables(Faulty[ProgramError]):
         self.backend: Backend = backend
         """The backend that has them."""
         self.elsewhere = list(elsewhere)
-        """The rules of the other backend."""
+        """The rules of the other backend. If both have rules, every verb raises an error."""
         self.others = others
         self.writes: list[str] = []
         """The changes, in order: "delete PREROUTING -p ARP -j DROP"."""
 
-    def of(self, backend: Backend | None) -> Ebtables:
-        """See Ebtables."""
-        return cast("Ebtables", _Asked(self, backend))
-
     def program(self) -> str:
         """See Ebtables."""
+        self._require_one_backend()
         return f"ebtables-{self.backend}"
 
     def save(self) -> str:
         """See Ebtables."""
         self.meet().strike()
+        self._require_one_backend()
         return str(self)
 
     def delete(self, lines: Sequence[str]) -> None:
@@ -142,6 +139,7 @@ class MemoryEbtables(Faulty[ProgramError]):
         fault = self.meet()
         if not fault.done:
             fault.strike()
+        self._require_one_backend()
         require_distinct(str(self), lines)
         if gone := missing_from(str(self), lines):
             raise refusal.no_such_rule(gone)
@@ -150,46 +148,15 @@ class MemoryEbtables(Faulty[ProgramError]):
         self.writes += [f"delete {line}" for line in lines]
         fault.strike()
 
-    def delete_one(self, line: str) -> bool:
-        """See Ebtables."""
-        try:
-            self.delete([line])
-        except ProgramError as error:
-            if not error.lines:
-                raise
-            return False
-        return True
+    def _require_one_backend(self) -> None:
+        if self.rules and self.elsewhere:
+            [other] = set(BACKENDS) - {self.backend}
+            raise refusal.both_backends([(self.backend, len(self.rules)), (other, len(self.elsewhere))])
 
     def __str__(self) -> str:
         chains = dict.fromkeys([*_CHAINS, *(rule.partition(" ")[0] for rule in self.rules)])
         rules = [f"-A {rule}" for chain in chains for rule in self.rules if rule.partition(" ")[0] == chain]
         return "\n".join(["*nat", *(f":{chain} ACCEPT" for chain in chains), *rules, self.others])
-
-
-class _Asked:
-    """The same ebtables, with a named backend or the one that has the rules."""
-
-    def __init__(self, world: MemoryEbtables, backend: Backend | None) -> None:
-        self._world = world
-        self._backend = backend
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._there(), name)
-
-    def of(self, backend: Backend | None) -> Ebtables:
-        return self._world.of(backend)
-
-    def _there(self) -> MemoryEbtables:
-        world = self._world
-        (name,) = (backend for backend in BACKENDS if backend != world.backend)
-        other = MemoryEbtables(backend=name)
-        other.rules = world.elsewhere
-        having = [one for one in (world, other) if one.rules]
-        if self._backend is None:
-            if len(having) > 1:
-                raise refusal.both_backends((one.backend, len(one.rules)) for one in having)
-            return having[0] if having else world
-        return world if self._backend == world.backend else other
 
 
 class MemoryLinkLayer(Faulty[BackendError]):

@@ -50,7 +50,7 @@ NFT, LEGACY = Ended(0, "ebtables 1.8.9 (nf_tables)\n"), Ended(0, "ebtables v2.0.
 
 def every_verb(ebtables: EbtablesProgram) -> list[Callable[[], Any]]:
     """Each verb, ready to be called."""
-    return [ebtables.save, lambda: ebtables.delete([ARP]), lambda: ebtables.delete_one(ARP)]
+    return [ebtables.save, lambda: ebtables.delete([ARP])]
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_what_is_run() -> None:
 def test_nothing_is_run_without_a_need() -> None:
     """Deleting nothing, and text that is not a rule, runs no program."""
     said = Said()
-    EbtablesProgram(run=said).of("legacy").delete([])
+    EbtablesProgram("legacy", run=said).delete([])
     with pytest.raises(ValueError, match="'-F' is not a rule"):
-        EbtablesProgram(run=said).delete_one("-F")
+        EbtablesProgram(run=said).delete(["-F"])
     assert said.asked == []
 
 
@@ -176,11 +176,11 @@ def test_a_denial_is_not_a_program_that_is_missing(denied: str) -> None:
 def test_a_backend_by_its_name() -> None:
     """If a backend is named, the other one is not read; a header without a table is still an error."""
     said = Said(nft_save=saved(), legacy_save=MODULE, legacy_list=listed(ARP))
-    nft = EbtablesProgram(run=said).of("nft")
+    nft = EbtablesProgram("nft", run=said)
     assert nat_rules(nft.save()) == ()
     assert {words[0] for words, _ in said.asked} == {"ebtables-nft-save"}
     with raises(ProgramError, "not-loaded"):
-        EbtablesProgram(run=Said(legacy_save=NO_MODULE)).of("legacy").save()
+        EbtablesProgram("legacy", run=Said(legacy_save=NO_MODULE)).save()
 
 
 @pytest.mark.parametrize(
@@ -221,10 +221,10 @@ def test_a_rule_that_is_not_there() -> None:
 def test_another_process_in_the_way() -> None:
     """A deletion that fails although every rule exists is retried, and fails in the end."""
     said = Said(nft_save=saved(ARP), nft_restore=[FAILED, FAILED, Ended(0)])
-    assert EbtablesProgram("nft", run=said).delete_one(ARP) is True
+    EbtablesProgram("nft", run=said).delete([ARP])
     said = Said(nft_save=saved(ARP), nft_restore=FAILED)
     with raises(ProgramError, "refused", match="could not delete 1 rule "):
-        EbtablesProgram("nft", run=said).delete_one(ARP)
+        EbtablesProgram("nft", run=said).delete([ARP])
     assert sum("restore" in words[0] for words, _ in said.asked) == 3
 
 
@@ -239,12 +239,9 @@ def test_a_program_that_is_too_old(answer: Ended) -> None:
     """A restore without --noflush is an error with its remedy, also where it ends well and has done nothing."""
     said = Said(legacy_save=MODULE, legacy_list=listed(ARP), legacy_restore=answer)
     ebtables = EbtablesProgram("legacy", run=said)
-    verbs: list[Callable[[], Any]] = [lambda: ebtables.delete([ARP]), lambda: ebtables.delete_one(ARP)]
-    for verb in verbs:
-        said.asked.clear()
-        with raises(ProgramError, "too-old", match=r"does not know --noflush, .* install ebtables 2\.0\.11, iptables"):
-            verb()
-        assert sum("restore" in words[0] for words, _ in said.asked) == 1
+    with raises(ProgramError, "too-old", match=r"does not know --noflush, .* install ebtables 2\.0\.11, iptables"):
+        ebtables.delete([ARP])
+    assert sum("restore" in words[0] for words, _ in said.asked) == 1
 
 
 def test_usage_that_names_the_option() -> None:
@@ -281,7 +278,8 @@ class TestOnLinux:
         for rule in (R1, R2, R3):
             done = namespace.run("ebtables-nft-restore", "--noflush", text=batch([rule]))
             assert done.returncode
-            assert ebtables.delete_one(rule) is False
+            with pytest.raises(ProgramError, check=lambda error: error.kind in {"no-such-rule", "ambiguous-rule"}):
+                ebtables.delete([rule])
         assert nat_rules(ebtables.save()) == nat_rules(before)
 
     def test_rules_that_ebtables_cannot_read(self, namespace: Namespace) -> None:
@@ -300,7 +298,7 @@ class TestOnLinux:
         legacy = EbtablesProgram("legacy", words=namespace.enter)
         if namespace.run("ebtables-legacy", "-t", "nat", "-L").returncode == 0:
             assert namespace.run("ebtables-legacy-restore", "--noflush", text=addition([ARP, IPV4])).returncode == 0
-            assert legacy.delete_one(ARP) is True
+            legacy.delete([ARP])
             assert len(nat_rules(legacy.save())) == 1
             return
         with raises(ProgramError, "not-loaded"):

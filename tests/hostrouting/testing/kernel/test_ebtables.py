@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import ProgramError
@@ -13,9 +14,6 @@ from tests.support.kinds import raises
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from hostrouting.kernel.ebtables import Ebtables
-
 
 ARP = CONTRACT_RULES[0]
 
@@ -31,15 +29,12 @@ def test_what_happens_meanwhile() -> None:
 
 
 def test_both_backends() -> None:
-    """If both have rules, the backend must be named; a named one works even after its last rule is gone."""
+    """If both have rules, nothing is read and nothing is deleted."""
     ebtables = MemoryEbtables([ARP], elsewhere=[CONTRACT_RULES[1]])
-    with raises(ProgramError, "wrong-backend", match=r"\(1 in nft and 1 in legacy\)"):
-        ebtables.of(None).save()
-    nft = ebtables.of("nft")
-    assert nft.program() == "ebtables-nft"
-    nft.delete([ARP])
-    assert ebtables.of(None).program() == "ebtables-legacy"
-    assert (ebtables.rules, ebtables.elsewhere) == ([], [CONTRACT_RULES[1]])
+    for verb in (ebtables.save, ebtables.program, partial(ebtables.delete, [ARP])):
+        with raises(ProgramError, "wrong-backend", match=r"\(1 in nft and 1 in legacy\)"):
+            verb()
+    assert ebtables.rules == [ARP]
 
 
 def test_text() -> None:
@@ -63,12 +58,3 @@ class TestMemoryEbtables(EbtablesContract):
     def make(self, *rules: str) -> Iterator[MemoryEbtables]:
         """With these rules."""
         yield MemoryEbtables(rules)
-
-
-class TestOfABackend(EbtablesContract):
-    """Every promise, on the same list requested by the name of its backend."""
-
-    @contextmanager
-    def make(self, *rules: str) -> Iterator[Ebtables]:
-        """With these rules."""
-        yield MemoryEbtables(rules, backend="legacy").of("legacy")

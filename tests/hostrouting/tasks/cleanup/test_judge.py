@@ -1,0 +1,256 @@
+"""From facts about a host to the fate of each entry; the output of ebtables-save, the state file, CNI configurations."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostrouting.finding import Finding
+from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour, PeerMac, UnknownPeer
+from hostrouting.model.prefix import as_ip
+from hostrouting.model.route import NextHop, Route
+from hostrouting.model.snapshot import Address, Snapshot
+from hostrouting.tasks.cleanup.judge import CleanupEntry, CleanupFacts, Endpoint, active_file, judge, read_state
+from hostrouting.tasks.cleanup.saved_rules import read_saved
+from tests.support.azure_leftovers import DEAD, LINKS, LIVE, OTHER, section
+from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, pod_rules
+
+[ARP, IPV4], [IPV6] = pod_rules("10.1.0.5", DEAD), pod_rules("fd00::5", DEAD)
+LIVE_RULES, VIRTUAL = pod_rules("10.1.0.5", LIVE), pod_rules("10.1.0.5", "12:34:56:78:9a:bc")[0]
+NEIGHBOUR, LIVE_NEIGHBOUR = Neighbour("10.1.0.5", DEAD, "azure0"), Neighbour("10.1.0.5", LIVE, "azure0")
+BY_BRIDGE, BY_DUMMY, BY_VETH, BY_NEW = (Route.to("10.1.0.5/32", dev=dev) for dev in ("azure0", "azv2", "azv1", "azv9"))
+BY_DOWN = attrs.evolve(BY_DUMMY, legs=(NextHop("azv2", linkdown=True),))
+DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.1.0.5")
+OWN = Address(ip=as_ip("10.1.0.5"), length=16, dev="azure0")
+UNKNOWN = EthernetLink(name="azv9", index=9, kind="veth", master="azure0", peer=UnknownPeer("it is gone"))
+TAP = EthernetLink(name="tap0", index=9, kind="tun", mac="fe:00:00:00:00:09", master="azure0")
+LXC = EthernetLink(name="lxc1", index=8, kind="veth", mac="aa:00:00:00:00:08", peer=PeerMac(DEAD))
+CNI0 = EthernetLink(name="cni0", index=20, kind="bridge")
+UNBRIDGED = [LINKS[0], attrs.evolve(LINKS[1], master=None), *LINKS[2:]]
+ELSEWHERE = [*LINKS, CNI0, attrs.evolve(UNKNOWN, master="cni0")]
+OF_CNI0 = [attrs.evolve(LINKS[1], master="cni0", kind="bond"), CNI0]
+ETH7 = IPV4.replace("eth0", "eth7")
+
+
+def state(device: str, *ips: str, mac: str | None = "AgAAAAAF") -> str:
+    """A state file with one pod."""
+    pod = {"HostIfName": device, "MacAddress": mac, "IPAddresses": [{"IP": ip, "Mask": "//8AAA=="} for ip in ips]}
+    network = {"Networks": {"azure": {"Endpoints": {"a-eth0": pod}}}}
+    return json.dumps({"Network": {"Version": "v1", "ExternalInterfaces": {"eth0": network}}})
+
+
+def judged(
+    rules: Sequence[str] | None = (),
+    *,
+    links: Sequence[EthernetLink] = LINKS,
+    neighbours: Sequence[Neighbour] = (),
+    learned: tuple[tuple[str, str], ...] = (),
+    routes: Sequence[Route] = (),
+    addresses: tuple[Address, ...] = (),
+    state: str | None = None,
+    **settings: Any,
+) -> tuple[tuple[CleanupEntry, ...], tuple[Finding, ...]]:
+    """The entries and findings of a host with these facts; without ebtables if the rules are None."""
+    saved, unreadable = read_saved("*nat\n" + "".join(f"-A {rule}\n" for rule in rules or ()))
+    view, snapshot = LinkLayerView(links, neighbours, learned), Snapshot(addresses=addresses, routes=routes)
+    facts = CleanupFacts(None if rules is None else saved, unreadable, view, snapshot, state)
+    return judge(facts, section(**settings))
+
+
+THREE: dict[str, Any] = {"rules": [ARP], "neighbours": [NEIGHBOUR], "routes": [BY_BRIDGE]}
+USED_AGAIN: dict[str, Any] = {"rules": [VIRTUAL, IPV4], "neighbours": [Neighbour("10.1.0.5", LIVE, "lxc1")]}
+ROWS: dict[str, tuple[dict[str, Any], str]] = {
+    "dead": (THREE | {"rules": [ARP, IPV4, IPV6]}, "delete 5: no device has the MAC address 02:00:00:00:00:05"),
+    "duplicates": ({"rules": [IPV4, ARP, IPV4, ARP]}, "delete 4: another CNI manages 10.1.0.5"),
+    "route to nobody": ({"routes": [BY_BRIDGE], "links": LINKS[:3]}, "delete 1: no pod is known to use it"),
+    "route by what was a veth": ({"routes": [BY_DUMMY, BY_DOWN]}, "delete 2: no pod is known to use it"),
+    # the address
+    "not managed": (THREE | {"managed": ["10.9.0.0/16"]}, "keep 3: is not in a managed network"),
+    "own address": (THREE | {"addresses": (OWN,)}, "keep 3: is an address of this host, on azure0"),
+    "default gateway": (THREE | {"routes": [DEFAULT, BY_BRIDGE]}, "keep 3: is a default gateway"),
+    "protected": (THREE | {"protect": ["10.1.0.4/30"]}, "keep 3: is protected (azureVnetCleanup.protect)"),
+    # the MAC address
+    "live": ({"rules": LIVE_RULES, "neighbours": [LIVE_NEIGHBOUR]}, f"conflict 3: {LIVE} belongs to a pod behind azv1"),
+    "live, by routes": ({"rules": LIVE_RULES, "routes": [BY_BRIDGE, BY_VETH]}, "conflict 4: a pod behind azv1"),
+    "live pod of another CNI": (THREE | {"links": [*LINKS, LXC]}, "conflict 3: a pod behind lxc1"),
+    "own device": ({"rules": pod_rules("10.1.0.5", "0:d:3a:0:0:1")}, "conflict 2: belongs to the device azure0"),
+    "virtual machine in a pod": (THREE | {"learned": ((DEAD, "azv1"),)}, "conflict 3: a device behind azv1"),
+    "learned from the uplink": (THREE | {"learned": ((DEAD, "eth0"),)}, "delete 3: no device"),
+    "unreadable port": (THREE | {"links": [*LINKS, UNKNOWN]}, "keep 3: the MAC addresses behind azv9 cannot be read"),
+    "unreadable elsewhere": (THREE | {"links": ELSEWHERE}, "delete 3: no device"),
+    "tap": (THREE | {"links": [*LINKS, TAP]}, "keep 3: the MAC addresses behind tap0 cannot be read"),
+    "tap that is an uplink": (THREE | {"links": [*LINKS, TAP], "uplinks": ["tap0"]}, "delete 3: no device"),
+    "route by a device that is new": ({"routes": [BY_NEW]}, "keep 1: the MAC addresses behind azv9"),
+    "MAC not known": ({"routes": [BY_BRIDGE], "rules": [VIRTUAL]}, "keep 2: and pods are behind azv1"),
+    "tunnel mode": ({"rules": [VIRTUAL, IPV4]}, "delete 2: no device has the MAC address 02:00:00:00:00:05"),
+    "live in tunnel mode": ({"rules": [VIRTUAL, LIVE_RULES[1]]}, "conflict 2: a pod behind azv1"),
+    "used again in tunnel mode": (USED_AGAIN, "delete 2: no device has the MAC address 02:00:00:00:00:05"),
+    "state file": (THREE | {"state": state("azv1", "10.1.0.5")}, "keep 3: gives 10.1.0.5 to a-eth0, whose device azv1"),
+    "gone, but in it": (THREE | {"state": state("azv7", "10.1.0.5")}, "delete 3: no device"),
+    # the uplink
+    "no uplink in a bridge": ({"rules": [IPV4, IPV6], "links": UNBRIDGED}, "inert 2: eth0 is not a port of a bridge"),
+    "ARP without an uplink": ({"rules": [ARP, VIRTUAL], "links": UNBRIDGED}, "delete 2: no device"),
+    "no bridge": ({"rules": [ARP, IPV4], "links": UNBRIDGED[:2]}, "inert 2: this rule matches no frame"),
+    "another bridge": ({"rules": [ARP, IPV4], "links": OF_CNI0}, "delete 2: no device"),
+    "not an uplink": ({"rules": [ETH7]}, "inert 1: eth7 is not a port of a bridge"),
+    "configured uplink": ({"rules": [ETH7], "uplinks": ["eth7"]}, "delete 1: no device"),
+    "a pod's port": ({"rules": [ETH7.replace("eth7", "azv1")]}, "keep 1: azv1 is not an uplink"),
+}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_fates(row: str) -> None:
+    """So many entries of such a host have this fate, for this reason."""
+    facts, wanted = ROWS[row]
+    (fate, count), words = wanted.partition(":")[0].split(), wanted.partition(": ")[2]
+    entries, _ = judged(**facts)
+    assert [(entry.fate, words in entry.reason) for entry in entries] == [(fate, True)] * int(count), entries
+
+
+def test_spellings() -> None:
+    """A pod's rule is recognised in every spelling that a version of ebtables prints, and is deleted as it is spelled."""
+    rules = [
+        f"{ARP} --arpreply-target DROP",
+        ARP.replace("ARP ", "0x0806 "),
+        IPV4.removesuffix(" --dnat-target ACCEPT").replace("10.1.0.5", "10.1.0.5/32"),
+        IPV4.replace("10.1.0.5", "10.1.0.5/255.255.255.255"),
+        "PREROUTING -i eth0 -p 0x800 -j dnat --to-dst 2:0:0:0:0:5 --ip-dst 10.1.0.5",
+        IPV6.replace("fd00::5", "fd00:0::5/ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff").replace("IPv6", "0x86DD"),
+    ]
+    assert [(entry.spec, entry.fate) for entry in judged(rules)[0]] == [(rule, "delete") for rule in rules]
+
+
+def test_look_alikes() -> None:
+    """A rule that differs in one thing from a pod's is never deleted; with a managed address it is listed, and kept."""
+    rules = [
+        *LOOK_ALIKES,
+        IPV4.replace("-i eth0", "! -i eth0"),
+        *(IPV4.replace(DEAD, mac) for mac in ("ff:ff:ff:ff:ff:ff", f"{DEAD}/ff:ff:ff:0:0:0", "00:00:00:00:00:00")),
+        IPV4.replace("PREROUTING", "AZURE"),
+        IPV6.replace("fd00::5", "fd00::/ffff::"),
+        f"{IPV4} -p IPv4",
+        f'{ARP} --log-prefix "a b"',
+    ]
+    entries, _ = judged(rules)
+    assert {entry.fate for entry in entries} == {"keep", "inert"}
+    listed = [rule for rule in rules if any(text in rule for text in ("-dst 10.1", "-dst fd00", "-dst ! "))]
+    assert [entry.spec for entry in entries] == listed
+
+
+DEAD_RULES = [rule for ip in ("10.1.0.6", "fd00::5") for mac in (DEAD, OTHER) for rule in pod_rules(ip, mac)]
+_OTHERS = [*NODE_RULES, *LOOK_ALIKES, *(rule for ip in ("10.1.0.5", "10.9.0.5") for rule in pod_rules(ip, DEAD))]
+_WORDS = st.sampled_from(sorted({word for rule in (*LOOK_ALIKES, '" !') for word in rule.split() if ":" not in word}))
+
+
+@st.composite
+def changed(draw: st.DrawFn) -> str:
+    """A rule of a dead pod in which one word was deleted, added or replaced."""
+    words = draw(st.sampled_from(DEAD_RULES)).split()
+    at, size = draw(st.integers(0, len(words))), draw(st.integers(0, 1))
+    return " ".join([*words[:at], *draw(st.lists(_WORDS, min_size=1 - size, max_size=1)), *words[at + size :]])
+
+
+_TABLES = st.lists(st.sampled_from([*DEAD_RULES, *_OTHERS]) | changed(), max_size=20)
+
+
+@given(_TABLES, _TABLES)
+def test_any_tables(nat: list[str], broute: list[str]) -> None:
+    """In any tables exactly the rules of dead pods with managed addresses are stale: those that are equal to one."""
+    entries, _ = judged([*nat, "\n*broute\n-A ".join(["OUTPUT -j ACCEPT", *broute])], addresses=(OWN,))
+    assert [entry.spec for entry in entries if entry.fate == "delete"] == [rule for rule in nat if rule in DEAD_RULES]
+    assert {entry.fate for entry in entries if entry.spec.startswith("-t broute ")} <= {"keep"}
+
+
+def test_what_is_not_azure_vnets() -> None:
+    """Neighbours and routes that azure-vnet does not add, or that have what an undo file could not hold, are left out."""
+    neighbours = [
+        *(attrs.evolve(NEIGHBOUR, dev=dev, mac=mac) for dev, mac in (("eth0", DEAD), ("azure0", ""))),
+        *(attrs.evolve(NEIGHBOUR, state="stale"), attrs.evolve(NEIGHBOUR, externally_learned=True)),
+    ]
+    changes: list[dict[str, Any]] = [{"table": 100}, {"tos": 4}, {"mtu": 9}, {"unread": ("realm",)}]
+    changes += [{"legs": (*BY_DUMMY.legs, *BY_BRIDGE.legs)}, *({"protocol": number} for number in (9, 12, 16, 213))]
+    routes = [
+        *(attrs.evolve(BY_DUMMY, **change) for change in changes),
+        Route.to("10.1.0.0/24", dev="azure0"),
+        Route.to("10.1.0.5/32", dev="azv2", gateway="10.1.0.1"),
+        Route.to("10.1.0.5/32", dev="azure9"),
+        Route.to("10.1.0.5/32", type="blackhole"),
+    ]
+    assert judged(neighbours=neighbours, routes=routes)[0] == ()
+
+
+FINDINGS: dict[str, tuple[dict[str, Any], str]] = {
+    "state file": ({"state": state("azv1", "10.1.0.5")[:-9]}, "azure-vnet error /var/run/azure-vnet.json"),
+    "empty state file": ({"state": ""}, "azure-vnet error /var/run/azure-vnet.json"),
+    "listed": ({"state": state("azv7", "10.1.0.5")}, "azure-vnet warning /var/run/azure-vnet.json"),
+    "listed, but not managed": ({"state": state("azv7", "10.9.0.5")}, ""),
+    "listed, but alive": ({"state": state("azv7", "10.1.0.5"), "links": [LXC]}, ""),
+    "not understood": ({"rules": [f'{ARP} "']}, "azure-vnet note ebtables"),
+    "a thousand": ({"rules": [ARP] * 1000}, ""),
+    "too many": ({"rules": [ARP] * 1001}, "azure-vnet error azureVnetCleanup.managed"),
+    "no ebtables": ({"rules": None}, "program error ebtables"),
+    "no ebtables and no bridge of azure-vnet": ({"rules": None, "links": [CNI0]}, ""),
+    "dry run": ({"dry_run": True}, "azure-vnet note azureVnetCleanup.dryRun"),
+}
+
+
+@pytest.mark.parametrize("row", FINDINGS)
+def test_findings(row: str) -> None:
+    """What prevents or limits a clean-up is a finding."""
+    facts, wanted = FINDINGS[row]
+    _, findings = judged(**facts)
+    assert " ".join(f"{finding.name} {finding.severity} {finding.target}" for finding in findings) == wanted
+
+
+AZURE, CILIUM = '{"name": "azure", "plugins": [{"type": "azure-vnet"}, {"type": "portmap"}]}', '{"type": "cilium-cni"}'
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted"),
+    [
+        ({"05-cilium.conf": CILIUM, "10-azure.conflist": AZURE}, ""),
+        ({"15-cilium.conf": CILIUM, "10-azure.conflist": AZURE}, "10-azure.conflist"),
+        ({"05.conflist": "{", "06.json": "{}", "07.conf": "[" * 100_000, "10.conflist": AZURE}, "10.conflist"),
+        ({"05.conflist": '{"plugins": [{}]}', "06.conflist": '{"plugins": 3}', "10.conflist": AZURE}, "10.conflist"),
+        ({"05.conf": '{"type": "a", "ipam": {"type": "azure-vnet-ipam"}}', "10.conflist": AZURE}, ""),
+        ({"00.conf": json.dumps({"type": "multus", "delegates": [json.loads(AZURE)]}), "05.conf": CILIUM}, "00.conf"),
+        ({"00.conf": json.dumps({"type": "multus", "config": AZURE}), "05.conf": CILIUM}, "00.conf"),
+        ({"00.conf": '{"type": "multus", "clusterNetwork": "azure"}', "10.conflist": AZURE}, "10.conflist"),
+    ],
+)
+def test_whether_azure_vnet_is_active(files: dict[str, str], wanted: str) -> None:
+    """The first file that a container runtime can use decides, with what it contains; after multus, the next one."""
+    assert active_file(files) == wanted
+
+
+def test_state_files() -> None:
+    """A pod has a device, addresses and a MAC address. azure-vnet writes null for what is empty."""
+    ips = (as_ip("10.1.0.5"), as_ip("fd00::5"))
+    assert read_state(state("azv1", "10.1.0.5", "fd00::5")) == (Endpoint("a-eth0", "azv1", ips, DEAD),)
+    assert read_state(state("azv1", mac=None)) == (Endpoint("a-eth0", "azv1", (), ""),)
+    for empty in ("null", '{"ExternalInterfaces": null}', '{"ExternalInterfaces": {"eth0": {"Networks": null}}}'):
+        assert read_state(f'{{"Network": {empty}}}') == ()
+    for text in ("", "[]", state("a", "ten"), '{"Network": {"ExternalInterfaces": [1]}}', "[" * 100_000):
+        with pytest.raises(ValueError, match="truncated, or was not written by azure-vnet"):
+            read_state(text)
+
+
+@pytest.mark.parametrize("line", ["-A PREROUTING what", '-A PREROUTING -i "', "-A -p", "[0:0] -A OUTPUT", "no"])
+def test_lines_that_are_not_understood(line: str) -> None:
+    """Such a line is kept as it is, and still counts in the numbers of its chain; the others are parsed."""
+    rules, unreadable = read_saved(f"# made by\n*nat\n:PREROUTING ACCEPT\n-A {ARP}\n{line}\n-A {IPV4}\nCOMMIT\n")
+    assert ([rule.line for rule in rules], unreadable) == ([ARP, IPV4], (line,))
+    assert read_saved(f"-A {ARP}") == ((), (f"-A {ARP}",))  # in no table
+    assert [rule.number for rule in rules] == [1, 3 if line.startswith("-A PREROUTING") else 2]
+
+
+@given(st.text())
+def test_any_text(text: str) -> None:
+    """Any text can be parsed, and no line is lost."""
+    rules, unreadable = read_saved(text)
+    skipped = [line for line in map(str.strip, text.split("\n")) if not line or line[0] in "#:*" or line == "COMMIT"]
+    assert len(rules) + len(unreadable) + len(skipped) == len(text.split("\n"))
