@@ -27,7 +27,6 @@ from tests.support.gate import (
     remove,
     start,
 )
-from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
@@ -43,11 +42,6 @@ ip address add 2001:db8::4/64 dev eth0 nodad
 ip address add fd16::5/48 dev ib0 nodad
 ip -6 route add default via fe80::1 dev eth0 proto ra metric 1024 expires 1800
 """
-
-
-def overlap(system: System, verb: str) -> None:
-    """Let ib0 capture a part of the cluster's network that no route of ours covers exactly, or end that."""
-    system.must("ip", "address", verb, "172.16.200.5/24", "dev", "ib0")
 
 
 def test_strict() -> None:
@@ -78,7 +72,7 @@ def test_strict() -> None:
         assert len(ours(system)) == 2
         end(system)
         for verb, code in (("add", 1), ("del", 0)):
-            overlap(system, verb)
+            system.must("ip", "address", verb, "172.16.200.5/24", "dev", "ib0")
             assert start(system) == code
             assert markers(system) == {LAYOUT.detected_path if code else LAYOUT.ok_path}
             end(system)

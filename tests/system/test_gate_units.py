@@ -1,7 +1,5 @@
 """Units other than machines behind the gate, under a real systemd: what is promised for each of them."""
 
-from functools import partial
-
 import attrs
 
 from hostrouting.config.probe_rewrite import ProbeRewriteConfig
@@ -39,9 +37,9 @@ def overlap(system: System, verb: str) -> None:
     system.must("ip", "address", verb, "172.16.1.5/16", "dev", "ib0")
 
 
-def state(system: System, unit: str) -> str:
-    """Whether the unit runs, as systemd says it."""
-    return system.show(unit, "ActiveState")
+def is_active(system: System, *units: str) -> bool:
+    """Whether all of these units run."""
+    return all(system.show(unit, "ActiveState") == "active" for unit in units)
 
 
 def run_of(system: System, unit: str) -> tuple[str, str]:
@@ -49,19 +47,9 @@ def run_of(system: System, unit: str) -> tuple[str, str]:
     return system.show(unit, "InvocationID"), system.show(unit, "MainPID")
 
 
-def await_active(system: System, *units: str) -> None:
-    """Wait until these units run."""
-    for unit in units:
-        wait_for(unit, partial(_is_active, system, unit))
-
-
 def await_attempts(system: System, unit: str, count: int) -> None:
     """Wait until systemd has started the unit again this many times."""
     wait_for(f"{unit} to try", lambda: int(system.show(unit, "NRestarts")) >= count)
-
-
-def _is_active(system: System, unit: str) -> bool:
-    return state(system, unit) == "active"
 
 
 def start(system: System, unit: str) -> int:
@@ -76,7 +64,7 @@ def test_every_promise_for_each_unit() -> None:
         for unit in STARTED:
             assert start(system, unit) == 1, unit
             assert f"hostrouting: {unit} must not start: 20-check-route-overlap failed" in system.journal(unit), unit
-            assert state(system, unit) != "active", unit
+            assert not is_active(system, unit), unit
         # A unit that comes later is gated when it comes.
         system.lay(f"/usr/lib/systemd/system/{LATER}", _UNITS[AGENT])
         system.must("systemctl", "daemon-reload")
@@ -84,7 +72,7 @@ def test_every_promise_for_each_unit() -> None:
         await_attempts(system, KUBELET, 3)
 
         overlap(system, "del")
-        await_active(system, KUBELET, K3S)
+        wait_for("both to start", lambda: is_active(system, KUBELET, K3S))
         for unit in ("agent@a.service", LATER):
             assert start(system, unit) == 0, unit
         assert system.read("/run/kubeadm") == "", "the commands of other drop-ins run"
@@ -99,9 +87,9 @@ def test_every_promise_for_each_unit() -> None:
             system.must("systemctl", "kill", "--signal=KILL", unit)
         for unit in (KUBELET, K3S):
             await_attempts(system, unit, 2)
-            assert state(system, unit) != "active", unit
+            assert not is_active(system, unit), unit
         apply(system, gating(KUBELET, K3S, AGENT, LATER, repaired=True))
-        await_active(system, KUBELET, K3S)
+        wait_for("both to start", lambda: is_active(system, KUBELET, K3S))
         still = set(running) - {KUBELET, K3S}
         assert {unit: run_of(system, unit) for unit in still} == {unit: running[unit] for unit in still}
 
