@@ -204,11 +204,15 @@ class TestValuesAreData:
             return
         assert [words[0] for words in lines[:4]] == ["mode", "wait", "state", "families"]
         assert lines[0][1] == check.mode
-        cidrs = [(Prefix.parse(words[1]), *map(ip_address, words[2:])) for words in lines if words[0] == "cidr"]
+        cidrs = [
+            (Prefix.parse(words[1]), int(ip_address(words[2])), int(ip_address(words[3])))
+            for words in lines
+            if words[0] == "cidr"
+        ]
         assert [prefix for prefix, _, _ in cidrs] == [Prefix.of(cidr) for cidr in check.expected_cidrs]
         for prefix, first, last in cidrs:
-            assert int(last) == prefix.last
-            assert int(first) - prefix.first == (prefix.family == 4 and prefix.first == 0)
+            assert last == prefix.last
+            assert first - prefix.first == (prefix.family == 4 and prefix.first == 0)
         assert tuple(words[1] for words in lines if words[0] == "device") == check.expected_devs
         allowed = [word.replace("/", " ") for words in lines if words[0] == "allow" for word in words[1:]]
         assert tuple(allowed) == check.allowed_devs

@@ -220,7 +220,14 @@ def test_the_lock(gate: Gate) -> None:
     for name in ("turn", "lock"):
         for seconds, status in (("0.5", 0), ("9", 255)):
             done.unlink(missing_ok=True)
-            words = ["flock", "--close", gate.paths / "run" / name, "sh", "-c", f"echo; sleep {seconds}; : >{done}"]
+            words = [
+                "flock",
+                "--close",
+                str(gate.paths / "run" / name),
+                "sh",
+                "-c",
+                f"echo; sleep {seconds}; : >{done}",
+            ]
             with subprocess.Popen(words, stdout=subprocess.PIPE) as writer:
                 assert writer.stdout
                 writer.stdout.readline()

@@ -70,7 +70,7 @@ def put(node: Namespace, text: str) -> None:
 def test_loaded(node: Namespace, tmp_path: Path, before: str) -> None:
     """Whatever was there, the table is in force afterwards; a second run loads nothing, and tables of others stay."""
     put(node, before)
-    theirs = listed(node, "other")
+    theirs, now = listed(node, "other"), ""
     for _ in range(2):
         done = run(node, tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
