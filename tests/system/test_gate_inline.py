@@ -194,6 +194,7 @@ def test_eight_starts_at_once() -> None:
                 begin(system, *units)
                 assert set(await_end(system, *units).values()) == {state}
                 system.must("systemctl", "stop", *(f"{unit}.service" for unit in units))
+                system.must("systemctl", "reset-failed")  # systemd refuses a sixth start in ten seconds
 
 
 def test_break_glass() -> None:

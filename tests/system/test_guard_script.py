@@ -31,7 +31,7 @@ route add {FOREIGN[1]} dev eth0 metric 7
 def guard_text(*, every: int = 10, idle: int = 58) -> str:
     """guard.sh with these intervals in seconds."""
     text = asset("guard.sh")
-    for old, new in (("pause > 10 ? pause : 10", f"{every}"), ("idle=58", f"idle={idle}")):
+    for old, new in (("pause > 10 ? pause : 10", f"{every}"), ("idle=58", f"idle={idle}"), ("-t 90", "-t 4")):
         assert text.count(old) == 1
         text = text.replace(old, new)
     return text
@@ -49,10 +49,16 @@ def guarded(*, check: str = CHECK, every: int = 10, limit: int = 75) -> Iterator
     files |= {GUARD: guard_text(every=every), f"/etc/systemd/system/{UNIT}": render_guard_unit()}
     with booted(files) as system:
         system.settled()
-        assert not system.run("ip", "-batch", "-", stdin=NETWORK).returncode
+        batch(system, NETWORK)
         system.must("systemctl", "start", UNIT)
         await_route(system)
         yield system
+
+
+def batch(system: System, commands: str) -> None:
+    """Run commands of `ip`."""
+    done = system.run("ip", "-batch", "-", stdin=commands)
+    assert not done.returncode, done.stderr
 
 
 def passes(system: System) -> list[str]:
@@ -89,8 +95,7 @@ def test_a_route_comes_back() -> None:
         for change in (f"route del {ROUTE}", "route flush proto 213", "link set eth0 down"):
             system.must("ip", *change.split())
             if change.startswith("link"):
-                again = NETWORK.partition("10.0.0.4/24 dev eth0\n")[2]
-                assert not system.run("ip", "-batch", "-", stdin=f"link set eth0 up\n{again}").returncode
+                batch(system, "link set eth0 up\n" + NETWORK.partition("10.0.0.4/24 dev eth0\n")[2])
             await_route(system)
         assert foreign(system) == before
 
@@ -124,9 +129,9 @@ def test_when_it_looks() -> None:
 
 
 def test_killed_and_overrun() -> None:
-    """Killed, or with its monitor killed or out of buffer, it goes on; a step that hangs is ended."""
+    """Killed, or with its monitor killed or out of buffer, it goes on; so it does if a step hangs or leaves a process."""
     events = "for i in $(seq 20000); do echo route replace 192.0.2.0/24 dev eth0 metric $((i % 9)); done | ip -batch -"
-    with guarded(check="sleep 999\n", limit=2) as system:
+    with guarded(check="setsid sleep 999 & sleep 999\n", limit=2) as system:
         for attack in (f"systemctl kill --signal=KILL {UNIT}", "pkill -KILL -x ip", f"pkill -STOP -x ip; {events}"):
             wait_for("the monitor", lambda: system.run("pgrep", "-x", "ip").returncode == 0)
             system.must("sh", "-c", f"{attack}; ip route del {ROUTE}")

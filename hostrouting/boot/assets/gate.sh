@@ -7,7 +7,7 @@ unit=$1 only=${2-} guard=hostrouting-guard.service etc=/etc/hostrouting run=/run
 open=$run/gate.open is_start='' failures=0 limit=75 SECONDS=0 # for the lock and all steps: a start has 90 s
 [[ $only || $unit == "$guard" ]] || is_start=1
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
-shopt -s nullglob
+shopt -s nullglob && set +o posix
 
 log() { printf '<%s>hostrouting: %s\n' "$1" "$2" >&2; }
 pass() { trap - EXIT; exit 0; }
