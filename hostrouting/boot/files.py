@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from hostrouting.boot import scripts, units
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.config.values import Mode, Upkeep
+from hostrouting.host.files import Files, leftover
 from hostrouting.host.fileset import File, is_ours
 from hostrouting.host.layout import DROP_IN, PLACES, HostLayout
 from hostrouting.release import __version__
 from hostrouting.routes.uplink import wanted_routes
-
-if TYPE_CHECKING:
-    from hostrouting.host.files import Files
 
 _SCRIPT = 0o755
 
@@ -36,11 +33,12 @@ def files_of(config: HostRoutingConfig, layout: HostLayout = PLACES) -> tuple[Fi
     if is_nothing(config):
         return ()
     steps, gated = dict(steps_of(config)), gated_units(config)
-    files = [File(layout.step_path(step), text, _SCRIPT) for step, (text, _) in steps.items()]
+    files: list[File] = []
     if gated:
         required = [step for step, (_, is_required) in steps.items() if is_required]
         wanted = [step for step in steps if step not in required]
         files.append(File(layout.gate_path, scripts.render_gate_script(required, wanted), _SCRIPT))
+    files += [File(layout.step_path(step), text, _SCRIPT) for step, (text, _) in steps.items()]
     if config.guard.enabled:
         files.append(File(layout.guard_path, scripts.render_guard_script(), _SCRIPT))
     for unit, text, is_enabled in _units(config, steps):
@@ -98,14 +96,17 @@ def _units(config: HostRoutingConfig, steps: dict[str, tuple[str, bool]]) -> Ite
 def owned_paths(files: Files, layout: HostLayout = PLACES) -> tuple[str, ...]:
     """Every path of ours that this host has, in the order of removal: drop-ins first, config.json last."""
     paths = [*_drop_ins(files, layout)]
-    for unit in (layout.guard_unit, layout.routes_unit, layout.check_unit, layout.probe_unit):
-        path, link = layout.unit_path(unit), layout.enabled_path(unit)
+    names = (layout.guard_unit, layout.routes_unit, layout.check_unit, layout.probe_unit)
+    unit_paths = tuple(map(layout.unit_path, names))
+    for unit, path in zip(names, unit_paths, strict=True):
+        link = layout.enabled_path(unit)
         if is_ours(files, path) or not files.is_there(path):  # else the link belongs to another program's unit
             paths += [link] if files.leads(link, f"{layout.unit_directory}/{unit}") else []
             paths += [path] if files.is_there(path) else []
     steps = map(layout.step_path, (layout.routes_step, layout.check_step, layout.probe_step))
     others = (layout.networkd_path, layout.guard_path, layout.gate_path, *steps, layout.config_path)
     paths += [path for path in others if is_ours(files, path)]
+    paths[:0] = [path for path in map(leftover, (*unit_paths, *others)) if is_ours(files, path)]
     # The Go original has the same markers: alone they are not ours.
     markers = [path for path in layout.markers if paths and files.is_there(path)]
     return (*paths[:-1], *markers, *paths[-1:])
@@ -122,5 +123,5 @@ def _drop_ins(files: Files, layout: HostLayout) -> Iterator[str]:
     folder = layout.at(layout.unit_directory)
     for name in files.names(folder):
         path = f"{folder}/{name}/{DROP_IN}"
-        if name.endswith(".d") and is_ours(files, path):
-            yield path
+        if name.endswith(".d"):
+            yield from (path for path in (path, leftover(path)) if is_ours(files, path))

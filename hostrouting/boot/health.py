@@ -45,14 +45,13 @@ def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     if writer != WRITER:
         sentence = f"the files were written by {writer or 'an unknown release'}, and this is {WRITER}"
         yield Finding("other-release", "note", sentence, layout.config_path, again)
-        return
     needed = {layout.gate_path, *(layout.step_path(step) for step, (_, is_required) in steps_of(config) if is_required)}
     for file in files_of(config, layout):
         if not files.is_there(file.path):
             if not file.path.endswith(DROP_IN):  # see _of_unit
                 name, so = ("gate-shut", f", so {units} cannot start") if file.path in needed else ("edited-file", "")
                 yield Finding(name, "error", f"{file.path} is missing{so}", file.path, again)
-        elif file.differs(files):
+        elif file.differs(files) if writer == WRITER else files.read(file.path) == "":
             sentence = f"{file.path} is not as hostrouting wrote it for {layout.config_path}"
             yield Finding("edited-file", "error", sentence, file.path, again)
 
@@ -62,12 +61,16 @@ def _of_opening(host: Host, units: str) -> Iterator[Finding]:
     path = host.layout.opening_path
     if not host.files.is_there(path):
         return
-    if host.files.is_protected(path) and (reason := (host.files.read(path) or "").strip()):
+    if host.files.is_protected(path) and (reason := _first_line(host.files.read(path) or "")):
         sentence = f"{path} lets {units} start unchecked until the next boot: {reason}"
         yield Finding("gate-open", "warning", sentence, path, f"to end this: rm {path}")
     else:
         sentence = f"{path} opens nothing: it needs a reason in it, and only root may be able to write it"
         yield Finding("gate-open", "note", sentence, path, f"as root: rm {path}; echo REASON > {path}")
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0].strip()
 
 
 def _of_unit(host: Host, unit: str) -> Iterator[Finding]:

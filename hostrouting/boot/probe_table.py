@@ -5,12 +5,13 @@ them the address that is set aside for this before anything else sees them, and 
 is loaded, probe-rewrite.sh and `tasks.probe_rewrite` decide.
 
 The text begins by deleting a table of its name, so to load it is one transaction, whatever was there. Its digest is in
-the comment of the table: the table is in force if it is listed with that digest.
+the comment of the table: the table is in force if it is listed with that comment and those of all rules.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING
 
 from hostrouting.model.prefix import IPV6, LINK_LOCAL, MULTICAST
@@ -32,13 +33,14 @@ PROBE_DELETION = f"add table ip6 {TABLE}\ndelete table ip6 {TABLE}\n"
 def render_probe_table(config: ProbeRewriteConfig) -> str:
     """The nft text that replaces the table with the configured one."""
     rules = _rules(config)
-    return f'{PROBE_DELETION}table ip6 {TABLE} {{\n  comment "{probe_comment(config)}"\n{rules}}}\n'
+    digest = hashlib.sha256(rules.encode()).hexdigest()[:16]
+    comment = f"hostrouting: IPv6 probes of the load balancer, {digest}"
+    return f'{PROBE_DELETION}table ip6 {TABLE} {{\n  comment "{comment}"\n{rules}}}\n'
 
 
-def probe_comment(config: ProbeRewriteConfig) -> str:
-    """The comment of the table, by which it is recognised."""
-    digest = hashlib.sha256(_rules(config).encode()).hexdigest()[:16]
-    return f"hostrouting: IPv6 probes of the load balancer, {digest}"
+def probe_comments(config: ProbeRewriteConfig) -> tuple[str, ...]:
+    """The comments of the table and of its rules: it is in force if all of them are listed."""
+    return tuple(re.findall('comment "[^"]*"', render_probe_table(config)))
 
 
 def _rules(config: ProbeRewriteConfig) -> str:

@@ -89,9 +89,6 @@ class Files(Protocol):
 class Lock(Protocol):
     """A lock that is held."""
 
-    def is_whole(self) -> bool:
-        """Whether the lock's file still exists: after its deletion another process can lock a new one."""
-
     def release(self) -> None:
         """Release the lock."""
 
@@ -340,13 +337,6 @@ class _LocalLock:
     def __init__(self, descriptor: int, path: str, *, passing: bool) -> None:
         self._descriptor, self._path, self._passing = descriptor, path, passing
 
-    def is_whole(self) -> bool:
-        """See Lock."""
-        try:
-            return os.path.samestat(os.lstat(self._path), os.fstat(self._descriptor))
-        except OSError:
-            return False
-
     def release(self) -> None:
         """See Lock."""
         # Removed while the lock is held: a process that has opened it meanwhile sees that it was removed.
@@ -358,10 +348,6 @@ class _LocalLock:
 
 class _NoLock:
     """The lock on a file system where no lock file can be created: does nothing."""
-
-    def is_whole(self) -> bool:
-        """See Lock."""
-        return True
 
     def release(self) -> None:
         """See Lock."""
@@ -427,6 +413,11 @@ def _write_whole(path: str, data: bytes, mode: int) -> None:
     _flush_folder(path)
 
 
+def leftover(path: str) -> str:
+    """The temporary file that a process leaves if it is killed while it writes this path."""
+    return f"{path}.new"
+
+
 def _cleared(path: str) -> str:
     """The name of the temporary file for this path, after removing one that a killed process has left.
 
@@ -434,7 +425,7 @@ def _cleared(path: str) -> str:
     path: a guard writes its state without that lock. If the state is removed meanwhile, that write may fail, but the
     next one does not.
     """
-    temporary = f"{path}.new"
+    temporary = leftover(path)
     if os.path.lexists(temporary):  # on a read-only file system, unlink fails even if the file is absent
         os.unlink(temporary)
     return temporary

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 import phases
-from hostrouting.boot.probe_table import PROBE_DELETION, TABLE, probe_comment, render_probe_table
+from hostrouting.boot.probe_table import PROBE_DELETION, TABLE, probe_comments, render_probe_table
 from hostrouting.check.examine import read
 from hostrouting.errors import ProgramError
 from hostrouting.finding import Finding
@@ -74,8 +74,8 @@ class RewriteProbeSource(SectionTask):
                 yield Operation("delete", _TITLE, "it is no longer wanted")
         elif listing is None:
             yield Operation("create", _TITLE, "it is missing")
-        elif f'"{probe_comment(config)}"' not in listing or "flags dormant" in listing:
-            yield Operation("replace", _TITLE, "it was loaded by another configuration, or is dormant")
+        elif "flags dormant" in listing or any(comment not in listing for comment in probe_comments(config)):
+            yield Operation("replace", _TITLE, "it is not as this configuration loads it")
 
     def _findings(self, snapshot: Snapshot) -> Iterator[Finding]:
         config = self.config.probe_rewrite

@@ -167,13 +167,9 @@ class _FakeLock:
     _files: FakeFiles
     _path: str
 
-    def is_whole(self) -> bool:
-        """See Lock."""
-        return self._path in self._files.locked and self._files._locks[self._path] is self
-
     def release(self) -> None:
         """See Lock."""
-        if self.is_whole():
+        if self._path in self._files.locked and self._files._locks[self._path] is self:
             self._files.locked.discard(self._path)
 
 

@@ -1,5 +1,6 @@
 """static-routes.sh, run in a private namespace with a /run of its own."""
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -56,7 +57,10 @@ class Ran:
     def __init__(self, namespace: Namespace, wanted: Iterable[StaticRoute], directory: Path, **options: object) -> None:
         """Render the script and run it; the options are those of `words`."""
         done = namespace.run(*words(wanted, directory, **options))  # type: ignore[arg-type]  # they are passed on
-        self.status, self.said, self.lines = done.returncode, done.stderr, done.stderr.splitlines()
+        self.changes = [*map(int, re.findall("<6>static-routes: changed routes: (.*)\n", done.stderr))]
+        said = re.sub("<6>static-routes: changed routes: .*\n", "", done.stderr)
+        self.said = re.sub("gave up after [0-9]+ s", "gave up after N s", said)
+        self.status, self.lines = done.returncode, self.said.splitlines()
         assert not done.stdout
 
 

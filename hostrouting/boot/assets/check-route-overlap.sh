@@ -230,13 +230,14 @@ list() { # without the seconds until a route expires, which are different in eac
   done | sed '/ expires -/d; s/ expires [^ ]*//' && echo end
 }
 say() { printf '%s\n' "${@/#/<$level>}" >&2; }
-level=6 said='' looks=0 waited=0
+level=6 said='' looks=0
+trap 'rm -f "$state"/route-overlap.{ok,detected}; exit 1' TERM # no verdict, so no marker
 while :; do # once a second while something may still come
   listing=$(list) links=$(ip -N -d -o link show 2>&1) || listing=$links
   mapfile -t told < <(exec "$awk" "$program" < <(printf '%s\n' "${configuration[@]}" links "$links" "$listing"))
   read -r last verdict count awaited <<<"${told[*]: -1}"
-  if [[ $last == verdict && $verdict != ok && $awaited ]] && ((waited++ < wait)); then
-    [[ $awaited == "$said" ]] || say "check-route-overlap: waiting for at most $((wait - waited + 1)) s for $awaited"
+  if [[ $last == verdict && $verdict != ok && $awaited ]] && ((SECONDS < wait)); then
+    [[ $awaited == "$said" ]] || say "check-route-overlap: waiting for at most $((wait - SECONDS)) s for $awaited"
     said=$awaited && sleep 1
   elif [[ $last == verdict && $listing == "$(list)" ]] || ((++looks == 3)); then
     break
@@ -258,7 +259,7 @@ new=$(printf '%s\n' "${lines[@]}") old=$(cat "$state"/route-overlap.{ok,detected
 why=$({ # a marker is whole or absent, and no failure here changes the verdict
   path=$state/route-overlap && mkdir -p "$state"
   [[ ! $marker ]] || { echo "$new" >"$path.$$" && mv -fT "$path.$$" "$path.$marker"; } || rm -f "$path.$$"
-  for other in ok detected json; do [[ $other == "$marker" || ! -e $path.$other ]] || rm -f "$path.$other"; done
+  for other in ok detected; do [[ $other == "$marker" || ! -e $path.$other ]] || rm -f "$path.$other"; done
 } 2>&1)
 [[ ! $why ]] || level=4 say "check-route-overlap: the markers are not those of this verdict: ${why##*$'\n'}"
 exit $((level == 3))

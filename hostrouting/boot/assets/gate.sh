@@ -25,7 +25,7 @@ trap 'kill %% 2>/dev/null; refuse "a signal ended the gate"' HUP INT QUIT TERM A
 trap '' PIPE
 
 main() {
-  local reason='' host=() name step left patience why
+  local reason='' host=() line='' name step left patience why
   if [[ $is_start && -e $open ]]; then
     [[ $(stat -c '%F %u %a' "$open") != 'regular file 0 '[46][04][04] ]] || read -r reason <"$open"
     [[ ! $reason ]] || { log 4 "$unit starts UNCHECKED: $open: ${reason::200}"; pass; }
@@ -40,6 +40,9 @@ main() {
   if { exec 8<>"$run/turn" 9<>"$run/lock"; } 2>/dev/null; then
     { flock -s -w $limit 8 && flock -s -w $((limit - SECONDS)) 9; } || refuse "$run/lock was held for $limit s"
     exec 8<&-
+    # What a writer has changed while this waited; the steps themselves are read below.
+    while read -r line && [[ $line != required=* ]]; do :; done <"$0"
+    eval "$line"
   fi
 
   # `+` in a drop-in does not undo PrivateNetwork= and NetworkNamespacePath=: the steps must see the routes of the host.
@@ -49,6 +52,8 @@ main() {
   done
   for step in "$etc"/gate.d/${only:-*}.sh; do
     name=${step##*/} name=${name%.sh} left=$((limit - SECONDS)) patience=0
+    # A step of somebody else holds a start back, but the guard does not run it.
+    [[ $is_start || $only || " ${required[*]} ${wanted[*]} " == *" $name "* ]] || continue
     [[ " ${wanted[*]} " != *" $name "* ]] || left=$((left * 2 / 3)) # those that come after it need time, too
     ((left > 0)) || { report "$name" "$limit s were over before $name"; continue; }
     [[ $unit == "$guard" ]] || patience=$((left > 10 ? left - 10 : 0)) # seconds that it may wait for what is missing

@@ -1,7 +1,8 @@
 #!/bin/bash
 finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut short fails
-# Loads the nftables table that lets the IPv6 probes of a load balancer reach the pods, unless it is in force: listed with
-# the comment that has its digest. The text replaces the whole table in one transaction, so no packet meets half of it.
+# Loads the nftables table that lets the IPv6 probes of a load balancer reach the pods, unless it is in force: listed
+# with all its comments, of which the first has its digest. The text replaces the whole table in one transaction, so no
+# packet meets half of it.
 # Without IPv6 its rules match nothing. Other tables are never changed. The route for the replies is a static route.
 # Exit status: 0, or 1 with the reason.
 
@@ -14,13 +15,21 @@ fail() {
   printf '<3>probe-rewrite: %s\n' "$1" >&2
   finished=1 && exit 1
 }
-is_in_force() { said=$(nft -s list table ip6 "$table" 2>&1) && [[ $said == *"$comment"* && $said != *'flags dormant'* ]]; }
+is_in_force() {
+  local comment
+  said=$(nft -s list table ip6 "$table" 2>&1) && [[ $said != *'flags dormant'* ]] || return
+  for comment in "${comments[@]}"; do [[ $said == *"$comment"* ]] || return; done
+}
 
-text='' said=''
-for line in "${configuration[@]}"; do text+=${line#nft }$'\n'; done
-table=${text#add table ip6 } comment=${text#*comment }
-table=${table%%$'\n'*} comment=${comment%%$'\n'*}
-[[ $comment == '"hostrouting: '* ]] || fail 'this script has lost its settings: run: hostrouting apply --config /etc/hostrouting/config.json'
+text='' said='' comments=()
+for line in "${configuration[@]}"; do
+  text+=${line#nft }$'\n'
+  [[ $line != *'comment "'* ]] || comments+=("comment ${line#*comment }")
+done
+table=${text#add table ip6 } table=${table%%$'\n'*}
+[[ ${comments[0]-} == 'comment "hostrouting: '* ]] || {
+  fail 'this script has lost its settings: run: hostrouting apply --config /etc/hostrouting/config.json'
+}
 hash nft 2>/dev/null || fail 'the program nft was not found: install the package nftables'
 for tries in 1 2 3; do # something may flush nftables at this moment
   is_in_force && finished=1 && exit 0

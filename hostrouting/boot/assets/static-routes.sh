@@ -108,7 +108,7 @@ say() { printf '<%s>static-routes: %s\n' "$1" "$2" >&2; }
 list() { printf '%s\n' 'route show table all' 'link show' | ip -N -o -batch - 2>&1 && echo end; }
 batch() { (trap '' TERM INT HUP && printf '%s\n' "${@:2}" | ip "$1" -batch - 2>&1); } # a signal does not cut it short
 undo=() told='' stopped='' && trap 'stopped=143' TERM INT HUP
-for ((tries = 0; ; tries++)); do # once a second while something is missing that may still come
+while :; do # once a second while something is missing that may still come
   mkdir -m 755 "${lock%/*}" 2>/dev/null # one run at once reads and writes, unless /run is full or read-only
   { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null && flock -w 10 7
   for ((writes = 0; ; writes++)); do # what was written is read back: then the plan is empty
@@ -124,6 +124,7 @@ for ((tries = 0; ; tries++)); do # once a second while something is missing that
   done
   case ${plan[0]}/${why[0]-} in
     'write 0'*) ((${#plan[@]} == 2)) || batch -force "${plan[@]:1:${#plan[@]}-2}" >/dev/null
+      ((${#undo[@]} == 0)) || say 6 "changed routes: ${#undo[@]}"
       finished=1 && exit 0 ;;
     write*/'route del '*' via '*'No such process') plan=(refused)
       why=("ROUTE-CONFLICT: $hop: this next hop of our route is not ours: delete it, or configure another metric") ;;
@@ -132,9 +133,9 @@ for ((tries = 0; ; tries++)); do # once a second while something is missing that
   esac
   ((${#undo[@]} == 0)) || said=$(batch -force "${undo[@]}") || say 3 "cannot be taken back: ${said%%$'\n'*}"
   undo=() && exec 7<&-
-  [[ $tries -lt $wait && ! $stopped && ${plan[0]} != refused* ]] || break
+  [[ $SECONDS -lt $wait && ! $stopped && ${plan[0]} != refused* ]] || break
   [[ $told ]] || say 6 "waits up to $wait s: ${why[0]}" && told=1
   sleep 1
 done
-for line in "${why[@]:0:9}"; do say 3 "$line; gave up after $tries s"; done
+for line in "${why[@]:0:9}"; do say 3 "$line; gave up after $SECONDS s"; done
 finished=1 && exit "${stopped:-1}"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.cli.changes import Run, Work, run_task
-from hostrouting.cli.command import FINE, Command, Reply
-from hostrouting.cli.output import Line, Painted, line
+from hostrouting.cli.command import FAILED, FINE, Command, Reply
+from hostrouting.cli.output import Line, Painted, below, line, named_lines
 from hostrouting.tasks.configure import Remove
 
 if TYPE_CHECKING:
     import argparse
 
+    from hostrouting.finding import Finding
     from hostrouting.host.host import Host
 
 
@@ -23,8 +24,13 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
     task = Remove(host=host())
     if arguments.dry_run:
-        work = Work.of(task.plan())
-        return Reply(FINE, lambda: _document(work, None), lambda: _prospect(work))
+        plan = task.plan()
+        work = Work.of(plan)
+        return Reply(
+            FAILED if plan.errors and work else FINE,
+            lambda: _document(work, None),
+            lambda: _prospect(work, plan.findings),
+        )
     run = run_task(task, task.host)
     return Reply(run.code, lambda: _document(run.work(), run), lambda: _page(run), failed=run.failed)
 
@@ -32,14 +38,15 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
 _NOTHING = "hostrouting has nothing installed on this host"
 
 
-def _prospect(work: Work) -> Iterator[Line]:
-    """What would be removed."""
+def _prospect(work: Work, findings: Sequence[Finding]) -> Iterator[Line]:
+    """What would be removed, and what forbids it."""
     if not work:
         yield line(Painted("NOTHING TO DO:", "good"), f" {_NOTHING}")
         return
     yield line(Painted("TO DO:", "warn"), f" {work}")
     yield line()
     yield from work.lines()
+    yield from below(named_lines(findings))
     yield line()
     yield line("To remove it, as root: hostrouting remove")
 
@@ -67,7 +74,8 @@ COMMAND = Command(
     options=_options,
     more="""\
 Requires root. Scripts that somebody else has put into /etc/hostrouting/gate.d hold units back, too: while there are
-any, nothing is removed, and they are named. With --dry-run nothing is changed, and the exit code is 0.
+any, nothing is removed, and they are named. With --dry-run nothing is changed; the exit code is 1 if the
+removal would fail.
 """,
     examples="""\
 # what would be removed?

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.awks import AWKS
@@ -26,7 +26,6 @@ LINKS = [
     *(f"link set {end} addrgenmode none up" for at, dev in enumerate(DEVICES) for end in (dev, f"p{at}")),
 ]
 BLOCK = {4: ("172.16.0.0/24", "172.16.0.{}", 24, 32), 6: ("fd16::/120", "fd16::{:x}", 120, 128)}
-reached: Counter[tuple[str, str]] = Counter()
 
 
 @st.composite
@@ -63,32 +62,30 @@ def hosts(draw: st.DrawFn) -> tuple[int, list[str]]:
     return family, lines
 
 
-@settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(host=hosts(), awk=st.sampled_from(AWKS))
-def test_the_check_script_and_the_engine_keep_their_two_laws(
-    tmp_path: Path, host: tuple[int, list[str]], awk: str
-) -> None:
-    """On each random host, with each awk. Kills: a wrong ok, a false refusal of a node that is fine."""
-    family, lines = host
-    config = check(BLOCK[family][0])
-    with private_namespace() as namespace:
-        namespace.batch(LINKS)
-        for line in lines:
-            namespace.run("ip", *line.split())  # Linux refuses some of them
-        engine = EnginesCheck.of(namespace, config)
-        checked = Checked(namespace, config, tmp_path, awk=awk)
-    event(f"{checked.verdict} of {engine.verdict}")
-    reached[checked.verdict, engine.verdict] += 1
-    assert checked.status == (checked.verdict in {"overlap", "no-default-route"}), checked.said
-    if checked.verdict == "ok":
-        assert engine.verdict in {"ok", "undecided"}, checked.said
-    if checked.verdict == "overlap":
-        assert engine.verdict != "ok", checked.said
+def test_the_check_script_and_the_engine_keep_their_two_laws(tmp_path: Path) -> None:
+    """On random hosts, with each awk. Kills: a wrong ok, a false refusal of a node that is fine."""
+    verdicts = Counter[tuple[str, str]]()
 
+    @settings(deadline=None, max_examples=120)
+    @given(host=hosts(), awk=st.sampled_from(AWKS))
+    def compare(host: tuple[int, list[str]], awk: str) -> None:
+        family, lines = host
+        config = check(BLOCK[family][0])
+        with private_namespace() as namespace:
+            namespace.batch(LINKS)
+            for line in lines:
+                namespace.run("ip", *line.split())  # Linux refuses some of them
+            engine = EnginesCheck.of(namespace, config)
+            checked = Checked(namespace, config, tmp_path, awk=awk)
+        verdicts[checked.verdict, engine.verdict] += 1
+        assert checked.status == (checked.verdict in {"overlap", "no-default-route"}), checked.said
+        if checked.verdict == "ok":
+            assert engine.verdict in {"ok", "undecided"}, checked.said
+        if checked.verdict == "overlap":
+            assert engine.verdict != "ok", checked.said
 
-def test_the_laws_of_the_check_script_were_reached() -> None:
-    """The test above has compared both plain verdicts, each several times."""
-    assert min(reached["ok", "ok"], reached["overlap", "overlap"]) >= 10, reached
+    compare()
+    assert min(verdicts["ok", "ok"], verdicts["overlap", "overlap"]) >= 5, verdicts
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.boot.probe_table import TABLE, probe_comment, render_probe_table
+from hostrouting.boot.probe_table import TABLE, probe_comments, render_probe_table
 from hostrouting.boot.scripts import render_probe_script
 from hostrouting.config.probe_rewrite import ProbeRewriteConfig
 from hostrouting.config.settings import HostRoutingConfig
@@ -63,7 +63,7 @@ def put(node: Namespace, text: str) -> None:
         OTHER,
         f"table ip6 {TABLE} {{ }}",
         render_probe_table(ProbeRewriteConfig(enabled=True, interfaces=["eth1"])),
-        f'table ip6 {TABLE} {{ comment "{probe_comment(REWRITE)}"; flags dormant; }}',
+        f"table ip6 {TABLE} {{ {probe_comments(REWRITE)[0]}; flags dormant; }}",
     ],
     ids=["nothing", "the table of others", "an empty one", "that of another configuration", "a dormant one"],
 )
@@ -74,7 +74,7 @@ def test_loaded(node: Namespace, tmp_path: Path, before: str) -> None:
     for _ in range(2):
         done = run(node, tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
-        assert f'comment "{probe_comment(REWRITE)}"' in listed(node)
+        assert probe_comments(REWRITE)[0] in listed(node)
         assert "flags dormant" not in listed(node)
         before, now = (listed(node), before)
     assert now == listed(node)
@@ -114,4 +114,4 @@ def test_cut_short(node: Namespace, tmp_path: Path, place: float) -> None:
         put(node, "")
         script.write_text(text)
         done = node.run("/bin/bash", "-pc", '. "$0"; exit 1', str(script))  # as gate.sh runs it
-        assert done.returncode or probe_comment(REWRITE) in listed(node)
+        assert done.returncode or probe_comments(REWRITE)[0] in listed(node)

@@ -87,7 +87,9 @@ def test_on_a_cluster(folder: Path) -> None:
     strict = ["-W", "error", "-W", "ignore:Creating scratch directories"]
     words = ["-m", "tests.support.on_a_cluster", str(folder), str(folder.parent / "config.json")]
     done = completed([sys.executable, *strict, *words], cwd=ROOT)
-    assert (done.returncode, done.stderr) == (0, "")
+    # On a busy machine, Dask also says that its workers end late.
+    errors = [line for line in done.stderr.splitlines() if "still alive after" not in line]
+    assert (done.returncode, errors) == (0, [])
     here = fleet.check_snapshots([folder], config_of(), executor=Inline())
     assert json.loads(done.stdout) == {it.name: it.answer or str(it.error) for it in here}
 

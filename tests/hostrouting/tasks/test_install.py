@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import phases
 from hostrouting.boot.files import files_of
-from hostrouting.boot.probe_table import TABLE, probe_comment
+from hostrouting.boot.probe_table import TABLE, probe_comments
 from hostrouting.config.settings import MACHINES, HostRoutingConfig, gated_units
 from hostrouting.config.values import Mode, Upkeep
 from hostrouting.errors import ConfigError, FileError, HostBusy, ManagerError, RequirementError
@@ -114,7 +114,7 @@ def assert_installed(host: FakeHost, config: HostRoutingConfig, *others: HostRou
         route.key for route in wanted_routes(config)
     }
     listing = host.tables.tables.get(TABLE, "")
-    assert (probe_comment(config.probe_rewrite) in listing) is config.probe_rewrite.enabled
+    assert (probe_comments(config.probe_rewrite)[0] in listing) is config.probe_rewrite.enabled
     assert Configure(config, host=host).plan().is_empty
     manager = manager_of(host)
     units = {unit.replace("@.", "@kube1.") for each in (config, *others) for unit in gated_units(each)}

@@ -63,7 +63,7 @@ class TestModes:
         for mode in ("STRICT", "WARN"):
             task = CheckRouteOverlap(config(cidrs=(CIDR,), mode=mode), host=host)
             step = LAYOUT.step_path(LAYOUT.check_step)
-            assert task.plan().files.writes == (LAYOUT.config_path, step, LAYOUT.gate_path)
+            assert task.plan().files.writes == (LAYOUT.config_path, LAYOUT.gate_path, step)
             with suppress(phases.TaskFailed):
                 run(task)
 
