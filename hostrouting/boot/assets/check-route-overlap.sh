@@ -1,5 +1,5 @@
 #!/bin/bash
-# Checks that every address of the expected CIDRs leaves by an expected device. Written by hostrouting.
+# Checks that every address of the expected CIDRs leaves by an expected device.
 # Linux decides: it is asked with `ip route get`. Its answer can change only where the prefix of a route or of a rule
 # starts, and right after one ends. So it is asked at these places, and each answer holds up to the next place. Only
 # plain packets of this host are judged: UDP of root, without a mark. UNDECIDED names what this check does not judge.
@@ -50,9 +50,8 @@ BEGIN {
   split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw nat", TYPES, " ")
   WHY["Invalid argument"] = 6; WHY["No route to host"] = 7; WHY["Permission denied"] = 8
   WHY["Network is unreachable"] = 11; TYPES[11] = "no-route"
-  # Linux uses its default route for these, unless a rule or a route makes an exception of them.
   n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
-  for (; n; n--) is_spare[bits_of(spare[n])]
+  for (; n; n--) is_spare[bits_of(spare[n])] # Linux uses its default route there, unless something else is said of it
 }
 
 # --- Input: the settings; the links; then for each family its rules, and the routes of all tables
@@ -153,17 +152,16 @@ function ask(   n, i, command, line, reason, done) { # a command can have 128 kB
 }
 # Sets the devices of the default route that plain packets use. If that is by InfiniBand, or longer prefixes hide it, as
 # those of a VPN, it is the next one of the same table.
-function learn(   n, i, table, has_none) {
-  is_obscure = 0
+function learn(   n, i, table, has_none, usable) {
   for (n = 1; n <= places; n++) if (place[n] in is_spare && place[n] ~ "^" family) {
     $0 = answer[n]; if (/^1 default / && leads_out()) return
     if (NF == 1) has_none = 1; else if (!table) table = value("table")
   }
-  for (i = 1; i <= defaults[family] && !suppresses[family]; i++) {
-    $0 = default_route[family, i]; if (value("table") != table) continue
+  for (i = 1; i <= defaults[family]; i++) {
+    $0 = default_route[family, i]; usable += /^1 /; if (value("table") != table || suppresses[family]) continue
     if (/^1 / && !/ pref (low|high)/ && leads_out()) return; else break
   }
-  is_obscure = defaults[family] && (table || suppresses[family] || !has_none)
+  is_obscure = usable && (table || suppresses[family] || !has_none)
 }
 function leads_out(   devs) { # by a device that is not InfiniBand or lo
   devs = devices(); competes = without(alike[key()] "", is_fabric, devs) || (/ proto 9 / && devs ~ /,/)
@@ -177,18 +175,17 @@ function is_for_pods(n,   i, p, yes, no) { # Linux does not say what refuses it:
   if (yes && (no || others[family])) doubt("it is not known whether " spelled(place[n]) " is refused for pods")
   return yes
 }
-function fault_at(n,   bad, hint, rest) { # what is wrong at a place; empty if nothing is
-  $0 = rest = answer[n]; is_own = 0; hint = expected[family] ? "; expected via " expected[family] : ""
-  if (NF == 1) return is_for_pods(n) ? "" : toupper(TYPES[rest]) "\thas no IPv" family " route (" TYPES[rest] ")" hint
+function fault_at(n,   bad, rest, via) { # what is wrong at a place; empty if nothing is
+  $0 = rest = answer[n]; gsub(/ encap (ip6?|mpls) /, " ", rest); is_own = 0; via = expected[family]
+  if (NF == 1 && is_for_pods(n)) return ""
+  if (NF == 1) return toupper(TYPES[$1]) "\thas no route (" TYPES[$1] ")" (via ? "; expected via " via : "")
   if (place[n] ~ /^(4-1110|6-11111111)/ || place[n] == "4-" substr(ONES, 1, 32)) return "" # multicast, and broadcast
-  bad = family == 4 && / via / && !/\tnexthop/ ? alike[key()] "" : "" # Linux takes these in turn
-  bad = without(joined(devices(), bad), is_allowed, expected[family]); gsub(/ encap (ip6?|mpls) /, " ", rest)
-  # Of routes with one nexthop object, IPv6 may name any, and that of a member in place of a group.
-  if (rest ~ / encap / || !/^[1-5] / || (family == 6 && / nhid /)) bad = "?"
+  bad = without(joined(devices(), family == 4 && / via / && !/\tnexthop/ ? alike[key()] "" : ""), is_allowed, via)
+  if (rest ~ / encap / || !/^[1-5] / || (family == 6 && / nhid /)) bad = "?" # of routes by one object, IPv6 names any
   else if (/^(2|[345] [0-9a-f.:]+ .* proto 2) /) { is_own = $2 !~ "/"; return "" }
-  if (!/ dev / || (!bad && without(joined(lost, alike[key()] ""), is_allowed, expected[family]))) bad = "?"
+  if (!/ dev / || (!bad && without(joined(lost, alike[key()] ""), is_allowed, via))) bad = "?"
   if (bad == "?") doubt("this check does not judge route " named())
-  return bad && bad != "?" && hint ? "OVERLAP\troutes via " bad " " named() ", expected " expected[family] : ""
+  return bad && bad != "?" && via ? "OVERLAP\troutes via " bad " " named() ", expected " via : ""
 }
 function judge(c,   n, what, was, start) { # an address of this host may be a part of a range
   for (n = at[from[c]]; n && n <= places && place[n] <= to[c]; n++) {
@@ -203,7 +200,7 @@ function report(c, start, stop, what,   part) {
   print part[1] ": expected CIDR " cidr[c] " (" start (start == stop ? "" : "–" stop) ") " part[2]
 }
 function examine(   c, i, dev) { # one family
-  learn(); if (!configured) {
+  is_obscure = 0; learn(); if (!configured) {
     expected[family] = uplink[family]; if (uplink[family] && competes) doubt("default routes compete: set expectedDevs")
     if (is_obscure) doubt("rules or routes hide the IPv" family " default route: set expectedDevs")
   }
@@ -235,7 +232,7 @@ trap 'rm -f "$state"/route-overlap.{ok,detected}; exit 1' TERM # no verdict, so 
 while :; do # once a second while something may still come
   listing=$(list) links=$(ip -N -d -o link show 2>&1) || listing=$links
   mapfile -t told < <(exec "$awk" "$program" < <(printf '%s\n' "${configuration[@]}" links "$links" "$listing"))
-  read -r last verdict count awaited <<<"${told[*]: -1}"
+  read -r last verdict count awaited < <(echo "${told[*]: -1}")
   if [[ $last == verdict && $verdict != ok && $awaited ]] && ((SECONDS < wait)); then
     [[ $awaited == "$said" ]] || say "check-route-overlap: waiting for at most $((wait - SECONDS)) s for $awaited"
     said=$awaited && sleep 1
@@ -243,8 +240,7 @@ while :; do # once a second while something may still come
     break
   fi
 done
-[[ $last == verdict ]] || told=("no verdict: ${told[*]: -1}" '') verdict='' count=1
-unset 'told[-1]'
+if [[ $last == verdict ]]; then unset 'told[-1]'; else told=("no verdict: ${told[*]: -1}") verdict='' count=1; fi
 [[ ! $verdict || $looks -lt 3 ]] || told+=('UNDECIDED: the routes keep changing') verdict=${verdict/#ok/undecided}
 faults=("${told[@]:0:count}") notes=("${told[@]:count:5}")
 level=3 marker=${verdict:+detected} lines=("${faults[@]}")
