@@ -38,6 +38,14 @@ def test_nothing(make: type[Any]) -> None:
     assert host.kernel.reopen().snapshot() == before
 
 
+def test_the_last_thing_to_guard() -> None:
+    """A guard goes with the last section that it guards: alone it would be a fault of the configuration."""
+    host = configured(attrs.evolve(config(cidrs=("10.9.0.0/16",)), guard={"enabled": True}))
+    run(CheckRouteOverlap(config(), host=host))
+    assert (host.files.texts, host.files.links) == ({}, {})
+    assert manager_of(host).state(LAYOUT.guard_unit).active == "inactive"
+
+
 @pytest.mark.parametrize("leftover", ["route", "table"])
 def test_what_is_left_in_the_kernel(leftover: str) -> None:
     """Without any file of ours, a route or table of ours is still removed."""
