@@ -46,8 +46,6 @@ from hostrouting.routes.connected import connected_routes, foresee
 from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink, bare_leg, hides, is_held, wanted_routes, way_round
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.model.snapshot import Snapshot
 
@@ -223,14 +221,6 @@ class RoutePlan(NamedTuple):
     def _busy(self) -> Sequence[Step]:
         """The steps that exist as objects: all but those that keep a route."""
         return self.steps.others if isinstance(self.steps, Steps) else self.steps
-
-    def only(self, keys: Collection[object]) -> Self:
-        """The changes of these keys (as in `Route.key`), without conflicts and routes that still wait."""
-        return type(self)(tuple(step for step in self.changes if step.route.key in keys))
-
-    def only_asking(self) -> Self:
-        """The steps that only ask Linux to delete what is ours."""
-        return type(self)(tuple(step for step in self.asking if step.action == "keep"))
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """The host after the plan was carried out; conflicts and pending routes change nothing.

@@ -1,10 +1,8 @@
 """How a configuration comes onto a host: one comparison, one writer, one road for every task.
 
-What a host has is compared with what `boot.files.files_of` says about the configuration. The dry run prints that
-difference, `install` carries it out, and `status` prints it again. Three callers give a configuration: `Configure` its
-own; a task alone the installed one, with its own section replaced; `Remove` one that asks for nothing.
-
-The road of a run:
+A host is compared with what `boot.files.files_of` says about the configuration. The dry run prints that difference,
+`install` carries it out, and `status` prints it again. `Configure` gives its own configuration, a task alone the
+installed one with its own section replaced, and `Remove` one that asks for nothing. The road of a run:
 
 1. What is installed is read from config.json. Requirements are checked and, if something is installed, conflicts of
    routes: whatever must fail, fails before the first write.

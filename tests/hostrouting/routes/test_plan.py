@@ -219,13 +219,6 @@ class TestWhatAnOperatorReads:
             assert one.can_retry
             assert (lasts.name, lasts.target) == ("route-will-not-last", "10.9.0.0/16")
 
-    def test_a_part_of_a_plan(self) -> None:
-        """The changes of some keys, without the others."""
-        plan = plan_routes([want("10.1.0.0/16"), want("10.2.0.0/16")], plain())
-        one, other = plan.changes
-        assert plan.only({one.route.key}).steps == (one,)
-        assert plan.only({other.route.key}).steps == (other,)
-
     def test_a_keep_that_never_wins(self) -> None:
         """One of our routes behind a better metric is kept, and the reason says that it is never used."""
         ours = Route.to("172.16.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS, metric=100)
@@ -373,17 +366,16 @@ class TestIPv6:
         plan = plan_routes([], host, installed=installed)
         step, *others = plan.steps
         assert (step.action, step.route, step.asked, others) == ("keep", theirs[0], theirs[0], [])
-        assert plan.asking == plan.only_asking().steps == plan.steps
+        assert plan.asking == plan.steps
         (finding,) = plan.beside
         assert finding.target == "2001:db8:1::/48"
         assert finding.sentence == f"2001:db8:1::/48: {step.asks}"
         assert step.asks.startswith("the next hop via fe80::7 dev eth0 is not wanted")
         assert "; the next hop via fe80::8 dev eth0 is not wanted" in step.asks
         assert [*plan.findings()] == [finding]
-        # A change that also asks is not one that only asks.
         wanted = plan_routes([want("2001:db8:1::/48"), want("2001:db8:2::/48")], host)
         assert [step.action for step in wanted.asking] == ["add", "add"]
-        assert (wanted.beside, wanted.only_asking().steps) == ((), ())
+        assert wanted.beside == ()
         joined = [route for route in wanted.apply_to(host).routes if route.prefix == theirs[0].prefix]
         assert [[str(leg.gateway) for leg in route.legs] for route in joined] == [["fe80::7", "fe80::8", "fe80::1"]]
 

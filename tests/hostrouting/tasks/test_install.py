@@ -424,12 +424,6 @@ class TestConfigJson:
             run(attrs.evolve(whole, host=host))
             assert disk(host) == (files_by_path(WANTED) if isinstance(whole, Configure) else {})
 
-    def test_read_back(self) -> None:
-        """It is the configuration that was applied, beside the release that wrote it."""
-        host = configured(WANTED)
-        assert read_installed(host) == WANTED
-        assert host.files.texts[LAYOUT.config_path].startswith('{\n  "writtenBy": "hostrouting ')
-
 
 class TestForeignSteps:
     """Scripts of others in gate.d hold units back, too."""
@@ -495,17 +489,6 @@ class TestLock:
 
 class TestImage:
     """An image has files and enablement; no kernel is asked, and no manager."""
-
-    def test_files(self) -> None:
-        """They are below its root, and lead where they will lead after it has booted."""
-        host = image()
-        run(Configure(WANTED, host=host))
-        run(CheckRouteOverlap(attrs.evolve(WANTED, route_overlap={"expectedCidrs": ["10.9.0.0/16"]}), host=host))
-        wanted = files_of(attrs.evolve(WANTED, route_overlap={"expectedCidrs": ["10.9.0.0/16"]}), host.layout)
-        assert {*host.files.texts, *host.files.links} == {file.path for file in wanted}
-        assert {*host.files.links.values()} == {"/etc/systemd/system/static-routes.service"}
-        run(Remove(host=host))
-        assert (host.files.texts, host.files.links) == ({}, {})
 
     def test_a_real_one(self, tmp_path: Path) -> None:
         """The same in a folder of this machine; after a removal, not even an empty folder of ours is left."""

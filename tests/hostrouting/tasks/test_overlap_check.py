@@ -3,7 +3,6 @@
 from contextlib import suppress
 from typing import Any
 
-import attrs
 import pytest
 
 import phases
@@ -92,14 +91,6 @@ class TestModes:
             checked(host, CIDR)
         assert markers(host) == {"detected": "no-default-route\n"}
 
-    def test_named_devices(self) -> None:
-        """Expected devices that are named do not wait for a default route."""
-        kernel = MemoryBackend()
-        kernel.add_link("eth0")
-        kernel.add_address("eth0", "10.0.0.4/24")
-        check = {"expectedCidrs": ["10.0.0.0/24"], "expectedDevs": ["eth0"], "mode": "STRICT"}
-        run(CheckRouteOverlap(HostRoutingConfig(None, check), host=FakeHost(kernel=kernel)))
-
 
 class TestRepair:
     """The error of STRICT has the repair as values."""
@@ -166,29 +157,3 @@ class TestKernels:
         host.kernel.faults.fail("snapshot", 5)
         failure_of(checked, host, "10.0.0.0/8")
         assert markers(host) == {}
-
-    def test_disagrees(self) -> None:
-        """If the kernel's answer differs from its tables, the verdict follows the kernel."""
-        host = FakeHost()
-        real = host.kernel.lookup
-        host.kernel.lookup = lambda destinations, *_: tuple(  # type: ignore[method-assign]  # the double
-            answer._replace(kind="prohibit", route=None) for answer in real(destinations)
-        )
-        examination = checked(host, CIDR).examination
-        assert (examination.verdict, examination.routes) == ("overlap", ())
-        assert [unsafe.reason for unsafe in examination.unsafe] == ["surprise"]
-        assert markers(host)["detected"].endswith("is refused [the kernel's own answer]; expected via eth0\n")
-
-    def test_never_rests(self) -> None:
-        """If the tables keep changing, the last reading is judged, and an escape in it is an escape."""
-        failure_of(checked, FakeHost(kernel=restless(h200())), CIDR, mode="STRICT", match="OVERLAP")
-
-    def test_expiry(self, caplog: pytest.LogCaptureFixture) -> None:
-        """An advertised route that expires is a note in the log, and no warning: it is normal."""
-        kernel = h200(dual_stack=True)
-        [default] = [route for route in kernel.snapshot(family=6).routes if not route.prefix.length]
-        kernel.ip_route("replace", attrs.evolve(default, expires=1800))
-        with caplog.at_level("INFO"):
-            checked(FakeHost(kernel=kernel), "2001:db8:99::/48")
-        [record] = [record for record in caplog.records if "the verdict holds for" in record.message]
-        assert record.levelname == "INFO"
