@@ -46,7 +46,7 @@ def check_snapshots(
 
     The configuration must be complete: `apply` deletes every route of hostrouting that is not in it. So if a node has
     such a route now and needs it, its `correction` adds it. A node that is ok now may not be ok after `apply`: to find
-    out, make a plan (`Configure.preview`).
+    out, make a plan (`Configure.plan`).
 
     A path is a file, a directory or a pattern (see `find_snapshots`). A file without a valid snapshot has a result,
     too, which says why. Equal snapshots are judged once.
