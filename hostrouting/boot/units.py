@@ -52,7 +52,7 @@ kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal prlimit64
 SystemCallFilter=pipe pipe2{calls}
 SystemCallErrorNumber=EPERM
 ProtectSystem=strict
-ReadOnlyPaths=/run /proc /sys -/dev/mqueue
+{paths}
 InaccessiblePaths=-/dev/shm -/run/initctl -/etc/shadow -/etc/shadow-
 ProtectHome=yes
 PrivateTmp=yes
@@ -78,6 +78,7 @@ def _render(
     after: str = "",
     capabilities: str = "CAP_NET_ADMIN",
     calls: str = "",
+    paths: str = "ReadOnlyPaths=/run /proc /sys -/dev/mqueue",
     is_enabled: bool = True,
 ) -> str:
     lines = ["[Unit]", f"Description={description}", "Wants=network-online.target"]
@@ -89,7 +90,8 @@ def _render(
         "UnsetEnvironment=LD_PRELOAD LD_LIBRARY_PATH",
     ]
     install = "\n[Install]\nWantedBy=multi-user.target\n" if is_enabled else ""
-    return HEADER + "\n".join(lines) + "\n" + _SANDBOX.format(capabilities=capabilities, calls=calls) + install
+    sandbox = _SANDBOX.format(capabilities=capabilities, calls=calls, paths=paths)
+    return HEADER + "\n".join(lines) + "\n" + sandbox + install
 
 
 def _oneshot(unit: str, step: str) -> tuple[str, ...]:
@@ -133,4 +135,6 @@ def render_guard_unit() -> str:
         "RestartSec=1",
         after=f"{HostLayout.routes_unit} {HostLayout.probe_unit} {_FLUSHERS}",
         calls=" kill",
+        # An agent may remove a directory under /run and make it again: a mount of this service would not show that.
+        paths="ReadOnlyPaths=/run/systemd /proc /sys -/dev/mqueue\nReadWritePaths=/run",
     )
