@@ -50,8 +50,6 @@ class Effects:
     changes: tuple[RouteRequest, ...] = ()
     files: tuple[str, ...] = attrs.field(default=(), converter=each_once)
     operations: tuple[Operation, ...] = ()
-    started: bool = attrs.field(default=False, kw_only=True)
-    """Whether a unit was started that the next boot depends on."""
 
     def log_fields(self) -> dict[str, object]:
         """The number of operations and files."""
@@ -64,7 +62,6 @@ class Effects:
             "changes": [str(change) for change in self.changes],
             "files": list(self.files),
             "operations": [operation.to_mapping() for operation in self.operations],
-            "started": self.started,
         }
 
     def __add__(self, other: Effects) -> Effects:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import closing
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from hostrouting.boot.scripts import render_check_script
 from hostrouting.check.examine import examine_snapshot
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.fib.decision import is_own
-from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV6, Prefix
 from tests.support.awks import AWKS, only_awk, put_before
 from tests.support.systemd import THIS_HOST
@@ -79,8 +77,8 @@ class Checked:
 
     @property
     def lines(self) -> list[str]:
-        """The lines about what is wrong."""
-        return [line[3:] for line in self.said.splitlines() if re.match(r"<\d>[A-Z-]+: (expected|plain)", line)]
+        """The lines about what is wrong, all of them: the journal has the first."""
+        return self.left.get("route-overlap.detected", "").splitlines()
 
     @property
     def escapes(self) -> Escapes:
@@ -109,37 +107,39 @@ class EnginesCheck:
     """Whether all next hops have a carrier: the script takes one that has none for one that may be used."""
 
     @classmethod
-    def of(cls, namespace: Namespace, config: HostRoutingConfig) -> EnginesCheck:
-        """The check of this host as it is now."""
-        with closing(NetlinkBackend(netns=namespace.path)) as backend:
-            return cls.of_snapshot(backend.snapshot(), config)
-
-    @classmethod
-    def of_snapshot(cls, snapshot: Snapshot, config: HostRoutingConfig) -> EnginesCheck:
-        """The check of a snapshot."""
-        examination = examine_snapshot(snapshot, config)
-        own = (*_OWN, *(route.prefix for route in snapshot.routes if is_own(route.type, route)))
-        escapes = (
-            (str(escape.cidr), escape.first, escape.last, frozenset(escape.devs)) for escape in examination.escapes
+    def of(cls, snapshot: Snapshot, config: HostRoutingConfig) -> EnginesCheck:
+        """The check of what the host itself sends: the script says nothing of pods."""
+        # Linux tells the seconds until a route expires, and since then: 0 is either.
+        routes = [attrs.evolve(route, expires=-1) if route.expires == 0 else route for route in snapshot.routes]
+        config = attrs.evolve(config, route_overlap=attrs.evolve(config.route_overlap, pod_cidrs=()))
+        examination = examine_snapshot(attrs.evolve(snapshot, routes=routes), config)
+        return cls(
+            examination.verdict,
+            frozenset((str(it.cidr), it.first, it.last, frozenset(it.devs)) for it in examination.escapes),
+            (*_OWN, *(route.prefix for route in snapshot.routes if is_own(route.type, route))),
+            not any(leg.dead for route in snapshot.routes for leg in route.legs),
         )
-        has_carriers = not any(leg.dead for route in snapshot.routes for leg in route.legs)
-        return cls(examination.verdict, frozenset(escapes), own, has_carriers)
 
-    def differences(self, checked: Checked) -> list[tuple[str, int]]:
-        """The addresses that escape in one of both checks alone, or by other devices: all ends of ranges are compared."""
-        ends = {
-            (cidr, end + step)
-            for cidr, *both, _ in self.escapes | checked.escapes
-            for end in both
-            for step in (-1, 0, 1)
-        }
+    def objections(self, checked: Checked) -> list[object]:
+        """What the verdict of the script breaks of its two laws; and where its ranges differ, if it has no doubts."""
+        refusing = {"undecided", "overlap", "no-default-route"}
+        right = {"ok": {"ok", "undecided"}, "undecided": {"ok", *refusing}, "overlap": refusing}
+        right["no-default-route"] = refusing
+        broken = [] if self.verdict in right.get(checked.verdict, ()) else [f"{checked.verdict}, not {self.verdict}"]
+        compared = checked.verdict == self.verdict == "overlap" and "UNDECIDED" not in checked.said and self.is_certain
+        return [*broken, *(self._differences(checked) if compared else ())]
+
+    def _differences(self, checked: Checked) -> list[tuple[str, int]]:
+        """The addresses that escape in one of both checks alone, or by other devices; the ends of ranges are compared."""
+        every = self.escapes | checked.escapes
+        ends = {(cidr, end + step) for cidr, *both, _ in every for end in both for step in (-1, 0, 1)}
         return [
             (cidr, address)
             for cidr, address in sorted(ends)
-            if not any(
+            if _at(self.escapes, cidr, address) != _at(checked.escapes, cidr, address)
+            and not any(
                 block.first <= address <= block.last for block in self.own if (":" in cidr) == (block.family == IPV6)
             )
-            and _at(self.escapes, cidr, address) != _at(checked.escapes, cidr, address)
         ]
 
 

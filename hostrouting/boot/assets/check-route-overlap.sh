@@ -130,7 +130,6 @@ function add_refusal(type,   c, i) { # it may be fine if it is a route, and a pa
   is_part[refusals] = c; for (i = 1; i <= rows && c; i++)
     if (is_used[i] && row[i] == type " " value("proto") && (!is_single[i] || first == last)) is_fine[refusals] = 1
 }
-
 # --- The answers
 function sort(   gap, i, n, held) { # each part of the list of places is in order already, so this is quick
   for (gap = places; gap > 1;) for (i = (gap = int(gap / 3) + 1) + 1; i <= places; place[n + gap] = held) {
@@ -234,7 +233,7 @@ while :; do # once a second while something may still come
   mapfile -t told < <(exec "$awk" "$program" < <(printf '%s\n' "${configuration[@]}" links "$links" "$listing"))
   read -r last verdict count awaited < <(echo "${told[*]: -1}")
   if [[ $last == verdict && $verdict != ok && $awaited ]] && ((SECONDS < wait)); then
-    [[ $awaited == "$said" ]] || say "check-route-overlap: waiting for at most $((wait - SECONDS)) s for $awaited"
+    [[ $awaited == "$said" ]] || say "check-route-overlap: waiting up to $wait s for $awaited"
     said=$awaited && sleep 1
   elif [[ $last == verdict && $listing == "$(list)" ]] || ((++looks == 3)); then
     break

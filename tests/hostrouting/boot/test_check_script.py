@@ -1,145 +1,379 @@
-"""check-route-overlap.sh and the engine on the same random hosts on Linux; and the script when things around it fail.
+"""check-route-overlap.sh on one host: what it says and leaves, what it waits for, and what happens if something fails."""
 
-Two laws: if the script says ok, the engine says ok or undecided; if the script says overlap, the engine does not say ok.
-"""
-
+import shlex
 import subprocess
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.support.awks import AWKS
-from tests.support.check_script import GUARD, Checked, EnginesCheck, check, command
-from tests.support.commands import fabric_host
-from tests.support.namespace import Namespace, private_namespace
+from hostrouting.boot.scripts import render_check_script
+from hostrouting.model.prefix import IPV6
+from tests.support.awks import put_before
+from tests.support.check_script import GUARD, Checked, check, command
+from tests.support.namespace import Namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
-DEVICES = ("eth0", "eth1", "ib0", "cali1", "wg0")
-LINKS = [
-    "link set lo up",
-    *(f"link add {dev} type veth peer name p{at}" for at, dev in enumerate(DEVICES)),
-    *(f"link set {end} addrgenmode none up" for at, dev in enumerate(DEVICES) for end in (dev, f"p{at}")),
-]
-BLOCK = {4: ("172.16.0.0/24", "172.16.0.{}", 24, 32), 6: ("fd16::/120", "fd16::{:x}", 120, 128)}
-
-
-@st.composite
-def prefixes(draw: st.DrawFn, family: int) -> str:
-    """A prefix in the block, or the block."""
-    _, form, shortest, width = BLOCK[family]
-    length = draw(st.integers(shortest, width))
-    return f"{form.format(draw(st.integers(0, 255)) >> width - length << width - length)}/{length}"
-
-
-@st.composite
-def hosts(draw: st.DrawFn) -> tuple[int, list[str]]:
-    """A family, and the commands for a host: addresses, routes of all kinds, in two tables, and rules."""
-    family = draw(st.sampled_from([4, 4, 6]))
-    form, devs = BLOCK[family][1], st.sampled_from(DEVICES)
-    default = "via 10.0.0.1 dev eth0" if family == 4 else "via fe80::1 dev eth0"
-    lines = ["address add 10.0.0.4/24 dev eth0"]
-    lines += [f"address add {form.format(draw(st.integers(1, 254)))}/{BLOCK[family][2]} dev ib0 nodad"] * draw(
-        st.integers(0, 1)
-    )
-    lines += [f"-{family} route add default {default} metric 100"] * draw(st.sampled_from([0, 1, 1, 1, 1]))
-    for _ in range(draw(st.integers(0, 5))):
-        table, metric = draw(st.sampled_from(["main", "main", "100"])), draw(st.sampled_from([0, 1, 2000]))
-        kind = draw(st.sampled_from(["dev"] * 5 + ["blackhole", "unreachable", "throw", "default"]))
-        place = "default" if kind == "default" else draw(prefixes(family))
-        way = f"{kind} {place}" if kind in {"blackhole", "unreachable", "throw"} else f"{place} dev {draw(devs)}"
-        proto = draw(st.sampled_from(["boot", "static", "bird", "80"]))
-        lines.append(f"-{family} route add {way} table {table} metric {metric} proto {proto}")
-    for _ in range(draw(st.integers(0, 2))):
-        to = draw(prefixes(family))
-        selector = draw(st.sampled_from([f"to {to}", f"not to {to}", f"from {to}", "fwmark 0x1", "iif cali1", ""]))
-        action = draw(st.sampled_from(["lookup 100", "lookup 100", "prohibit", "lookup main suppress_prefixlength 0"]))
-        lines.append(f"-{family} rule add pref {draw(st.integers(1, 40_000))} {selector} {action}")
-    return family, lines
-
-
-def test_the_check_script_and_the_engine_keep_their_two_laws(tmp_path: Path) -> None:
-    """On random hosts, with each awk. Kills: a wrong ok, a false refusal of a node that is fine."""
-    verdicts = Counter[tuple[str, str]]()
-
-    @settings(deadline=None, max_examples=120)
-    @given(host=hosts(), awk=st.sampled_from(AWKS))
-    def compare(host: tuple[int, list[str]], awk: str) -> None:
-        family, lines = host
-        config = check(BLOCK[family][0])
-        with private_namespace() as namespace:
-            namespace.batch(LINKS)
-            for line in lines:
-                namespace.run("ip", *line.split())  # Linux refuses some of them
-            engine = EnginesCheck.of(namespace, config)
-            checked = Checked(namespace, config, tmp_path, awk=awk)
-        verdicts[checked.verdict, engine.verdict] += 1
-        assert checked.status == (checked.verdict in {"overlap", "no-default-route"}), checked.said
-        if checked.verdict == "ok":
-            assert engine.verdict in {"ok", "undecided"}, checked.said
-        if checked.verdict == "overlap":
-            assert engine.verdict != "ok", checked.said
-
-    compare()
-    assert min(verdicts["ok", "ok"], verdicts["overlap", "overlap"]) >= 5, verdicts
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Namespace]:
-    """A host with a default route and a fabric in 172.16.0.0/16."""
-    with fabric_host() as private:
-        yield private
-
-
-@pytest.mark.parametrize("before", ["", "mount -t tmpfs -o size=4k full /run; cat /dev/zero >/run/x 2>/dev/null; true"])
-def test_eight_check_scripts_at_once_agree(host: Namespace, tmp_path: Path, before: str) -> None:
-    """On a healthy host in STRICT all of them pass, also where /run has no room; with room they leave one marker."""
-    Checked(host, check("192.168.0.0/16"), tmp_path)  # writes the script
-    words = command(tmp_path / "check.sh", "kubelet.service", "0", before=before)
-    runs = [subprocess.Popen([*host.enter, *words], stderr=subprocess.PIPE, text=True) for _ in range(8)]
-    results = [(run.communicate()[1], run.returncode) for run in runs]
-    assert [status for _, status in results] == [0] * 8, results
-    if not before:
-        assert {path.name for path in tmp_path.glob("run/aks-flex-node/*")} == {"route-overlap.ok"}
-
-
-@pytest.mark.parametrize("mode", ["STRICT", "WARN"])
-def test_the_check_script_marks_its_verdict(host: Namespace, tmp_path: Path, mode: str) -> None:
-    """Ok and overlap have a marker each, of which there is one; undecided has none."""
-    lost = Checked(host, check("172.16.0.0/16", mode=mode), tmp_path)
-    assert (lost.verdict, lost.status, [*lost.left]) == ("overlap", mode == "STRICT", ["route-overlap.detected"])
-    fine = Checked(host, check("192.168.0.0/16", mode=mode), tmp_path)
-    assert (fine.verdict, fine.status, [*fine.left]) == ("ok", 0, ["route-overlap.ok"])
-    host.batch(["route append default via 10.0.1.1 dev eth1 onlink"])
-    doubtful = Checked(host, check("192.168.0.0/16", mode=mode), tmp_path)
-    host.batch(["route del default dev eth1"])
-    assert (doubtful.verdict, doubtful.status, [*doubtful.left]) == ("undecided", 0, [])
-
-
-@pytest.mark.parametrize(
-    ("tools", "wait"),
-    [
-        ({"ip": "exit 1"}, 0),
-        ({"ip": "kill -KILL $PPID"}, 0),
-        ({"awk": "exit 2", "mawk": "exit 2"}, 0),
-        ({"ip": ":"}, 0),
-    ],
+OVERLAP = (
+    "OVERLAP: expected CIDR 172.16.0.0/16 (172.16.0.0\u2013172.16.255.255)"
+    " routes via ib0 [172.16.0.0/16 proto kernel], expected eth0"
 )
-def test_a_check_script_without_a_verdict_refuses_in_strict(
-    host: Namespace, tmp_path: Path, tools: dict[str, str], wait: int
-) -> None:
-    """If a program fails, is killed or says nothing, there is no verdict ok, and STRICT refuses."""
-    checked = Checked(host, check("192.168.0.0/16"), tmp_path, tools=tools, wait=wait)
-    assert checked.status, checked.said
-    assert "route-overlap.ok" not in checked.left
+LACK = "NO-DEFAULT-ROUTE: plain packets use no IPv4 default route"
+HEALTHY, FABRIC = "10.0.0.0/8", "172.16.0.0/16"
+MADE_OK, MADE_DETECTED = "route-overlap.ok", "route-overlap.detected"
+COMPETING = ["route append default via 10.0.0.7 dev eth1 onlink"]
+# The mode, commands, a CIDR; then the exit status, the level of the lines, the last of these, and the markers.
+RESULTS: dict[str, tuple[str, list[str], str, int, int, str, dict[str, str]]] = {
+    "ok": ("STRICT", [], HEALTHY, 0, 6, "ok", {MADE_OK: "ok\n"}),
+    "an overlap": ("STRICT", [], FABRIC, 1, 3, "overlap", {MADE_DETECTED: f"{OVERLAP}\n"}),
+    "an overlap in WARN": ("WARN", [], FABRIC, 0, 4, "overlap", {MADE_DETECTED: f"{OVERLAP}\n"}),
+    "no default route": (
+        *("STRICT", ["route del default"], FABRIC, 1, 3, "no-default-route"),
+        {MADE_DETECTED: "no-default-route\n"},
+    ),
+    "no default route in WARN": (
+        *("WARN", ["route del default"], FABRIC, 0, 4, "no-default-route"),
+        {MADE_DETECTED: "no-default-route\n"},
+    ),
+    "undecided": ("STRICT", COMPETING, HEALTHY, 0, 4, "undecided", {}),
+    "undecided, and an escape": ("STRICT", COMPETING, FABRIC, 1, 3, "overlap", {MADE_DETECTED: ""}),
+}
 
 
-def test_the_guard_hears_only_of_another_verdict(host: Namespace, tmp_path: Path) -> None:
-    """Run for the guard, the script logs a verdict that differs from the marker, and nothing if it does not."""
-    first = Checked(host, check("192.168.0.0/16"), tmp_path, unit=GUARD)
-    again = Checked(host, check("192.168.0.0/16"), tmp_path, unit=GUARD)
-    assert ("ok" in first.said, again.said) == (True, "")
+def says(checked: Checked) -> set[str]:
+    """The levels of its lines, each once."""
+    return {line[:3] for line in checked.said.splitlines()}
+
+
+class TestWhatItSaysAndLeaves:
+    """On an H200 node."""
+
+    @pytest.mark.parametrize("unit", ["kubelet.service", GUARD])
+    @pytest.mark.parametrize("result", RESULTS)
+    def test_results(self, namespace: Namespace, tmp_path: Path, result: str, unit: str) -> None:
+        """The exit status, the level in the journal and the one marker follow from the verdict and the mode.
+
+        For the guard, a verdict is not said again as long as the marker has it.
+        """
+        mode, commands, cidr, status, level, verdict, left = RESULTS[result]
+        Checked(namespace, check(FABRIC if cidr == HEALTHY else HEALTHY), tmp_path)  # leaves the other marker
+        namespace.batch(commands)
+        first = Checked(namespace, check(cidr, mode=mode), tmp_path, unit=unit)
+        assert (first.status, says(first), first.verdict) == (status, {f"<{level}>"}, verdict)
+        assert [*first.left] == [*left]
+        assert all(text in {"", first.left[name]} for name, text in left.items())
+        again = Checked(namespace, check(cidr, mode=mode), tmp_path, unit=unit)
+        assert (again.status, again.left) == (first.status, first.left)
+        assert again.said == ("" if unit == GUARD else first.said)
+
+    def test_another_range_is_said_to_the_guard(self, namespace: Namespace, tmp_path: Path) -> None:
+        """What escapes is part of the verdict."""
+        Checked(namespace, check(FABRIC, HEALTHY), tmp_path, unit=GUARD)
+        namespace.batch(["route add 10.9.0.0/16 dev ib0"])
+        assert "10.9.0.0\u201310.9.255.255" in Checked(namespace, check(FABRIC, HEALTHY), tmp_path, unit=GUARD).said
+
+    def test_what_to_do(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Each range has a line with its part of the expected CIDR; the repair is one command for all CIDRs that escape.
+
+        The journal has the first fourteen, the marker all.
+        """
+        namespace.batch(["route add default via fe80::1 dev eth0", "route add fd16::/16 dev ib0"], family=IPV6)
+        namespace.batch(f"route add 10.{100 + at}.0.0/15 dev ib0" for at in range(0, 28, 2))
+        checked = Checked(namespace, check("fd16:1::/48", "172.16.128.0/17", "10.0.0.0/8", "192.168.0.0/16"), tmp_path)
+        lines = [line.removeprefix("<3>") for line in checked.said.splitlines()]
+        assert lines[:14] == checked.lines[:14]
+        assert lines[14:] == [
+            "and 2 more ranges",
+            "ACTION: run: hostrouting repair 172.16.128.0/17 10.0.0.0/8 fd16:1::/48",
+            "check-route-overlap: overlap",
+        ]
+        assert {line.partition(" routes ")[0].partition("expected CIDR ")[2] for line in checked.lines} >= {
+            "172.16.128.0/17 (172.16.128.0\u2013172.16.255.255)",
+            "10.0.0.0/8 (10.100.0.0\u201310.101.255.255)",
+            "fd16:1::/48 (fd16:1::\u2013fd16:1::ffff:ffff:ffff:ffff:ffff)",
+        }
+
+    def test_names_that_mean_something(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Devices may be called by the words of `ip`, or by letters that shells and patterns care about."""
+        names = ["via", "dev", "nexthop", "proto", "table", "tos", '"q"', "$(id)", "a\\b", "*", "|", "é", "\x1b[31m"]
+        for number, name in enumerate(names):
+            namespace.ip("link", "add", "name", name, "type", "veth", "peer", "name", f"far{number}")
+            for dev in (name, f"far{number}"):
+                namespace.ip("link", "set", "dev", dev, "up")
+            namespace.ip("route", "add", f"192.168.{number}.0/24", "dev", name, "proto", "static", "metric", "7")
+        checked = Checked(namespace, check("192.168.0.0/16"), tmp_path)
+        assert [devs for *_, devs in sorted(checked.escapes)] == [frozenset({name}) for name in names]
+
+    def test_only_what_is_expected_is_read(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Without a CIDR of a family, nothing is read about that family: the kernel may not have it."""
+        tools = {"ip": f'echo "$*" >>{tmp_path}/asked; exec ip "$@"'}
+        assert Checked(namespace, check(HEALTHY), tmp_path, tools=tools).verdict == "ok"
+        assert "-6" not in (tmp_path / "asked").read_text()
+
+
+FULL = (
+    "mount -t tmpfs -o size=16k,nr_inodes=9 none /run && { mkdir -p /run/aks-flex-node; cat /dev/zero >/run/all; :; }"
+)
+FOLDERS = {
+    "as usual": ":",
+    "full": f"{FULL} 2>/dev/null",
+    "full, and no folder": "mount -t tmpfs -o nr_inodes=1 none /run",
+    "read-only": "mount -t tmpfs none /run && mount -o remount,ro /run",
+    "read-only, with another marker": (
+        "mount -t tmpfs none /run && mkdir /run/aks-flex-node && "
+        "touch /run/aks-flex-node/route-overlap.{ok,detected} && mount -o remount,ro /run"
+    ),
+    "a file": "touch /run/aks-flex-node",
+}
+
+
+class TestMarkers:
+    """Nothing about the folder of the markers changes the exit status, and several runs do not disturb each other."""
+
+    @pytest.mark.parametrize("folder", FOLDERS)
+    @pytest.mark.parametrize("cidr", [HEALTHY, FABRIC])
+    def test_whatever_the_folder_is(self, namespace: Namespace, tmp_path: Path, folder: str, cidr: str) -> None:
+        """The routes decide alone; a marker that cannot be written is a warning."""
+        checked = Checked(namespace, check(cidr), tmp_path, before=FOLDERS[folder])
+        assert checked.status == (cidr == FABRIC), checked.said
+        assert ("<4>check-route-overlap: the markers are not those of this verdict: " in checked.said) is (
+            folder != "as usual"
+        )
+
+    @pytest.mark.parametrize("folder", FOLDERS)
+    def test_many_at_once(self, namespace: Namespace, tmp_path: Path, folder: str) -> None:
+        """Eight starts at once on a healthy STRICT host pass, time and again, and leave nothing but the marker."""
+        script = tmp_path / "check.sh"
+        script.write_text(render_check_script(check(HEALTHY)))
+        one = f"/bin/bash -pc '. \"$0\"; exit 1' {script} kubelet.service 0 2>>{tmp_path}/said & runs+=($!)"
+        eight = (
+            f"runs=(); for at in {{1..8}}; do {one}; done; for run in ${{runs[@]}}; do wait $run || echo refused; done"
+        )
+        run = command(script, before=f"{FOLDERS[folder]}; for turn in 1 2 3; do {eight}; done; exit 0")
+        done = namespace.run(*run)
+        assert (done.returncode, done.stdout) == (0, ""), (tmp_path / "said").read_text()
+        assert (tmp_path / "said").read_text().count("<6>check-route-overlap: ok\n") == 24
+        if folder == "as usual":
+            left = {path.name: path.read_text() for path in (tmp_path / "run/aks-flex-node").iterdir()}
+            assert left == {MADE_OK: "ok\n"}
+
+
+# What is missing, the verdict until it comes, what is said of it, and the command of `ip` that brings it.
+AWAITED: dict[str, tuple[list[str], list[str], str, str]] = {
+    "a default route": (["route del default"], [], "an IPv4 default route", "route add default via 10.0.0.1 dev eth0"),
+    "a default route beside one that refuses": (
+        ["route del default", "route add unreachable default metric 9"],
+        [],
+        "an IPv4 default route",
+        "route add default via 10.0.0.1 dev eth0",
+    ),
+    "a device": (
+        ["route add 10.9.0.0/16 dev ib0"],
+        ["eth0", "late0"],
+        "the device late0",
+        "link add late0 type dummy0",
+    ),
+    "a device that is down": (
+        ["route add 10.9.0.0/16 dev ib0", "link set eth1 down"],
+        ["eth0", "eth1"],
+        "the device eth1",
+        "link set eth1 up",
+    ),
+}
+
+
+class TestWaiting:
+    """Once a second while something may still come; `sleep` is replaced, so no test waits."""
+
+    @pytest.mark.parametrize("missing", AWAITED)
+    def test_it_comes(self, namespace: Namespace, tmp_path: Path, missing: str) -> None:
+        """What is awaited is said once; when it is there, it counts."""
+        commands, devs, words, bringing = AWAITED[missing]
+        namespace.batch(commands)
+        bringing = bringing.replace("type dummy0", "type veth && ip link set late0 up")
+        body = f"echo >>{tmp_path}/naps; (($(wc -l <{tmp_path}/naps) < 3)) || {{ ip {bringing}; ip route del 10.9.0.0/16 2>/dev/null; }}"
+        config = check(HEALTHY, expected_devs=devs)
+        checked = Checked(namespace, config, tmp_path, wait=60, tools={"sleep": body})
+        first, *rest = checked.said.splitlines()
+        assert first == f"<6>check-route-overlap: waiting up to 60 s for {words}"
+        assert rest == ["<6>check-route-overlap: ok"]
+
+    @pytest.mark.parametrize(("arguments", "seconds"), [(["kubelet.service", "3"], "3"), (["kubelet.service"], "60")])
+    def test_how_long(self, namespace: Namespace, tmp_path: Path, arguments: list[str], seconds: str) -> None:
+        """The seconds are the last argument; without them it waits for a minute."""
+        namespace.batch(["route del default"])
+        script = tmp_path / "check.sh"
+        script.write_text(put_before(render_check_script(check(HEALTHY)), {"sleep": "kill -KILL $PPID"}, tmp_path))
+        said = namespace.run(*command(script, *arguments)).stderr
+        assert f"waiting up to {seconds} s for an IPv4 default route" in said
+
+    def test_in_vain(self, namespace: Namespace, tmp_path: Path) -> None:
+        """What does not come in time is missing."""
+        namespace.batch(["route del default"])
+        checked = Checked(namespace, check(HEALTHY), tmp_path, wait=1)
+        assert checked.said.splitlines()[1:] == [f"<3>{LACK}", "<3>check-route-overlap: no-default-route"]
+
+    def test_an_overlap_is_not_awaited(self, namespace: Namespace, tmp_path: Path) -> None:
+        """With a default route and the expected devices up, nothing is missing that may still come."""
+        checked = Checked(namespace, check(FABRIC), tmp_path, wait=9, tools={"sleep": f"touch {tmp_path}/nap"})
+        assert checked.verdict == "overlap"
+        assert not (tmp_path / "nap").exists()
+
+    def test_told_to_stop(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A run that is told to stop fails without a verdict, and leaves no marker of an earlier one."""
+        Checked(namespace, check(HEALTHY), tmp_path)
+        namespace.batch(["route del default"])
+        script = tmp_path / "check.sh"
+        script.write_text(put_before(render_check_script(check(HEALTHY)), {"sleep": "kill $PPID"}, tmp_path))
+        run = subprocess.run(
+            [*namespace.enter, *command(script, "kubelet.service", "9")], capture_output=True, text=True, check=False
+        )
+        assert (run.returncode, "check-route-overlap: no" in run.stderr) == (1, False)
+        assert [*(tmp_path / "run/aks-flex-node").iterdir()] == []
+
+
+ASKING, LISTING = '[[ "$*" == *-force* ]] || exec ip "$@"', '[[ "$*" == *link* ]] || exec ip "$@"'
+# Programs that fail, are killed or are missing, each with what is said of it. None leads to a verdict.
+MISHAPS: dict[str, tuple[dict[str, str], str]] = {
+    "awk is missing": ({"awk": "exit 127"}, "no verdict: "),
+    "the input of awk is cut": ({"awk": 'sed "/ table 254/q" | awk "$@"'}, "no verdict: ip failed: "),
+    "the output of awk is cut": ({"awk": "awk \"$@\" | sed '$d'; exit 137"}, "no verdict: "),
+    "the last line of awk is cut": ({"awk": 'awk "$@" | sed "s/^verdict.*/verd/"'}, "no verdict: verd"),
+    "the list of links fails": ({"ip": f'{LISTING}\necho "no buffer"; exit 2'}, "no verdict: ip failed: no buffer"),
+    "ip is killed behind the first link": (
+        {"ip": f'{LISTING}\nip "$@" | head -n 1; exit 137'},
+        "no verdict: ip failed: 1: lo",
+    ),
+    "ip is killed in the lists": (
+        {"ip": '[[ "$*" == *-batch* && "$*" != *-force* ]] || exec ip "$@"\nip "$@" | head -n 2; exit 137'},
+        "no verdict: ip failed: ",
+    ),
+    "ip is missing": ({"ip": "exit 127"}, "no verdict: ip failed: "),
+    "sed is missing": ({"sed": "exit 127"}, "no verdict: ip failed: "),
+    "the answers are in another order": (
+        {"ip": f'{ASKING}\nip "$@" >/dev/null; echo "Command failed -:9"'},
+        "no verdict: the kernel did not answer for ",
+    ),
+    "an answer has two lines": (
+        {"ip": f'{ASKING}\necho "1 default dev eth0"; exec ip "$@"'},
+        "no verdict: the kernel did not answer for ",
+    ),
+    "ip is killed while it asks": (
+        {"ip": f'{ASKING}\nip "$@" | head -n 2'},
+        "no verdict: the kernel did not answer for ",
+    ),
+    "the kernel does not answer": (
+        {
+            "ip": f'{ASKING}\ncat >/dev/null; echo "RTNETLINK answers: No buffer space available"; echo "Command failed -:1"'
+        },
+        "no verdict: the kernel did not answer for 1.1.1.1: No buffer space available",
+    ),
+}
+# The last words of each look at the links, rules and routes.
+UNREAD = {
+    "a rule with a word of tomorrow": (
+        ["rule add pref 9 fwmark 1 lookup 9"],
+        'ip "$@" | sed "s/ fwmark 0x1 / phase 7 /"',
+    ),
+    "a rule that suppresses a group": (["rule add pref 9 lookup main suppress_ifgroup 7"], 'ip "$@"'),
+    "a route in another form": ([], 'ip "$@" | sed "s/ proto /  proto /"'),
+    "lists that were interrupted": (
+        [],
+        'ip "$@"; [[ "$*" == *-force* ]] || echo "Dump was interrupted and may be inconsistent."',
+    ),
+    "groups without their members": (
+        [
+            *("nexthop add id 10 via 10.0.0.1 dev eth0", "nexthop add id 11 dev wg0", "nexthop add id 20 group 10/11"),
+            "route add 10.9.0.0/16 nhid 20",
+        ],
+        'ip "$@" | sed "s/ dev wg0 / /; s/ dev eth0 weight/ weight/; /nh_info/d"',
+    ),
+}
+
+
+class TestMishaps:
+    """Whatever fails, the script never says ok of a host that it does not know to be well."""
+
+    @pytest.mark.parametrize("escaping", [False, True], ids=["healthy", "escaping"])
+    @pytest.mark.parametrize("mishap", MISHAPS)
+    def test_programs_that_fail(self, namespace: Namespace, tmp_path: Path, mishap: str, *, escaping: bool) -> None:
+        """Without an answer there is no verdict: STRICT refuses, WARN does not, and no marker is left."""
+        namespace.batch(f"route add 172.20.{at}.0/24 dev {'ib0' if escaping else 'eth0'}" for at in (9, 77, 200))
+        tools, words = MISHAPS[mishap]
+        for mode in ("STRICT", "WARN"):
+            Checked(namespace, check(HEALTHY), tmp_path)  # whose marker is there
+            checked = Checked(namespace, check("172.20.0.0/16", mode=mode), tmp_path, tools=tools)
+            (tmp_path / "tools").rename(tmp_path / f"tools-{mode}")
+            level = 3 if mode == "STRICT" else 4
+            assert checked.said.splitlines()[-1] == f"<{level}>check-route-overlap: failed"
+            assert f"<{level}>{words}" in checked.said
+            assert (checked.status, checked.left) == (mode == "STRICT", {})
+
+    @pytest.mark.parametrize("tool", ["mv", "rm", "cat", "mkdir", "sleep"])
+    def test_programs_that_do_not_decide(self, namespace: Namespace, tmp_path: Path, tool: str) -> None:
+        """Others may be missing: the verdict is the same."""
+        checked = Checked(namespace, check(FABRIC), tmp_path, tools={tool: "exit 127"})
+        assert (checked.status, "check-route-overlap: overlap\n" in checked.said) == (1, True)
+
+    @pytest.mark.parametrize("escaping", [False, True], ids=["healthy", "escaping"])
+    @pytest.mark.parametrize("what", UNREAD)
+    def test_what_cannot_be_read(self, namespace: Namespace, tmp_path: Path, what: str, *, escaping: bool) -> None:
+        """What the script does not understand makes ok undecided, and hides no escape."""
+        commands, body = UNREAD[what]
+        namespace.batch(commands)
+        checked = Checked(namespace, check(HEALTHY, *[FABRIC] * escaping), tmp_path, tools={"ip": body})
+        assert checked.verdict == ("overlap" if escaping else "undecided"), checked.said
+        assert "UNDECIDED: " in checked.said
+
+    @pytest.mark.parametrize(
+        "alias", ["allow *", "2: eth0: <UP> mtu 9", "end", "family 4", "6 172.16.0.0/16 table 1 proto 80"]
+    )
+    def test_an_alias_of_two_lines(self, namespace: Namespace, tmp_path: Path, alias: str) -> None:
+        """The alias of a link can be any text: a line of it is neither a setting nor a link, and the escape is found."""
+        namespace.ip("link", "set", "ib0", "alias", f"x\n{alias}")
+        checked = Checked(namespace, check(FABRIC), tmp_path)
+        assert (checked.verdict, checked.lines) == ("overlap", [OVERLAP])
+
+    @pytest.mark.parametrize("escape", ["10.9.0.0/16", "fd16:0:9::/64"])
+    def test_a_change_after_the_answers(self, namespace: Namespace, tmp_path: Path, escape: str) -> None:
+        """If the tables change while Linux is asked, they are read again: what came meanwhile is found."""
+        namespace.batch(["route add default via fe80::1 dev eth0"], family=IPV6)
+        once = f'[[ "$*" == *-force* && ! -e {tmp_path}/was ]] || exec ip "$@"\nip "$@"; : >{tmp_path}/was'
+        tools = {"ip": f"{once}; ip route add {escape} dev ib0"}
+        checked = Checked(namespace, check(HEALTHY, "fd16::/32"), tmp_path, tools=tools)
+        assert {devs for *_, devs in checked.escapes} == {frozenset({"ib0"})}
+
+    @pytest.mark.parametrize("escaping", [False, True], ids=["healthy", "escaping"])
+    def test_changes_without_end(self, namespace: Namespace, tmp_path: Path, *, escaping: bool) -> None:
+        """While the tables change after each look, ok is undecided, and an escape stays one."""
+        tools = {"ip": f'{ASKING}\nip "$@"; ip route add 192.0.2.0/24 dev eth0 metric $$'}
+        checked = Checked(namespace, check(HEALTHY, *[FABRIC] * escaping), tmp_path, tools=tools)
+        assert checked.verdict == ("overlap" if escaping else "undecided")
+        assert "UNDECIDED: the routes keep changing" in checked.said
+
+    def test_what_counts_down(self, namespace: Namespace, tmp_path: Path) -> None:
+        """The timers of a bridge, and the seconds until a route expires, are not a change of the tables."""
+        namespace.batch(["link add docker0 type bridge", "link set docker0 up"])
+        namespace.batch(["route add default via fe80::1 dev eth0 expires 1800"], family=IPV6)
+        count = f'echo >>{tmp_path}/asked; ip "$@" | sed "s/expires [0-9]*sec/expires ${{RANDOM}}sec/"'
+        checked = Checked(namespace, check("fd16::/32", HEALTHY), tmp_path, tools={"ip": count})
+        assert checked.verdict == "ok"
+        assert len((tmp_path / "asked").read_text().splitlines()) == 2 * len(["-4", "-6"]) + len(["link", "-force"])
+
+
+def test_many(namespace: Namespace, tmp_path: Path) -> None:
+    """Thousands of routes are asked about in several commands, whose answers are put together."""
+    namespace.batch(
+        f"route add 10.{64 + at // 256}.{at % 256}.0/24 dev {'eth0' if at % 7 else 'ib0'}" for at in range(5000)
+    )
+    checked = Checked(namespace, check("10.64.0.0/10"), tmp_path)
+    begins = [(10 << 24) + (64 << 16) + (at << 8) for at in range(0, 5000, 7)]
+    assert sorted((first, last) for _, first, last, _ in checked.escapes) == [(at, at + 255) for at in begins]
+
+
+def test_a_run_by_hand(namespace: Namespace, tmp_path: Path) -> None:
+    """The script can also be run as a file, without arguments."""
+    script = tmp_path / "check.sh"
+    script.write_text(render_check_script(check(FABRIC)))
+    before = f"/bin/bash {shlex.quote(str(script))}; exit $?"
+    assert namespace.run(*command(script, before=before)).returncode == 1

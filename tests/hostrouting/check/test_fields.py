@@ -45,7 +45,7 @@ from hostrouting.newcheck.check import check_snapshot
 from hostrouting.newcheck.report import check_findings as new_findings
 from hostrouting.routes.plan import plan_static_routes
 from phases.testing import FakeClock
-from tests.support.check_script import Checked
+from tests.support.check_script import Checked, EnginesCheck
 from tests.support.namespace import Namespace, private_namespace
 
 if sys.version_info >= (3, 11):
@@ -316,11 +316,12 @@ def test_a_node(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> No
         found = examine(phases.Context(clock=FakeClock(), observers=[]), seen, field.configuration, wait=0)
         assert found.surprises == ()
         judged_anew(name, field, found.fib.snapshot)
+        checked = Checked(namespace, field.configuration, tmp_path, tools={"ip": field.shown})
+        assert EnginesCheck.of(found.fib.snapshot, field.configuration).objections(checked) == []
         if name in TODAY_WRONG:
             request.applymarker(pytest.mark.xfail(reason=TODAY_WRONG[name], strict=True))
         agrees(field, found)
         repaired(field, found)
-        checked = Checked(namespace, field.configuration, tmp_path, tools={"ip": field.shown})
     agrees_at_boot(field, checked)
 
 

@@ -1,0 +1,325 @@
+"""The verdict of the check at boot, held against the engine's: two laws on random hosts, in both families.
+
+If the script says ok, the engine says OK or UNDECIDED. If it says overlap or no-default-route, the engine does not say
+OK. Where the script has no doubts, its ranges are those of the engine. tests/hostrouting/check/test_fields.py holds the
+same of the nodes that people run.
+"""
+
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from hostrouting.config.cni import CNI_ROUTES, DEFAULT_ALLOWED_DEVS
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.model.prefix import IPV4, IPV6, Prefix
+from hostrouting.model.route import DEFAULT_METRIC, REFUSING, Route
+from hostrouting.model.rule import Rule
+from tests.support.awks import AWKS, TREES
+from tests.support.check_script import Checked, EnginesCheck, check
+from tests.support.commands import LINKS, fabric_host, furnish, ports, route_command, rule_command, wishes
+from tests.support.examples import scaled
+from tests.support.namespace import Namespace, private_namespace
+from tests.support.strategies import blocks, prefixes, rules
+from tests.support.strategies import routes as any_routes
+
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
+
+ETH0, LATER = "route add default via 10.0.0.1 dev eth0", "route add default via 10.0.0.1 dev eth0 metric 9"
+ROUTER = "route add default via fe80::1 dev eth0"
+UPLINKS: dict[int, list[list[str]]] = {
+    IPV4: [
+        [ETH0],
+        [ETH0],
+        [],
+        ["route add default nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth1 onlink"],
+        ["route add default dev wg0 metric 5", LATER],
+        ["route add default via 10.9.9.9 dev eth0 onlink", "route append default via 10.0.0.7 dev eth1 onlink"],
+        ["route add default via inet6 fe80::1 dev eth0"],
+        ["route add unreachable default", LATER],
+        [f"{ETH0} table 253"],
+    ],
+    IPV6: [
+        [ROUTER],
+        [ROUTER],
+        [],
+        ["route add default nexthop via fe80::1 dev eth0 nexthop via fe80::2 dev eth1"],
+        ["route add default dev wg0 metric 5", f"{ROUTER} metric 9"],
+        ["route add default dev eth1 pref low", "route append default dev eth0"],
+        [f"{ROUTER} proto ra", "route append default via fe80::2 dev eth1 proto ra"],
+        ["route add unreachable default", f"{ROUTER} metric 2000"],
+        ["route add default from fd00:99::/64 via fe80::1 dev eth0", "route add default via fe80::1 dev eth1"],
+        [f"{ROUTER} table 100"],
+    ],
+}
+# What random rules and routes seldom are. {block} is the block, {half} a part of it, {spare} an address elsewhere.
+ODDITIES: tuple[list[str], ...] = (
+    ["rule add pref 50 goto 39999", "rule add pref 40000 lookup 100"],
+    ["rule add pref 50 to {half} goto 32767"],
+    ["rule add pref 50 uidrange 0-0 lookup 100", "route add default dev ib0 table 100"],
+    ["rule add pref 50 uidrange 1000-2000 lookup 100", "route add default dev ib0 table 100"],
+    ["rule add pref 50 fwmark 1 lookup 100", "route add {half} dev ib0 table 100"],
+    ["rule add pref 50 iif eth1 lookup 100", "route add default dev ib0 table 100"],
+    ["link set ib0 group 7", "rule add pref 50 lookup 100 suppress_ifgroup 7", "route add {half} dev ib0 table 100"],
+    ["rule add pref 50 lookup main suppress_prefixlength 0", "rule add pref 51 lookup 100"],
+    [
+        "rule add pref 50 lookup main suppress_prefixlength 0",
+        "rule add pref 51 not fwmark 51820 lookup 100",
+        "route add default dev wg0 table 100",
+    ],
+    ["rule add pref 50 ipproto udp lookup 100", "route add {half} dev ib0 table 100"],
+    ["rule add pref 50 not to {half} lookup 100", "route add default dev eth1 table 100"],
+    ["route add {low} dev wg0", "route add {high} dev wg0"],
+    ["route add {low} dev wg0", "route add {high} dev wg0", "route add {block} dev eth0"],
+    ["nexthop add id 31 dev ib0", "route add {half} nhid 31", "route add local {spare} nhid 31"],
+    [
+        *("nexthop add id 31 dev ib0", "nexthop add id 32 dev eth0", "nexthop add id 33 group 31/32"),
+        "route add {half} nhid 33 metric 7",
+    ],
+    ["nexthop add id 34 blackhole", "route add {half} nhid 34"],
+    ["rule add pref 50 lookup 100", "route add default dev eth1 table 100", "route add throw {spare} table 100"],
+    ["nexthop add id 31 dev ib0", "route add default tos 0x10 metric 5 nhid 31", "route add {half} dev ib0"],
+    ["route add nat {half} dev ib0"],
+    [*ports("via"), "route add {half} encap seg6local action End.X nh6 fe80::1 oif via dev ib0"],
+    ["route add {half} encap ip id 7 dst 10.0.0.9 dev eth0"],
+    ["route add local default dev eth0 table local"],
+)
+
+
+def ipv6_command(route: Route) -> str:
+    """The command that appends the route, with what only IPv6 has: sources, a preference, an end in time."""
+    words = [f"from {route.source}"] * (route.source is not None)
+    if route.prefix.length:  # the default routes of UPLINKS have their own
+        words += [f"pref {route.preference}", *["expires 600"] * (route.expires is not None)]
+    return route_command(route).replace(" table ", f" {' '.join(words)} table ", 1)
+
+
+@st.composite
+def ipv6_wishes(draw: st.DrawFn, block: Prefix) -> tuple[list[Rule], list[Route]]:
+    """The same as `wishes`, with what only IPv6 has; Linux would join several with one key."""
+    wanted = draw(st.lists(rules(block), max_size=4, unique_by=lambda rule: rule.priority))
+    several = draw(st.lists(any_routes(block, only_ipv6=True), min_size=1, max_size=14))
+    keys = [(it.table, it.prefix, it.source, it.metric or DEFAULT_METRIC[IPV6]) for it in several]
+    return wanted, list(dict(zip(keys, several, strict=True)).values())
+
+
+@attrs.frozen
+class RandomHost:
+    """Commands for each family, devices that lose their carrier, and what is checked by which programs."""
+
+    batches: dict[int, list[str]]
+    lost: frozenset[str]
+    forwarding: bool
+    config: HostRoutingConfig
+    awk: str
+    tree: Path
+
+
+@st.composite
+def random_hosts(draw: st.DrawFn) -> RandomHost:
+    """Any host: in one family or both, often with some of ODDITIES and routes that refuse packets for pods."""
+    batches: dict[int, list[str]] = {}
+    cidrs: list[str] = []
+    for family in draw(st.sampled_from([[IPV4], [IPV6], [IPV4, IPV6]])):
+        block = draw(blocks(family))
+        cidrs += map(str, draw(st.lists(prefixes(block, wider=True) | st.just(block), min_size=1, max_size=3)))
+        low, high = Prefix(family, 0, 0).halves()
+        places = {"block": block, "half": block.halves()[draw(st.integers(0, 1))], "low": low, "high": high}
+        odd = draw(st.lists(st.sampled_from(ODDITIES), max_size=3))
+        batches[family] = [*ports("cali1"), *draw(st.sampled_from(UPLINKS[family]))]
+        batches[family] += [
+            line.format(spare="1.1.1.1" if family == IPV4 else "8000::1", **places) for lines in odd for line in lines
+        ]
+        if draw(st.booleans()):  # otherwise, what is odd decides more often
+            wanted_rules, wanted_routes = draw(wishes(block) if family == IPV4 else ipv6_wishes(block))
+            batches[family] += map(route_command if family == IPV4 else ipv6_command, wanted_routes)
+            batches[family] += map(rule_command, wanted_rules)
+    devs = draw(st.sampled_from([[], [], ["eth0"], ["eth0", "eth1"]]))
+    allowed = [*DEFAULT_ALLOWED_DEVS, *draw(st.sampled_from([[], ["wg*"], ["wg* wireguard", "eth1 veth"]]))]
+    return RandomHost(
+        batches,
+        draw(st.frozensets(st.sampled_from(["ib0", "wg0"]))),
+        draw(st.booleans()),
+        HostRoutingConfig(
+            route_overlap=RouteOverlapConfig(cidrs, draw(st.sampled_from(["WARN", "STRICT"])), devs, allowed)
+        ),
+        draw(st.sampled_from(AWKS)),
+        draw(st.sampled_from(TREES)),
+    )
+
+
+def test_the_two_laws(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """They hold on any host, with any awk; and the random hosts reach each kind of answer, so they can be broken."""
+    reached: Counter[tuple[str, str]] = Counter()
+
+    @settings(max_examples=scaled(300), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+    @given(random_hosts())
+    def law(host: RandomHost) -> None:
+        with private_namespace() as namespace:
+            furnish(namespace, LINKS, host.lost)
+            namespace.sysctl("ipv6/conf/all/forwarding", int(host.forwarding))
+            for family, batch in host.batches.items():
+                namespace.batch(batch, force=True, family=family)
+            engines = engines_check(namespace, host.config)
+            checked = Checked(namespace, host.config, tmp_path_factory.mktemp("check"), awk=host.awk, tree=host.tree)
+            listed = "".join(
+                namespace.ip(f"-{family}", *words).stdout
+                for family in host.batches
+                for words in (["rule", "show"], ["route", "show", "table", "all"])
+            )
+        assert not engines.objections(checked), f"{engines}\n{checked.said}\n{listed}"
+        refuses = checked.verdict in {"overlap", "no-default-route"}
+        assert checked.status == (host.config.route_overlap.mode == "STRICT" and refuses)
+        reached[checked.verdict, engines.verdict] += 1
+
+    law()
+    assert min(reached["ok", "ok"], reached["overlap", "overlap"]) >= reached.total() / 20, reached
+    assert sum(number for (verdict, _), number in reached.items() if verdict == "undecided"), reached
+
+
+def engines_check(namespace: Namespace, config: HostRoutingConfig) -> EnginesCheck:
+    """The engine's check of the host as it is now."""
+    with closing(NetlinkBackend(netns=namespace.path)) as backend:
+        return EnginesCheck.of(backend.snapshot(), config)
+
+
+BLOCK = Prefix.parse("172.20.0.0/24")
+
+
+@st.composite
+def refusals(draw: st.DrawFn) -> list[str]:
+    """A route that refuses packets, mostly as a CNI adds it, with its device or without, perhaps beside a pod's route."""
+    row, inside = draw(st.sampled_from(CNI_ROUTES)), prefixes(BLOCK)
+    table = draw(st.sampled_from(["main", "main", "100"]))
+    kind = draw(st.sampled_from([*sorted(row.types), *sorted(row.types), *sorted(REFUSING)]))
+    prefix = draw(inside | inside.map(lambda it: Prefix(it.family, it.first, 32)) if row.single else inside)
+    found = [
+        f"route append {kind} {prefix} proto {draw(st.sampled_from([*row.protocols, *row.protocols, 4]))} table {table}"
+    ]
+    found += draw(st.sampled_from([[], ports(row.dev.replace("*", "1"))])) if row.dev != "*" else []
+    found += draw(st.sampled_from([[], [], [f"rule add pref 100 to {draw(inside)} {kind}"]]))
+    found += draw(st.sampled_from([[], [], [f"route append {draw(inside)} dev cali1 table {table}"]]))
+    return [*found, *draw(st.sampled_from([[], ["rule add pref 101 lookup 100"]]))]
+
+
+def test_refused_parts(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What refuses a part of the CIDR is fine by the table of CNIs and by no wider rule; the laws hold for any of it."""
+    reached: Counter[str] = Counter()
+
+    @settings(max_examples=scaled(150), deadline=None, print_blob=True)
+    @given(st.lists(refusals(), min_size=1, max_size=3), st.sampled_from(AWKS))
+    @example([["route append blackhole 172.20.0.8/29 proto 80"]], AWKS[0])
+    @example([["route append blackhole 172.20.0.8/29 proto 4", "route append 172.20.0.9 dev cali1"]], AWKS[0])
+    def law(several: list[list[str]], awk: str) -> None:
+        with fabric_host() as namespace:
+            namespace.batch([*ports("cali1"), *(line for lines in several for line in lines)], force=True)
+            engines = engines_check(namespace, check(str(BLOCK)))
+            checked = Checked(namespace, check(str(BLOCK)), tmp_path_factory.mktemp("check"), awk=awk)
+        assert not engines.objections(checked), f"{engines}\n{checked.said}\n{several}"
+        reached[checked.verdict] += 1
+
+    law()
+    assert {*reached} == {"ok", "undecided", "overlap"}, reached
+
+
+PART = "172.20.9.0/24 dev ib0"
+HALVES = [f"route add {half} dev wg0" for half in ("0.0.0.0/1", "128.0.0.0/1")]
+# What decides, on a host with a default route by eth0: commands, the verdict on 172.20.0.0/16, and what is said.
+STORIES: dict[str, tuple[list[str], str, str]] = {
+    "InfiniBand takes a part": ([f"route add {PART}"], "overlap", "routes via ib0 [172.20.9.0/24 proto boot]"),
+    "a tunnel has all of a VPN's halves": (HALVES, "overlap", "via wg0 [128.0.0.0/1 proto boot], expected eth0"),
+    "the halves of a VPN, and a route of the CIDR's own": ([*HALVES, "route add 172.20.0.0/16 dev eth0"], "ok", ""),
+    "a full tunnel as of wg-quick": (
+        [
+            "rule add pref 50 lookup main suppress_prefixlength 0",
+            "rule add pref 51 not fwmark 51820 lookup 100",
+            "route add default dev wg0 table 100",
+            f"route add {PART}",
+        ],
+        "overlap",
+        "expected wg0",
+    ),
+    "the default route is suppressed, and hidden": (
+        ["rule add pref 50 lookup main suppress_prefixlength 0", *HALVES, "rule del pref 32766"],
+        "undecided",
+        "UNDECIDED: rules or routes hide the IPv4 default route: set expectedDevs",
+    ),
+    "one default route by lo": (["route replace default dev lo"], "no-default-route", "NO-DEFAULT-ROUTE: "),
+    "default routes of one metric": (
+        ["route append default via 10.0.0.7 dev eth1 onlink"],
+        "undecided",
+        "UNDECIDED: default routes compete: set expectedDevs; run: hostrouting check",
+    ),
+    "a rule that refuses a part": (
+        ["rule add pref 9 to 172.20.4.0/24 blackhole"],
+        "overlap",
+        "BLACKHOLE: expected CIDR 172.20.0.0/16 (172.20.4.0\u2013172.20.4.255) has no route (blackhole); expected via eth0",
+    ),
+    "no route, by a rule": (["rule add pref 9 to 172.20.4.0/24 unreachable"], "overlap", "NO-ROUTE: "),
+    "a part of the host's own": (
+        [f"route add {PART}", "address add 172.20.9.7/32 dev eth0", "address add 172.20.8.7/32 dev eth0"],
+        "overlap",
+        "(172.20.9.0\u2013172.20.9.255) routes via ib0",
+    ),
+    "rules for other packets": (
+        [
+            "rule add pref 9 fwmark 1 lookup 100",
+            "rule add pref 8 from 10.0.0.4 lookup 100",
+            "route add tos 4 1.2.3.4 dev ib0",
+        ],
+        "ok",
+        "not judged here, but by hostrouting check: packets of rule 8, rule 9\n",
+    ),
+    "a group by its members": (
+        [
+            *("nexthop add id 31 dev ib0", "nexthop add id 32 dev eth0", "nexthop add id 33 group 31/32"),
+            "route add 172.20.8.0/24 nhid 33",
+        ],
+        "overlap",
+        "via ib0 [172.20.8.0/24 proto boot]",
+    ),
+    "a tunnel to an expected device": (["route add 172.20.8.0/24 encap ip id 7 dst 10.0.0.9 dev eth0"], "ok", ""),
+    "a next hop that is down": (
+        ["route add 172.20.8.0/24 nexthop dev eth0 nexthop dev ib0", "link set ib0 down"],
+        "ok",
+        "",
+    ),
+    "the block of a CNI": (["route add blackhole 172.20.40.0/26 proto 80"], "ok", ""),
+    "a route like a CNI's, for all of it": (["route add blackhole 172.20.0.0/16 proto 80"], "overlap", "BLACKHOLE: "),
+    "a blackhole around a pod": (
+        [*ports("cali1"), "route add blackhole 172.20.40.0/26 proto static", "route add 172.20.40.9 dev cali1"],
+        "undecided",
+        "UNDECIDED: it is not known whether 172.20.40.0 is refused for pods",
+    ),
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_what_decides(namespace: Namespace, tmp_path: Path, story: str) -> None:
+    """The verdict and its reason; the engine agrees as far as the laws say."""
+    commands, verdict, words = STORIES[story]
+    namespace.batch(commands)
+    config = check("172.20.0.0/16")
+    engines = engines_check(namespace, config)
+    checked = Checked(namespace, config, tmp_path, awk=AWKS[len(story) % len(AWKS)])
+    assert (checked.verdict, engines.objections(checked)) == (verdict, []), checked.said
+    assert words in checked.said
+
+
+@pytest.mark.parametrize("awk", AWKS)
+def test_any_address(namespace: Namespace, tmp_path: Path, awk: str) -> None:
+    """Linux reads each address as the script spells it, and the script as Linux does; one row of zeros is left out."""
+    groups, chance = ["0", "0", "0", "1", "ab", "ab0", "ffff"], Random(7)  # noqa: S311  the same in each run
+    cidrs = [":".join(chance.choices(groups, k=8)) + "/128" for _ in range(60)]
+    namespace.batch(["route add ::ffff:0.0.0.0/97 dev ib0", "route add ::ffff:128.0.0.0/97 dev eth0"], family=IPV6)
+    config = check("::/128", "0:0:0:0:0:0:1:0/128", "::ffff:0:0/96", "0.0.0.0/0", *cidrs, expected_devs=["eth0"])
+    engines = engines_check(namespace, config)
+    checked = Checked(namespace, config, tmp_path, awk=awk)
+    assert (checked.verdict, engines.objections(checked)) == ("overlap", [])
+    assert len(checked.lines) > 50
