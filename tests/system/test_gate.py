@@ -153,7 +153,8 @@ def test_boot() -> None:
             assert ours(system, family=6) == ["fd16::/48"]
             assert "172.16.0.0/17 via 10.0.0.1 dev eth0 proto 213" in system.must("ip", "-N", "route")
             assert "via fe80::1 dev eth0" in system.must("ip", "-6", "route", "show", "proto", "213")
-            assert markers(system) == {LAYOUT.ok_path}
+            # The check says so if routes still change while it looks, as they may at boot.
+            assert markers(system) == {LAYOUT.ok_path} or "UNDECIDED" in system.journal(KUBE1)
 
 
 def test_programs_that_are_gone() -> None:
