@@ -1,6 +1,6 @@
 """Hosts, each with a CIDR that is expected to leave by its uplink, and what every layer says about it.
 
-Readers: the engine, the check and its repair, the script at boot and the command, on the fake kernel and on Linux.
+Readers: the engine, the check and its repair, and the command, on the fake kernel and on Linux.
 """
 
 from collections.abc import Callable
