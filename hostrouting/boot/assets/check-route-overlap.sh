@@ -53,11 +53,10 @@ BEGIN {
   n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
   for (; n; n--) is_spare[bits_of(spare[n])] # Linux uses its default route there, unless something else is said of it
 }
-
 # --- Input: the settings; the links; then for each family its rules, and the routes of all tables
 { latest = $0 }
 !part { if ($0 == "links") part = $0; else read_setting(); next }
-/^family [46]$/ { part = family = $2; next }
+/^family [46]$/ { part = family = $2; families = families family; next }
 part == "links" && /^[0-9]+: [^ ]+: <.*\\ +link\// { read_link(); next }
 part != "links" && /^[0-9]+:\t/ { read_rule(); next }
 part != "links" && /^[0-9]+ .* table [0-9]+ proto / { read_route(); next }
@@ -65,11 +64,10 @@ part != "links" && /^[0-9]+ .* table [0-9]+ proto / { read_route(); next }
 END { if (latest == "end") finish(); else print "ip failed: " latest } # it may have been killed
 function read_setting(   i, word) {
   if ($1 == "cidr") { cidr[++cidrs] = $2; from[cidrs] = bits_of($3); to[cidrs] = bits_of($4); want(from[cidrs]) }
-  if ($1 == "families") FAMILIES = $0
   if ($1 == "device") { expected[4] = expected[6] = joined(expected[4], $2); configured = 1 }
   for (i = 2; i <= NF; i++) {
     split($i, word, "/"); if ($1 == "protocols") protocol[word[1]] = word[2]
-    if ($1 == "allow") { allow[++allows] = glob(word[1]); allow_kind[allows] = word[2] }
+    if ($1 == "allow") allow[word[2]] = allow[word[2]] (allow[word[2]] ? "|" : "") glob(word[1])
     if ($1 == "refuse") { row[++rows] = word[1] " " word[2]; row_dev[rows] = glob(word[3]); is_single[rows] = word[4] }
   }
 }
@@ -78,7 +76,7 @@ function read_link(   dev, piece, word, i) {
   dev = $2; sub(/(@[^@]*)?:$/, "", dev); split($0, piece, /\\ +/); split(piece[3], word, " ")
   is_down[dev] = $3 !~ /[<,]UP[,>]/; if (piece[2] ~ /^link\/(\[32\]|infiniband|\[772\]|loopback)/) is_fabric[dev]
   for (i = 1; i <= rows; i++) if (dev ~ row_dev[i]) is_used[i] = 1
-  for (i = 1; i <= allows; i++) if (dev ~ allow[i] && (!allow_kind[i] || allow_kind[i] == word[1])) is_allowed[dev]
+  if ((allow[""] && dev ~ allow[""]) || (allow[word[1]] && dev ~ allow[word[1]])) is_allowed[dev]
 }
 function read_rule(   i, rest) { # without its selectors, it has to be a rule that is known
   read_prefix("default"); for (i = 2; i < NF; i++) if ($i == "to") { read_prefix($(i + 1)); cut() }
@@ -149,8 +147,7 @@ function ask(   n, i, command, line, reason, done) { # a command can have 128 kB
     close(command); if (n != i) { print "the kernel did not answer for " spelled(place[n]) ": " reason; exit }
   }
 }
-# Sets the devices of the default route that plain packets use. If that is by InfiniBand, or longer prefixes hide it, as
-# those of a VPN, it is the next one of the same table.
+# Sets the devices of the default route; if that is by InfiniBand, or a VPN hides it, of the next one in its table.
 function learn(   n, i, table, has_none, usable) {
   for (n = 1; n <= places; n++) if (place[n] in is_spare && place[n] ~ "^" family) {
     $0 = answer[n]; if (/^1 default / && leads_out()) return
@@ -211,35 +208,37 @@ function examine(   c, i, dev) { # one family
 }
 function finish(   c, n, address, part) {
   for (n = split("224.0.0.0 240.0.0.0 255.255.255.255 ff00::", part, " "); n; n--) want(bits_of(part[n]))
-  for (address in is_spare) if (FAMILIES ~ substr(address, 1, 1) && !wanted[address]++) place[++places] = address
+  for (address in is_spare) if (families ~ substr(address, 1, 1) && !wanted[address]++) place[++places] = address
   sort(); for (n = 1; n <= places; n++) at[place[n]] = n
-  ask(); for (family = 4; family <= 6; family += 2) if (FAMILIES ~ family) examine()
+  ask(); for (family = 4; family <= 6; family += 2) if (families ~ family) examine()
   if (repair) { gsub(/,/, "", repair); print "ACTION: run: hostrouting repair " repair }
   printf "%s", notes; if (unjudged) print "not judged here, but by hostrouting check: packets of " unjudged
   print "verdict", repair ? "overlap" : lacks ? "no-default-route" : notes ? "undecided" : "ok", faults + lacks, awaited
 }
 '
-list() { # without the seconds until a route expires, which are different in each look; "end": nothing is missing
+tables() { printf 'rule show\nroute show table all\n' | ip "-$family" -N -d -o -batch - 2>&1; }
+list() { # without the seconds until an IPv6 route expires, which are different in each look; "end": nothing is missing
   for family in $families; do
     echo "family $family"
-    printf 'rule show\nroute show table all\n' | ip "-$family" -N -d -o -batch - 2>&1 || return
-  done | sed '/ expires -/d; s/ expires [^ ]*//' && echo end
+    if [[ $family == 4 ]]; then tables; else tables | sed '/ expires -/d; s/ expires [^ ]*//'; fi || return
+  done && echo end
 }
 say() { printf '%s\n' "${@/#/<$level>}" >&2; }
-level=6 said='' looks=0
-trap 'rm -f "$state"/route-overlap.{ok,detected}; exit 1' TERM # no verdict, so no marker
+level=6 said='' looks=0 && trap 'rm -f "$state"/route-overlap.{ok,detected}; exit 1' TERM # no verdict, no marker
 while :; do # once a second while something may still come
-  listing=$(list) links=$(ip -N -d -o link show 2>&1) || listing=$links
-  mapfile -t told < <(exec "$awk" "$program" < <(printf '%s\n' "${configuration[@]}" links "$links" "$listing"))
-  read -r last verdict count awaited < <(echo "${told[*]: -1}")
-  if [[ $last == verdict && $verdict != ok && $awaited ]] && ((SECONDS < wait)); then
+  listing=$(list)
+  mapfile -t told < <(exec "$awk" "$program" < <(
+    printf '%s\n' "${configuration[@]}" links && ip -N -d -o link show 2>&1 && echo "$listing"))
+  [[ ${told[*]: -1} =~ ^verdict\ ([a-z-]+)\ ([0-9]+)\ (.*) ]]
+  verdict=${BASH_REMATCH[1]-} count=${BASH_REMATCH[2]-1} awaited=${BASH_REMATCH[3]-}
+  if [[ $verdict && $verdict != ok && $awaited ]] && ((SECONDS < wait)); then
     [[ $awaited == "$said" ]] || say "check-route-overlap: waiting up to $wait s for $awaited"
     said=$awaited && sleep 1
-  elif [[ $last == verdict && $listing == "$(list)" ]] || ((++looks == 3)); then
+  elif [[ $verdict && $listing == "$(list)" ]] || ((++looks == 3)); then
     break
   fi
 done
-if [[ $last == verdict ]]; then unset 'told[-1]'; else told=("no verdict: ${told[*]: -1}") verdict='' count=1; fi
+if [[ $verdict ]]; then unset 'told[-1]'; else told=("no verdict: ${told[*]: -1}"); fi
 [[ ! $verdict || $looks -lt 3 ]] || told+=('UNDECIDED: the routes keep changing') verdict=${verdict/#ok/undecided}
 faults=("${told[@]:0:count}") notes=("${told[@]:count:5}")
 level=3 marker=${verdict:+detected} lines=("${faults[@]}")
@@ -248,12 +247,13 @@ level=3 marker=${verdict:+detected} lines=("${faults[@]}")
 [[ $verdict != no-default-route ]] || lines=("$verdict")
 [[ $mode == STRICT || $level == 6 ]] || level=4
 ((count <= 14)) || faults=("${faults[@]:0:14}" "and $((count - 14)) more ranges")
-new=$(printf '%s\n' "${lines[@]}") old=$(cat "$state"/route-overlap.{ok,detected} 2>/dev/null)
-[[ ${1-} == hostrouting-guard.service && $verdict && $new == "$old" ]] ||
+printf -v new '%s\n' "${lines[@]}"
+[[ ${1-} == hostrouting-guard.service && $verdict && $new == "$(cat "$state"/route-overlap.* 2>/dev/null)"$'\n' ]] ||
   say "${faults[@]}" "${notes[@]}" "check-route-overlap: ${verdict:-failed}"
 why=$({ # a marker is whole or absent, and no failure here changes the verdict
-  path=$state/route-overlap && mkdir -p "$state"
-  [[ ! $marker ]] || { echo "$new" >"$path.$$" && mv -fT "$path.$$" "$path.$marker"; } || rm -f "$path.$$"
+  path=$state/route-overlap
+  [[ -d $state ]] || mkdir -p "$state"
+  [[ ! $marker ]] || { printf %s "$new" >"$path.$$" && mv -fT "$path.$$" "$path.$marker"; } || rm -f "$path.$$"
   for other in ok detected; do [[ $other == "$marker" || ! -e $path.$other ]] || rm -f "$path.$other"; done
 } 2>&1)
 [[ ! $why ]] || level=4 say "check-route-overlap: the markers are not those of this verdict: ${why##*$'\n'}"
