@@ -14,8 +14,10 @@ from hostrouting.tasks.cleanup.task import CleanupResult as CleanupResult  # wha
 from hostrouting.tasks.results import Plan as Plan  # what a task would do now
 from hostrouting.boot.files import files_of as files_of  # every file that a configuration makes on a host: path, text and mode
 from hostrouting.host.fileset import File as File  # one of them
-from hostrouting.check.examine import Examination as Examination  # all of one check: verdict, findings and the `routes` that repair them
-from hostrouting.check.overlap import Verdict as Verdict  # its verdict
+from hostrouting.check.check import check_host as check_host, check_snapshot as check_snapshot  # the check of a kernel, now, or of a Snapshot; each makes a CheckReport
+from hostrouting.check.check import CheckReport as CheckReport, FamilyReport as FamilyReport, Escape as Escape  # all of one check; its part for each family, with the repair; a range that escapes
+from hostrouting.check.check import Verdict as Verdict  # its verdict
+from hostrouting.check.report import check_findings as check_findings, check_document as check_document  # a CheckReport as findings, and as the JSON document
 from hostrouting.finding import Finding as Finding  # one thing to tell an operator: its name, severity, sentence, target and remedy
 from hostrouting.tasks.cleanup.task import CleanupPlan as CleanupPlan  # what a clean-up would do
 from hostrouting.tasks.cleanup.judge import CleanupEntry as CleanupEntry  # one thing of it
@@ -29,10 +31,10 @@ from hostrouting.config.settings import StaticRoutesConfig as StaticRoutesConfig
 from hostrouting.config.settings import RouteOverlapConfig as RouteOverlapConfig  # which CIDRs must leave by which devices
 from hostrouting.config.settings import IntendedRule as IntendedRule  # a policy rule that sends some packets elsewhere on purpose
 from hostrouting.config.values import Mode as Mode  # what happens if a CIDR does not leave as it must: WARN or STRICT
-from hostrouting.config.probe_rewrite import ProbeRewriteConfig as ProbeRewriteConfig  # how a load balancer's probes over IPv6 are rewritten
+from hostrouting.config.settings import ProbeRewriteConfig as ProbeRewriteConfig  # how a load balancer's probes over IPv6 are rewritten
 from hostrouting.config.settings import GateConfig as GateConfig  # the units that do not start before the routing is right
 from hostrouting.config.settings import GuardConfig as GuardConfig  # whether the guard runs as a service
-from hostrouting.config.azure_vnet import AzureVnetCleanupConfig as AzureVnetCleanupConfig  # what another CNI manages now, and how careful the clean-up is
+from hostrouting.config.settings import AzureVnetCleanupConfig as AzureVnetCleanupConfig  # what another CNI manages now, and how careful the clean-up is
 
 # 3. Errors: `hostrouting.errors` draws the whole tree, and says where the fault of each is
 from hostrouting.errors import HostRoutingError as HostRoutingError  # the root: catch it to catch everything that is raised on purpose
@@ -57,11 +59,9 @@ from hostrouting.model.prefix import Prefix as Prefix, IP as IP  # a network wit
 from hostrouting.model.route import OURS as OURS  # the route protocol number that marks a route as ours
 
 # 5. Conclusions; functions from values to values, which need and touch no host
-from hostrouting.fib.engine import Fib as Fib  # what the kernel would do with a packet, for one address or for all of a prefix
-from hostrouting.fib.packet import Flow as Flow, PLAIN as PLAIN, ANY as ANY  # what is known about a packet but its destination; a plain one; an unknown one
-from hostrouting.fib.decision import Decision as Decision, Cell as Cell  # what happens to a packet, and a range of addresses with one decision
-from hostrouting.check.overlap import check_overlap as check_overlap, OverlapReport as OverlapReport, Escape as Escape  # makes an OverlapReport from expected CIDRs and a Fib: its verdict with the evidence; a range that escapes
-from hostrouting.check.repair import propose_repair as propose_repair, Repair as Repair  # makes a Repair from a Fib and an OverlapReport: the fewest routes that close every escape, with the proof
+from hostrouting.fib.engine import Fib as Fib  # what the kernel does with a packet, for one address or for all of a prefix
+from hostrouting.fib.engine import Decision as Decision, Cell as Cell  # what happens to a packet, and a range of addresses with one decision
+from hostrouting.check.repair import Repair as Repair  # the fewest routes that close what escapes, with what they cost
 from hostrouting.routes.uplink import DesiredRoute as DesiredRoute, resolve_route as resolve_route, Pending as Pending  # a wanted route; makes it complete on a host, or says what is missing for it
 from hostrouting.routes.plan import plan_routes as plan_routes, RoutePlan as RoutePlan  # makes a RoutePlan from wanted routes and a Snapshot; printed, it is the dry run
 

@@ -29,15 +29,6 @@ def listed(values: Any, what: str) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def names(values: Any, what: str) -> tuple[str, ...]:
-    """The items of a list of names. TypeError for a single name, and for an item that is not text."""
-    found = listed(values, what)
-    for value in found:
-        if not isinstance(value, str):
-            raise TypeError(f"{what}: {value} is a {type(value).__name__}, not a string; write its name")
-    return found
-
-
 def require(value: object, kind: type, what: str, remedy: str) -> None:
     """Raise TypeError, with the remedy, if the value is not an instance of `kind`."""
     if not isinstance(value, kind):

@@ -160,7 +160,7 @@ class Fault:
     """One fault of a configuration; `str()` is the sentence that an operator reads."""
 
     path: str
-    """Where it is: `hostRouting.staticRoutes.routes[1].gateway`, or the document's name if all of it is at fault."""
+    """Where it is: `hostRouting.staticRoutes.routes[1].gateway`; the document's name or empty for all of it."""
     value: str
     """The value found there, as printable JSON, shortened; empty if the fault is that it is missing."""
     rule: str
@@ -169,12 +169,12 @@ class Fault:
     """What to do about it; empty if this is not known."""
 
     def __str__(self) -> str:
-        found = f"{self.value} {self.rule}" if self.value else self.rule
-        return f"{self.path}: {found}; {self.remedy}" if self.remedy else f"{self.path}: {found}"
+        words = " ".join(filter(None, (self.path and f"{self.path}:", self.value, self.rule)))
+        return f"{words}; {self.remedy}" if self.remedy else words
 
 
-class ConfigError(HostRoutingError, ValueError):
-    """The configuration cannot be used. Lists every fault, found before the host was changed."""
+class _FaultyInput(HostRoutingError, ValueError):  # noqa: N818  no class that anybody catches
+    _what: ClassVar[str]
 
     def __init__(self, faults: Iterable[Fault], source: str | None = None) -> None:
         """Keep the faults in the order of the document, and the name of the file if there is one."""
@@ -190,20 +190,21 @@ class ConfigError(HostRoutingError, ValueError):
         if len(self.faults) == 1:
             (fault,) = self.faults
             return str(fault) if self.source in (None, fault.path) else f"{self.source}: {fault}"
-        where = self.source or "the configuration"
+        where = self.source or self._what
         return "\n".join([f"{where} has {len(self.faults)} faults:", *(f"  {fault}" for fault in self.faults[:most])])
 
 
-class InputError(HostRoutingError, ValueError):
-    """An input file is not a usable snapshot."""
+class ConfigError(_FaultyInput):
+    """The configuration cannot be used. Lists every fault, found before the host was changed."""
+
+    _what = "the configuration"
+
+
+class InputError(_FaultyInput):
+    """An input file is not a usable snapshot. Lists every fault."""
 
     kind: Literal["snapshot"] = "snapshot"
-
-    def __init__(self, *, path: str, problem: str) -> None:
-        """Name the file, or the place in the snapshot, and what is wrong there."""
-        self.path, self.problem = path, problem
-        where = f"{path}: " if path else ""
-        super().__init__(f"snapshot: {where}{problem}")
+    _what = "the snapshot"
 
 
 class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong

@@ -12,9 +12,9 @@ from typing import Any, Literal, TypeAlias
 import attrs
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
-_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
-ESCAPES = ("overlap", "no-route", "unreachable", "blackhole", "prohibit")
+ESCAPES = ("overlap", "own-range", "no-route", "unreachable", "blackhole", "prohibit")
 """A range of an expected CIDR that does not leave by an expected device, by what happens to its packets."""
 
 NAMES = (
@@ -23,15 +23,18 @@ NAMES = (
     # the rules and the default routes themselves
     "local-rule",
     "missing-rule",
+    "competing-defaults",
+    "service-network-holds-host",
+    # what makes a verdict undecided
     "default-routes",
-    "empty-table",
-    # what limits or explains a verdict
+    "own-network",
+    "two-cnis",
+    "refused-range",
     "other-packets",
-    "own-range",
-    "unused-default-route",
-    "unmatched-rule",
-    "expiry",
+    "not-judged",
     "kernel-differs",
+    # what explains a verdict
+    "allowed",
     "skipped-keys",
     # what a repair is, lacks and costs
     "action",
@@ -40,8 +43,6 @@ NAMES = (
     # our routes
     "route-conflict",
     "route-waits",
-    "route-will-not-last",
-    "route-beside",
     # the host
     "gate-open",
     "gate-shut",
@@ -65,12 +66,6 @@ NAMES = (
 
 _INFO, _WARNING = 20, 30  # as in logging, which takes long to load
 
-_COMING = (
-    *("allowed", "competing-defaults", "not-judged", "own-network"),
-    *("refused-range", "service-network-holds-host", "two-cnis"),
-)
-"""The names that only `newcheck` uses."""
-
 SHOWN = 20
 """The number of findings of one kind in a log or an error."""
 
@@ -79,7 +74,7 @@ SHOWN = 20
 class Finding:
     """One message for an operator."""
 
-    name: str = attrs.field(validator=attrs.validators.in_((*NAMES, *_COMING)))
+    name: str = attrs.field(validator=attrs.validators.in_(NAMES))
     severity: Severity
     """An error makes something fail, a warning may, a note does not."""
     sentence: str
@@ -121,7 +116,7 @@ class Finding:
 
 def worst_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """Each finding once, errors before warnings before notes."""
-    return tuple(sorted(dict.fromkeys(found), key=lambda finding: _SEVERITIES.index(finding.severity)))
+    return tuple(sorted(dict.fromkeys(found), key=lambda finding: SEVERITIES.index(finding.severity)))
 
 
 def of_severity(found: Iterable[Finding], *severities: Severity) -> Iterator[Finding]:

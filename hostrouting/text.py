@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SHOWN = 60
 """A message shows at most this many characters of a value."""
-_LONGEST = 60  # characters that are compared: the cost grows with the square of the length
+_EDITS, _SHORT = 2, 5
 
 
 def counted(count: int, noun: str) -> str:
@@ -29,13 +29,23 @@ def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that an unknown one probably means, by its spelling; None if no word is similar enough."""
-    from difflib import get_close_matches  # noqa: PLC0415  only an error message needs it
-
+    """The known word that an unknown one probably means: at most two edits away; None if there is none."""
     # Compared without case: wrong case is the most common mistake, and other JSON readers accept it.
-    by_letters = {key.lower(): key for key in known}
-    near = get_close_matches(word.lower()[:_LONGEST], by_letters, n=1)
-    return by_letters[near[0]] if near else None
+    distances = {key: _edits(word.lower(), key.lower()) for key in known if abs(len(word) - len(key)) <= _EDITS}
+    # In a short word two edits say little, unless two letters have changed places.
+    firm = [key for key in distances if len(key) > _SHORT or sorted(key.lower()) == sorted(word.lower())]
+    near = [key for key, edits in distances.items() if edits <= (_EDITS if key in firm else 1)]
+    return min(near, key=distances.__getitem__, default=None)
+
+
+def _edits(word: str, other: str) -> int:
+    """How many letters have to be added, removed or replaced to make the other word of this one."""
+    row = list(range(len(other) + 1))
+    for count, letter in enumerate(word, 1):
+        corner, row[0] = row[0], count
+        for place, wanted in enumerate(other, 1):
+            corner, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, corner + (letter != wanted))
+    return row[-1]
 
 
 def show(value: object) -> str:

@@ -70,12 +70,15 @@ def writer_of(text: str) -> str:
 
 
 def steps_of(config: HostRoutingConfig) -> Iterator[tuple[str, tuple[str, bool]]]:
-    """The steps of the gate: the text of each, and whether a gated unit may start only if it succeeds."""
+    """The steps of the gate: the text of each, and whether a gated unit may start only if it succeeds.
+
+    The route for replies to probes alone holds nothing back.
+    """
     check = config.route_overlap
     if routes := wanted_routes(config):
         is_required = not all(route.is_optional for route in routes)
         yield HostLayout.routes_step, (scripts.render_static_routes_script(config), is_required)
-    if check.expected_cidrs:
+    if check.cidrs:
         yield HostLayout.check_step, (scripts.render_check_script(config), check.mode is Mode.STRICT)
     if config.probe_rewrite.enabled:
         yield HostLayout.probe_step, (scripts.render_probe_script(config), False)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from hostrouting.model.prefix import IPV6, LINK_LOCAL, MULTICAST
 
 if TYPE_CHECKING:
-    from hostrouting.config.probe_rewrite import ProbeRewriteConfig
+    from hostrouting.config.settings import ProbeRewriteConfig
 
 TABLE = "hostrouting_slb"
 """Tables with azureslbprobe in their name are deleted by other agents."""

@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.boot.probe_table import render_probe_table
-from hostrouting.config.cni import CNI_ROUTES
+from hostrouting.config.cni import CNIS
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import IPV4, Prefix, ip_at
 from hostrouting.model.route import OURS, ROUTE_TYPES, protocol_name
@@ -59,13 +59,18 @@ def render_static_routes_script(config: HostRoutingConfig) -> str:
 def render_check_script(config: HostRoutingConfig) -> str:
     """The step that checks the expected CIDRs of the configuration."""
     check = config.route_overlap
-    cidrs = [Prefix.of(cidr) for cidr in check.expected_cidrs]
+    services = [Prefix.of(cidr) for cidr in check.service_cidrs]
+    cidrs = [Prefix.of(cidr) for cidr in check.cidrs]
     # The script finds the first four by their places.
     settings = [f"mode {check.mode}", f"wait {_LONGEST_WAIT}", f"state {HostLayout.state_directory}"]
     settings += [f"families {' '.join(sorted({str(cidr.family) for cidr in cidrs}))}", *map(_cidr_setting, cidrs)]
     settings += [f"device {dev}" for dev in check.expected_devs]
-    # Of a pattern and the kind of a device, a slash makes one word.
-    settings += _several("allow", [pattern.replace(" ", "/") for pattern in check.allowed_devs])
+    settings += [
+        f"service {as_listed(ip_at(cidr.family, cidr.first))} {as_listed(ip_at(cidr.family, cidr.last))}"
+        for cidr in services
+    ]
+    settings += _several("allow", check.allowed_devs)
+    settings += _several("cni", _device_rows())
     settings += _several("refuse", _refusing_rows())
     settings += _several(
         "protocols", [f"{number}/{name}" for number in range(256) if (name := protocol_name(number)) != str(number)]
@@ -119,11 +124,35 @@ def asset(name: str) -> str:
     return data.decode().removeprefix("#!/bin/bash\n")
 
 
-def _refusing_rows() -> list[str]:
-    """The routes with which CNIs refuse packets: type, protocol, perhaps a device, perhaps only single addresses."""
+def _device_rows() -> list[str]:
+    """The devices of CNIs: the number of the CNI, a pattern, the kinds, and what the device is for."""
     return [
-        f"{ROUTE_TYPES.index(kind)}/{protocol}/{route.dev}{'/single' * route.single}"
-        for route in CNI_ROUTES
-        for kind in sorted(route.types)
-        for protocol in sorted(route.protocols)
+        f"{number}/{device.pattern}/{','.join(device.kinds)}/{device.use.value}"
+        for number, cni in enumerate(CNIS, start=1)
+        for device in cni.devices
+    ]
+
+
+def _refusing_rows() -> list[str]:
+    """The routes with which CNIs refuse packets: type, protocol, lengths, the number of the CNI, and what proves it.
+
+    Whether a range is the subnet of this node is not looked at in the script, so nothing proves that there.
+    """
+    return [
+        "/".join(
+            map(
+                str,
+                (
+                    ROUTE_TYPES.index(kind),
+                    row.protocol,
+                    *row.lengths[4],
+                    *row.lengths[6],
+                    number,
+                    "exclusive" if row.is_exclusive else "nothing" if row.is_node_subnet else "inside",
+                ),
+            )
+        )
+        for number, cni in enumerate(CNIS, start=1)
+        for row in cni.refusals
+        for kind in row.types
     ]

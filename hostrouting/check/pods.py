@@ -1,83 +1,51 @@
-"""The check for packets of pods, once for each class of them.
+"""Packets of pods: which kinds of them the rules tell apart.
 
-Here: the verdict on each class, as far as it differs from that on the host's own packets. Not here: the classes
-(`packets`), and the check itself (`overlap`).
+What a node forwards is not judged, unless `podCidrs` names the addresses of pods. Then their packets are judged like
+the host's own, by the same pass over the rules, with the source and the device that they have. Sources differ only
+where a `from` selector begins or ends, and devices only where a rule names one; so a few kinds are all.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from __future__ import annotations
 
-from hostrouting.check.overlap import Escape, Note, OverlapReport, Verdict, follow_kernel
-from hostrouting.check.packets import PodPackets, with_devices_of
-from hostrouting.fib.decision import Decision
-from hostrouting.fib.engine import Fib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-Ask: TypeAlias = Callable[[PodPackets], Mapping[int, Decision]]
+from hostrouting.config.cni import Use, devices_of
+from hostrouting.fib.engine import Packet
+from hostrouting.model.prefix import Prefix, prefixes_between
 
+if TYPE_CHECKING:
+    from hostrouting.fib.engine import Fib
 
-class PodReport(NamedTuple):
-    """The verdict on packets of pods: on all classes with equal answers."""
-
-    packets: tuple[PodPackets, ...]
-    verdict: Verdict
-    escapes: tuple[Escape, ...] = ()
-    notes: tuple[Note, ...] = ()
-
-    def escapes_beyond(self, report: OverlapReport) -> tuple[Escape, ...]:
-        """The findings of this check that the check of the host's own packets does not have."""
-        known: dict[object, list[Escape]] = {}
-        for finding in report.escapes:
-            known.setdefault(_way(finding), []).append(finding)
-        return tuple(
-            finding
-            for finding in self.escapes
-            if not any(
-                other.first <= finding.first and finding.last <= other.last for other in known.get(_way(finding), ())
-            )
-        )
-
-    def notes_beyond(self, report: OverlapReport) -> tuple[Note, ...]:
-        """The notes of this check that the check of the host's own packets does not have."""
-        known = set(map(_note_key, report.notes))
-        return tuple(note for note in self.notes if _note_key(note) not in known)
+_SOME_POD = "a pod's device"
+"""Stands for every device that no rule names; no device has a name with a space."""
 
 
-def check_pods(
-    fib: Fib, report: OverlapReport, packets: Sequence[PodPackets], *, ask: Ask | None = None
-) -> tuple[PodReport, ...]:
-    """Check the expected CIDRs of a report for the packets of pods, on the devices that the report expects.
-
-    `ask` returns the kernel's answers where they differ from the tables, as `follow_kernel` takes them.
-    """
-    if not report.expected_devs:
-        return ()
-    fib = with_devices_of(fib, packets)
-    alike: dict[object, list[PodPackets]] = {}
-    answers: dict[object, OverlapReport] = {}
-    for sender in packets:
-        own = report.again(fib, sender.flow)
-        if ask is not None:
-            own = follow_kernel(own, fib, ask(sender), flow=sender.flow)
-        ranges = tuple((_way(finding), finding.first, finding.last) for finding in own.escapes)
-        answer = (own.verdict, ranges, tuple(map(_note_key, own.notes)))
-        answers.setdefault(answer, own)
-        alike.setdefault(answer, []).append(sender)
-    return tuple(_pod_report(own, tuple(alike[answer])) for answer, own in answers.items())
+def pod_packets(fib: Fib, cidrs: Iterable[Prefix]) -> Iterator[Packet]:
+    """A packet of each kind that pods with these addresses send."""
+    named = {rule.iif for rule in fib.rules if rule.iif is not None}
+    links = (link for link in fib.snapshot.links if link.name in named)
+    of_pods = [link.name for link in links if any(row.use in _PODS for _, row in devices_of(link.name, link.kind))]
+    for cidr in cidrs:
+        if cidr.family != fib.family:
+            continue
+        for source in _sources(fib, cidr):
+            yield from (Packet(source, dev) for dev in (_SOME_POD, *of_pods))
 
 
-def _pod_report(report: OverlapReport, senders: tuple[PodPackets, ...]) -> PodReport:
-    return PodReport(
-        senders,
-        report.verdict,
-        tuple(finding._replace(senders=senders) for finding in report.escapes),
-        tuple(note._replace(senders=senders) for note in report.notes),
-    )
+_PODS = {Use.POD, Use.BRIDGE}
 
 
-def _way(finding: Escape) -> tuple[object, ...]:
-    return (finding.cidr, finding.kind, finding.devs, finding.decision.route)
+def _sources(fib: Fib, cidr: Prefix) -> Iterator[Prefix]:
+    """The CIDR, cut wherever a `from` selector begins or ends."""
+    blocks = [rule.src for rule in fib.rules if rule.src is not None]
+    cuts = {cut for block in blocks for cut in (block.first, block.last + 1) if cidr.first < cut <= cidr.last}
+    starts = sorted({cidr.first, *cuts})
+    for first, behind in zip(starts, [*starts[1:], cidr.last + 1], strict=True):
+        yield from prefixes_between(fib.family, first, behind - 1)
 
 
-def _note_key(note: Note) -> tuple[object, ...]:
-    decision = note.decision
-    return (note.cidr, note.first, note.last, note.cases, decision.kind, decision.route, note.escapes, note.known)
+def phrase_of(packet: Packet) -> str:
+    """The packets, as a phrase that follows "for"."""
+    arriving = "" if packet.iif == _SOME_POD else f" that arrive on {packet.iif}"
+    return f"packets of pods from {packet.source}{arriving}"

@@ -7,6 +7,7 @@ and carried out (`entry_point`).
 from __future__ import annotations
 
 import argparse
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.cli.commands import CHANGING, COMMANDS
@@ -104,6 +105,12 @@ def question_words(arguments: argparse.Namespace) -> list[str]:
     """The words that repeat this check in another command: its CIDRs, devices and configuration."""
     words = [*arguments.cidrs, *(word for dev in arguments.devs for word in ("--dev", dev))]
     return words + (["--config", arguments.config] if arguments.config else [])
+
+
+def question_of(arguments: argparse.Namespace) -> str:
+    """The same words as text, with the snapshot if there is one."""
+    words = [*question_words(arguments), *(["--snapshot", arguments.snapshot] if arguments.snapshot else [])]
+    return shlex.join(words)
 
 
 def wait_option(parser: argparse.ArgumentParser) -> None:

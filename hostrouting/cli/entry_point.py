@@ -159,7 +159,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _meant(word: str, known: Sequence[str], dashes: str = "") -> str:
-    near = nearest(word, known) if word else None
+    near = nearest(word.partition("=")[0], known)
     return f"; did you mean {dashes}{near}?" if near else ""
 
 

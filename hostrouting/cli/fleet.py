@@ -20,26 +20,16 @@ from hostrouting.cli.check import LIMITS, lasting_line
 from hostrouting.cli.command import FINE, VERDICT_CODES, Reply, question_words
 from hostrouting.cli.failure import code_of, document_of
 from hostrouting.cli.output import SHOWN, Line, Painted, Piece, Tone, capped, line, table
-from hostrouting.cli.remedy import correction_lines, route_lines
 from hostrouting.cli.source import expected_of
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.fleet.dispatch import judge_snapshots
-from hostrouting.fleet.grouping import (
-    Grouping,
-    common_correction,
-    needs_own_file,
-    own_file_reason,
-    repair_words,
-    tally_verdicts,
-)
+from hostrouting.fleet.grouping import Grouping, tally_verdicts
 from hostrouting.fleet.judge import Question, find_snapshots
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
     import argparse
 
-    from hostrouting.check.examine import Correction
-    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.fleet import NodeGroup, NodeResult, Source
 
 
@@ -62,7 +52,7 @@ def check_fleet(arguments: argparse.Namespace) -> Reply:
         for _ in results():
             pass
         name, words = arguments.config or "", shlex.join(question_words(arguments))
-        return fleet_lines(grouping.groups(), config, name=name, question=words)
+        return fleet_lines(grouping.groups(), name=name, question=words)
 
     return Reply(lambda: _worst_code(codes), lambda: map(_line_of, results()), lines)
 
@@ -119,7 +109,7 @@ _TONES: dict[str | None, Tone] = {"ok": "good", "overlap": "bad"}
 _NAMES = 6  # nodes of a group that are named
 
 
-def fleet_lines(groups: Sequence[NodeGroup], config: HostRoutingConfig, *, name: str, question: str) -> Iterator[Line]:
+def fleet_lines(groups: Sequence[NodeGroup], *, name: str, question: str) -> Iterator[Line]:
     """The page of lines.
 
     `name` is the file of the configuration, if there is one; `question` are the arguments that ask another check the
@@ -129,56 +119,36 @@ def fleet_lines(groups: Sequence[NodeGroup], config: HostRoutingConfig, *, name:
     verdicts = [Painted(f"{count:,} {verdict}", _TONES.get(verdict, "warn")) for verdict, count in counts.items()]
     pieces = [piece for text in verdicts for piece in (", ", text)]
     yield line(Painted(counted(sum(counts.values()), "node"), "strong"), ": ", *pieces[1:])
-    common = common_correction(groups)
     if any(group.verdict != "ok" for group in groups):
         yield line()
-        rows = [_row(group, repair_words(group, common, has_file=bool(name))) for group in groups[:SHOWN]]
+        rows = [_row(group) for group in groups[:SHOWN]]
         yield from capped(table(("  nodes", "verdict", "problem", "repair"), rows, indent=""), len(groups))
     for group in groups[:SHOWN]:
         if group.verdict != "ok":
             yield line()
-            yield from _group_lines(group, common, config, name=name, question=question)
+            yield from _group_lines(group, name=name, question=question)
     yield line()
     yield line(Painted(LIMITS, "soft"))
     yield lasting_line("each node")
 
 
-def _row(group: NodeGroup, repair: str) -> Sequence[Piece]:
+def _row(group: NodeGroup) -> Sequence[Piece]:
     problem = group.problem if len(group.problem) <= _CUT else f"{group.problem[: _CUT - 1]}…"
     verdict = Painted(group.verdict_words, _TONES.get(group.verdict, "warn"))
-    return f"{len(group.nodes):>7,}", verdict, problem, repair
+    return f"{len(group.nodes):>7,}", verdict, problem, group.repair_words
 
 
-def _group_lines(
-    group: NodeGroup, common: Correction | None, config: HostRoutingConfig, *, name: str, question: str
-) -> Iterator[Line]:
+def _group_lines(group: NodeGroup, *, name: str, question: str) -> Iterator[Line]:
     yield line(Painted(counted(len(group.nodes), "node"), "strong"), ": ", group.problem or group.verdict_words)
     yield line("  ", Painted(spoken(group.nodes, most=_NAMES), "soft"))
     which = "One repair for all" if len(group.nodes) > 1 else "A repair"
-    correction, example = group.correction, group.example
-    again, into = "check", ""
-    if correction is None:
-        again = "repair" if group.verdict == "overlap" else again
-    elif not correction.is_needed:
+    if group.repair:
+        yield line(f"  {which}: add this to staticRoutes.routes of their configuration:")
+        routes = [json.dumps(route) for route in repair_document(group.repair)]
+        yield from (line(f"    {route},") for route in routes[:-1])
+        yield line(f"    {routes[-1]}")
+    elif group.is_repairable:
         yield line(f"  {which}: {name} has its routes. On each node, as root: hostrouting apply --config {name}")
-    elif name and needs_own_file(group, common):
-        many = len(group.nodes) > 1
-        these, their = ("These nodes need", "their") if many else ("This node needs", "its")
-        why, also = own_file_reason(correction, many=many), ", for all of them" if many else ""
-        yield line(f"  {these} a configuration of {their} own: {why}. This writes it{also}:")
-        again, into = "repair", _own_file(group)
-    else:
-        yield line(f"  {which}: add this to staticRoutes.routes of {name or 'the configuration of each node'}:")
-        yield from route_lines(repair_document(correction.add))
-        yield from (
-            line("  ", *line_pieces) for line_pieces in (correction_lines(correction, config, name) if name else ())
-        )
-    words = f"hostrouting {again} --snapshot {shlex.quote(example.path)} {question}".rstrip()
-    yield line(f"  For {example.name}: {words}{into}")
-
-
-def _own_file(group: NodeGroup) -> str:
-    """The end of a command that writes the configuration for a group's nodes, never over a snapshot."""
-    name = os.path.basename(group.example.name)
-    beside = not os.path.dirname(os.path.normpath(group.example.path))
-    return f" --as-config > {shlex.quote(f'config-{name}.json' if beside else f'{name}.json')}"
+    again = "check" if group.is_repairable or group.verdict != "overlap" else "repair"
+    words = f"hostrouting {again} --snapshot {shlex.quote(group.example.path)} {question}".rstrip()
+    yield line(f"  For {group.example.name}: {words}")

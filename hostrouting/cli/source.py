@@ -5,6 +5,7 @@ Here: converting arguments to values, and their faults to ConfigError or InputEr
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Callable, Sequence
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
@@ -14,10 +15,9 @@ import attrs
 import phases
 from hostrouting.arguments import HOST_OF_A_SNAPSHOT, require_devices
 from hostrouting.cli.terminal import log_to_stderr
-from hostrouting.config.json import SIZE_LIMIT
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import BackendError, ConfigError, Fault
-from hostrouting.inputs import STANDARD_INPUT, Unreadable, is_piped, name_of, read_bytes
+from hostrouting.model.document import STANDARD_INPUT, name_of
 
 if TYPE_CHECKING:
     import argparse
@@ -42,19 +42,15 @@ def _loaded(arguments: argparse.Namespace) -> HostRoutingConfig:
     path = arguments.config
     if path is None:
         return HostRoutingConfig()
-    if not is_piped(path):
-        return HostRoutingConfig.load(path)
-    name = name_of(path)
     if path == STANDARD_INPUT == getattr(arguments, "snapshot", None):
         fault = Fault("--config", "'-'", "is standard input, and so is --snapshot", "name a file for one of the two")
         raise ConfigError([fault])
-    try:
-        data = read_bytes(path, what="a configuration", limit=SIZE_LIMIT)
-    except Unreadable as error:
-        raise ConfigError([Fault(name, "", error.rule, error.remedy)], name) from error
-    # A pipe has no name that could be typed again. Printed commands have FILE in its place.
-    arguments.config, arguments.piped = _PLACEHOLDER, name
-    return HostRoutingConfig.from_json(data, source=name)
+    is_piped = path == STANDARD_INPUT or pathlib.Path(path).is_fifo()
+    config = HostRoutingConfig.load(path, is_ours=True)
+    if is_piped:
+        # A pipe has no name that could be typed again. Printed commands have FILE in its place.
+        arguments.config, arguments.piped = _PLACEHOLDER, name_of(path)
+    return config
 
 
 def _with_devs(config: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
@@ -87,7 +83,7 @@ def expected_of(arguments: argparse.Namespace, installed: HostRoutingConfig | No
         settings = config.route_overlap if installed is None else RouteOverlapConfig()
         config = attrs.evolve(config, route_overlap=attrs.evolve(settings, expected_cidrs=cidrs_of(arguments.cidrs)))
     config = _with_devs(config, arguments)
-    if not config.route_overlap.expected_cidrs:
+    if not config.route_overlap.cidrs:
         where = getattr(arguments, "piped", arguments.config) or "CIDR"
         remedy = "name one, such as 172.16.0.0/16, or use a --config that has some"
         raise ConfigError([Fault(where, "", "no expected CIDR is given, so there is nothing to check", remedy)])
@@ -111,7 +107,6 @@ def cidrs_of(given: Sequence[str]) -> tuple[Network, ...]:
 def known_devices(arguments: argparse.Namespace, snapshot: Snapshot) -> None:
     """Raise ConfigError if an option names a device that does not exist; the message has those that do."""
     typed = [("--dev", dev) for dev in arguments.devs]
-    typed += [(f"--{name}", dev) for name in ("iif", "oif") if (dev := getattr(arguments, name, None)) is not None]
     require_devices(typed, snapshot, host="this host" if arguments.snapshot is None else HOST_OF_A_SNAPSHOT)
 
 
@@ -124,7 +119,7 @@ def address_of(text: str, name: str) -> IP:
         raise ConfigError([fault]) from error
     if isinstance(address, IPv6Address) and address.scope_id is not None:
         bare = text.partition("%")[0]
-        fault = Fault(name, repr(text), "has a zone", f"write {bare}, and --oif {address.scope_id}")
+        fault = Fault(name, repr(text), "has a zone", f"write {bare}")
         raise ConfigError([fault])
     return address
 
@@ -146,13 +141,6 @@ def open_kernel(host: Callable[[], Host]) -> RouteBackend:
             "an image has no kernel to ask; use a snapshot of its host with --snapshot", kind="unavailable"
         )
     return backend()
-
-
-def start_command(host: Host) -> str:
-    """The command that adds the installed static routes now, as root."""
-    if host.manager is not None and host.manager.is_running():
-        return f"systemctl start {host.layout.routes_unit}"
-    return f"/bin/bash {host.layout.gate_path} {host.layout.routes_unit} {host.layout.routes_step}"
 
 
 def quiet_context() -> phases.Context:

@@ -1,115 +1,170 @@
-"""What the known cluster networks (CNIs) leave on a node: their devices, and the routes that refuse packets on purpose.
+"""What CNIs put on a node: their devices by name and kind, and the routes with which they refuse packets.
 
-Here: one table, with a row for each CNI. Not here: which routes and devices of a host are of that kind
-(`check.exceptions`), and the verdict on addresses that leave by such a device (`check.overlap`).
+The one table of this knowledge; the judge and the script at boot read it. A device is a CNI's only if both its name and
+its kind fit: `lxcbr0` is a bridge of LXC, and not one of Cilium's `lxc*`. To add a CNI, add a row with its source.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from hostrouting.model.route import REFUSING, RouteType
+from hostrouting.model.route import PROTOCOL_KERNEL, RouteType
 
 
-class CniRoute(NamedTuple):
-    """Refusing routes of one CNI; with a `dev`, only on a host that has a device of such a name."""
+class Use(Enum):
+    """What a device is for."""
 
-    protocols: frozenset[int]
-    types: frozenset[RouteType]
-    source: str
-    single: bool = False  # for single addresses only
-    dev: str = "*"
+    NETWORK = "network"
+    """It leads to pods on other nodes, or to all pods."""
+    POD = "pod"
+    """It leads to one pod, so it is fine for single addresses only."""
+    BRIDGE = "bridge"
+    """It leads to the pods of this node."""
+    MARKED = "marked"
+    """Only packets with a mark leave by it."""
+
+
+class Device(NamedTuple):
+    """Devices of a CNI: a pattern (`*`, `?`) for their names, and their kinds."""
+
+    pattern: str
+    kinds: tuple[str, ...]
+    use: Use = Use.NETWORK
+
+
+class Refusal(NamedTuple):
+    """Routes with which a CNI refuses packets to addresses of its own that no pod has."""
+
+    protocol: int
+    types: tuple[RouteType, ...]
+    lengths: dict[int, tuple[int, int]]
+    """By family: the shortest and longest prefix."""
+    is_exclusive: bool = False
+    """Whether no other program uses this protocol for such routes."""
+    is_node_subnet: bool = False
+    """Whether the route is for the subnet of this node, and no other."""
 
 
 class Cni(NamedTuple):
-    """One CNI: the devices that lead to its pods and services on any node, and its refusing routes."""
+    """One CNI."""
 
     name: str
-    devs: tuple[str, ...] = ()
-    routes: tuple[CniRoute, ...] = ()
+    devices: tuple[Device, ...]
+    refusals: tuple[Refusal, ...] = ()
 
 
-_BOOT, _KERNEL, _BIRD, _CALICO = 3, 2, 12, 80
+BOOT, BIRD, CALICO = 3, 12, 80
+_ALL: tuple[RouteType, ...] = ("blackhole", "unreachable", "prohibit")
+_BLOCKS = {4: (20, 32), 6: (116, 128)}
+
+
+def _network(*rows: str) -> tuple[Device, ...]:
+    """Devices of the use NETWORK, each as its pattern and its kinds in one text."""
+    return tuple(Device(row.split()[0], tuple(row.split()[1:])) for row in rows)
+
 
 CNIS = (
-    Cni("Antrea", ("antrea-gw*", "antrea-wg0")),
-    # The host's end of a pod; "vlan" if the pod has a security group, and so a branch network interface, of its own.
-    Cni("AWS VPC CNI", ("eni* veth", "vlan* veth")),
-    Cni("Azure CNI", ("azure*", "azv*")),  # the bridge of bridge mode; the veths of transparent mode
+    # antrea docs/egress.md; pkg/agent/wireguard
+    Cni(
+        "Antrea",
+        (*_network("antrea-gw* openvswitch", "antrea-wg0 wireguard"), Device("antrea-ext.*", ("vlan",), Use.MARKED)),
+    ),
+    # amazon-vpc-cni-k8s cmd/routed-eni-cni-plugin
+    Cni("AWS VPC CNI", (Device("eni*", ("veth",), Use.POD), Device("vlan*", ("veth",), Use.POD))),
+    # azure-container-networking network/
+    Cni("Azure CNI", (Device("azure*", ("bridge",), Use.BRIDGE), Device("azv*", ("veth",), Use.POD))),
+    # calico confd bird_ipam.cfg; felix route_mgr.go; the block size of an IPPool
     Cni(
         "Calico",
-        # In eBPF mode, a program on bpfin.cali takes what the host sends to services.
-        ("bpfin.cali", "cali*", "tunl0", "vxlan.calico", "vxlan-v6.calico", "wireguard.cali", "wg-v6.cali"),
         (
-            CniRoute(
-                frozenset({_BIRD}),
-                frozenset({"blackhole"}),
-                "projectcalico/calico, confd/etc/calico/confd/templates/bird_ipam.cfg.template",
+            *_network(
+                "bpfin.cali veth",
+                "tunl0 ipip",
+                "vxlan.calico vxlan",
+                "vxlan-v6.calico vxlan",
+                "wireguard.cali wireguard",
+                "wg-v6.cali wireguard",
             ),
-            CniRoute(
-                frozenset({_CALICO}),
-                frozenset(REFUSING),
-                "projectcalico/calico, felix/dataplane/linux/route_mgr.go (blackholeRoutes), felix/routetable/defs.go",
-            ),
+            Device("cali*", ("veth",), Use.POD),
         ),
+        (Refusal(BIRD, ("blackhole",), _BLOCKS), Refusal(CALICO, _ALL, _BLOCKS, is_exclusive=True)),
     ),
+    # cilium pkg/defaults, pkg/datapath/linux/routing
     Cni(
         "Cilium",
-        ("cilium_*", "lxc*"),
         (
-            # The address of a pod that is gone (enable-unreachable-routes), until another one gets it.
-            CniRoute(
-                frozenset({_BOOT, _KERNEL}),
-                frozenset({"unreachable"}),
-                "cilium/cilium, pkg/datapath/linux/routing/routing.go (Delete)",
-                single=True,
-                dev="cilium_*",
+            *_network(
+                "cilium_host veth",
+                "cilium_net veth",
+                "cilium_vxlan vxlan",
+                "cilium_geneve geneve",
+                "cilium_wg0 wireguard",
+                "cilium_ipip4 ipip",
+                "cilium_ipip6 ip6tnl",
             ),
+            Device("lxc*", ("veth", "netkit"), Use.POD),
         ),
+        (Refusal(PROTOCOL_KERNEL, ("unreachable",), {4: (32, 32), 6: (128, 128)}, is_exclusive=True),),
     ),
+    # flannel pkg/backend/*, main.go --ip-blackhole-route
     Cni(
         "Flannel",
-        ("flannel*",),
+        _network(
+            "flannel.* vxlan",
+            "flannel-v6.* vxlan",
+            "flannel-wg wireguard",
+            "flannel-wg-v6 wireguard",
+            "flannel.ipip ipip",
+            "flannel0 tun",
+        ),
+        (Refusal(BOOT, ("blackhole",), {4: (8, 30), 6: (48, 124)}, is_node_subnet=True),),
+    ),
+    Cni("GKE", (Device("gke*", ("veth",), Use.POD),)),
+    # kubernetes-sigs/kindnet
+    Cni("kindnet", (Device("knet*", ("veth",), Use.POD),)),
+    # squat/kilo --interface, and the bridge of its manifests
+    Cni("Kilo", (*_network("kilo0 wireguard"), Device("kube-bridge", ("bridge",), Use.BRIDGE))),
+    Cni("KubeSpan", _network("kubespan wireguard")),
+    Cni("kube-router", (*_network("tun-* ipip ip6tnl"), Device("kube-bridge", ("bridge",), Use.BRIDGE))),
+    Cni("Kube-OVN", _network("ovn0 openvswitch")),
+    Cni("kubenet", (Device("cbr0", ("bridge",), Use.BRIDGE),)),
+    Cni("OVN-Kubernetes", _network("ovn-k8s-mp* openvswitch")),
+    Cni("OpenShift SDN", _network("tun0 openvswitch")),
+    # containernetworking/plugins bridge, ptp; minikube 1-k8s.conflist
+    Cni(
+        "bridge",
         (
-            # The node's pod block (--ip-blackhole-route, since 0.27.1), without a protocol of its own.
-            CniRoute(
-                frozenset({_BOOT}),
-                frozenset({"blackhole"}),
-                "flannel-io/flannel, main.go (ip-blackhole-route)",
-                dev="flannel*",
-            ),
+            Device("cni0", ("bridge",), Use.BRIDGE),
+            Device("bridge", ("bridge",), Use.BRIDGE),
+            Device("veth*", ("veth",), Use.POD),
         ),
     ),
-    Cni("GKE", ("gke*",)),
-    Cni("KubeSpan", ("kubespan",)),  # of Talos: it carries what nftables marks for other nodes and their pods
-    Cni("kube-proxy", ("kube-ipvs0",)),  # in IPVS mode it holds the service addresses
-    # The bridge, and tunnels to nodes in other subnets, named after a hash of the node's address.
-    Cni("kube-router", ("kube-bridge", "tun-* ipip", "tun-* ip6tnl")),
-    Cni("Kube-OVN", ("ovn0",)),
-    Cni("kubenet", ("cbr0",)),
-    Cni("NodeLocal DNSCache", ("nodelocaldns",)),  # holds its service address
-    Cni("OVN-Kubernetes", ("ovn-k8s-mp*",)),
-    Cni("bridge", ("cni0", "veth*")),  # the plugin of the CNI project
-    # With eBPF, all routes are by unbounded0. With netlink, they are by tunnels: wg and a port, gn or ip and another
-    # node's address as one number, or vxlan0. (Azure/unbounded, docs/content/reference/networking/routing-flows.md)
+    # unbounded-net: its names are a prefix and the hexadecimal number of a tunnel
     Cni(
         "unbounded-net",
         (
-            "unbounded0",
-            "wg518?? wireguard",
-            "vxlan0 vxlan",
-            "gn????????? geneve",
-            "gn?????????? geneve",
-            "ip????????? ipip",
-            "ip?????????? ipip",
+            *_network(
+                "unbounded0 dummy",
+                "wg518?? wireguard",
+                "vxlan0 vxlan",
+                "gn????????? geneve",
+                "gn?????????? geneve",
+                "ip????????? ipip",
+                "ip?????????? ipip",
+            ),
+            Device("cbr0", ("bridge",), Use.BRIDGE),
         ),
     ),
-    Cni("Weave Net", ("weave",)),
+    Cni("Weave Net", _network("weave bridge openvswitch")),
 )
 
-CNI_ROUTES = tuple(route for cni in CNIS for route in cni.routes)
 
-DEFAULT_ALLOWED_DEVS = tuple(sorted(dev for cni in CNIS for dev in cni.devs))
-"""Devices for this node's pods and services, or for the cluster's tunnel to the pods of other nodes.
-
-The list has no names of network cards, and not docker0 either: no cluster network uses docker0, and its 172.17.0.0/16
-can capture part of a cluster's 172.16.0.0/12 just as InfiniBand's route does.
-"""
+def devices_of(name: str, kind: str) -> Iterator[tuple[Cni, Device]]:
+    """The rows that a device with this name and kind fits."""
+    for cni in CNIS:
+        for device in cni.devices:
+            if kind in device.kinds and fnmatchcase(name, device.pattern):
+                yield cni, device

@@ -13,8 +13,6 @@
     NodeEscape        a range that escapes on it
     group_nodes       puts results with the same problem together
     NodeGroup         nodes with the same problem, and the repair that is right for all of them
-    Correction        what to change in a configuration so that it repairs a node: entries to add and to delete
-    common_correction the change for the configuration that all nodes share
     find_snapshots    the files at some paths, and the name of the node of each
     Source            one of them
 
@@ -22,19 +20,8 @@ Nothing here opens a connection or reads this host. The line with `__main__` is 
 executor: it starts processes, and each of them imports the program's file.
 """
 
-from hostrouting.check.examine import Correction
 from hostrouting.fleet.dispatch import check_snapshots
-from hostrouting.fleet.grouping import NodeGroup, common_correction, group_nodes
+from hostrouting.fleet.grouping import NodeGroup, group_nodes
 from hostrouting.fleet.judge import NodeEscape, NodeResult, Source, find_snapshots
 
-__all__ = [
-    "check_snapshots",
-    "NodeResult",
-    "NodeEscape",
-    "group_nodes",
-    "NodeGroup",
-    "Correction",
-    "common_correction",
-    "find_snapshots",
-    "Source",
-]
+__all__ = ["check_snapshots", "NodeResult", "NodeEscape", "group_nodes", "NodeGroup", "find_snapshots", "Source"]

@@ -59,7 +59,7 @@ def check_snapshots(
     FleetError if the executor cannot go on.
     """
     require(config, HostRoutingConfig, "check_snapshots", "write HostRoutingConfig.load(path)")
-    if not config.route_overlap.expected_cidrs:
+    if not config.route_overlap.cidrs:
         rule = "no expected CIDR is given, so there is nothing to check"
         raise ConfigError([Fault("routeOverlap.expectedCidrs", "", rule, "name one, such as 172.16.0.0/16")])
     return judge_snapshots(find_snapshots(paths), Question(config, is_whole=True), executor=executor)

@@ -20,8 +20,7 @@ from hostrouting.errors import HostRoutingError, InputError
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from hostrouting.check.examine import Correction
-    from hostrouting.check.overlap import Verdict
+    from hostrouting.check.check import Verdict
     from hostrouting.fleet.judge import NodeEscape, NodeResult
     from hostrouting.routes.uplink import DesiredRoute
 
@@ -42,15 +41,10 @@ class NodeGroup:
     """The names of the nodes, in order."""
     example: NodeResult
     """The result of one of the nodes."""
-    correction: Correction | None = None
-    """What to change in a configuration so that it repairs every one of these nodes; None if no route repairs them."""
+    repair: tuple[DesiredRoute, ...] = ()
+    """The routes to add to the configuration of these nodes; empty if they need none, or none repairs them."""
     is_repairable: bool = False
     """Whether the repair leaves no escape."""
-
-    @property
-    def repair(self) -> tuple[DesiredRoute, ...]:
-        """The routes to add to the configuration of these nodes; empty if they need none, or none repairs them."""
-        return () if self.correction is None else self.correction.add
 
     @property
     def verdict_words(self) -> str:
@@ -62,7 +56,7 @@ class NodeGroup:
         """What repairs the nodes; empty if nothing escapes for certain."""
         if self.verdict != "overlap":
             return ""
-        if self.correction is None:
+        if not self.is_repairable:
             return "no route can repair all of it"
         return "one repair for all" if len(self.nodes) > 1 else "a repair"
 
@@ -81,46 +75,6 @@ def tally_verdicts(groups: Iterable[NodeGroup]) -> dict[str, int]:
     for group in groups:
         found[group.verdict_words] = found.get(group.verdict_words, 0) + len(group.nodes)
     return found
-
-
-def common_correction(groups: Iterable[NodeGroup]) -> Correction | None:
-    """The correction of the configuration that all nodes share; None if there is none.
-
-    If groups need different changes, that is the change for most nodes: both in one configuration could contradict each
-    other. An entry that is wrong on some nodes only is neither deleted nor replaced: the others send packets by it.
-    """
-    judged = [group for group in groups if group.verdict is not None]
-    every = sum(len(group.nodes) for group in judged)
-    counts: dict[Correction, int] = {}
-    for group in judged:
-        if group.correction is not None and group.correction.is_needed:
-            counts[group.correction] = counts.get(group.correction, 0) + len(group.nodes)
-    fit = [
-        correction
-        for correction, count in counts.items()
-        if count == every or not (correction.contested or correction.replaced)
-    ]
-    return max(fit, key=counts.__getitem__, default=None)
-
-
-def needs_own_file(group: NodeGroup, common: Correction | None) -> bool:
-    """Whether the nodes need a separate configuration, because the common change does not repair them."""
-    return group.correction is not None and group.correction.is_needed and group.correction != common
-
-
-def repair_words(group: NodeGroup, common: Correction | None, *, has_file: bool) -> str:
-    """What repairs the nodes; `has_file`: they share a configuration, so some may need another one."""
-    if has_file and needs_own_file(group, common):
-        return "a file of their own" if len(group.nodes) > 1 else "a file of its own"
-    return group.repair_words
-
-
-def own_file_reason(correction: Correction, *, many: bool) -> str:
-    """Why a node (or, with `many`, several nodes) with this correction needs a separate configuration."""
-    if correction.contested or correction.replaced:
-        why = f"an entry of the shared one is wrong on {'them' if many else 'it'}, and may be right on other nodes"
-        return f"{why}; longer prefixes in its place may serve all" if correction.contested and correction.add else why
-    return "other nodes need other routes"
 
 
 class Grouping:
@@ -159,15 +113,9 @@ class _Group:
             self._devs.setdefault(_place(escape), {}).update(dict.fromkeys(escape.devs))
 
     def as_value(self) -> NodeGroup:
-        is_repairable = self._first.is_repairable
-        return NodeGroup(
-            self._first.verdict,
-            self._problem(),
-            tuple(sorted(self._names)),
-            self._first,
-            self._first.correction if is_repairable else None,
-            is_repairable,
-        )
+        first = self._first
+        names = tuple(sorted(self._names))
+        return NodeGroup(first.verdict, self._problem(), names, first, first.routes, first.is_repairable)
 
     def _problem(self) -> str:
         first = self._first
@@ -184,7 +132,7 @@ class _Group:
             for (packets, is_whole, way), cidrs in fates.items()
         ]
         lacking = [f"no IPv{family} default route" for family in first.without_default]
-        return spoken([*phrases, *lacking, *first.flaws])
+        return spoken([*phrases, *lacking, *first.doubts])
 
 
 def _order(group: NodeGroup) -> tuple[int, int, str, bool, tuple[str, ...]]:
@@ -199,10 +147,10 @@ def _kind(result: NodeResult) -> Hashable:
     return (
         result.verdict,
         result.without_default,
-        result.flaws,
+        result.doubts,
         frozenset(map(_place, result.escapes)),
         result.is_repairable,
-        result.correction if result.is_repairable else None,
+        result.routes,
     )
 
 
@@ -234,9 +182,7 @@ def _stems(devs: Iterable[str]) -> frozenset[str]:
 
 
 def _reason(error: HostRoutingError) -> str:
-    if isinstance(error, InputError):  # whose message has a word for what it is about
-        return f"{error.path}: {error.problem}" if error.path else error.problem
-    return str(error)
+    return "; ".join(map(str, error.faults)) if isinstance(error, InputError) else str(error)
 
 
 def _way(escape: NodeEscape, devs: Sequence[str]) -> str:

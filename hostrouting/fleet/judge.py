@@ -19,22 +19,24 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from hostrouting.arguments import HOST_OF_A_SNAPSHOT, listed, require_devices
-from hostrouting.check.examine import Correction, Examination, examine_snapshot, find_correction
-from hostrouting.check.overlap import EscapeKind, Verdict
-from hostrouting.check.report import check_document, packets_line, repair_document
+from hostrouting.check.check import CheckReport, Verdict, check_snapshot, missing_routes
+from hostrouting.check.report import check_document
 from hostrouting.errors import ConfigError, Fault, FleetError, HostRoutingError, InputError
+from hostrouting.fib.engine import PLAIN
 from hostrouting.host.saved import of_file, snapshot_bytes, snapshot_in
-from hostrouting.inputs import STANDARD_INPUT
+from hostrouting.model.document import STANDARD_INPUT
 from phases.text import describe_error
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.model.prefix import Prefix
+    from hostrouting.model.snapshot import Snapshot
+    from hostrouting.routes.uplink import DesiredRoute
 
 
 @attrs.frozen
@@ -44,7 +46,7 @@ class NodeEscape:
     cidr: Prefix
     first: int
     last: int
-    kind: EscapeKind
+    kind: str
     devs: tuple[str, ...]
     packets: str = ""
     """Which packets, as a phrase; empty for plain packets of the host itself."""
@@ -65,15 +67,15 @@ class NodeResult:
     verdict: Verdict | None = None
     """None if the snapshot could not be judged."""
     escapes: tuple[NodeEscape, ...] = ()
-    """The findings; if the verdict is undecided, what escapes of the packets that a rule treats differently."""
+    """What escapes."""
     without_default: tuple[int, ...] = ()
     """The families that have no default route: 4, 6 or both."""
-    flaws: tuple[str, ...] = ()
-    """What is wrong with the rules and default routes themselves, so that the verdict is not ok; as phrases."""
-    correction: Correction | None = None
-    """What to change in the configuration so that it repairs the node; None if no route repairs the node as it is."""
+    doubts: tuple[str, ...] = ()
+    """The names of what makes the verdict undecided."""
+    routes: tuple[DesiredRoute, ...] = ()
+    """The routes that the configuration lacks to repair the node; empty if no routes repair all of it."""
     is_repairable: bool = False
-    """Whether the repair leaves no escape of the findings."""
+    """Whether routes repair everything that escapes."""
     answer: str = ""
     """What `hostrouting check --snapshot FILE --json` prints, on one line; empty without a verdict."""
     failure: HostRoutingError | None = None
@@ -92,9 +94,8 @@ class NodeResult:
 
     @property
     def heading(self) -> dict[str, Any]:
-        """The keys that a node's document has beside those of a check: its name, its file and the correction."""
-        named = {"node": self.name, "snapshot": self.path}
-        return named if self.verdict is None else {**named, "correction": _correction_document(self.correction)}
+        """The keys that a node's document has beside those of a check: its name and its file."""
+        return {"node": self.name, "snapshot": self.path}
 
     @property
     def findings(self) -> list[dict[str, Any]]:
@@ -113,20 +114,6 @@ class NodeResult:
 
     def __repr__(self) -> str:
         return f"<NodeResult {self}>"
-
-
-def _correction_document(correction: Correction | None) -> dict[str, Any] | None:
-    if correction is None:
-        return None
-    entries = [
-        {"destination": str(wish.destination), "metric": wish.metric, "reason": reason}
-        for reason, wishes in (("replaced", correction.replaced), ("contested", correction.contested))
-        for wish in wishes
-    ]
-    return {"delete": entries, "add": repair_document(correction.add)}
-
-
-_REFUSED: dict[str, EscapeKind] = {kind: kind for kind in get_args(EscapeKind)}
 
 
 @attrs.frozen
@@ -167,43 +154,29 @@ def judge(data: bytes, question: Question) -> NodeResult:
     """The result for one snapshot, without a name. Raises InputError or ConfigError if there can be no verdict."""
     config = question.config
     snapshot = snapshot_in(data)
-    found = examine_snapshot(snapshot, config)
     require_devices((("--dev", dev) for dev in question.devs), snapshot, host=HOST_OF_A_SNAPSHOT)
-    check = check_document(found, mode=config.route_overlap.mode)
+    report = check_snapshot(snapshot, config)
+    is_repairable = bool(report.routes) and not any(family.repair.unsafe for family in report.families)
     return NodeResult(
-        verdict=found.verdict,
-        escapes=tuple(_escapes(found)),
-        without_default=tuple(
-            family.report.family for family in found.families if family.verdict == "no-default-route"
-        ),
-        flaws=tuple(doubt for family in found.families for doubt in family.doubts),
-        correction=_correction(found, question),
-        is_repairable=bool(found.escapes) and not found.unsafe,
-        answer=json.dumps(check),
+        verdict=report.verdict,
+        escapes=tuple(_escapes(report)),
+        without_default=tuple(family.family for family in report.families if family.verdict == "no-default-route"),
+        doubts=tuple(dict.fromkeys(doubt.name for family in report.families for doubt in family.doubts)),
+        routes=_missing(report, snapshot, question) if is_repairable else (),
+        is_repairable=is_repairable,
+        answer=json.dumps(check_document(report, mode=config.route_overlap.mode)),
     )
 
 
-def _correction(found: Examination, question: Question) -> Correction | None:
-    """What to change in the configuration; None if no route repairs the host as it is."""
-    if not found.routes:
-        return None
-    if not question.is_whole:
-        return Correction(found.routes)
-    return find_correction(found, question.config)
+def _missing(report: CheckReport, snapshot: Snapshot, question: Question) -> tuple[DesiredRoute, ...]:
+    """The routes that the configuration lacks; all of the repair, if it is not that of the nodes."""
+    return missing_routes(question.config, snapshot)[0] if question.is_whole else report.routes
 
 
-def _escapes(found: Examination) -> Iterator[NodeEscape]:
-    for family in found.families:
-        for finding in family.escapes:
-            packets = "what pods send" if finding.senders else ""
-            yield NodeEscape(finding.cidr, finding.first, finding.last, finding.kind, finding.devs, packets)
-        if family.verdict != "undecided":
-            continue
-        for note in family.notes:
-            if note.is_open:
-                kind = _REFUSED.get(note.decision.kind, "overlap")
-                packets = packets_line(note.cases)
-                yield NodeEscape(note.cidr, note.first, note.last, kind, note.decision.devs, packets)
+def _escapes(report: CheckReport) -> Iterator[NodeEscape]:
+    for escape in report.escapes:
+        packets = "" if escape.packet is PLAIN else "what pods send"
+        yield NodeEscape(escape.cidr, escape.first, escape.last, escape.kind, escape.devs, packets)
 
 
 # The files with snapshots.

@@ -14,12 +14,19 @@ from contextlib import suppress
 from typing import Protocol
 
 from hostrouting.errors import FileError
-from hostrouting.inputs import NotAFile, open_file, require_file
 
 _LIMIT = 256 * 1024 * 1024  # bytes; a script with the routes of the largest configuration is less than half as large
 _CHUNK = 1024 * 1024
 _SETTING = 4096  # bytes; Linux gives a setting no more
 _NULL = os.makedev(1, 3)  # /dev/null
+_AT_ONCE = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_KINDS = (
+    (stat.S_ISFIFO, "a fifo"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
 NO_ROOM = {errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """The errors of a file system on which no process can create a file."""
 PROTECTED = 0o7133
@@ -111,7 +118,7 @@ class LocalFiles:
         data = text.encode()
         try:
             found = os.lstat(path)
-            require_file(path, found.st_mode)
+            _require_file(path, found.st_mode)
             is_like = stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) == mode
             return _is_own(found) and is_like and found.st_size == len(data) and _content(path) == data
         except (FileNotFoundError, NotADirectoryError):
@@ -149,7 +156,7 @@ class LocalFiles:
         try:
             _require_replaceable(path)
             return os.readlink(path) == target
-        except NotAFile as error:
+        except _NotAFile as error:
             raise _file_error("link", path, error) from error
         except OSError:
             return False  # nothing exists at the path, or a regular file
@@ -179,7 +186,7 @@ class LocalFiles:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except IsADirectoryError as error:
-            raise _file_error("remove", path, NotAFile("a directory", path)) from error
+            raise _file_error("remove", path, _NotAFile("a directory", path)) from error
         except OSError as error:
             raise _file_error("remove", path, error) from error
         return True
@@ -256,12 +263,12 @@ def lock_file(path: str, *, passing: bool = False) -> Lock | None:
     import fcntl  # noqa: PLC0415  some systems lack it; everything but the lock works there
 
     try:
-        descriptor = open_file(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+        descriptor = _open_file(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise _file_error("lock", path, error) from error
         try:
-            descriptor = open_file(path, os.O_RDONLY | os.O_NOFOLLOW)
+            descriptor = _open_file(path, os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
             return _NoLock()
         except OSError as error:
@@ -363,7 +370,7 @@ def _content(path: str) -> bytes:
     found = os.stat(path)
     if stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL:
         return b""
-    descriptor = open_file(path)
+    descriptor = _open_file(path)
     try:
         size = os.fstat(descriptor).st_size
         # The size of a setting of the kernel is 0, and only its first read has an answer.
@@ -378,10 +385,44 @@ def _content(path: str) -> bytes:
     return b"".join(chunks)
 
 
+class _NotAFile(OSError):  # noqa: N818  the name says what is wrong
+    """The path is not a regular file, but what `kind` says, such as "a fifo"."""
+
+    def __init__(self, kind: str, path: str) -> None:
+        """Build the error like an OSError of the system, with a number, a text and the path."""
+        super().__init__(errno.EINVAL, f"there is {kind} in its place", path)
+
+
+def _require_file(path: str, mode: int) -> None:
+    """Raise _NotAFile if the mode is neither that of a regular file nor that of a link."""
+    if kind := next((kind for is_one, kind in _KINDS if is_one(mode)), ""):
+        raise _NotAFile(kind, path)
+
+
+def _open_file(path: str, flags: int = os.O_RDONLY) -> int:
+    """Open the regular file at the path and return the descriptor; os.O_CREAT creates it with mode 0600.
+
+    To open a fifo waits for the process at its other end, and to open a device may have side effects. So the type is
+    looked at before, and again when the file is open, because another may have come into its place.
+    """
+    try:
+        _require_file(path, os.lstat(path).st_mode if flags & os.O_NOFOLLOW else os.stat(path).st_mode)
+    except FileNotFoundError:
+        if not flags & os.O_CREAT:
+            raise
+    descriptor = os.open(path, flags | _AT_ONCE, 0o600)
+    try:
+        _require_file(path, os.fstat(descriptor).st_mode)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 def _require_replaceable(path: str) -> None:
-    """Raise NotAFile if the path exists and is neither a regular file nor a link."""
+    """Raise _NotAFile if the path exists and is neither a regular file nor a link."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        require_file(path, os.lstat(path).st_mode)
+        _require_file(path, os.lstat(path).st_mode)
 
 
 def _make_folder(path: str) -> None:
@@ -463,7 +504,7 @@ _IN_THE_WAY = {errno.EISDIR, errno.ENOENT, errno.ENOTDIR, errno.EPERM}
 
 def _file_error(verb: str, path: str, error: OSError) -> FileError:
     remedy = _REMEDIES.get(error.errno or 0, "nothing was changed there")
-    if isinstance(error, NotAFile):
+    if isinstance(error, _NotAFile):
         remedy = "remove it"
     elif error.errno in _DENIED and not os.geteuid():
         remedy = _ROOT_DENIED

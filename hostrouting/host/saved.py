@@ -5,12 +5,10 @@ Here: reading the bytes, and errors that name the file. Not here: what the docum
 
 from __future__ import annotations
 
-from hostrouting.errors import InputError
-from hostrouting.inputs import Unreadable, name_of, read_bytes
-from hostrouting.model.snapshot import ENDS_EARLY, Snapshot
-
-_LIMIT = 64 << 20  # bytes; a snapshot with 100,000 routes has about 10 MiB
-_REMEDY = "save one with: hostrouting snapshot > FILE"
+from hostrouting.errors import Fault, InputError
+from hostrouting.model.document import name_of, read_bytes
+from hostrouting.model.reader import Invalid
+from hostrouting.model.snapshot import SAVE, Snapshot
 
 
 def read_snapshot(path: str) -> Snapshot:
@@ -24,41 +22,20 @@ def read_snapshot(path: str) -> Snapshot:
 def snapshot_bytes(path: str) -> bytes:
     """The bytes of a snapshot. Raises InputError if the file cannot be read; it does not name the file."""
     try:
-        return read_bytes(path, what="a snapshot", limit=_LIMIT)
-    except Unreadable as error:
-        raise InputError(path="", problem=f"this {error.rule}; {error.remedy or _REMEDY}") from error
+        return read_bytes(path)
+    except Invalid as error:
+        raise InputError(error.faults) from error
 
 
 def snapshot_in(data: bytes) -> Snapshot:
-    """The snapshot in a document of this library.
-
-    Raises InputError, whose path is the place in the document.
-    """
-    try:
-        return _decoded(data)
-    except InputError as error:
-        if error.path not in {"", "schema"}:  # a snapshot that was changed; otherwise it is probably another file
-            raise
-        raise InputError(path=error.path, problem=f"{error.problem}; {_REMEDY}") from error
+    """The snapshot of a whole host in a document of this library. Raises InputError with every fault and its path."""
+    snapshot = Snapshot.from_json(data)
+    if snapshot.family is not None:
+        # Whoever plans or repairs by it would take our routes of the other family for gone.
+        raise InputError([Fault("family", "", f"only IPv{snapshot.family} was read", SAVE)])
+    return snapshot
 
 
 def of_file(error: InputError, path: str) -> InputError:
     """The same error with the name of the file."""
-    name = name_of(path) if path.isprintable() else ascii(path)  # it must not control the terminal
-    return InputError(path=f"{name}: {error.path}" if error.path else name, problem=error.problem)
-
-
-def _decoded(data: bytes) -> Snapshot:
-    if not data.strip():
-        raise InputError(path="", problem="this is empty: the command that was to write it probably failed")
-    try:
-        found = Snapshot.from_json(data.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        if error.end == len(data):  # in the middle of a character
-            raise InputError(path="", problem=ENDS_EARLY) from error
-        problem = f"this is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start})"
-        raise InputError(path="", problem=problem) from error
-    if found.family is not None:
-        # Whoever plans or repairs by it would take our routes of the other family for gone.
-        raise InputError(path="family", problem=f"only IPv{found.family} was read; {_REMEDY}")
-    return found
+    return InputError(error.faults, name_of(path))

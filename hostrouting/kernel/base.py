@@ -15,7 +15,8 @@ import attrs
 
 from hostrouting.arguments import listed
 from hostrouting.errors import BackendError, RouteRefused  # noqa: TC001  get_type_hints looks one up here
-from hostrouting.fib.packet import ANY, Flow
+from hostrouting.kernel._fib.packet import ANY, Flow
+from hostrouting.kernel._route_table import RouteTable
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, as_prefix
 from hostrouting.model.route import PATHLESS, REFUSING, Route
 from hostrouting.model.rule import reached_tables
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from hostrouting.fib.decision import Kind
+    from hostrouting.kernel._fib.decision import Kind
     from hostrouting.kernel.concern import Concern
     from hostrouting.model.snapshot import Snapshot
     from phases import Clock
@@ -130,7 +131,7 @@ class Answer(NamedTuple):
     route: Route | None
     """The entry; None if the kernel answers with an error instead (`kind` names it).
 
-    While the IPv4 tables local and main are merged (see `hostrouting.fib`), the kernel reports main for both here.
+    While the IPv4 tables local and main are merged (see `kernel._fib`), the kernel reports main for both here.
     """
 
 
@@ -285,15 +286,14 @@ def part_of(
 ) -> Snapshot:
     """The requested part of a snapshot, as `RouteBackend.snapshot` promises it."""
     rules = tuple(rule for rule in snapshot.rules if family in {None, rule.family})
+    routes = RouteTable.of(snapshot.routes)
     if reached and (tables := reached_tables(rules)) is not None:
-        near = snapshot.routes.places(lambda outline: outline.table in tables)
-        snapshot = attrs.evolve(snapshot, routes=snapshot.routes.part(near))
-    if family is None and table is None and protocol is None and prefixes is None:
-        return snapshot
+        near = routes.places(lambda outline: outline.table in tables)
+        routes = routes.part(near)
     return attrs.evolve(
         snapshot,
         family=family,
         addresses=tuple(address for address in snapshot.addresses if family in {None, address.ip.version}),
         rules=rules,
-        routes=snapshot.routes.only(family=family, table=table, protocol=protocol, prefixes=asked_prefixes(prefixes)),
+        routes=routes.only(family=family, table=table, protocol=protocol, prefixes=asked_prefixes(prefixes)),
     )

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from hostrouting.kernel._route_table import Column, RouteTable
 from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix, spans_of, width_of
 from hostrouting.model.route import TABLE_LOCAL, Route
 from hostrouting.model.rule import by_priority, reached_tables
@@ -38,7 +39,6 @@ from hostrouting.model.rule import by_priority, reached_tables
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from hostrouting.model.route_table import Column, RouteTable
     from hostrouting.model.snapshot import Snapshot
 
 _BOTH = (IPV4, IPV6)
@@ -75,7 +75,7 @@ class Concern:
         told = [rule.src for rule in snapshot.rules if rule.src is not None and rule.src.length]
         own = [_alone(address.ip) for address in snapshot.addresses if address.ip.version in families]
         asked, tables = [*networks, *told, *own], reached_tables(snapshot.rules)
-        near = _overlapping(snapshot.routes, _spans_of(asked), tables)
+        near = _overlapping(RouteTable.of(snapshot.routes), _spans_of(asked), tables)
         told += [route.source for route in near if route.source is not None]
         families |= {prefix.family for prefix in told if not prefix.network}
         asked += told
@@ -84,7 +84,7 @@ class Concern:
             asked += (_alone(end) for end in ends if end is not None and end not in LINK_LOCAL)
         spans, patterns = _spans_of(asked), tuple(names)
         counting = {"lo", *(dev for route in near for dev in route.devs)}
-        counting |= {dev for rule in snapshot.rules for dev in (rule.iif, rule.oif) if dev}
+        counting |= {dev for rule in snapshot.rules for dev in (rule.iif, dict(rule.others).get("oif")) if dev}
         for address in snapshot.addresses:
             both = (address.network, _alone(address.ip))
             if address.ip.version in families or any(_overlaps(spans, one.family, one.first, one.last) for one in both):

@@ -14,21 +14,10 @@ from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-RouteType: TypeAlias = Literal[
-    "unspec",
-    "unicast",
-    "local",
-    "broadcast",
-    "anycast",
-    "multicast",
-    "blackhole",
-    "unreachable",
-    "prohibit",
-    "throw",
-    "nat",
-    "xresolve",
-]
 # In the order of their kernel numbers (RTN_UNSPEC is 0).
+_Sending: TypeAlias = Literal["unspec", "unicast", "local", "broadcast", "anycast", "multicast"]
+Refusing: TypeAlias = Literal["blackhole", "unreachable", "prohibit"]
+RouteType: TypeAlias = Literal[_Sending, Refusing, "throw", "nat", "xresolve"]
 ROUTE_TYPES: tuple[RouteType, ...] = get_args(RouteType)
 
 PATHLESS: dict[RouteType, int] = {
@@ -39,9 +28,7 @@ PATHLESS: dict[RouteType, int] = {
 }
 """Route types without a next hop, and the error that each gives to a lookup; `throw` only ends that of its table."""
 
-REFUSING: frozenset[Literal["blackhole", "unreachable", "prohibit"]] = frozenset(
-    {"blackhole", "unreachable", "prohibit"}
-)
+REFUSING: frozenset[Refusing] = frozenset(get_args(Refusing))
 """Types that end the whole lookup; each is also a possible action of a rule."""
 
 # The preference of a router, among IPv6 routes of one prefix and metric; in ascending order.
@@ -99,6 +86,9 @@ def table_name(number: int) -> str:
     return _TABLES.get(number) or str(number)
 
 
+_BYTE = {"in": range(256)}  # for the reader of JSON
+
+
 def _lifetime(seconds: int | None) -> bool | None:
     """Whether a route has expired; None if it stays."""
     return None if seconds is None else seconds < 0
@@ -113,7 +103,7 @@ class NextHop:
 
     dev: str | None = None
     gateway: IP | None = attrs.field(default=None, kw_only=True)
-    weight: int = attrs.field(default=1, kw_only=True)
+    weight: int = attrs.field(default=1, kw_only=True, metadata={"in": range(257)})
     onlink: bool = attrs.field(default=False, kw_only=True)
     linkdown: bool = attrs.field(default=False, kw_only=True)
     dead: bool = attrs.field(default=False, kw_only=True)
@@ -152,10 +142,10 @@ class Route:
     legs: tuple[NextHop, ...] = ()
     table: int = attrs.field(default=TABLE_MAIN, kw_only=True)
     metric: int = attrs.field(default=0, kw_only=True)
-    tos: int = attrs.field(default=0, kw_only=True)
+    tos: int = attrs.field(default=0, kw_only=True, metadata=_BYTE)
     type: RouteType = attrs.field(default="unicast", kw_only=True)
-    scope: int = attrs.field(default=SCOPE_UNIVERSE, kw_only=True)
-    protocol: int = attrs.field(default=0, kw_only=True)
+    scope: int = attrs.field(default=SCOPE_UNIVERSE, kw_only=True, metadata=_BYTE)
+    protocol: int = attrs.field(default=0, kw_only=True, metadata=_BYTE)
     prefsrc: IP | None = attrs.field(default=None, kw_only=True)
     mtu: int | None = attrs.field(default=None, kw_only=True)
     advmss: int | None = attrs.field(default=None, kw_only=True)
@@ -165,7 +155,9 @@ class Route:
     preference: Preference = attrs.field(default="medium", kw_only=True)
     # The seconds after which it expires; negative if it has expired, because Linux lists it for a while after that.
     # Routes are equal whatever the number, but not if one of them stays.
-    expires: int | None = attrs.field(default=None, kw_only=True, eq=_lifetime)
+    expires: int | None = attrs.field(
+        default=None, kw_only=True, eq=_lifetime, metadata={"in": range(-(1 << 31), 1 << 32)}
+    )
     # What else the kernel lists of it, in the words of `ip` without their values ("initcwnd", "realm"): nobody here
     # asks for such a thing, so a route that has one is another than one that has none, and cannot be made again.
     unread: tuple[str, ...] = attrs.field(default=(), kw_only=True)
@@ -181,29 +173,18 @@ class Route:
         table: int = TABLE_MAIN,
         protocol: int = 0,
         type: RouteType = "unicast",  # noqa: A002  the kernel's name, and the field's
-        scope: int | None = None,
     ) -> "Self":
-        """An ordinary route from text: with one device or none. Without a gateway its scope is link."""
+        """An ordinary route from text: with one device or none. In IPv4 without a gateway, its scope is link."""
+        destination = Prefix.parse(prefix) if isinstance(prefix, str) else prefix
         hop = None if gateway is None else as_ip(gateway)
+        legs = () if dev is None and hop is None else (NextHop(dev, gateway=hop),)
         # Only IPv4 routes have different scopes; the scope of IPv6 routes is always global.
-        where = Prefix.parse(prefix) if isinstance(prefix, str) else prefix
-        on_link = hop is None and dev is not None and where.family == IPV4
-        return cls(
-            where,
-            () if dev is None and hop is None else (NextHop(dev, gateway=hop),),
-            metric=metric,
-            table=table,
-            protocol=protocol,
-            type=type,
-            scope=scope if scope is not None else SCOPE_LINK if on_link else SCOPE_UNIVERSE,
-        )
+        scope = SCOPE_LINK if legs and hop is None and destination.family == IPV4 else SCOPE_UNIVERSE
+        return cls(destination, legs, metric=metric, table=table, protocol=protocol, type=type, scope=scope)
 
     @property
     def devs(self) -> tuple[str, ...]:
         """The devices of the next hops, each once, in order."""
-        if len(self.legs) == 1:  # the case of nearly every route
-            dev = self.legs[0].dev
-            return () if dev is None else (dev,)
         return tuple(dict.fromkeys(leg.dev for leg in self.legs if leg.dev is not None))
 
     @property
@@ -231,22 +212,15 @@ class Route:
     def __str__(self) -> str:
         words = [self.name]
         words += [f"from {self.source}"] if self.source is not None else []
-        if len(self.legs) == 1:
-            words += self.ways
-        if self.tos:
-            words.append(f"tos {self.tos:#x}")
-        if self.table != TABLE_MAIN:
-            words.append(f"table {table_name(self.table)}")
+        words += self.ways if len(self.legs) == 1 else ()
+        words += [f"tos {self.tos:#x}"] if self.tos else []
+        words += [f"table {table_name(self.table)}"] if self.table != TABLE_MAIN else []
         words.append(f"proto {protocol_name(self.protocol)}")
-        if self.scope != SCOPE_UNIVERSE:
-            words.append(f"scope {_SCOPES.get(self.scope, self.scope)}")
-        if self.prefsrc is not None:
-            words.append(f"src {self.prefsrc}")
-        if self.metric:
-            words.append(f"metric {self.metric}")
+        words += [f"scope {_SCOPES.get(self.scope, self.scope)}"] if self.scope != SCOPE_UNIVERSE else []
+        words += [f"src {self.prefsrc}"] if self.prefsrc is not None else []
+        words += [f"metric {self.metric}"] if self.metric else []
         words += [f"{name} {value}" for name in ("mtu", "advmss") if (value := getattr(self, name)) is not None]
-        if self.nexthop_id is not None:
-            words.append(f"nhid {self.nexthop_id}")
+        words += [f"nhid {self.nexthop_id}"] if self.nexthop_id is not None else []
         words += [f"pref {self.preference}"] if self.preference != "medium" else []
         words += [f"expires {self.expires}sec"] if self.expires is not None else []
         words += self.unread

@@ -1,41 +1,38 @@
 """The uplink of a host: its default route, and the device and gateway for routes that leave them open.
 
-Here: the routes that a configuration wants; the outgoing devices; the automatic device, gateway and next hops of a
-route, and what is missing while they are not known yet; and which routes take precedence over a route that must not be
-touched. Not here: whether a route conflicts with others (`plan`), or why it is wanted.
+Here: the routes that a configuration wants; the default routes, in the order in which Linux looks them up; and a
+route made complete, or what is missing for that. Not here: whether a route conflicts with others (`plan`), and which
+devices are expected (`check.judge`, which uses the same search).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import attrs
 
-from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix, as_ip, as_prefix, width_of
+from hostrouting.fib.engine import conditions_of, is_plain
+from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix, as_ip, as_prefix
 from hostrouting.model.route import (
     DEFAULT_METRIC,
     OURS,
     SCOPE_LINK,
     SCOPE_UNIVERSE,
-    TABLE_LOCAL,
     TABLE_MAIN,
     NextHop,
     Route,
     RouteKey,
 )
-from hostrouting.model.rule import command_adding, default_rules, missing_rules, reached_tables
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
     from hostrouting.fib.engine import Fib
     from hostrouting.model.snapshot import Link
 
-# The next hops of a route, and its scope.
 _Way: TypeAlias = tuple[tuple[NextHop, ...], int]
-# Addresses that cannot be a router. The kernel accepts the first kind as a gateway anyway, and drops the packets.
-_TAKEN = {"local": "this host's own address", "broadcast": "a broadcast address"}
+"""The next hops of a route, and its scope."""
 
 
 def _as_gateway(value: IP | str | None) -> IP | None:
@@ -79,9 +76,6 @@ class DesiredRoute:
         words += [f"metric {self.metric}"] if self.metric else []
         return " ".join(words)
 
-    def __repr__(self) -> str:
-        return f"<DesiredRoute {self}>"
-
 
 def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
     """Every route of ours that a configuration asks for: its static routes, and the route for replies to probes."""
@@ -116,103 +110,55 @@ class Pending(NamedTuple):
         return f"{self.desired}: waiting for {self.missing}"
 
 
-def default_route(
-    fib: Fib,
-    *,
-    family: int = IPV4,
-    dev: str | None = None,
-    besides: Collection[int] = (),
-    avoided: AbstractSet[str] = frozenset(),
-) -> Route | None:
-    """The default route for the host's own packets, or the first one by `dev`. Dead routes do not count.
+class Default(NamedTuple):
+    """One default route: 0/0, or its two halves as one."""
 
-    It can be in any table that the rules look up. Without `dev`, a default route that refuses packets hides the ones
-    after it. A default route that a rule suppresses comes after those in use: the host uses it when its tunnel is
-    down, and the tunnel itself uses it. Routes with the protocols `besides` are ignored, and those whose
-    devices are all `avoided`.
+    devs: tuple[str, ...]
+    route: Route
+    table: int
+    is_halves: bool
+    is_suppressed: bool
+    """Whether the rule that looks it up ignores it."""
+
+
+def find_defaults(fib: Fib) -> list[Default]:
+    """The default routes for plain packets, in the order of the lookup.
+
+    Those only by InfiniBand or lo are left out. Halves count only where there is no 0/0: beside it, they are a capture.
     """
-    for entry in fib.defaults(family):
-        route = entry.route
-        if route.protocol in besides or (route.legs and avoided >= set(route.devs)):
+    links = {link.name: link for link in fib.snapshot.links}
+    every = [default for default in _defaults(fib) if any(leads_out(links.get(dev)) for dev in default.devs)]
+    return [default for default in every if not default.is_halves] or every
+
+
+def leads_out(link: Link | None) -> bool:
+    """Whether a default route by this device can be one of the network: InfiniBand has to be named."""
+    return link is not None and not link.infiniband and not link.loopback
+
+
+def _defaults(fib: Fib) -> Iterator[Default]:
+    for rule in fib.rules:
+        conditions = conditions_of(rule)
+        is_skipped = bool(conditions) and is_plain(rule, conditions) is rule.invert
+        table = fib.tables.get(rule.table) if rule.action == "to_table" else None
+        if table is None or rule.dst is not None or is_skipped:
             continue
-        if route.type == "unicast" and dev in {None, *(leg.dev for leg in entry.legs)}:
-            return route
-        if route.type != "unicast" and dev is None:
-            return None
-    return None
-
-
-def outbound_devs(fib: Fib, *, family: int = IPV4) -> tuple[str, ...]:
-    """The devices of the default route; empty if there is none.
-
-    Includes every next hop of an ECMP route, and the default routes that Linux uses in turn with it: in IPv4 those of
-    the same metric; in IPv6 those of the same metric and preference, because a host that does not forward packets skips
-    a router that does not answer. InfiniBand is left out, because it has to be named as an expected device; and lo.
-    """
-    avoided = {link.name for link in fib.snapshot.links if link.infiniband or link.loopback}
-    route = default_route(fib, family=family, avoided=avoided)
-    if route is None:
-        return ()
-    entries = tuple(fib.defaults(family))
-    # Only the first of such routes has the others in turn, and that may be by InfiniBand. Of each, IPv4 uses the first
-    # next hop.
-    groups = (entry.in_turn for entry in entries if route in {entry.route, *entry.in_turn})
-    in_turn = [leg for others in groups for other in others for leg in other.legs[:1]]
-    if family == IPV6 and fib.snapshot.ipv6_forwarding is not True and all(leg.gateway for leg in route.legs):
-        in_turn = [leg for entry in entries if _rank(entry.route) == _rank(route) for leg in entry.route.legs]
-    devs = dict.fromkeys([*route.devs, *(leg.dev for leg in in_turn if leg.dev is not None)])
-    return tuple(dev for dev in devs if dev not in avoided)
-
-
-def _rank(route: Route) -> tuple[int, int, str]:
-    """The values by which Linux compares IPv6 default routes."""
-    return route.table, route.metric, route.preference
-
-
-def seen_instead(fib: Fib, *, family: int = IPV4) -> str:
-    """A phrase for the default routes that exist and cannot be used: for the error after waiting for one.
-
-    Those of a table that no rule looks up do not count: a check of a host does not read them.
-    """
-    for entry in fib.defaults(family):
-        if entry.route.type != "unicast":
-            return f"a default route that refuses packets ({entry.route.type})"
-        devs = ", ".join(entry.route.devs)
-        if any(link.loopback and link.name in entry.route.devs for link in fib.snapshot.links):
-            return f"a default route by {devs}, which keeps all packets on this host"
-        return f"a default route by {devs} (InfiniBand, which expectedDevs has to name)"
-    tables = reached_tables(rule for rule in fib.snapshot.rules if rule.family == family)
-    of_all = (route for route in fib.snapshot.routes if route.prefix.length == 0 and route.prefix.family == family)
-    unused = (route for route in of_all if route.type == "unicast" and (tables is None or route.table in tables))
-    devs = ", ".join(dict.fromkeys(dev for route in unused for dev in route.devs))
-    return f"a default route by {devs} that is not in use" if devs else "no default route"
-
-
-def missing_default(fib: Fib, *, family: int, dev: str | None = None) -> str:
-    """A phrase for what a missing default route (by `dev`) needs: the rule that looks it up, or the route itself."""
-    [main] = (rule for rule in default_rules(family) if rule.table == TABLE_MAIN)
-    if main in missing_rules(fib.snapshot.rules, family) and any(
-        route.type == "unicast" and dev in {None, *route.devs} for route in fib.routes(Prefix(family, 0, 0))
-    ):
-        return f"the rule for table main ({command_adding(main)})"
-    return f"an IPv{family} default route" + (f" on {dev}" if dev else "")
+        limit = -1 if rule.suppress_prefixlength is None else rule.suppress_prefixlength
+        halves = [routes[0] for half in (0, 1) if (routes := table.at(1, half << fib.width - 1))]
+        if len(halves) == 2 and all(route.type == "unicast" for route in halves):
+            devs = tuple(dict.fromkeys(dev for route in halves for dev in route.devs))
+            yield Default(devs, halves[0], rule.table, is_halves=True, is_suppressed=limit >= 1)
+        for route in table.at(0, 0):
+            if route.type == "unicast":
+                yield Default(route.devs, route, rule.table, is_halves=False, is_suppressed=limit >= 0)
 
 
 def resolve_route(desired: DesiredRoute, fib: Fib) -> Route | Pending:
     """The complete route on this host as it is now; or a Pending that says what is missing.
 
-    Our own routes are ignored, because they may be deleted.
+    `fib` is that of the route's family. Our own routes are ignored, because they may be deleted.
     """
     return Uplink(fib).resolve(desired)
-
-
-def missing_device(dev: str | None, link: Link | None, *, family: int) -> str | None:
-    """A phrase for what Linux needs before it accepts a route by this device; None if nothing is missing."""
-    if link is None:
-        return f"the device {dev}"
-    if not link.up:
-        return f"the device {dev} to be up"
-    return f"IPv6 to be enabled on {dev}" if family == IPV6 and link.ipv6_disabled else None
 
 
 def bare_leg(leg: NextHop) -> NextHop:
@@ -221,136 +167,92 @@ def bare_leg(leg: NextHop) -> NextHop:
 
 
 class Uplink:
-    """The default routes and devices of one host, to resolve many routes by."""
+    """The default routes and devices of one host, to resolve many routes of one family by."""
 
     def __init__(self, fib: Fib) -> None:
         """Use this host; our own routes are ignored."""
-        self._fib = fib
+        self._fib, self._family = fib, fib.family
         self._links = {link.name: link for link in fib.snapshot.links}
-        # Many routes share a few combinations of device and gateway.
-        self._known: dict[tuple[int, IP | None, str | None, bool], _Way | str] = {}
+        self._known: dict[tuple[str | None, IP | None, bool], _Way | str] = {}
 
     def resolve(self, desired: DesiredRoute) -> Route | Pending:
         """The complete route; or a Pending that says what it still needs."""
-        family = desired.destination.family
-        way = (family, desired.gateway, desired.dev, desired.is_on_link)
+        # Many routes share a few combinations of device and gateway.
+        way = (desired.dev, desired.gateway, desired.is_on_link)
         known = self._known.get(way)
         if known is None:
-            known = self._known[way] = self._find_out(*way)
+            known = self._known[way] = self._find_way(desired)
         if isinstance(known, str):
             return Pending(desired, known)
         legs, scope = known
-        metric = desired.metric or DEFAULT_METRIC[family]
+        metric = desired.metric or DEFAULT_METRIC[self._family]
         return Route(desired.destination, legs, metric=metric, scope=scope, protocol=OURS)
 
-    def leave_open(self, desired: DesiredRoute, *, names_dev: bool = False) -> DesiredRoute:
-        """The route with as few fields as possible: those that the default route fills in equally stay open.
-
-        So it can be in one configuration for many hosts. If it `names_dev`, the device stays.
-        """
-        complete = self.resolve(desired)
-        bare = DesiredRoute(desired.destination, metric=desired.metric)
-        by_dev = attrs.evolve(bare, dev=desired.dev)
-        tries = (wish for wish in ((by_dev,) if names_dev else (bare, by_dev)) if self.resolve(wish) == complete)
-        return desired if isinstance(complete, Pending) else next(tries, desired)
-
-    def _find_out(self, family: int, gateway: IP | None, dev: str | None, on_link: bool) -> _Way | str:  # noqa: FBT001  the key of a cache
-        legs = (NextHop(dev),) if on_link else self._legs(family, gateway, dev)
+    def _find_way(self, desired: DesiredRoute) -> _Way | str:
+        """The next hops and the scope; or a phrase for what is missing."""
+        legs = (NextHop(desired.dev),) if desired.is_on_link else self._legs(desired.dev, desired.gateway)
         if isinstance(legs, str):
             return legs
-        scope = SCOPE_LINK if family == IPV4 and not any(leg.gateway for leg in legs) else SCOPE_UNIVERSE
-        return next(self._missing(family, legs), (legs, scope))
+        scope = SCOPE_LINK if self._family == IPV4 and not any(leg.gateway for leg in legs) else SCOPE_UNIVERSE
+        return next((missing for leg in legs if (missing := self._missing(leg))), (legs, scope))
 
-    def _legs(self, family: int, gateway: IP | None, dev: str | None) -> tuple[NextHop, ...] | str:
-        """The next hops; or a phrase for what is missing."""
-        default = default_route(self._fib, family=family, dev=dev, besides={OURS})
-        ways = tuple(bare_leg(leg) for leg in default.legs if dev in {None, leg.dev}) if default else ()
-        if gateway is None:
-            if not ways:
-                if dev is not None and dev not in self._links:
-                    return f"the device {dev}"
-                return missing_default(self._fib, family=family, dev=dev)
-            # A next hop whose device is down is left out, unless it is the only one: then that device is missing.
-            up = tuple(leg for leg in ways if (link := self._links.get(leg.dev or "")) and link.up) or ways
-            # The kernel keeps a weight only if there are several next hops.
-            return up if len(up) > 1 else tuple(attrs.evolve(leg, weight=1) for leg in up)
-        # A gateway equal to the default gateway is treated like it: on-link if the default route is.
-        same = next((leg for leg in ways if leg.gateway == gateway), None)
-        if same is not None:
-            return (attrs.evolve(same, weight=1),)
-        if dev is not None:
+    def _legs(self, dev: str | None, gateway: IP | None) -> tuple[NextHop, ...] | str:
+        ways = self._default_legs(dev)
+        # A gateway that the default route has, too, is treated as there: on-link if that is.
+        same = tuple(leg for leg in ways if gateway in {None, leg.gateway})
+        if same:  # Linux keeps a weight only if there are several
+            return same if len(same) > 1 and gateway is None else (attrs.evolve(same[0], weight=1),)
+        if dev is not None and (gateway is not None or dev not in self._links):
             return (NextHop(dev, gateway=gateway),)
-        if not ways:
-            return missing_default(self._fib, family=family)
-        devs = [leg.dev for leg in ways if leg.dev is not None]
+        if not ways or gateway is None:
+            return f"an IPv{self._family} default route" + (f" on {dev}" if dev else "")
+        devs = [leg.dev for leg in ways]
         reaching = (name for name in devs if self._reaches(name, gateway))
-        return (NextHop(next(reaching, next(iter(devs), None)), gateway=gateway),)
+        return (NextHop(next(reaching, devs[0]), gateway=gateway),)
 
-    def _missing(self, family: int, legs: tuple[NextHop, ...]) -> Iterator[str]:
-        for leg in legs:
-            if lack := missing_device(leg.dev, self._links.get(leg.dev or ""), family=family):
-                yield lack
-            elif leg.gateway is None or leg.gateway.version != family:
-                continue  # IPv4 has no rules for a neighbour of the other family
-            elif taken := self._taken(leg.gateway, leg.dev):
-                yield f"{leg.gateway} to be a router next to this host (it is {taken})"
-            elif leg.gateway in LINK_LOCAL:
-                continue  # Linux takes it for a neighbour on whichever device it is given
-            elif not leg.onlink and not self._reaches(leg.dev, leg.gateway):
-                yield f"an address or route on {leg.dev} that reaches the gateway {leg.gateway} directly"
+    def _default_legs(self, dev: str | None) -> tuple[NextHop, ...]:
+        """The next hops of the default route that is used, or of the first one by `dev`, also if that is InfiniBand.
 
-    def _taken(self, gateway: IP, dev: str | None) -> str | None:
-        """The kind of address if it cannot be a router on this device; otherwise None."""
-        near = (route for route in self._fib.around(gateway, table=TABLE_LOCAL) if route.protocol != OURS)
-        # A link-local address of another device is another address.
-        kinds = [route.type for route in near if gateway not in LINK_LOCAL or dev in route.devs]
-        return next((_TAKEN[kind] for kind in kinds if kind in _TAKEN), None)
+        One whose device is down is left out, unless it is the only one: then that device is missing.
+        """
+        defaults = find_defaults(self._fib) if dev is None else _defaults(self._fib)
+        used = (default for default in defaults if dev in default.devs or (dev is None and not default.is_suppressed))
+        routes = (default.route for default in used if default.route.protocol != OURS and not default.is_halves)
+        route = next(routes, None)
+        legs = () if route is None else route.legs
+        if dev is None:
+            legs = tuple(leg for leg in legs if leads_out(self._links.get(leg.dev or "")))
+        ways = tuple(bare_leg(leg) for leg in legs if dev in {None, leg.dev})
+        return tuple(leg for leg in ways if (link := self._links.get(leg.dev or "")) and link.up) or ways
+
+    def _missing(self, leg: NextHop) -> str:
+        """A phrase for what Linux needs before it accepts a route by this next hop; empty if nothing is missing."""
+        link, gateway = self._links.get(leg.dev or ""), leg.gateway
+        if link is None:
+            return f"the device {leg.dev}"
+        if not link.up:
+            return f"the device {leg.dev} to be up"
+        if self._family == IPV6 and link.ipv6_disabled:
+            return f"IPv6 to be enabled on {leg.dev}"
+        if gateway is None or gateway.version != self._family:
+            return ""  # IPv4 has no rules for a neighbour of the other family
+        if int(gateway) in self._fib.local_addresses and gateway not in LINK_LOCAL:
+            return f"{gateway} to be a router next to this host (it is this host's own address)"
+        if leg.onlink or gateway in LINK_LOCAL or self._reaches(leg.dev, gateway):
+            return ""
+        return f"an address or route on {leg.dev} that reaches the gateway {gateway} directly"
 
     def _reaches(self, dev: str | None, gateway: IP) -> bool:
-        """Whether the gateway is a neighbour on the device: the kernel refuses any other gateway."""
-        family = gateway.version
-        return any(
-            leg.dev == dev and leg.gateway is None
-            for route in self._fib.around(gateway)
-            if route.protocol != OURS and route.type == "unicast"
-            # In IPv4 the scope of a route says whether its destinations are neighbours.
-            if family != IPV4 or route.scope >= SCOPE_LINK
-            # The packet has no source yet.
-            if route.source is None or not route.source.first
-            for leg in route.legs
-        )
+        """Whether the gateway is a neighbour on the device: Linux refuses any other gateway."""
+        return any(dev in devs and gateway in prefix for prefix, devs in self._neighbours)
 
-
-# Routes that win over a route that must not be touched: one with a lower metric, or two with longer prefixes.
-
-# The metrics to try, the usual one first. In IPv4 the usual one is already the lowest. In IPv6 the lowest is 1, because
-# Linux takes 0 for the usual one.
-METRICS = {IPV4: (DEFAULT_METRIC[IPV4],), IPV6: (DEFAULT_METRIC[IPV6], 1)}
-
-
-def way_round(prefix: Prefix, is_taken: Callable[[Prefix, int], bool]) -> tuple[tuple[Prefix, int], ...]:
-    """The prefix with a lower metric, or else its two halves; empty if these are all taken.
-
-    `is_taken` says whether a route to a prefix with a metric would not be used.
-    """
-    # One route with a lower metric is preferred, because it is fewer routes than the two halves.
-    for metric in METRICS[prefix.family]:
-        if not is_taken(prefix, metric):
-            return ((prefix, metric),)
-    usual = DEFAULT_METRIC[prefix.family]
-    halves = prefix.halves() if prefix.length < width_of(prefix.family) else ()
-    return () if any(is_taken(half, usual) for half in halves) else tuple((half, usual) for half in halves)
-
-
-def is_held(prefix: Prefix, metric: int, fib: Fib) -> bool:
-    """Whether a route with this prefix and metric would not be used, because of a route that is not ours."""
-    return any(
-        hides(route) or (not route.tos and route.metric <= metric)
-        for route in fib.routes(prefix)
-        if route.protocol != OURS
-    )
-
-
-def hides(route: Route) -> bool:
-    """Whether Linux ignores routes for any source to this destination; packets from other sources then skip it."""
-    return route.source is not None and bool(route.prefix.length)
+    @cached_property
+    def _neighbours(self) -> list[tuple[Prefix, set[str | None]]]:
+        """Whose addresses are neighbours: in IPv4 the scope of a route says so."""
+        return [
+            (route.prefix, {leg.dev for leg in route.legs if leg.gateway is None})
+            for route in self._fib.snapshot.routes
+            if route.table == TABLE_MAIN and route.prefix.family == self._family and route.source is None
+            if route.type == "unicast" and route.protocol != OURS
+            if self._family != IPV4 or route.scope >= SCOPE_LINK
+        ]

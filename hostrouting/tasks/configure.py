@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -24,27 +25,11 @@ TASKS: tuple[type[SectionTask], ...] = (ConfigureStaticRoutes, RewriteProbeSourc
 """In the order in which they run: the check comes last, because it looks at what the others did."""
 
 
-class _Files(NamedTuple):
-    """The step of a report that has the changed files."""
+class _Step(NamedTuple):
+    """A step of the report: the changed files, or a task's work on the kernel."""
 
-    effects: Effects
-    name: str = "install-files"
-
-    def do(self, _ctx: phases.Context) -> Effects | phases.Skip:
-        return self.effects if self.effects != Effects() else phases.Skip("the files are as they should be")
-
-
-class _Work(NamedTuple):
-    """A task's work on the kernel, as a step of a report."""
-
-    task: SectionTask
-
-    @property
-    def name(self) -> str:
-        return self.task.name
-
-    def do(self, ctx: phases.Context) -> Effects | phases.Skip:
-        return self.task.work(ctx)
+    name: str
+    do: Callable[[phases.Context], Effects | phases.Skip]
 
 
 @attrs.frozen
@@ -84,8 +69,10 @@ class Configure:
         if (begun := begin(ctx, self.host, self.parts, allow_removal=self.allow_removal)) is None:
             return phases.Skip("nothing is configured, and nothing is installed")
         effects, parts = begun
+        done = phases.Skip("the files are as they should be") if effects == Effects() else effects
+        steps = [_Step("install-files", lambda _ctx: done), *(_Step(part.name, part.work) for part in parts)]
         with having_changed(files=effects.files):
-            return phases.serial(_Files(effects), *map(_Work, parts), name=self.name).do(ctx)
+            return phases.serial(*steps, name=self.name).do(ctx)
 
     def undo(self, ctx: phases.Context) -> object:
         """Remove everything of hostrouting, for any configuration; the same as Remove."""

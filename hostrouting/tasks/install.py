@@ -6,8 +6,9 @@ installed one with its own section replaced, and `Remove` one that asks for noth
 
 1. What is installed is read from config.json. Requirements are checked and, if something is installed, conflicts of
    routes: whatever must fail, fails before the first write.
-2. Under the lock, which waits for units that are starting: the links of the Go original go, then drop-ins that are not
-   wanted any more, then files are written and others removed, with one daemon-reload. From here on the gate holds.
+2. Under the lock, which waits for units that are starting: the links of the Go original go, then the drop-ins and units
+   that are not wanted any more, and systemd reads that; then files are written and others removed, and systemd reads
+   what is new. From here on the gate holds.
 3. Without the lock, each task does its work on the kernel; a task that changes it takes the lock again for that, and
    goes on only if the configuration is still the installed one.
 
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import attrs
 
 import phases
-from hostrouting.boot.files import files_of, is_nothing, owned_paths
+from hostrouting.boot.files import files_of, is_nothing, owned_paths, steps_of
 from hostrouting.config.settings import HostRoutingConfig, gated_units, needs_config
 from hostrouting.errors import ConfigError, Fault, FileError, HostBusy, HostRoutingError, RequirementError
 from hostrouting.host.effects import Effects, Operation, effects_of, having_changed
@@ -44,6 +45,7 @@ DEFAULT_WAIT = 60.0
 """The default time in seconds for whatever a run waits for, such as the default route."""
 
 _UNITS = (HostLayout.guard_unit, HostLayout.routes_unit, HostLayout.check_unit, HostLayout.probe_unit)
+_LOADED = "/systemd/system/"  # the folder from which systemd loads units and drop-ins
 _GRACE = 30.0  # seconds for the start of the guard
 _A_DAY = 86_400
 _AWAITED = ("route-conflict", "route-waits")  # on a new host the gate holds until these are solved
@@ -71,7 +73,7 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
             raise ConfigError([Fault(path, "", rule, remedy)])
         return None
     try:
-        return HostRoutingConfig.from_json(text, source=path)
+        return HostRoutingConfig.from_json(text, source=path, is_ours=True)
     except ConfigError as error:
         rule = f"is not a configuration that this release reads ({error.faults[0]})"
         raise ConfigError([Fault(path, "", rule, remedy)]) from error
@@ -82,7 +84,7 @@ def file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     files, layout, wanted = host.files, host.layout, files_of(config, host.layout)
     differing = tuple(file for file in wanted if file.differs(files))
     is_new_check = layout.step_path(layout.check_step) in (file.path for file in differing)
-    kept = {file.path for file in wanted} | {*(layout.markers if config.route_overlap.expected_cidrs else ())}
+    kept = {file.path for file in wanted} | {*(layout.markers if config.route_overlap.cidrs else ())}
     # The markers of another check, and the links by which the Go original ties running machines to its units.
     old = (*(layout.markers if is_new_check else ()), *(layout.original_links if wanted else ()))
     unwanted = (path for path in owned_paths(files, layout) if path not in kept)
@@ -95,24 +97,24 @@ def install(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) ->
     `former` is what was installed. Stops at the first failure, whose error has the effects; another call completes it.
     """
     changes, manager, paths = file_changes(host, config), host.running_manager, list[str]()
-    opening = [path for path in changes.removes if path.endswith(f"/{DROP_IN}")]
-    first = [path for path in changes.removes if path in host.layout.original_links or path in opening]
-    rest = [path for path in changes.removes if path not in first]
-    starts = _starts(manager, host, config, changes)
+    loaded = [path for path in changes.removes if _LOADED in path]
+    rest = [path for path in changes.removes if path not in loaded]
+    starts, read = _starts(manager, host, config, changes), 0
+    is_opening = host.layout.gate_path in rest or any(path.endswith(f"/{DROP_IN}") for path in loaded)
     with having_changed(files=paths):
-        _remove(host, first, paths)
-        if manager is not None:
-            # Until systemd has read that a drop-in is gone, its unit runs gate.sh, and config.json names the unit.
-            if opening or host.layout.gate_path in rest or is_unread(manager, config, former):
-                manager.reload()
-            for unit in _UNITS:
-                if host.layout.unit_path(unit) in rest:
-                    manager.stop(unit)
+        for unit in _UNITS:
+            if manager is not None and host.layout.unit_path(unit) in loaded:
+                manager.stop(unit)
+        _remove(host, loaded, paths)
+        # Until systemd has read that a drop-in is gone, its unit runs gate.sh, and config.json names the unit.
+        if manager is not None and (is_opening or is_unread(manager, config, former)):
+            manager.reload()
+            read = len(paths)
         for file in changes.files:
             paths += [file.path] if file.write(host.files) else []
         _remove(host, rest, paths)
         if manager is not None:
-            if any("/systemd/system/" in path for path in paths if path not in opening):
+            if any(_LOADED in path for path in paths[read:]):
                 manager.reload()
             for start in starts:
                 manager.start(start.object, timeout=_GRACE)
@@ -212,6 +214,8 @@ class SectionTask:
     name: ClassVar[str]
     section: ClassVar[str]
     """The attribute of the configuration that the task is about."""
+    step: ClassVar[str]
+    """The step of the gate that does the same work at boot."""
     nothing: ClassVar[str]
     """Why there is nothing to do where nothing is configured and nothing of ours is there."""
     needed: ClassVar[tuple[type[SectionTask], ...]] = ()
@@ -231,11 +235,6 @@ class SectionTask:
     def carry_out(self, ctx: phases.Context) -> Effects | phases.Skip:
         """Do it, and wait for what it needs. The files are installed already."""
         raise NotImplementedError
-
-    @property
-    def is_required(self) -> bool:
-        """Whether gated units start only after the step of this task has succeeded."""
-        return False
 
     def parts(self) -> Parts:
         """The tasks that do the work, each with the installed configuration in which this section is replaced."""
@@ -272,7 +271,8 @@ class SectionTask:
         try:
             return self.carry_out(ctx)
         except HostRoutingError as error:
-            if self.is_required and self.host.backend is not None and (units := gated_units(self.config)):
+            units, (_, is_required) = gated_units(self.config), dict(steps_of(self.config)).get(self.step, ("", False))
+            if is_required and units and self.host.backend is not None:
                 error.add(f"the files are installed: {spoken(units)} will not start before the gate's steps succeed")
             raise
 

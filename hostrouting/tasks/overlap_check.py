@@ -7,11 +7,12 @@ from contextlib import suppress
 from typing import ClassVar
 
 import phases
-from hostrouting.check.examine import examine
+from hostrouting.check.check import check_host
 from hostrouting.check.report import check_document, check_findings
 from hostrouting.config.values import Mode
 from hostrouting.errors import FileError, RouteOverlapError
-from hostrouting.finding import ESCAPES, SHOWN, first_lines, of_severity
+from hostrouting.finding import ESCAPES, SEVERITIES, SHOWN, first_lines, of_severity
+from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.install import SectionTask
 from hostrouting.tasks.results import CheckResult, Plan
 
@@ -28,12 +29,8 @@ class CheckRouteOverlap(SectionTask):
 
     name: ClassVar[str] = "check-route-overlap"
     section: ClassVar[str] = "route_overlap"
+    step: ClassVar[str] = HostLayout.check_step
     nothing: ClassVar[str] = "no expected CIDRs are configured, and the check is not installed"
-
-    @property
-    def is_required(self) -> bool:
-        """See SectionTask."""
-        return self.config.route_overlap.mode is Mode.STRICT
 
     def planned(self) -> Plan:
         """See SectionTask. A check changes nothing."""
@@ -42,18 +39,18 @@ class CheckRouteOverlap(SectionTask):
     def carry_out(self, ctx: phases.Context) -> CheckResult | phases.Skip:
         """See SectionTask."""
         check = self.config.route_overlap
-        if not check.expected_cidrs:
+        if not check.cidrs:
             return phases.Skip(self.nothing)
         if self.host.backend is None:
             return CheckResult()
         try:
             with self.host.backend() as backend:
-                examination = examine(ctx, backend, self.config, wait=self.wait)
+                report = check_host(backend, self.config, ctx=ctx, wait=self.wait)
         except BaseException:
             with suppress(FileError):
                 self._mark(None, ())  # the present ones would be about another state
             raise
-        findings = check_findings(examination, mode=check.mode, wait=self.wait)
+        findings = check_findings(report, mode=check.mode, wait=self.wait)
         wrong = [finding for finding in findings if finding.name in _WRONG]
         remedies = [finding for finding in findings if finding.name in _REMEDIES]
         rest = [finding for finding in findings if finding.name not in (*_WRONG, *_REMEDIES)]
@@ -64,17 +61,18 @@ class CheckRouteOverlap(SectionTask):
             "no-default-route": (self.host.layout.detected_path, ("no-default-route",)),
         }
         try:
-            self._mark(*marks.get(examination.verdict, (None, ())))
+            self._mark(*marks.get(report.verdict, (None, ())))
         except FileError as error:
             ctx.log.warning("%s", error)
-        for finding in (finding for level in ("warning", "note") for finding in [*of_severity(rest, level)][:SHOWN]):
-            ctx.log.log(finding.level, "%s", finding)
+        for severity in SEVERITIES:
+            for finding in [*of_severity(rest, severity)][:SHOWN]:
+                ctx.log.log(finding.level, "%s", finding)
         if wrong and check.mode is Mode.STRICT:  # its receiver reports what the error names
-            document = check_document(examination, mode=check.mode, findings=findings)
-            raise RouteOverlapError("; ".join(lines), findings=findings, report=examination, check=document)
+            document = check_document(report, mode=check.mode, findings=findings)
+            raise RouteOverlapError("; ".join(lines), findings=findings, report=report, check=document)
         for line in lines:
             ctx.log.warning("%s", line)
-        return CheckResult(examination=examination)
+        return CheckResult(report=report)
 
     def _mark(self, marker: str | None, lines: Iterable[str]) -> None:
         """Write this marker, as the boot script does, and remove the others."""

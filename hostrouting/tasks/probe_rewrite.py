@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import phases
 from hostrouting.boot.probe_table import PROBE_DELETION, TABLE, probe_comments, render_probe_table
-from hostrouting.check.examine import read
 from hostrouting.errors import ProgramError
 from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, Operation, having_changed
+from hostrouting.host.layout import HostLayout
+from hostrouting.kernel.awaiting import read_snapshot
 from hostrouting.tasks.install import SectionTask
 from hostrouting.tasks.results import Plan
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -31,6 +32,7 @@ class RewriteProbeSource(SectionTask):
 
     name: ClassVar[str] = "rewrite-probe-source"
     section: ClassVar[str] = "probe_rewrite"
+    step: ClassVar[str] = HostLayout.probe_step
     nothing: ClassVar[str] = "the rewrite of probes is not enabled, and its table is not loaded"
     needed: ClassVar[tuple[type[SectionTask], ...]] = (ConfigureStaticRoutes,)
 
@@ -48,7 +50,7 @@ class RewriteProbeSource(SectionTask):
         if not is_wanted:
             return Plan(operations=operations)
         with self.host.backend() as backend:
-            return Plan(operations=operations, findings=tuple(self._findings(read(backend)[0])))
+            return Plan(operations=operations, findings=tuple(self._findings(read_snapshot(backend)[0])))
 
     def carry_out(self, ctx: phases.Context) -> Effects | phases.Skip:
         """See SectionTask."""
@@ -84,7 +86,7 @@ class RewriteProbeSource(SectionTask):
                 sentence = (
                     f"{address.ip} is an address of this host, on {address.dev}: replies to probes would not leave it"
                 )
-                path = self.config.path("probeRewrite", "globalAddress")
+                path = "probeRewrite.globalAddress"
                 yield Finding("probe-rewrite", "error", sentence, path, "write an address that no host has")
         for dev in config.interfaces:
             link = snapshot.link(dev)

@@ -6,7 +6,6 @@ Pure questions: nothing is changed here. Not here: what is done about the answer
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
@@ -100,13 +99,13 @@ def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) 
 
     def lost(path: str, sentence: str) -> Fault:
         remedy = "write it into this file, or allow it: --allow-removal"
-        return Fault(config.path(*path.split(".")), "", sentence, remedy)
+        return Fault(path, "", sentence, remedy)
 
     if gone := [*map(str, _lost_routes(installed, config))]:
         yield lost("staticRoutes.routes", f"takes away the route to {spoken(gone)}")
-    if gone := [str(part) for cidr in old.expected_cidrs for part in _uncovered(cidr, new.expected_cidrs)]:
+    if gone := [str(part) for cidr in old.cidrs for part in _uncovered(cidr, new.cidrs)]:
         yield lost("routeOverlap.expectedCidrs", f"{spoken(gone)} would not be checked any more")
-    if old.expected_cidrs and new.expected_cidrs and (old.mode, new.mode) == (Mode.STRICT, Mode.WARN):
+    if old.cidrs and new.cidrs and (old.mode, new.mode) == (Mode.STRICT, Mode.WARN):
         yield lost("routeOverlap.mode", "STRICT is installed, and with WARN units start although addresses escape")
     if gone := sorted({*gated_units(installed)} - {*gated_units(config)}):
         yield lost("gate.units", f"{spoken(gone)} would not wait for the gate any more")
@@ -116,15 +115,11 @@ def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) 
 
 def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Network]:
     """The destinations without a route any more. Longer prefixes take a route's place; a shorter one may not win."""
-    kept = sorted({route.destination for route in config.static_routes.routes}, key=_place)
-    places = [*map(_place, kept)]
+    kept = {route.destination for route in config.static_routes.routes}
     for cidr in (route.destination for route in installed.static_routes.routes):
-        end = (cidr.version, int(cidr.broadcast_address), cidr.max_prefixlen)
-        yield from _uncovered(cidr, kept[bisect_left(places, _place(cidr)) : bisect_right(places, end)])
-
-
-def _place(cidr: Network) -> tuple[int, int, int]:
-    return cidr.version, int(cidr.network_address), cidr.prefixlen
+        if cidr not in kept:
+            longer = [other for other in kept if other.prefixlen > cidr.prefixlen and other.overlaps(cidr)]
+            yield from _uncovered(cidr, longer)
 
 
 def _uncovered(cidr: Network, others: Collection[Network]) -> Iterator[Network]:

@@ -12,7 +12,7 @@ from hostrouting.host.effects import Effects, Operation
 from hostrouting.host.fileset import FileChanges
 
 if TYPE_CHECKING:
-    from hostrouting.check.examine import Examination
+    from hostrouting.check.check import CheckReport
     from hostrouting.routes.plan import RoutePlan
 
 
@@ -106,16 +106,16 @@ class RoutesResult(Effects):
 class CheckResult(Effects):
     """What CheckRouteOverlap found and did."""
 
-    examination: Examination | None = attrs.field(default=None, kw_only=True)
+    report: CheckReport | None = attrs.field(default=None, kw_only=True)
     """None for an image."""
 
     def log_fields(self) -> dict[str, object]:
         """The verdict, and how many ranges escape."""
-        examination = self.examination
-        fields = {} if examination is None else {"verdict": examination.verdict, "findings": len(examination.escapes)}
+        report = self.report
+        fields = {} if report is None else {"verdict": report.verdict, "findings": len(report.escapes)}
         return {**fields, **super().log_fields()}
 
     def to_mapping(self) -> dict[str, object]:
         """What was done and found, with the keys of `hostrouting/check/3`."""
-        check = {} if self.examination is None else check_document(self.examination, mode="")
+        check = {} if self.report is None else check_document(self.report, mode="")
         return {**super().to_mapping(), **{key: check[key] for key in check if key not in {"schema", "mode"}}}

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+import attrs
+
 import phases
-from hostrouting.check.examine import await_plan, read
-from hostrouting.errors import ApplyError
+from hostrouting.errors import ApplyError, NotReady
+from hostrouting.host.layout import HostLayout
+from hostrouting.kernel.awaiting import await_result, read_snapshot
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_routes
 from hostrouting.routes.uplink import wanted_routes
@@ -15,6 +18,7 @@ from hostrouting.tasks.results import Plan, RoutesResult
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.finding import Finding
     from hostrouting.kernel.base import RouteBackend
     from hostrouting.model.snapshot import Snapshot
 
@@ -29,19 +33,15 @@ class ConfigureStaticRoutes(SectionTask):
 
     name: ClassVar[str] = "configure-static-routes"
     section: ClassVar[str] = "static_routes"
+    step: ClassVar[str] = HostLayout.routes_step
     nothing: ClassVar[str] = "no static routes are configured, and none are installed"
-
-    @property
-    def is_required(self) -> bool:
-        """See SectionTask. The route for replies to probes alone holds nothing back."""
-        return not all(route.is_optional for route in wanted_routes(self.config))
 
     def planned(self) -> Plan:
         """See SectionTask."""
         if self.host.backend is None:
             return Plan()
         with self.host.backend() as backend:
-            routes = self._plan(self.config, read(backend)[0])
+            routes = self._plan(self.config, read_snapshot(backend)[0])
         return Plan(routes=routes, findings=tuple(routes.findings(wait=self.wait)))
 
     def carry_out(self, ctx: phases.Context) -> RoutesResult | phases.Skip:
@@ -49,18 +49,32 @@ class ConfigureStaticRoutes(SectionTask):
         if self.host.backend is None:
             return RoutesResult()
         until, applied = ctx.clock.now() + self.wait, None
-        wanted, installed = wanted_routes(self.config), wanted_routes(self.former)
+        wanted = wanted_routes(self.config)
         with self.host.backend() as backend:
             while applied is None:
                 left = max(0.0, until - ctx.clock.now())
-                plan, _ = await_plan(ctx, backend, wanted, installed=installed, wait=left)
-                is_done = not (plan.changes or plan.conflicts or plan.asking)
+                plan = self._await_plan(ctx, backend, wait=left)
+                is_done = not (plan.changes or plan.conflicts)
                 applied = Applied(plan) if is_done else self._apply(ctx, backend)
-        for finding in (*applied.plan.foreseen, *applied.beside):
+        for finding in applied.plan.left_out:
             ctx.log.warning("%s", finding)
         return (
             RoutesResult(applied.changes, plan=applied.plan) if wanted or applied.changes else phases.Skip(self.nothing)
         )
+
+    def _await_plan(self, ctx: phases.Context, backend: RouteBackend, *, wait: float) -> RoutePlan:
+        """The plan, after waiting for everything that it needs."""
+        waits: list[Finding] = []
+
+        def attempt() -> tuple[RoutePlan | None, str]:
+            plan = self._plan(self.config, read_snapshot(backend)[0])
+            waits[:] = (attrs.evolve(lack, severity="error") for lack in plan.findings() if lack.name == "route-waits")
+            return (None, "; ".join(map(str, plan.pending))) if plan.pending else (plan, "")
+
+        try:
+            return await_result(ctx, backend, attempt, wait=wait)
+        except NotReady as error:
+            raise NotReady(str(error), findings=waits) from error
 
     def _apply(self, ctx: phases.Context, backend: RouteBackend) -> Applied | None:
         """Apply the plan of this moment; None if something is missing again.
@@ -70,7 +84,7 @@ class ConfigureStaticRoutes(SectionTask):
         # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and it is taken back.
         with self.changing(ctx) as config, ctx.shielded():
             for is_last in (False, True):
-                snapshot, _ = read(backend)
+                snapshot, _ = read_snapshot(backend)
                 plan = self._plan(config, snapshot)
                 if plan.pending:
                     return None
@@ -83,4 +97,4 @@ class ConfigureStaticRoutes(SectionTask):
         return None
 
     def _plan(self, config: HostRoutingConfig, snapshot: Snapshot) -> RoutePlan:
-        return plan_routes(wanted_routes(config), snapshot, installed=wanted_routes(self.former))
+        return plan_routes(wanted_routes(config), snapshot)

@@ -30,7 +30,7 @@ from typing import Any
 import attrs
 
 from hostrouting.errors import BackendError, RouteKind
-from hostrouting.fib.packet import ANY, Flow
+from hostrouting.kernel._fib.packet import ANY, Flow
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Verb
 from hostrouting.kernel.concern import Concern
 from hostrouting.model.prefix import Prefix, as_ip
@@ -50,7 +50,7 @@ def contract_host() -> MemoryBackend:
         kernel.add_address(name, interface)
     kernel.add_link("idle0", up=False)
     dropped = Prefix.parse("2001:db8:17::/48")
-    kernel.add_rule(Rule(family=6, priority=100, dst=dropped, ipproto=17, action="blackhole"))
+    kernel.add_rule(Rule(family=6, priority=100, dst=dropped, others=(("ipproto", "udp"),), action="blackhole"))
     return kernel
 
 

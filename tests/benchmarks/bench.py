@@ -27,14 +27,10 @@ from typing import TypeAlias
 
 import attrs
 
-import phases
 from hostrouting.boot.scripts import render_check_script, render_static_routes_script
-from hostrouting.check.examine import examine
-from hostrouting.check.overlap import check_overlap
-from hostrouting.check.repair import propose_repair
+from hostrouting.check.check import check_host, check_snapshot
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.config.values import Mode
-from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, Prefix
@@ -224,11 +220,11 @@ def boot_row(bench: Bench) -> Iterator[Row]:
 
 def h200_row(bench: Bench) -> Iterator[Row]:
     """One CIDR on the host that all of this is about, by a backend that has read nothing yet."""
-    config, ctx = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": [FABRIC]}}), phases.Context()
+    config = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": [FABRIC]}})
 
     def check() -> None:
         with NetlinkBackend(timeout=60) as backend:
-            if examine(ctx, backend, config, wait=0).verdict != "overlap":
+            if check_host(backend, config).verdict != "overlap":
                 raise RuntimeError("the fabric has no route of its own")
 
     yield alone("examine an H200 node, in process", bench.times({"": check}, rounds=70)[""], 0.002)
@@ -326,11 +322,11 @@ def cidrs_row(bench: Bench) -> Iterator[Row]:
     loop += "echo $((${EPOCHREALTIME/./} - ${begin/./}))"
     addresses = [str(cidr.ip) for cidr in cidrs]
     ours, other = "the check", "ip route get for each"
+    config = HostRoutingConfig(route_overlap={"expectedCidrs": list(map(str, cidrs))})
     with NetlinkBackend(timeout=60) as backend:
 
         def check() -> None:
-            fib = Fib(backend.snapshot(family=4, anew=True))
-            propose_repair(fib, check_overlap(fib, cidrs))
+            check_snapshot(backend.snapshot(family=4, anew=True), config)
 
         methods: dict[str, Method] = {ours: check, other: lambda: int(run("bash", "-c", loop, "", *addresses)) / 1e6}
         times = bench.times(methods, rounds=9)

@@ -22,8 +22,10 @@ def test_broken() -> None:
     """Without the repair, the bootstrap fails, its report contains the repair, and the machine is not started."""
     done = example("bootstrap.py", "--broken")
     assert done.returncode == 1
-    assert "OVERLAP: expected CIDR 172.16.0.0/16" in done.stdout
-    assert 'ACTION: add to staticRoutes.routes: [{"destination": "172.16.0.0/17"' in done.stdout
+    assert "OVERLAP: 172.16.0.0/16 leaves by ib0" in done.stdout
+    assert (
+        'ACTION: 2 static routes repair it; add to staticRoutes.routes: [{"destination": "172.16.0.0/17"' in done.stdout
+    )
     assert "kube1 runs" not in done.stderr
     assert "not reached after configure" in done.stdout
 
@@ -31,7 +33,7 @@ def test_broken() -> None:
 def test_plan() -> None:
     """The dry run lists routes and files, and changes nothing."""
     done = example("bootstrap.py", "--plan")
-    assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist" in done.stdout
+    assert "+ 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: missing" in done.stdout
     assert "write /etc/systemd/system/static-routes.service" in done.stdout
     assert "would start the machine kube1" in done.stdout
     assert not done.stderr

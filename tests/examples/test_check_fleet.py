@@ -18,7 +18,7 @@ def test_by_itself() -> None:
         "6 overlap: 172.16.0.0/16 by ib0",
         '  {"destination": "172.16.0.0/17", "gateway": "", "dev": "", "metric": 0}',
         '  {"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}',
-        "1 no verdict: this is not JSON: Expecting value: line 1 column 1 (char 0); save one with: hostrouting snapshot > FILE",
+        "1 no verdict: is not JSON, or was not copied whole; save one with: hostrouting snapshot > FILE",
         "2 ok: nothing is wrong",
     ]
 

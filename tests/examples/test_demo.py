@@ -34,9 +34,9 @@ def demo(tmp_path: Path, *before: str, **environment: str) -> list[str]:
 def story(lines: list[str]) -> None:
     """The output shows the failure, the run and the proof, in this order."""
     places = [
-        lines.index("OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"),
+        lines.index("OVERLAP: all of 172.16.0.0/16 leaves by ib0; expected: eth0"),
         next(at for at, text in enumerate(lines) if text.startswith("bootstrap: ok after ")),
-        lines.index("OK: every address of 172.16.0.0/16 leaves by eth0, or belongs to this host"),
+        lines.index("OK: every address of 172.16.0.0/16 leaves by eth0, or is this host's own"),
         lines.index("For 172.16.5.9, the kernel now answers: dev eth0"),
     ]
     assert places == sorted(places)
@@ -49,8 +49,8 @@ def test_both_families() -> None:
     done = completed([*DEMO, "--dual-stack"])
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert "OVERLAP: fd16::/48 leaves by ib0, not by eth0" in lines
-    assert "OK: every address of fd16::/48 leaves by eth0, or belongs to this host" in lines
+    assert "OVERLAP: all of fd16::/48 leaves by ib0; expected: eth0" in lines
+    assert "OK: every address of fd16::/48 leaves by eth0, or is this host's own" in lines
     assert "For fd16::5:9, the kernel now answers: dev eth0" in lines
     story(lines)
 

@@ -63,6 +63,7 @@ def test_fault_of_the_file_itself() -> None:
 def test_many_faults_one_a_line(source: str | None, where: str) -> None:
     """Several faults are counted and listed, one a line, in order."""
     assert str(ConfigError([MODE, DEV], source)) == f"{where} has 2 faults:\n  {MODE}\n  {DEV}"
+    assert str(InputError([Fault("", "", "is empty")], "a.json")) == "a.json: is empty"
 
 
 def test_config_error_is_a_value_error_of_ours() -> None:
@@ -84,7 +85,7 @@ FOUND = [
 ]
 MADE: dict[str, Callable[[Any], HostRoutingError]] = {
     "ConfigError": lambda _: ConfigError([MODE, DEV], "/etc/agent.json"),
-    "InputError": lambda _: InputError(path="/x", problem="line 1: it is not a command"),
+    "InputError": lambda _: InputError([DEV, MODE], "/x"),
     "RequirementError": lambda _: RequirementError([Finding("program", "error", "one"), FOUND[0]]),
     "RouteConflict": lambda _: RouteConflict([Finding("route-conflict", "error", "one"), FOUND[1]]),
     "ApplyError": lambda _: ApplyError("no", "never", after="nothing was changed"),
@@ -171,11 +172,3 @@ def test_many_reasons() -> None:
     assert str(error).startswith("not deleted: rule 0; rule 1; ")
     assert str(error).endswith("rule 8; rule 9 (and 2 more)")
     assert len(error.reasons) == 12
-
-
-@pytest.mark.parametrize(
-    ("path", "told"), [("", "snapshot: it is empty"), ("links[1]", "snapshot: links[1]: it is empty")]
-)
-def test_an_unusable_snapshot(path: str, told: str) -> None:
-    """The message names the file or the place, and what is wrong."""
-    assert str(InputError(path=path, problem="it is empty")).startswith(told)

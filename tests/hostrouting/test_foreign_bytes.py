@@ -5,7 +5,6 @@ from contextlib import suppress
 
 import pytest
 
-from hostrouting.check.report import CHECK_SCHEMA, document_in, escapes_in
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.saved import snapshot_in
@@ -45,10 +44,6 @@ READERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
             b'{"Network": {"ExternalInterfaces": {"eth0": {"Networks": {"azure": {"Endpoints": {"1": {"HostIfName": "azv1",'
             b' "MacAddress": "qrvM3e7/", "IPAddresses": [{"IP": "10.240.0.9", "Mask": "//8AAA=="}]}}}}}}}}'
         ),
-    ),
-    "document": (
-        text(lambda words: escapes_in(document_in(words, CHECK_SCHEMA))),
-        b'{"schema": "hostrouting/check/3", "findings": [{"name": "overlap"}]}',
     ),
 }
 

@@ -4,6 +4,7 @@ A line with a type: ignore is one that must be refused; mypy --strict complains 
 """
 
 from collections.abc import Iterator
+from ipaddress import ip_address
 
 from typing_extensions import assert_type
 
@@ -41,18 +42,17 @@ hr.Configure(config, host=hr.Host.local)  # type: ignore[arg-type]
 
 # Conclusions, from values to values.
 snapshot = hr.Snapshot.from_json("{}")
-fib = hr.Fib(snapshot)
-assert_type(fib.lookup("172.16.0.1"), hr.Decision)
-report = hr.check_overlap(fib, ["172.16.0.0/16"], expected_devs=["eth0"])
-assert_type(report, hr.OverlapReport)
+fib = hr.Fib(snapshot, 4)
+assert_type(fib.lookup(ip_address("172.16.0.1")), hr.Decision)
+report = hr.check_snapshot(snapshot, config)
+assert_type(report, hr.CheckReport)
 assert_type(report.verdict, hr.Verdict)
 assert_type(report.escapes, tuple[hr.Escape, ...])
-repair = hr.propose_repair(fib, report)
-assert_type(repair, hr.Repair)
-assert_type(repair.routes, tuple[hr.DesiredRoute, ...])
-plan = hr.plan_routes(repair.routes, snapshot)
+assert_type(report.families[0].repair, hr.Repair)
+assert_type(report.routes, tuple[hr.DesiredRoute, ...])
+assert_type(hr.check_findings(report, mode="WARN"), tuple[hr.Finding, ...])
+plan = hr.plan_routes(report.routes, snapshot)
 assert_type(plan, hr.RoutePlan)
-assert_type(hr.resolve_route(repair.routes[0], fib), hr.Route | hr.Pending)
 
 
 # A kernel.
@@ -60,6 +60,7 @@ def use(backend: hr.RouteBackend, change: RouteRequest) -> Iterator[object]:
     """What each verb takes and returns."""
     yield assert_type(backend.snapshot(), hr.Snapshot)
     yield assert_type(backend.lookup(["172.16.0.1"]), tuple[Answer, ...])
+    yield assert_type(hr.check_host(backend, config), hr.CheckReport)
     yield assert_type(backend.change([change]), tuple[Outcome, ...])
     yield assert_type(hr.apply_plan(plan, backend, before=snapshot), hr.Applied)
 

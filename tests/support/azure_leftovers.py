@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import AzureVnetCleanupConfig, HostRoutingConfig
 from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link

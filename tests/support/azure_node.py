@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import attrs
 
 import phases
-from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import AzureVnetCleanupConfig, HostRoutingConfig
 from hostrouting.host.host import Host
 from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
 from hostrouting.testing import FakeFiles, FakeManager

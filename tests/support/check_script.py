@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.boot.scripts import render_check_script
-from hostrouting.check.examine import examine_snapshot
+from hostrouting.check.check import check_snapshot
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
-from hostrouting.fib.decision import is_own
 from hostrouting.model.prefix import IPV6, Prefix
 from tests.support.awks import AWKS, only_awk, put_before
 from tests.support.systemd import THIS_HOST
@@ -31,7 +30,9 @@ _LINE = re.compile(  # the dash between two addresses is \u2013
     r"([A-Z-]+): expected CIDR (?P<cidr>\S+) \((?P<first>[^\u2013)]+)(\u2013(?P<last>[^)]+))?\) (routes via (?P<devs>.*) \[)?"
 )
 
-_OWN = tuple(map(Prefix.parse, ("0.0.0.0/32", "255.255.255.255/32")))
+_OWN_TYPES = {"local", "anycast", "broadcast", "multicast"}
+# The script leaves multicast out, whatever the tables say.
+_OWN = tuple(map(Prefix.parse, ("0.0.0.0/32", "224.0.0.0/4", "255.255.255.255/32")))
 # What escapes: the CIDR, the first and the last address, and the devices by which they leave.
 Escapes = frozenset[tuple[str, int, int, frozenset[str]]]
 
@@ -104,7 +105,8 @@ class EnginesCheck:
     own: tuple[Prefix, ...]
     """The host's own addresses: they may or may not be parts of a range."""
     is_certain: bool
-    """Whether all next hops have a carrier: the script takes one that has none for one that may be used."""
+    """Whether all next hops have a carrier: the script takes one that has none for one that may be used; and whether no
+    rule is about a protocol: the script asks for UDP."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, config: HostRoutingConfig) -> EnginesCheck:
@@ -112,12 +114,13 @@ class EnginesCheck:
         # Linux tells the seconds until a route expires, and since then: 0 is either.
         routes = [attrs.evolve(route, expires=-1) if route.expires == 0 else route for route in snapshot.routes]
         config = attrs.evolve(config, route_overlap=attrs.evolve(config.route_overlap, pod_cidrs=()))
-        examination = examine_snapshot(attrs.evolve(snapshot, routes=routes), config)
+        report = check_snapshot(attrs.evolve(snapshot, routes=routes), config)
         return cls(
-            examination.verdict,
-            frozenset((str(it.cidr), it.first, it.last, frozenset(it.devs)) for it in examination.escapes),
-            (*_OWN, *(route.prefix for route in snapshot.routes if is_own(route.type, route))),
-            not any(leg.dead for route in snapshot.routes for leg in route.legs),
+            report.verdict,
+            frozenset((str(it.cidr), it.first, it.last, frozenset(it.devs)) for it in report.escapes),
+            (*_OWN, *(route.prefix for route in snapshot.routes if route.type in _OWN_TYPES)),
+            not any(leg.dead for route in snapshot.routes for leg in route.legs)
+            and not any(name == "ipproto" for rule in snapshot.rules for name, _ in rule.others),
         )
 
     def objections(self, checked: Checked) -> list[object]:
@@ -144,7 +147,8 @@ class EnginesCheck:
 
 
 def _at(escapes: Escapes, cidr: str, address: int) -> set[frozenset[str]]:
-    return {devs for of, first, last, devs in escapes if of == cidr and first <= address <= last}
+    # Of any CIDR in that family: the engine names a range in two of them once.
+    return {devs for of, first, last, devs in escapes if (":" in of) == (":" in cidr) and first <= address <= last}
 
 
 def _place(address: str) -> int:

@@ -6,7 +6,7 @@ from functools import partial
 
 from hypothesis import strategies as st
 
-from hostrouting.fib.packet import Flow
+from hostrouting.kernel._fib.packet import Flow
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import PROTOCOL_KERNEL, Route
 from hostrouting.model.rule import Rule, default_rules

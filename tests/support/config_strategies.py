@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from hypothesis import strategies as st
 
-from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
-from hostrouting.config.probe_rewrite import ProbeRewriteConfig
 from hostrouting.config.settings import (
+    AzureVnetCleanupConfig,
     GateConfig,
     GuardConfig,
     HostRoutingConfig,
     IntendedRule,
+    ProbeRewriteConfig,
     RouteOverlapConfig,
     StaticRoute,
     StaticRoutesConfig,
@@ -100,15 +100,10 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
     """Any configuration."""
     some_routes = st.lists(routes(), max_size=4, unique_by=lambda route: (route.destination, route.metric or 1024))
     static_routes = st.builds(StaticRoutesConfig, enabled=st.just(value=True), routes=some_routes)
-    globs = st.builds(
-        lambda name, star, kind: name[:14] + star + kind,
-        device_names(),
-        st.sampled_from(["", "*", "?"]),
-        st.sampled_from(["", " veth"]),
-    )
+    globs = st.builds(lambda name, star: name[:14] + star, device_names(), st.sampled_from(["", "*", "?"]))
     # Devices of pods are only valid together with their CIDRs.
     pods: SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries(
-        {"pod_cidrs": st.lists(networks(), min_size=1, max_size=3), "pod_devs": st.lists(globs, max_size=3)}
+        {"pod_cidrs": st.lists(networks(), min_size=1, max_size=3), "service_cidrs": st.lists(networks(), max_size=2)}
     )
     reasons = st.text(st.characters(min_codepoint=33, max_codepoint=0x17F), min_size=1).filter(str.isprintable)
     intended = st.builds(IntendedRule, st.sampled_from(["fwmark 0x1/0xff", "not from fd00::/64"]), reasons)

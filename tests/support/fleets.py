@@ -7,8 +7,6 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
-from hostrouting.check.examine import Correction
-from hostrouting.check.overlap import EscapeKind
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fleet.judge import NodeEscape, NodeResult, Question
 from hostrouting.model.prefix import Prefix
@@ -53,17 +51,14 @@ _BLOCK = Prefix.parse(CIDR)
 HALVES = tuple(DesiredRoute(it) for it in ("172.16.0.0/17", "172.16.128.0/17"))
 
 
-def escape(
-    *devs: str, cidr: Prefix = _BLOCK, kind: EscapeKind = "overlap", part: int = 0, packets: str = ""
-) -> NodeEscape:
+def escape(*devs: str, cidr: Prefix = _BLOCK, kind: str = "overlap", part: int = 0, packets: str = "") -> NodeEscape:
     """A range of the CIDR: all of it, or without so many addresses at its end."""
     return NodeEscape(cidr, cidr.first, cidr.last - part, kind, devs, packets)
 
 
 def node(name: str, *escapes: NodeEscape, repair: tuple[DesiredRoute, ...] = HALVES, whole: bool = True) -> NodeResult:
     """A node where this escapes."""
-    correction = Correction(repair) if repair else None
-    return NodeResult(name, verdict="overlap", escapes=escapes, correction=correction, is_repairable=whole)
+    return NodeResult(name, verdict="overlap", escapes=escapes, routes=repair if whole else (), is_repairable=whole)
 
 
 class Inline(Executor):

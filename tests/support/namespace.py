@@ -20,6 +20,7 @@ from hostrouting.model.route import ROUTE_TYPES, NextHop, Route
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from tests.support.children import enter_namespace
+from tests.support.rules import rule
 from tests.support.waiting import wait_for
 
 _ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unreachable", "8": "prohibit"}
@@ -267,7 +268,7 @@ def _rule(entry: dict[str, Any], family: int) -> Rule:
         return Prefix.of(ip_network(f"{entry[name]}/{entry.get(f'{name}len', width)}", strict=False))
 
     marked = "fwmark" in entry
-    return Rule(
+    return rule(
         family=family,
         priority=entry["priority"],
         action=next(

@@ -27,6 +27,7 @@ from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link
 from hostrouting.testing.kernel import MemoryBackend
 from tests.support.rawkernel import RawKernel, Said
+from tests.support.rules import rule
 
 DEVICES = ("eth0", "eth1", "ib0")
 _VERBS: list[Verb] = ["add", "append", "prepend", "replace", "delete"]
@@ -237,7 +238,7 @@ def rules(draw: st.DrawFn, family: int) -> Rule:
     more = seldom(st.sampled_from(others), ())
     dscp = seldom(st.sampled_from([(0, 0x3F), (4, 0x3F), (12, 0x3F), (2, 3)]), None)
     fwmark, fwmask = seldom(st.sampled_from([(1, 0xFFFFFFFF), (2, 0xFF)]), (0, 0))
-    return Rule(
+    return rule(
         family=family,
         priority=draw(st.sampled_from([0, 5, 5, 100, 40000])),
         action=action,

@@ -10,6 +10,7 @@ from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import PATHLESS, ROUTE_TYPES, NextHop, Preference, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Link
+from tests.support.rules import rule
 
 Shape: TypeAlias = Literal["link", "address", "rule", "route", "nexthop", "netconf"]
 _ACTIONS: Any = {1: "to_table", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
@@ -92,43 +93,43 @@ def address_of(data: bytes, names: Mapping[int, str]) -> Address:
 
 def rule_of(data: bytes) -> Rule:
     """A rule, with the attributes that pyroute2 knows."""
-    rule = parse("rule", data)
-    family, action = _FAMILIES[rule["family"]], _ACTIONS.get(rule["action"], "blackhole")
+    raw = parse("rule", data)
+    family, action = _FAMILIES[raw["family"]], _ACTIONS.get(raw["action"], "blackhole")
 
     def block(name: str, length: str) -> Prefix | None:
-        bits, text = rule[length], rule.get_attr(name)
+        bits, text = raw[length], raw.get_attr(name)
         return Prefix.around(family, int(as_ip(text)), bits) if bits and text else None
 
     def span(name: str) -> tuple[int, int] | None:
-        low, _, high = (rule.get_attr(name) or "").partition(":")
+        low, _, high = (raw.get_attr(name) or "").partition(":")
         return (int(low), int(high)) if low else None
 
     def limit(name: str) -> int | None:
-        value = rule.get_attr(name)
+        value = raw.get_attr(name)
         return None if value in {None, _UNSET} else int(value)
 
-    return Rule(
+    return rule(
         family=family,
-        priority=rule.get_attr("FRA_PRIORITY") or 0,
+        priority=raw.get_attr("FRA_PRIORITY") or 0,
         action=action,
-        table=(rule.get_attr("FRA_TABLE") or rule["table"]) if action == "to_table" else 0,
-        target=rule.get_attr("FRA_GOTO") if action == "goto" else None,
-        invert=bool(rule["flags"] & 2),
+        table=(raw.get_attr("FRA_TABLE") or raw["table"]) if action == "to_table" else 0,
+        target=raw.get_attr("FRA_GOTO") if action == "goto" else None,
+        invert=bool(raw["flags"] & 2),
         src=block("FRA_SRC", "src_len"),
         dst=block("FRA_DST", "dst_len"),
-        iif=rule.get_attr("FRA_IIFNAME"),
-        oif=rule.get_attr("FRA_OIFNAME"),
-        fwmark=rule.get_attr("FRA_FWMARK") or 0,
-        fwmask=rule.get_attr("FRA_FWMASK") or 0,
-        tos=rule["tos"],
+        iif=raw.get_attr("FRA_IIFNAME"),
+        oif=raw.get_attr("FRA_OIFNAME"),
+        fwmark=raw.get_attr("FRA_FWMARK") or 0,
+        fwmask=raw.get_attr("FRA_FWMASK") or 0,
+        tos=raw["tos"],
         uids=span("FRA_UID_RANGE"),
-        ipproto=rule.get_attr("FRA_IP_PROTO") or 0,
+        ipproto=raw.get_attr("FRA_IP_PROTO") or 0,
         sports=span("FRA_SPORT_RANGE"),
         dports=span("FRA_DPORT_RANGE"),
-        l3mdev=bool(rule.get_attr("FRA_L3MDEV")),
+        l3mdev=bool(raw.get_attr("FRA_L3MDEV")),
         suppress_prefixlength=limit("FRA_SUPPRESS_PREFIXLEN"),
         suppress_ifgroup=limit("FRA_SUPPRESS_IFGROUP"),
-        protocol=rule.get_attr("FRA_PROTOCOL") or 0,
+        protocol=raw.get_attr("FRA_PROTOCOL") or 0,
     )
 
 

@@ -7,10 +7,13 @@ from typing import TypeAlias
 from hostrouting.model.prefix import IP, Prefix, ip_at
 from hostrouting.model.route import NextHop
 from hostrouting.model.rule import Rule, RuleAction
+from tests.support.rules import rule
 
 AF = {4: socket.AF_INET, 6: socket.AF_INET6}
 FAMILY = {int(number): family for family, number in AF.items()}
 _ACTIONS: dict[RuleAction, int] = {"to_table": 1, "goto": 2, "nop": 3, "blackhole": 6, "unreachable": 7, "prohibit": 8}
+
+_PROTOCOLS = {"tcp": 6, "udp": 17}
 
 Attributes: TypeAlias = dict[int, memoryview]
 
@@ -22,7 +25,8 @@ def pack_rule(rule: Rule) -> bytes:
     source = found[0] if found else rule.src
     lengths = [block.length if block else 0 for block in (rule.dst, source)]
     flags = 2 * rule.invert + 0x10000 * bool(found)
-    body = struct.pack("=8BI", AF[rule.family], *lengths, rule.tos, table, 0, 0, _ACTIONS[rule.action], flags)
+    tos = int(dict(rule.others).get("tos", "0"), 0)
+    body = struct.pack("=8BI", AF[rule.family], *lengths, tos, table, 0, 0, _ACTIONS[rule.action], flags)
     numbers = {
         6: rule.priority,
         4: rule.target,
@@ -35,20 +39,26 @@ def pack_rule(rule: Rule) -> bytes:
     body += b"".join(pack_attribute(kind, struct.pack("=I", it)) for kind, it in numbers.items() if it is not None)
     for kind, block in ((1, rule.dst), (2, source)):
         body += pack_attribute(kind, block.ip.packed) if block is not None else b""
-    for kind, name in ((3, rule.iif), (17, rule.oif)):
-        body += pack_text(kind, name) if name else b""
-    body += pack_attribute(20, struct.pack("=II", *rule.uids)) if rule.uids else b""
+    body += pack_text(3, rule.iif) if rule.iif else b""
     body += pack_attribute(21, bytes([rule.protocol])) if rule.protocol else b""
-    body += pack_attribute(22, bytes([rule.ipproto])) if rule.ipproto else b""
-    for kind, ports in ((23, rule.sports), (24, rule.dports)):
-        body += pack_attribute(kind, struct.pack("=HH", *ports)) if ports else b""
-    if rule.dscp is not None:
-        body += pack_attribute(25, bytes([rule.dscp[0]])) + pack_attribute(30, bytes([rule.dscp[1]]))
     return body + b"".join(_pack_other(name, value) for name, value in rule.others if name != "source-of-route")
 
 
 def _pack_other(name: str, value: str) -> bytes:
+    if name == "oif":
+        return pack_text(17, value)
+    if name == "ipproto":
+        return pack_attribute(22, bytes([_PROTOCOLS[value]]))
+    low, _, high = value.partition("-")
+    if name == "uidrange":
+        return pack_attribute(20, struct.pack("=II", int(low), int(high)))
+    if name in {"sport", "dport"} and "/" not in value:
+        return pack_attribute(23 + (name == "dport"), struct.pack("=HH", int(low), int(high or low)))
     number, _, mask = (int(it, 0) if it and it != "/" else 0 for it in value.partition("/"))
+    if name == "tos":
+        return b""  # in the header
+    if name == "dscp":
+        return pack_attribute(25, bytes([number])) + pack_attribute(30, bytes([mask or 0x3F]))
     if name == "tun_id":
         return pack_attribute(12, number.to_bytes(8, "big"))
     if name == "flowlabel":
@@ -91,7 +101,7 @@ def read_rule(body: memoryview) -> Rule:
     uids = pair(20, "=II")
     others = _read_others(attributes)
     suppress = {kind: None if numbers.get(kind) == 0xFFFFFFFF else numbers.get(kind) for kind in (13, 14)}
-    return Rule(
+    return rule(
         family=family,
         priority=numbers.get(6, 0),
         action=said,

@@ -5,8 +5,7 @@ from typing import Any
 
 import phases
 from hostrouting.boot.probe_table import render_probe_table
-from hostrouting.config.probe_rewrite import ProbeRewriteConfig
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.host.effects import Effects
 from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend

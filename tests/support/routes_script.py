@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hostrouting.boot.scripts import render_static_routes_script
-from hostrouting.config.probe_rewrite import ProbeRewriteConfig
-from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.model.prefix import IPV4
 from tests.support.awks import AWKS, only_awk, put_before
 from tests.support.namespace import Namespace

@@ -30,8 +30,9 @@ from hostrouting.model.route import (
     Route,
     RouteType,
 )
-from hostrouting.model.rule import SELECTORS, Rule, RuleAction, Selector, default_rules
+from hostrouting.model.rule import Rule, RuleAction, default_rules
 from hostrouting.model.snapshot import Address, Link, Snapshot
+from tests.support.rules import rule
 
 DEVICES = ("eth0", "eth1", "ib0", "wg0")
 TABLES = (TABLE_MAIN, TABLE_LOCAL, 100)
@@ -93,6 +94,17 @@ _PRIORITIES = st.integers(1, 40000)
 _GROUPS = st.sampled_from([0, 0, 7])
 _SUPPRESSED_GROUPS = st.sampled_from([0, 7])
 _ADDRESS_METRICS = st.sampled_from([0, 0, 100])
+_VALUES: dict[tuple[str, ...], list[tuple[Any, ...]]] = {
+    ("tos",): [(0x10,)],
+    ("dscp",): [((4, 0x3F),), ((0, 0x38),)],
+    ("fwmark", "fwmask"): [(1, 1), (0, 3), (2, 0xFF)],
+    ("iif",): [("lo",), ("eth0",), ("eth1",), ("ib0",), ("gone",)],
+    ("oif",): [("eth0",), ("eth1",), ("ib0",), ("wg0",)],
+    ("uids",): [((0, 0),), ((1000, 1999),)],
+    ("ipproto",): [(6,), (17,)],
+    ("sports",): [((1, 1023),)],
+    ("dports",): [((53, 53),)],
+}
 
 
 @cache
@@ -106,9 +118,13 @@ def _prefixes(within: Prefix, *, wider: bool) -> st.SearchStrategy[Prefix]:
 
 
 @cache
-def _selected(selector: Selector, within: Prefix) -> st.SearchStrategy[tuple[Any, ...]]:
-    # A selector without examples takes a prefix.
-    return st.sampled_from(selector.examples) if selector.examples else st.tuples(prefixes(within))
+def _selectors(within: Prefix) -> dict[tuple[str, ...], st.SearchStrategy[Any]]:
+    """By the fields of a selector: its values."""
+    return {
+        ("src",): st.tuples(prefixes(within)),
+        ("dst",): st.tuples(prefixes(within)),
+        **{fields: st.sampled_from(values) for fields, values in _VALUES.items()},
+    }
 
 
 @cache
@@ -166,10 +182,10 @@ def rules(draw: st.DrawFn, within: Prefix) -> Rule:
     priority = draw(_PRIORITIES)
     ahead = [priority + 1, *(place for place in (32766, 32767) if place > priority)]
     said: dict[str, Any] = {}
-    for selector in SELECTORS:
-        if selector.worded and (found := seldom(_selected(selector, within), None)) is not None:
-            said |= zip(selector.fields, found, strict=True)
-    return Rule(
+    for fields, values in _selectors(within).items():
+        if (value := seldom(values, None)) is not None:
+            said |= zip(fields, value, strict=True)
+    return rule(
         family=within.family,
         priority=priority,
         action=action,

@@ -2,8 +2,7 @@
 
 import attrs
 
-from hostrouting.config.probe_rewrite import ProbeRewriteConfig
-from hostrouting.config.settings import GateConfig, HostRoutingConfig
+from hostrouting.config.settings import GateConfig, HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.config.values import Mode
 from tests.support.gate import HALVES, apply, config, gate_tests, host
 from tests.support.systemd import System

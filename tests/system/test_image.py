@@ -4,8 +4,7 @@ from pathlib import Path
 
 import attrs
 
-from hostrouting.config.probe_rewrite import ProbeRewriteConfig
-from hostrouting.config.settings import GuardConfig
+from hostrouting.config.settings import GuardConfig, ProbeRewriteConfig
 from hostrouting.config.values import Mode
 from tests.support.gate import HALVES, LAYOUT, apply, config, end, gate_tests, host, markers, ours, pid, start
 from tests.support.waiting import wait_for

@@ -62,21 +62,30 @@ part != "links" && /^[0-9]+:\t/ { read_rule(); next }
 part != "links" && /^[0-9]+ .* table [0-9]+ proto / { read_route(); next }
 !/^(end$|\tnh_info )/ { doubt("this check cannot read [" $0 "]") } # such as the alias of a link, which is any text
 END { if (latest == "end") finish(); else print "ip failed: " latest } # it may have been killed
-function read_setting(   i, word) {
+function read_setting(   i, n, word, kind) {
   if ($1 == "cidr") { cidr[++cidrs] = $2; from[cidrs] = bits_of($3); to[cidrs] = bits_of($4); want(from[cidrs]) }
   if ($1 == "device") { expected[4] = expected[6] = joined(expected[4], $2); configured = 1 }
   for (i = 2; i <= NF; i++) {
     split($i, word, "/"); if ($1 == "protocols") protocol[word[1]] = word[2]
-    if ($1 == "allow") allow[word[2]] = allow[word[2]] (allow[word[2]] ? "|" : "") glob(word[1])
-    if ($1 == "refuse") { row[++rows] = word[1] " " word[2]; row_dev[rows] = glob(word[3]); is_single[rows] = word[4] }
+    if ($1 == "allow") { name[++names] = glob(word[1]); of_kind["any"] = of_kind["any"] " " names }
+    if ($1 == "cni") {
+      name[++names] = glob(word[2]); cni[names] = word[1]; use[names] = word[4]
+      for (n = split(word[3], kind, ","); n; n--) of_kind[kind[n]] = of_kind[kind[n]] " " names
+    }
+    if ($1 == "refuse") { row[++rows] = $i; row_of[rows] = word[1] " " word[2] }
+    if ($1 == "service" && i == 2) { service[++services] = bits_of($2); service_to[services] = bits_of($3) }
   }
 }
 function glob(text) { gsub(/[.]/, "[.]", text); gsub(/[*]/, ".*", text); gsub(/[?]/, ".", text); return "^" text "$" }
-function read_link(   dev, piece, word, i) {
+function read_link(   dev, piece, word, i, n, row_at) {
   dev = $2; sub(/(@[^@]*)?:$/, "", dev); split($0, piece, /\\ +/); split(piece[3], word, " ")
-  is_down[dev] = $3 !~ /[<,]UP[,>]/; if (piece[2] ~ /^link\/(\[32\]|infiniband|\[772\]|loopback)/) is_fabric[dev]
-  for (i = 1; i <= rows; i++) if (dev ~ row_dev[i]) is_used[i] = 1
-  if ((allow[""] && dev ~ allow[""]) || (allow[word[1]] && dev ~ allow[word[1]])) is_allowed[dev]
+  is_down[dev] = $3 !~ /[<,]UP[,>]/; is_tunnel[dev] = word[1] ~ /^(vxlan|geneve|gretap|ip6gretap|tun)$/ || \
+    (word[1] !~ /^(addrgenmode|wwan)?$/ && piece[2] !~ /^link\/(\[(1|32|772)\]|ether|infiniband|loopback)/)
+  if (piece[2] ~ /^link\/(\[32\]|infiniband|\[772\]|loopback)/) is_fabric[dev]
+  for (n = split(of_kind["any"] of_kind[word[1]], row_at, " "); n; n--) if (dev ~ name[i = row_at[n]]) {
+    if (cni[i]) { of[dev] = of[dev] " " cni[i] " "; is_used[cni[i]] = 1; if (is_down[dev]) has_hidden = 1 }
+    if (use[i] != "marked") is_allowed_one[dev]; if (use[i] !~ /^(marked|pod)$/) is_allowed[dev]
+  }
 }
 function read_rule(   i, rest) { # without its selectors, it has to be a rule that is known
   read_prefix("default"); for (i = 2; i < NF; i++) if ($i == "to") { read_prefix($(i + 1)); cut() }
@@ -85,19 +94,23 @@ function read_rule(   i, rest) { # without its selectors, it has to be a rule th
     unjudged = joined(unjudged, "rule " $1 + 0 (family == 6 ? " of IPv6" : ""))
   if (rest !~ /^[0-9]+:(\tnot)? (lookup [^ ]+( suppress_prefixlength [0-9]+)?|goto [0-9]+|nop|[678]) *$/)
     doubt("this check does not know what rule [" $0 "] means")
-  suppresses[family] += / suppress_/; if (/\tnot /) read_prefix("default")
+  suppresses[family] += / suppress_/ && (/\tnot / || !/ to /); if (/\tnot /) read_prefix("default")
   if (/ to /) except(); if (rest ~ / [68] *$/) add_refusal(rest ~ / 6 *$/ ? 6 : 8)
 }
 function except(   spare) { for (spare in is_spare) if (first <= spare && spare <= last) delete is_spare[spare] }
 function read_route(   devs) { # there can be 100,000; those outside the expected CIDRs do not matter
+  if (/ proto (12|80) /) traces[family " " value("proto")]++ # of BIRD and of Calico
   read_prefix($2); if ($1 == 9) except()
   if ($2 != "default") { if (is_judged(first, last)) cut(); else return }
-  devs = devices(); if ($1 == 1 && devs && !without(devs, is_allowed)) { pod[++pods] = first; pod_to[pods] = last }
+  devs = devices()
+  if (devs in of && ($1 == 1 || / table 255 proto 2 /)) {
+    pod[++pods] = first; pod_to[pods] = last; pod_in[pods] = value("table") of[devs]; is_own_at[pods] = $1 == 2
+  }
   if ($3 == "from" || / tos 0x/) { others[family] = 1; unjudged = joined(unjudged, "routes by tos or source"); return }
   if ($2 == "default" && ($1 != 1 || without(devs, is_fabric))) default_route[family, ++defaults[family]] = $0
   if ($2 == "default" && / table 255 /) doubt("this check does not judge route " named())
   if ($1 ~ /^[678]$/) add_refusal($1)
-  else if (family == 6 || ($2 == "default" && / via / && sub(/(, .*)?$/, "", devs))) # IPv4 takes the first next hop
+  else if (family == 6 || $2 == "default") # equal default routes are one
     alike[key()] = joined(alike[key()], devs)
 }
 function is_judged(begin, end,   c) { # mostly by the CIDR of the last time, because routes are sorted
@@ -109,7 +122,7 @@ function want(address) { if (address && is_judged(address, address) && !wanted[a
 function value(word,   part) {
   split(substr($0, index($0, " " word " ") + 1), part, " "); return part[1] == word ? part[2] : 0
 }
-function key() { return family " " $2 " " value("table") " " value("metric") " " value("pref") }
+function key() { return family $2 " " value("table") " " value("metric") " " ($2 == "default" ? "" : value("pref")) }
 function named(   proto, table) {
   proto = value("proto"); table = value("table"); if (proto in protocol) proto = protocol[proto]
   return "[" ($1 == 1 ? "" : TYPES[$1] " ") $2 " proto " proto (table == 254 ? "" : " table " table) "]"
@@ -122,11 +135,15 @@ function devices(   hop, i, n, dev, devs) { # that are up; sets `lost` to those 
   }
   return devs
 }
-function add_refusal(type,   c, i) { # it may be fine if it is a route, and a part of an expected CIDR
-  refusal[++refusals] = type; begin[refusals] = first; end[refusals] = last
-  for (c = cidrs; c && (/:\t/ || first < from[c] || to[c] < last || from[c] to[c] == first last); c--) ;
-  is_part[refusals] = c; for (i = 1; i <= rows && c; i++)
-    if (is_used[i] && row[i] == type " " value("proto") && (!is_single[i] || first == last)) is_fine[refusals] = 1
+function add_refusal(type,   i, p, part, low) { # of a rule, or a route, which may be of a CNI
+  refusal[++refusals] = type; begin[refusals] = first; end[refusals] = last; if (/:\t/ || $2 == "default") return
+  for (i = 1; i <= services; i++) if (first <= service_to[i] && service[i] <= last) return
+  p = $2 ~ "/" ? substr($2, index($2, "/") + 1) : family == 4 ? 32 : 128; low = family == 4 ? 3 : 5
+  table[refusals] = value("table"); is_block[refusals] = p + 0 >= (family == 4 ? 20 : 64)
+  for (i = 1; i <= rows; i++) if (row_of[i] == type " " value("proto") && split(row[i], part, "/"))
+    if (part[low] + 0 <= p + 0 && p + 0 <= part[low + 1] + 0) {
+      owner[refusals] = part[7]; proof[refusals] = part[8]; alone[refusals] = family " " value("proto")
+    }
 }
 # --- The answers
 function sort(   gap, i, n, held) { # each part of the list of places is in order already, so this is quick
@@ -148,25 +165,39 @@ function ask(   n, i, command, line, reason, done) { # a command can have 128 kB
   }
 }
 # Sets the devices of the default route; if that is by InfiniBand, or a VPN hides it, of the next one in its table.
-function learn(   n, i, table, has_none, usable) {
+function learn(   n, i, table, has_none, usable, refuses, halves) {
   for (n = 1; n <= places; n++) if (place[n] in is_spare && place[n] ~ "^" family) {
-    $0 = answer[n]; if (/^1 default / && leads_out()) return
+    $0 = answer[n]; if ($2 ~ "/1$") halves = 1; if (/^1 default / && leads_out()) return
     if (NF == 1) has_none = 1; else if (!table) table = value("table")
   }
   for (i = 1; i <= defaults[family]; i++) {
-    $0 = default_route[family, i]; usable += /^1 /; if (value("table") != table || suppresses[family]) continue
+    $0 = default_route[family, i]; usable += /^1 /; refuses += !/^1 /
+    if (value("table") != table || suppresses[family]) continue
     if (/^1 / && !/ pref (low|high)/ && leads_out()) return; else break
   }
-  is_obscure = usable && (table || suppresses[family] || !has_none)
+  is_obscure = halves || (usable && (table || suppresses[family] || !has_none || refuses))
 }
 function leads_out(   devs) { # by a device that is not InfiniBand or lo
   devs = devices(); competes = without(alike[key()] "", is_fabric, devs) || (/ proto 9 / && devs ~ /,/)
   return (uplink[family] = without(joined(joined(devs, lost), alike[key()] ""), is_fabric)) != ""
 }
-function is_for_pods(n,   i, p, yes, no) { # Linux does not say what refuses it: of several, some may be for pods
+function grade(i,   p, is_proven, has_pod, has_own) { # of a refusal; 0: it is an escape; 1: it is fine; 2: perhaps
+  for (p = pods; p; p--)
+    if (begin[i] <= pod[p] && pod_to[p] <= end[i] && begin[i] pod_to[p] != pod[p] end[i] && \
+      (is_own_at[p] || index(pod_in[p], table[i] " ") == 1)) {
+      if (index(pod_in[p], " " owner[i] " ")) is_proven = 1
+      if (pod[p] == pod_to[p]) has_pod = 1; if (is_own_at[p]) has_own = 1
+    }
+  if (owner[i] && is_used[owner[i]]) {
+    if (proof[i] == "exclusive" || (proof[i] == "inside" && is_proven)) return 1
+    if (proof[i] == "inside" || has_own || has_hidden) return 2
+  }
+  return (owner[i] && traces[alone[i]] > 1) || (is_block[i] && has_pod) ? 2 : 0
+}
+function is_for_pods(n,   i, yes, no) { # Linux does not say what refuses it: of several, some may be for pods
   for (i = 1; i <= refusals; i++) if (refusal[i] == answer[n] && begin[i] <= place[n] && place[n] <= end[i]) {
-    for (p = pods; p && is_part[i] && !is_fine[i]; p--) if (begin[i] <= pod[p] && pod_to[p] <= end[i]) is_fine[i] = 2
-    if (is_fine[i]) yes = 1; if (is_fine[i] != 1) no = 1
+    if (!(i in graded)) graded[i] = grade(i)
+    if (graded[i]) yes = 1; if (graded[i] != 1) no = 1
   }
   if (yes && (no || others[family])) doubt("it is not known whether " spelled(place[n]) " is refused for pods")
   return yes
@@ -175,10 +206,17 @@ function fault_at(n,   bad, rest, via) { # what is wrong at a place; empty if no
   $0 = rest = answer[n]; gsub(/ encap (ip6?|mpls) /, " ", rest); is_own = 0; via = expected[family]
   if (NF == 1 && is_for_pods(n)) return ""
   if (NF == 1) return toupper(TYPES[$1]) "\thas no route (" TYPES[$1] ")" (via ? "; expected via " via : "")
-  if (place[n] ~ /^(4-1110|6-11111111)/ || place[n] == "4-" substr(ONES, 1, 32)) return "" # multicast, and broadcast
-  bad = without(joined(devices(), family == 4 && / via / && !/\tnexthop/ ? alike[key()] "" : ""), is_allowed, via)
+  # Multicast, loopback, the addresses of each link, and broadcast.
+  if (place[n] ~ /^(4-1110|4-01111111|6-1111111(1|010))/ || place[n] == "4-" substr(ONES, 1, 32)) return ""
+  # By a pod device only single addresses are fine; the own network of the card below a tunnel may be.
+  if ($2 ~ "/" || $2 == "default") bad = without(joined(devices(), family == 4 ? alike[key()] "" : ""), is_allowed, via)
+  else bad = without(devices(), is_allowed_one, via)
+  if (tunnelled && bad && !/ via / && !without(bad, no_devs, below)) bad = "?"
   if (rest ~ / encap / || !/^[1-5] / || (family == 6 && / nhid /)) bad = "?" # of routes by one object, IPv6 names any
-  else if (/^(2|[345] [0-9a-f.:]+ .* proto 2) /) { is_own = $2 !~ "/"; return "" }
+  else if (/^(2|[345] [0-9a-f.:]+ .* proto 2) /) {
+    is_own = $2 !~ "/" && $2 != "default"
+    return /^2 / && !is_own ? "OWN-RANGE\tdoes not leave this host: " named() : ""
+  }
   if (!/ dev / || (!bad && without(joined(lost, alike[key()] ""), is_allowed, via))) bad = "?"
   if (bad == "?") doubt("this check does not judge route " named())
   return bad && bad != "?" && via ? "OVERLAP\troutes via " bad " " named() ", expected " via : ""
@@ -195,14 +233,26 @@ function report(c, start, stop, what,   part) {
   faults++; repair = joined(repair, cidr[c]); start = spelled(start); stop = spelled(stop)
   print part[1] ": expected CIDR " cidr[c] " (" start (start == stop ? "" : "–" stop) ") " part[2]
 }
-function examine(   c, i, dev) { # one family
-  is_obscure = 0; learn(); if (!configured) {
+function examine(   c, i, dev, late) { # one family
+  is_obscure = tunnelled = 0; below = ""; learn(); if (!configured) {
     expected[family] = uplink[family]; if (uplink[family] && competes) doubt("default routes compete: set expectedDevs")
     if (is_obscure) doubt("rules or routes hide the IPv" family " default route: set expectedDevs")
   }
+  for (i = split(expected[family], dev, ", "); i; i--) {
+    if (is_tunnel[dev[i]] && (configured || defaults[family] > 1 || dev[i] !~ /^ppp/)) tunnelled = 1
+    if (!(dev[i] in is_down) || is_down[dev[i]]) late = joined(late, "the device " dev[i])
+  }
+  if (tunnelled) { # its default route may hide that of the card below it
+    for (i = 1; i <= defaults[family]; i++) {
+      $0 = default_route[family, i]; if (/^1 /) below = joined(below, without(devices(), is_fabric, expected[family]))
+    }
+    if (!configured) { split(below, dev, ", "); for (i in dev) expected[family] = joined(expected[family], dev[i]) }
+    if (!below && (!configured || !defaults[family]))
+      for (i in is_down) if (!is_tunnel[i] && !(i in is_fabric)) below = joined(below, i)
+    if (!configured) doubt("the IPv" family " default route is by a tunnel: set expectedDevs")
+  }
   if (!uplink[family] && !is_obscure) awaited = joined(awaited, "an IPv" family " default route")
-  for (i = split(expected[family], dev, ", "); i; i--)
-    if (!(dev[i] in is_down) || is_down[dev[i]]) awaited = joined(awaited, "the device " dev[i])
+  awaited = joined(awaited, late)
   if (expected[family] || is_obscure) { for (c = 1; c <= cidrs; c++) if (from[c] ~ "^" family) judge(c) }
   else { lacks++; print "NO-DEFAULT-ROUTE: plain packets use no IPv" family " default route" }
 }

@@ -33,12 +33,12 @@ main() {
   fi
 
   # The lock keeps the files as they are until the last step has ended. Only root can open it: whoever can read a file
-  # can lock it. A writer holds `turn` while it waits for `lock`, or units that start again and again would starve it.
+  # can lock it. Whoever waits for `lock` holds `turn` alone, or units that start again and again would starve a writer.
   # Where /run is full or read-only, there may be no lock; no writer can have one there, either.
   umask 077
   [[ -d $run ]] || mkdir -m 755 "$run" 2>/dev/null
   if { exec 8<>"$run/turn" 9<>"$run/lock"; } 2>/dev/null; then
-    { flock -s -w $limit 8 && flock -s -w $((limit - SECONDS)) 9; } || refuse "$run/lock was held for $limit s"
+    { flock -w $limit 8 && flock -s -w $((limit - SECONDS)) 9; } || refuse "$run/lock was held for $limit s"
     exec 8<&-
     # What a writer has changed while this waited; the steps themselves are read below.
     while read -r line && [[ $line != required=* ]]; do :; done <"$0"

@@ -2,9 +2,9 @@
 finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut short fails
 # Sets the static routes, and deletes our other routes (those of our protocol). Written by hostrouting.
 # Arguments: the unit it runs for, and how many seconds it may wait for a default route or a device (60 if absent).
-# A gateway or device that is not given is that of the default route in table main; with a device, that of its default
-# route in any table. All routes are set or none. A route of another program in the place of one (prefix and metric) is
-# named, and nothing is set. Optional routes are set if that is possible now. Exit status: 0, or 1 with the reasons.
+# A gateway or device that is not given is that of the default route in table main, InfiniBand aside; with a device,
+# that of its default route in any table. All routes are set or none; none if another program has a route with the
+# prefix and metric of one. Optional routes are set if that is possible now. Exit status: 0, or 1 with the reasons.
 
 # Data only: no line of it is executed.
 configuration=(
@@ -19,7 +19,7 @@ BEGIN { split("unicast local broadcast anycast multicast blackhole unreachable p
 $1 == "protocol" { ours = $2; next }
 $1 == "route" { wish[++wishes] = substr($0, 7); is_wanted[$2] = 1; next }
 /^Dump was interrupted/ { block("missing the routes changed while they were read"); next }
-/^[0-9]+: / { sub(/(@[^@]*)?:$/, "", $2); is_up[$2] = $3 ~ /[<,]UP[,>]/; next }
+/^[0-9]+: / { sub(/(@[^@]*)?:$/, "", $2); is_up[$2] = $3 ~ /[<,]UP[,>]/; is_fabric[$2] = / link\/(infini|loop)/; next }
 $1 == "end" && ours { plan(); exit }
 { last = $0; if ($1 in type) { $1 = type[$1]; read_route(2) } else read_route(1) }
 END { if (!is_planned) print "refused the routes cannot be read: " last "\nend" }
@@ -39,19 +39,20 @@ function read_route(at,   to, i, word, hop, hops, used, by, has, more, rank, is_
     else if (word != "nexthop") more = more " " word
   }
   for (i = 1; i <= hops; i++) if (!sub(/ dead/, "", hop[i])) {
-    used = used " nexthop" hop[i]; by[dev_of(hop[i])] = by[dev_of(hop[i])] " nexthop" hop[i]
+    word = " nexthop" hop[i]; used = used word; by[dev_of(word)] = by[dev_of(word)] word
+    if (!is_fabric[dev_of(word)]) by[""] = by[""] word
   }
   gsub(/ dead| expires [^ ]+| error [^ ]+| +$/, ""); more = more (at == 2 ? " " $1 : "")
   if ("expires" in has) more = more (has["expires"] + 0 > 0 ? " expires" : " expired")
   if ($1 == "default" && has["proto"] != ours && more !~ / (from|tos|expired)( |$)/) {
     seen[family] = seen[family] " [" $0 "]"
     rank = has["table"] * 1e12 + has["metric"] * 4 + (has["pref"] == "low") - (has["pref"] == "high")
-    if (rank < 1e11) offer("", used, rank); for (word in by) offer(word, by[word], rank)
+    for (word in by) if (word != "" || rank < 1e11) offer(word, by[word], rank)
   }
   is_split = family == 6 && hops > 1; if (has["table"] != "") return
   to = to " proto " ours " metric " has["metric"] (more ~ / (from|tos) / ? more : "")
   for (i = 1; i <= (is_split ? hops : 1); i++) {
-    holder[to, ++holders[to]] = ++routes; is_ours[routes] = has["proto"] == ours; step_of[routes] = i > 1 ? 1 : 3
+    holder[to, ++holders[to]] = ++routes; is_ours[routes] = has["proto"] == ours; step_of[routes] = is_split ? 4 : 3
     way[routes] = is_split ? bare(hop[i]) : bare(alone(used)) more (has["pref"] ~ /[wh]$/ ? has["pref"] : "")
     line[routes] = is_split ? to bare(hop[i]) : $0
   }
@@ -69,7 +70,7 @@ function way_for(gateway, dev,   i, hops, hop) { # the next hops for a configure
   if (hop[1] != "" || (dev == "" && hops == "")) return alone(hop[1])
   return " via " gateway " dev " (dev == "" ? dev_of(hops) : dev)
 }
-function settle(wish,   word, n, i, r, name, given, place, want, lack, stands, other, stale, need) {
+function settle(wish,   word, n, i, r, name, given, place, want, lack, stands, theirs, other, stale, need) {
   n = split(wish, word, " "); family = word[1] ~ /:/ ? 6 : 4; given["via"] = given["dev"] = "" # gawk 5.2 would crash
   for (i = 2; i <= n; i++) { name = word[i]; given[name] = name ~ /^(link|optional)$/ ? 1 : word[++i] }
   place = word[1] " proto " ours " metric " given["metric"]; name = wish; sub(/ metric .*/, "", name)
@@ -81,16 +82,17 @@ function settle(wish,   word, n, i, r, name, given, place, want, lack, stands, o
   for (i = 1; i <= holders[place]; i++) {
     r = holder[place, i]; if (lack != "" || way[r] in need) { is_right[r] = stands = 1; need[way[r]] = 0 }
     else if (is_ours[r]) stale = stale ? stale : r; else if (family == 6 || !stands) other = r
-  }
+    if (step_of[r] == 4) step_of[r] = i > 1 ? 1 : 3; if (!is_ours[r]) theirs = r
+  } for (i in need) if (need[i] && theirs) other = theirs # it gets no next hop of ours
   if (given["optional"]) { if (lack != "" || other) return } else if (lack != "") {
     block("missing ROUTE-WAITS: " name ": waiting for " lack "; last seen:" (family in seen ? seen[family] : " none"))
   } else if (other) block("refused ROUTE-CONFLICT: " name ": another program has the route [" line[other] "]: " \
-    "delete that, or configure longer prefixes, which come before it")
+    "delete that, or " (family == 6 ? "choose another metric" : "configure longer prefixes, which are used before it"))
   for (i = 1; i <= n; i++) if (need[bare(word[i])]) {
     want = place (n > 1 ? " nexthop" : "") word[i]; r = given["optional"] ? 4 : 2
-    if (stale && (family == 4 || (holders[place] == 1 && index(way[stale], bare(word[i]) " ") == 1))) {
-      change(r, "replace " want, "replace " line[stale]); is_right[stale] = 1
-    } else change(r, (holders[place] || i > 1 ? "append " : "add ") want, "del " place bare(word[i]))
+    if (stale && index(way[stale], bare(word[i]) " ") == 1) step_of[stale] = 1 # Linux has no IPv6 next hop twice
+    is_right[stale] = family == 4; if (stale && family == 4) change(r, "replace " want, "replace " line[stale])
+    else change(r, (holders[place] || i > 1 ? "append " : "add ") want, "del " place bare(word[i]))
   }
 }
 function change(step, command, undoing) { forth[step, ++steps[step]] = command; back[step, steps[step]] = undoing }
@@ -105,7 +107,7 @@ function plan(   i, n) {
 }
 '
 say() { printf '<%s>static-routes: %s\n' "$1" "$2" >&2; }
-list() { printf '%s\n' 'route show table all' 'link show' | ip -N -o -batch - 2>&1 && echo end; }
+list() { printf '%s\n' 'link show' 'route show table all' | ip -N -o -batch - 2>&1 && echo end; }
 batch() { (trap '' TERM INT HUP && printf '%s\n' "${@:2}" | ip "$1" -batch - 2>&1); } # a signal does not cut it short
 undo=() told='' stopped='' && trap 'stopped=143' TERM INT HUP
 while :; do # once a second while something is missing that may still come
@@ -128,12 +130,10 @@ while :; do # once a second while something is missing that may still come
       finished=1 && exit 0 ;;
     write*/'route del '*' via '*'No such process') plan=(refused)
       why=("ROUTE-CONFLICT: $hop: this next hop of our route is not ours: delete it, or configure another metric") ;;
-    write*) ;;
-    *) why=("${plan[@]#* }") && unset 'why[-1]' ;;
+    write*) ;; *) why=("${plan[@]#* }") && unset 'why[-1]' ;;
   esac
   ((${#undo[@]} == 0)) || said=$(batch -force "${undo[@]}") || say 3 "cannot be taken back: ${said%%$'\n'*}"
-  undo=() && exec 7<&-
-  [[ $SECONDS -lt $wait && ! $stopped && ${plan[0]} != refused* ]] || break
+  undo=() && exec 7<&-; [[ $SECONDS -lt $wait && ! $stopped && ${plan[0]} != refused* ]] || break
   [[ $told ]] || say 6 "waits up to $wait s: ${why[0]}" && told=1
   sleep 1
 done

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.boot.health import find_faults
-from hostrouting.check.examine import Examination
+from hostrouting.check.check import CheckReport
 from hostrouting.cli.changes import Run, run_task
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import Command, Reply, config_option, removal_option, wait_option
 from hostrouting.cli.output import Line, Painted, below, line, named_lines
-from hostrouting.cli.remedy import remedy_lines
 from hostrouting.cli.source import config_of
 from hostrouting.config.settings import gated_units
 from hostrouting.errors import ConfigError, FileError, ManagerError, RouteOverlapError, is_denied
@@ -36,13 +35,13 @@ class Done:
         results = [node.result for node in run.report.walk()]
         plan = next((result.plan for result in results if isinstance(result, RoutesResult) and result.plan), None)
         self.work = run.work(None if plan is None else plan.steps)
-        self.foreseen = () if plan is None else plan.foreseen  # the routes that will not last
+        self.left_out = () if plan is None else plan.left_out
         self.errors = [failure.error for failure in run.report.failures]
-        reports: list[object] = [result.examination for result in results if isinstance(result, CheckResult)]
+        reports: list[object] = [result.report for result in results if isinstance(result, CheckResult)]
         reports += [error.report for error in self.errors if isinstance(error, RouteOverlapError)]
-        examined = next((report for report in reports if isinstance(report, Examination)), None)
-        self.check = None if examined is None else Check(examined, config)
-        self.escapes = examined is not None and examined.verdict != "ok"
+        report = next((report for report in reports if isinstance(report, CheckReport)), None)
+        self.check = None if report is None else Check(report, config)
+        self.escapes = report is not None and report.verdict != "ok"
         self.faults = self._faults(config, host)
 
     def _faults(self, config: HostRoutingConfig, host: Host) -> tuple[Finding, ...]:
@@ -83,14 +82,12 @@ def _page(done: Done, arguments: argparse.Namespace) -> Iterator[Line]:
     check = done.check
     verdict = () if check is None else check.answer_lines()
     yield from done.run.lines(done.work, f"the host already matches {arguments.config}", verdict=verdict)
-    yield from below(named_lines(done.foreseen))
+    yield from below(named_lines(done.left_out))
     if check is not None and done.escapes:
         yield from check.evidence_lines()
-        again = f"hostrouting repair --config {arguments.config}"
-        yield from remedy_lines(check, config=arguments.config, again=again)
-        name = f"name the outgoing devices as routeOverlap.expectedDevs in {arguments.config}"
-        # The log has said already for which packets the verdict does not hold.
-        yield from check.limit_lines(advice=f"Wait longer (--wait 300), or {name}.", again="hostrouting check")
+        yield from check.repair_lines(f"--config {arguments.config}")
+        yield from check.finding_lines()
+        yield from check.allowing_lines()
     if done.run.ok:
         yield from below(named_lines(done.faults))
     elif done.units and not any(is_denied(error) or isinstance(error, ConfigError) for error in done.errors):
@@ -104,7 +101,7 @@ def _document(done: Done) -> dict[str, Any]:
         "ok": done.run.ok,
         "changed": bool(done.work),
         **done.work.document(),
-        "findings": [finding.to_mapping() for finding in (*done.foreseen, *done.faults)],
+        "findings": [finding.to_mapping() for finding in (*done.left_out, *done.faults)],
         "check": None if done.check is None else done.check.document(),
         "failures": done.run.failures,
     }

@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.cli.check import Check, lasting_line, make_check
-from hostrouting.cli.command import VERDICT_CODES, Command, Reply, config_option, devs_option, question_words
-from hostrouting.cli.output import Line, line
+from hostrouting.cli.check import LIMITS, Check, lasting_line, make_check
+from hostrouting.cli.command import VERDICT_CODES, Command, Reply, config_option, devs_option, question_of
+from hostrouting.cli.output import Line, Painted, line
 
 if TYPE_CHECKING:
     import argparse
 
     from hostrouting.host.host import Host
-
-
-ADVICE = "Name the expected device (--dev DEV)."
-"""What to do without a default route."""
 
 
 def check_options(parser: argparse.ArgumentParser) -> None:
@@ -41,41 +37,18 @@ def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
         return check_fleet(arguments)
 
     check = make_check(arguments, host)
-    return Reply(VERDICT_CODES[check.found.verdict], check.document, lambda: _page(check, arguments))
+    return Reply(VERDICT_CODES[check.report.verdict], check.document, lambda: _page(check, arguments))
 
 
 def _page(check: Check, arguments: argparse.Namespace) -> Iterator[Line]:
-    yield from check.answer_lines()
-    yield from check.evidence_lines()
-    if check.found.escapes:
-        from hostrouting.cli.remedy import remedy_lines
-
-        yield from remedy_lines(
-            check,
-            config=arguments.config or "",
-            cidrs=arguments.cidrs,
-            devs=arguments.devs,
-            again=_repair_command(arguments),
-        )
-    yield from check.limit_lines(advice=ADVICE)
-    if check.found.verdict != "no-default-route":
-        yield lasting_line()
-    else:
-        where = f" --snapshot {arguments.snapshot}" if arguments.snapshot else ""
-        lost = next(found for found in check.found.families if found.verdict == "no-default-route")
-        yield line(f"To see its present route: hostrouting explain {lost.report.cidrs[0].ip}{where}")
+    yield from check.page(question_of(arguments))
+    yield line()
+    yield line(Painted(LIMITS, "soft"))
+    yield lasting_line()
     installed = check.installed.route_overlap if check.installed and (arguments.cidrs or arguments.devs) else None
-    if installed and installed.expected_cidrs:
-        asked = attrs.evolve(check.config.route_overlap, mode=installed.mode)  # the mode changes no answer
-        if asked != installed:
-            yield line("This was not the check that is installed on this host; to run that: hostrouting check")
-
-
-def _repair_command(arguments: argparse.Namespace) -> str:
-    """The command line that prints only the repair."""
-    words = ["hostrouting", "repair", *question_words(arguments)]
-    words += ["--snapshot", arguments.snapshot] if arguments.snapshot else []
-    return " ".join(words)
+    wanted = check.config.route_overlap
+    if installed and installed.expected_cidrs and attrs.evolve(wanted, mode=installed.mode) != installed:
+        yield line("This was not the check that is installed on this host; to run that: hostrouting check")
 
 
 COMMAND = Command(

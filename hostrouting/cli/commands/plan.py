@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from hostrouting.boot.files import owned_paths
-from hostrouting.check.examine import read
 from hostrouting.cli.changes import Work
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, config_option, removal_option
@@ -14,6 +13,7 @@ from hostrouting.cli.output import Line, Painted, below, line, named_lines
 from hostrouting.cli.source import config_of, open_kernel, saved_snapshot
 from hostrouting.config.settings import gated_units
 from hostrouting.finding import Finding, worst_first
+from hostrouting.kernel.awaiting import read_snapshot
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.install import read_installed
@@ -46,11 +46,11 @@ class Prospect:
         check = config.route_overlap
         # None if there is nothing to check, or if the plan cannot be carried out.
         self.after: Check | None = None
-        if check.expected_cidrs and not self.is_stuck:
+        if check.cidrs and not self.is_stuck:
             self.after = Check.of(self.routes.apply_to(before), config)
         # Whether apply would do all of this and then fail.
         self.ends_in_overlap = (
-            self.after is not None and self.after.found.verdict == "overlap" and check.mode == "STRICT"
+            self.after is not None and self.after.report.verdict == "overlap" and check.mode == "STRICT"
         )
 
     @property
@@ -60,7 +60,7 @@ class Prospect:
             return "refused"
         if self.routes.conflicts or self.plan.errors:
             return "conflict"
-        if self.routes.pending or (self.after is not None and self.after.found.verdict == "no-default-route"):
+        if self.routes.pending or (self.after is not None and self.after.report.verdict == "no-default-route"):
             return "not-ready"
         if self.changes:
             return "to-do"
@@ -92,7 +92,7 @@ def _here(host: Host, config: HostRoutingConfig, *, allow_removal: bool) -> Pros
     faults = find_losses(None if allow_removal else read_installed(host), config)
     losses = [Finding("removal", "error", f"{fault.path}: {fault.rule}", fault.path, fault.remedy) for fault in faults]
     with open_kernel(lambda: host) as backend:
-        before, _ = read(backend)
+        before, _ = read_snapshot(backend)
     return Prospect(Configure(config, host=host).plan(), before, config, host=host, losses=losses)
 
 
@@ -105,7 +105,7 @@ def _page(prospect: Prospect, arguments: argparse.Namespace) -> Iterator[Line]:
         yield line()
         yield line("The verdict afterwards would be:")
         yield from (line("  ", *answer) for answer in prospect.after.answer_lines())
-        if prospect.after.found.escapes:
+        if prospect.after.report.escapes:
             yield from prospect.after.evidence_lines()
             yield line()
             if prospect.ends_in_overlap and prospect.changes:
@@ -113,7 +113,7 @@ def _page(prospect: Prospect, arguments: argparse.Namespace) -> Iterator[Line]:
                     "apply would do all of this, and then fail, and no gated unit would start: the mode is STRICT."
                 )
                 yield line(Painted(sentence, "warn"))
-            if prospect.after.found.routes:
+            if prospect.after.report.routes:
                 where = f" --snapshot {arguments.snapshot}" if prospect.saved else ""
                 again = f"hostrouting repair --config {arguments.config}{where}"
                 yield line(f"To print the routes that the configuration lacks: {again}")
@@ -137,7 +137,9 @@ def _answer_line(prospect: Prospect, config: str) -> Line:
     if prospect.plan.errors:
         return line(Painted("CONFLICT:", "bad"), " apply would fail, for the reasons below")
     if prospect.answer == "not-ready":
-        lacking = prospect.after.found.lacking if prospect.after is not None else ()
+        families = prospect.after.report.families if prospect.after is not None else ()
+        lost = [family.family for family in families if family.verdict == "no-default-route"]
+        lacking = [f"an IPv{family} default route" for family in lost]
         what = (
             f"{' and '.join(lacking)}, which the check needs"
             if lacking
@@ -162,7 +164,7 @@ def _document(prospect: Prospect) -> dict[str, Any]:
         **work,
         "files": None if prospect.saved else work["files"],
         "findings": [finding.to_mapping() for finding in prospect.findings],
-        "verdict": None if prospect.after is None else prospect.after.found.verdict,
+        "verdict": None if prospect.after is None else prospect.after.report.verdict,
         "check": None if prospect.after is None else prospect.after.document(),
     }
 

@@ -1,7 +1,7 @@
 """`status`: whether this host is as the installed configuration asks, whether units are held back, the verdict now.
 
 Here: collecting the facts, each once, the exit code that follows, and the page. Not here: the comparison
-(`tasks.install`), what is wrong with the hold (`boot.health`), and how routes are checked (`check.examine`).
+(`tasks.install`), what is wrong with the hold (`boot.health`), and how routes are checked (`check`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import attrs
 
 from hostrouting.boot.files import WRITER, writer_of
 from hostrouting.boot.health import find_faults
-from hostrouting.check.examine import examine
+from hostrouting.check.check import check_host
 from hostrouting.cli.changes import Work
 from hostrouting.cli.check import Check
 from hostrouting.cli.command import FAILED, FINE, UNDECIDED, VERDICT_CODES, Command, Reply
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_FLAWS = {"local-rule", "missing-rule"}
+"""What is wrong with the rules themselves: it has a remedy of its own."""
 _PROBLEMS = {"gate-open", "probe-rewrite", "route-waits"}
 """The findings that are a problem even as a warning."""
 
@@ -66,7 +68,7 @@ class HostStatus:
             self.plan = attrs.evolve(self.plan, files=FileChanges())  # no edits: another release writes other texts
         self._findings += self._known("the gate", lambda: find_faults(host, config)) or ()
         self._findings += self._known("the units", lambda: tuple(_failed_units(host, is_done=self.plan.is_empty))) or ()
-        if config.route_overlap.expected_cidrs:
+        if config.route_overlap.cidrs:
             self.check = self._known("the verdict", lambda: _checked(host, config))
 
     def _known(self, what: str, question: Callable[[], T]) -> T | None:
@@ -81,7 +83,7 @@ class HostStatus:
     @property
     def verdict(self) -> str:
         """The verdict on the present routes; empty without a check."""
-        return "" if self.check is None else self.check.found.verdict
+        return "" if self.check is None else self.check.report.verdict
 
     @property
     def code(self) -> int:
@@ -106,7 +108,7 @@ def _failed_units(host: Host, *, is_done: bool) -> Iterator[Finding]:
 
 def _checked(host: Host, config: HostRoutingConfig) -> Check:
     with open_kernel(lambda: host) as backend:
-        return Check(examine(None, backend, config), config)
+        return Check(check_host(backend, config), config)
 
 
 def _answer(_: argparse.Namespace, host: Callable[[], Host]) -> Reply:
@@ -122,7 +124,8 @@ def _page(status: HostStatus, path: str) -> Iterator[Line]:
         return
     if status.check is not None and status.verdict != "ok":
         yield from status.check.answer_lines()
-        repair = "to print the repair: hostrouting repair; " if status.check.found.routes else ""
+        yield from named_lines([flaw for flaw in status.check.findings if flaw.name in _FLAWS])
+        repair = "to print the repair: hostrouting repair; " if status.check.report.routes else ""
         yield line(f"  {repair}for details: hostrouting check")
     yield from named_lines([finding for finding in status.findings if finding.name != "route-conflict"])  # a step
     if not status.plan.is_empty:
@@ -141,7 +144,7 @@ def _page(status: HostStatus, path: str) -> Iterator[Line]:
 def _rows(config: HostRoutingConfig) -> Iterator[Line]:
     """The parts of the installed configuration, each on one line after its name."""
     check = config.route_overlap
-    cidrs, devs = spoken([str(cidr) for cidr in check.expected_cidrs]), spoken(check.expected_devs, last="or")
+    cidrs, devs = spoken([str(cidr) for cidr in check.cidrs]), spoken(check.expected_devs, last="or")
     routes, probes = config.static_routes.routes, config.probe_rewrite
     rows = {
         "static routes": counted(len(routes), "route") if routes else "",

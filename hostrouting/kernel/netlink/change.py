@@ -31,8 +31,8 @@ from hostrouting.kernel.requests import Obstacle, find_exactly, misfit, refusal,
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 
 if TYPE_CHECKING:
+    from hostrouting.kernel._route_table import RouteTable
     from hostrouting.model.route import Route
-    from hostrouting.model.route_table import RouteTable
     from hostrouting.model.snapshot import Address
 
 

@@ -29,13 +29,13 @@ from ipaddress import ip_address
 from sys import byteorder
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from hostrouting.kernel._route_table import RouteTable
 from hostrouting.kernel.netlink.channel import HEADER, attributes_of
 from hostrouting.kernel.netlink.numbers import FAMILY_OF
 from hostrouting.kernel.netlink.route_message import name_of, read_route
 from hostrouting.kernel.netlink.watch import device_of, reports, table_of
 from hostrouting.model.prefix import IPV4, IPV6
 from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, Route
-from hostrouting.model.route_table import RouteTable
 
 if TYPE_CHECKING:
     import socket

@@ -1,7 +1,7 @@
 """Asking the kernel what it would do, for many destinations at a time.
 
 Here: the requests, and the entry of the table in each reply. Not here: what the entries of a table would decide
-(`hostrouting.fib`).
+(`hostrouting.kernel._fib`).
 
 Requests are sent by the hundred, filled into one template. Destinations decided by the same entry share one answer.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 
 from hostrouting.errors import BackendError
-from hostrouting.fib.packet import ANY, PLAIN, Flow
+from hostrouting.kernel._fib.packet import ANY, PLAIN, Flow
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import SEQUENCE, Channel, KernelError, Template, message, read_error

@@ -38,6 +38,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 import attrs
 
 from hostrouting.errors import BackendError
+from hostrouting.kernel._route_table import Outline, RouteTable, Shapes, routes_like
+from hostrouting.kernel._rule import SELECTORS, FullRule, selector_of
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import (
     ATTRIBUTE,
@@ -58,8 +60,7 @@ from hostrouting.kernel.netlink.route_message import RTMSG, name_of, read_leg, r
 from hostrouting.kernel.netlink.watch import EVERYTHING, Wanted, device_of, disturbed
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.route import ROUTE_TYPES
-from hostrouting.model.route_table import Outline, RouteTable, Shapes, routes_like
-from hostrouting.model.rule import SELECTORS, Rule, RuleAction, reached_tables, selector_of
+from hostrouting.model.rule import Rule, RuleAction, reached_tables
 from hostrouting.model.snapshot import Address, Link, Snapshot
 
 if TYPE_CHECKING:
@@ -461,7 +462,7 @@ def _address(data: bytes, dev: str) -> Address | None:
 
 def read_rules(messages: Iterable[bytes], devs: Collection[str] | None = None) -> tuple[Rule, ...]:
     """The rules, each IPv4 or IPv6; `devs` are the names of the devices, if they are known."""
-    return tuple([_rule(data) if devs is None else _rule_among(devs, data) for data in messages])
+    return tuple([_rule(data).rule if devs is None else _rule_among(devs, data) for data in messages])
 
 
 def _rule_among(devs: Collection[str], data: bytes) -> Rule:
@@ -476,11 +477,11 @@ def _rule_among(devs: Collection[str], data: bytes) -> Rule:
         if dev is not None and dev not in devs and not flags & detached:
             said: dict[str, Any] = {word: None, "others": (*rule.others, (f"{word}-altname", dev))}
             rule = attrs.evolve(rule, **said)
-    return rule
+    return rule.rule
 
 
 @lru_cache(_REMEMBERED)
-def _rule(data: bytes) -> Rule:
+def _rule(data: bytes) -> FullRule:
     af, dst_len, src_len, tos, table, number, flags = _RULE.unpack_from(data)
     raw = attributes_of(data, _RULE.size)
     family, action = FAMILY_OF[af], _ACTIONS.get(number, _UNKNOWN)
@@ -494,7 +495,7 @@ def _rule(data: bytes) -> Rule:
         said["others"] += (("source-of-route", str(said["src"])),)
         said["src"] = None
 
-    return Rule(
+    return FullRule(
         family=family,
         priority=_as_number(raw, _PRIORITY),
         action=action,
@@ -509,7 +510,7 @@ def _rule(data: bytes) -> Rule:
 
 
 def decode_selectors(raw: Mapping[int, bytes], header: Mapping[str, int]) -> dict[str, Any]:
-    """The selecting fields of a Rule that it may have; the others have their default value.
+    """The selecting fields of a FullRule that it may have; the others have their default value.
 
     The header has its `family`, its `tos`, and the lengths of `src` and `dst`.
     """

@@ -32,7 +32,7 @@ from hostrouting.routes.uplink import bare_leg
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
-    from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
+    from hostrouting.config.settings import AzureVnetCleanupConfig
     from hostrouting.tasks.cleanup.saved_rules import SavedRule
 
 STATE_FILE = "/var/run/azure-vnet.json"
@@ -219,7 +219,7 @@ class _Judge:
 
     def routes(self) -> Iterator[CleanupEntry]:
         """Each route that azure-vnet adds for a pod: by its bridge, or by the pod's veth."""
-        for route in self._facts.snapshot.routes.only(table=TABLE_MAIN):
+        for route in (route for route in self._facts.snapshot.routes if route.table == TABLE_MAIN):
             plain, ip = _as_pod_route(route), route.prefix.ip
             if plain is not None and plain.devs[0] in self.own_bridges:
                 yield CleanupEntry("route", str(plain), *self._fate(ip, self._known.get(ip, []), self._behind), route)

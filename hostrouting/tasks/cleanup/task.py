@@ -22,7 +22,7 @@ from hostrouting.tasks.cleanup.judge import CONFLISTS, STATE_FILE, CleanupEntry,
 from hostrouting.tasks.cleanup.saved_rules import SavedRule, read_saved
 
 if TYPE_CHECKING:
-    from hostrouting.config.azure_vnet import AzureVnetCleanupConfig
+    from hostrouting.config.settings import AzureVnetCleanupConfig
     from hostrouting.kernel.ebtables import Ebtables
 
 

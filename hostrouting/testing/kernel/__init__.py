@@ -33,7 +33,7 @@ Known limits, where this kernel differs from Linux:
   prefix. Here they always find it. The random comparison ends each such state with one more route.
 - In IPv6 a rule with `suppress_ifgroup` applies to the lookup of a gateway (EHOSTUNREACH); in Linux it does not, and
   the change is done. VRFs, tunnels and several namespaces do not exist.
-- For unknown selectors of a rule (`Rule.others`), only plain packets are decided: they match if every value is zero.
+- For unknown selectors of a rule, only plain packets are decided: they match if every value is zero.
   `flow` makes no difference to them.
 - For an IPv4 route with several next hops, `ip` also prints linkdown or dead for the route; here only for the next hop.
 - For an IPv6 route without a next hop, `ip` also prints onlink if it was requested; here it is lost.

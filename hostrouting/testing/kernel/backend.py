@@ -18,8 +18,9 @@ import attrs
 
 from hostrouting.arguments import listed
 from hostrouting.errors import BackendError, RouteRefused
-from hostrouting.fib.engine import Fib
-from hostrouting.fib.packet import ANY, Flow
+from hostrouting.kernel._fib.engine import Fib
+from hostrouting.kernel._fib.packet import ANY, Flow
+from hostrouting.kernel._route_table import RouteTable
 from hostrouting.kernel.base import (
     Answer,
     Outcome,
@@ -454,9 +455,12 @@ class Namespace:
         """The same state as lookups see it: each next hop of an IPv6 route separately, and every gateway reachable."""
         in_force = tuple(rule for family in (IPV4, IPV6) for rule in self.rules[family].in_force())
         seen = attrs.evolve(snapshot, rules=in_force, ipv6_forwarding=True)
-        if not any(len(shape.legs) > 1 and shape.prefix.family == IPV6 for shape in snapshot.routes.shapes):
+        if not any(
+            len(shape.legs) > 1 and shape.prefix.family == IPV6 for shape in RouteTable.of(snapshot.routes).shapes
+        ):
             return seen  # the same routes; to store 10,000 of them again takes 0.1 s
-        routes = (*snapshot.routes.only(family=IPV4), *map(self._shown, self._aging.apart()))
+        of_ipv4 = (route for route in snapshot.routes if route.prefix.family == IPV4)
+        routes = (*of_ipv4, *map(self._shown, self._aging.apart()))
         return attrs.evolve(seen, routes=routes)
 
     def whole(self, found: Route) -> Route:

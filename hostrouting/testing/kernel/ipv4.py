@@ -3,7 +3,7 @@
 Here: the refusals, each with its errno and the kernel's text; the next hops of an accepted route; lookups for gateways
 and addresses, which compare scopes and ignore lost carriers; where a route is inserted, which one is deleted, and which
 are flushed when a device goes down; primary and secondary addresses with their connected, local and broadcast routes.
-Not here: IPv6, which has the same three parts with different content, and lookups for packets (`hostrouting.fib`).
+Not here: IPv6, which has the same three parts with different content, and lookups for packets (`kernel._fib`).
 """
 
 import errno
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import attrs
 
-from hostrouting.fib.engine import Fib
-from hostrouting.fib.packet import PLAIN
+from hostrouting.kernel._fib.engine import Fib
+from hostrouting.kernel._fib.packet import PLAIN
 from hostrouting.kernel.base import Verb
 from hostrouting.kernel.requests import is_meant
 from hostrouting.model.prefix import IP, IPV4, IPV6, MULTICAST, Prefix, as_ip, ip_at

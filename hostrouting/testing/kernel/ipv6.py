@@ -4,7 +4,7 @@ Here: the refusals, each with its errno and the kernel's text; the next hops of 
 and addresses, for a device; where a route is inserted, which ones are deleted, and the effect of device changes and of
 time; addresses that are usable at once, as with `nodad`. Link-local addresses and those of router advertisements are
 not created. Not here: IPv4, which has the same three parts with different content, and lookups for packets
-(`hostrouting.fib`).
+(`hostrouting.kernel._fib`).
 
 A prefix has a list of routes for each prefix of sources (`from`), and one for any source. Nothing connects these lists:
 the same metric in another one is another route. Each next hop of an ECMP route is an entry of its own, linked to its
@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from hostrouting.fib.engine import Fib
-from hostrouting.fib.packet import PLAIN, Sought
-from hostrouting.fib.table_ipv6 import TableIPv6
+from hostrouting.kernel._fib.engine import Fib
+from hostrouting.kernel._fib.packet import PLAIN, Sought
+from hostrouting.kernel._fib.table_ipv6 import TableIPv6
+from hostrouting.kernel._route_table import RouteTable
 from hostrouting.kernel.base import Verb
 from hostrouting.kernel.requests import expires, leg_is_meant, sources_of
 from hostrouting.model.prefix import IP, IPV6, MULTICAST, Prefix, as_ip
@@ -41,7 +42,6 @@ from hostrouting.model.route import (
     NextHop,
     Route,
 )
-from hostrouting.model.route_table import RouteTable
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Snapshot
 from hostrouting.testing.kernel.devices import LOOPBACK, Device, Devices, Holding, Refused

@@ -2,7 +2,7 @@
 
 Here: storage, the order in which Linux lists routes and rules, and the search for routes that cover an address. Not
 here: whether a route is accepted, the routes that devices and addresses add and delete (`ipv4`, `ipv6`), and what a
-rule does in a lookup (`hostrouting.fib`).
+rule does in a lookup (`hostrouting.kernel._fib`).
 """
 
 import errno
@@ -13,9 +13,10 @@ from typing import Generic, TypeVar
 
 import attrs
 
+from hostrouting.kernel._rule import SELECTORS, FullRule
 from hostrouting.model.prefix import IPV4, Prefix, width_of
 from hostrouting.model.route import Route
-from hostrouting.model.rule import SELECTORS, Rule, default_rules
+from hostrouting.model.rule import Rule, default_rules
 from hostrouting.testing.kernel.devices import Refused
 
 # A prefix is packed as its network, shifted by this, plus its length.
@@ -192,36 +193,38 @@ class Rules:
     def __init__(self, family: int) -> None:
         """Start with the default rules."""
         self._family = family
-        self._rules = list(default_rules(family))
+        self._rules = [FullRule.of(rule) for rule in default_rules(family)]
         # Linux walks the rules in a lookup only after the first custom rule was added.
         self.custom = False
 
     def __iter__(self) -> Iterator[Rule]:
-        return iter(self._rules)
+        return (full.rule for full in self._rules)
 
     def in_force(self) -> tuple[Rule, ...]:
         """The rules that apply to lookups of plain packets."""
         if not self.custom:
             return default_rules(self._family)
-        return tuple(plain for rule in self._rules if (plain := _for_plain_packets(rule)) is not None)
+        return tuple(plain.rule for rule in self._rules if (plain := _for_plain_packets(rule)) is not None)
 
     def add(self, rule: Rule) -> None:
         """Add the rule after those of the same priority."""
-        _check(rule)
+        full = FullRule.of(rule)
+        _check(full)
         first, place = (cut(self._rules, rule.priority, key=_priority) for cut in (bisect_left, bisect_right))
-        if any(rule.dst in {None, there.dst} and _same(there, rule) for there in self._rules[first:place]):
+        if any(rule.dst in {None, there.dst} and _same(there, full) for there in self._rules[first:place]):
             raise Refused(errno.EEXIST)
-        if rule.tos & _ECN:
+        if full.tos & _ECN:
             raise Refused(errno.EINVAL, "Invalid dsfield (tos): ECN bits must be 0")
-        if rule.family == IPV4 and rule.tos & ~_TOS:
+        if rule.family == IPV4 and full.tos & ~_TOS:
             raise Refused(errno.EINVAL, "Invalid tos")
-        self._rules.insert(place, rule)
+        self._rules.insert(place, full)
         self.custom = True
 
     def delete(self, rule: Rule) -> None:
         """Delete the first rule that matches this one; ENOENT if there is none."""
-        _check(rule)
-        found = next((place for place, there in enumerate(self._rules) if _is_meant(there, rule)), None)
+        full = FullRule.of(rule)
+        _check(full)
+        found = next((place for place, there in enumerate(self._rules) if _is_meant(there, full)), None)
         if found is None:
             raise Refused(errno.ENOENT)
         # Only IPv4 notices a deleted rule: IPv6 still looks up local and main after their rules were deleted.
@@ -229,13 +232,13 @@ class Rules:
         del self._rules[found]
 
 
-def _for_plain_packets(rule: Rule) -> Rule | None:
+def _for_plain_packets(rule: FullRule) -> FullRule | None:
     """The rule without its unknown selectors; a plain packet matches these if their values are zero."""
     if all(_is_zero(value) for _, value in rule.others):
         return attrs.evolve(rule, others=())
     if not rule.invert:
         return None
-    silent = Rule(family=rule.family, priority=rule.priority, action=rule.action)
+    silent = FullRule(family=rule.family, priority=rule.priority, action=rule.action)
     said = ("table", "target", "l3mdev", "suppress_prefixlength", "suppress_ifgroup", "protocol")
     return attrs.evolve(silent, **{name: getattr(rule, name) for name in said})
 
@@ -245,7 +248,7 @@ def _is_zero(value: str) -> bool:
     return number in {"0", "0x0"}
 
 
-def _check(rule: Rule) -> None:
+def _check(rule: FullRule) -> None:
     if rule.action == "goto" and (rule.target or 0) <= rule.priority:
         raise Refused(errno.EINVAL, "Backward goto not supported")
     if rule.l3mdev and rule.table:
@@ -255,10 +258,10 @@ def _check(rule: Rule) -> None:
             raise Refused(errno.EINVAL, words)
 
 
-def _same(there: Rule, rule: Rule) -> bool:
+def _same(there: FullRule, rule: FullRule) -> bool:
     """Whether Linux refuses `rule` because `there` is equal."""
 
-    def told(one: Rule) -> set[tuple[str, str]]:
+    def told(one: FullRule) -> set[tuple[str, str]]:
         return {other for other in one.others if other[0] not in _LEFT_OPEN}
 
     return (
@@ -272,7 +275,7 @@ def _same(there: Rule, rule: Rule) -> bool:
     )
 
 
-def _is_meant(there: Rule, rule: Rule) -> bool:
+def _is_meant(there: FullRule, rule: FullRule) -> bool:
     """Whether a delete request for `rule` matches this rule in Linux; unset fields match anything."""
     return (
         there.action == rule.action
@@ -283,7 +286,7 @@ def _is_meant(there: Rule, rule: Rule) -> bool:
     )
 
 
-def _is_said(there: Rule, rule: Rule, name: str) -> bool:
+def _is_said(there: FullRule, rule: FullRule, name: str) -> bool:
     """Whether a rule has the value that another sets; an unset value matches."""
     said = getattr(rule, name)
     return not (said & ~_ECN if name == "tos" else said) or said == getattr(there, name)

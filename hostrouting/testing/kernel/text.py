@@ -5,6 +5,7 @@ Here: iproute2's words and their order. Not here: reading the kernel.
 
 from collections.abc import Collection, Iterator, Sequence
 
+from hostrouting.kernel._rule import SELECTORS, FullRule, tos_name
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, width_of
 from hostrouting.model.route import (
     PROTOCOL_KERNEL,
@@ -15,7 +16,7 @@ from hostrouting.model.route import (
     protocol_name,
     table_name,
 )
-from hostrouting.model.rule import SELECTORS, Rule, tos_name
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 
 _PROTOCOL_BOOT = 3
@@ -38,7 +39,7 @@ def print_world(snapshot: Snapshot) -> str:
 
 def print_rules(rules: Sequence[Rule], family: int, devs: Collection[str]) -> Iterator[str]:
     """One line for each rule; a rule for a device that does not exist is marked [detached]."""
-    ours = [rule for rule in rules if rule.family == family]
+    ours = [FullRule.of(rule) for rule in rules if rule.family == family]
     priorities = {rule.priority for rule in ours}
     for rule in ours:
         words = ["not"] if rule.invert else []

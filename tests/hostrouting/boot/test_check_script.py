@@ -210,7 +210,7 @@ class TestWaiting:
     def test_in_vain(self, namespace: Namespace, tmp_path: Path) -> None:
         """What does not come in time is missing."""
         namespace.batch(["route del default"])
-        checked = Checked(namespace, check(HEALTHY), tmp_path, wait=1)
+        checked = Checked(namespace, check(HEALTHY), tmp_path, wait=3)  # bash counts the seconds that begin
         assert checked.said.splitlines()[1:] == [f"<3>{LACK}", "<3>check-route-overlap: no-default-route"]
 
     def test_an_overlap_is_not_awaited(self, namespace: Namespace, tmp_path: Path) -> None:

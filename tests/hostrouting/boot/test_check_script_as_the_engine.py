@@ -6,6 +6,7 @@ same of the nodes that people run.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -15,17 +16,20 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.config.cni import CNI_ROUTES, DEFAULT_ALLOWED_DEVS
+from hostrouting.config.cni import CNIS
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import DEFAULT_METRIC, REFUSING, Route
 from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link, Snapshot
 from tests.support.awks import AWKS, TREES
 from tests.support.check_script import Checked, EnginesCheck, check
 from tests.support.commands import LINKS, fabric_host, furnish, ports, route_command, rule_command, wishes
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.nodes import block_of, nodes
+from tests.support.nodes import prefixes as node_prefixes
 from tests.support.strategies import blocks, prefixes, rules
 from tests.support.strategies import routes as any_routes
 
@@ -141,7 +145,7 @@ def random_hosts(draw: st.DrawFn) -> RandomHost:
             batches[family] += map(route_command if family == IPV4 else ipv6_command, wanted_routes)
             batches[family] += map(rule_command, wanted_rules)
     devs = draw(st.sampled_from([[], [], ["eth0"], ["eth0", "eth1"]]))
-    allowed = [*DEFAULT_ALLOWED_DEVS, *draw(st.sampled_from([[], ["wg*"], ["wg* wireguard", "eth1 veth"]]))]
+    allowed = draw(st.sampled_from([[], ["wg*"], ["wg?", "eth1"]]))
     return RandomHost(
         batches,
         draw(st.frozensets(st.sampled_from(["ib0", "wg0"]))),
@@ -189,20 +193,78 @@ def engines_check(namespace: Namespace, config: HostRoutingConfig) -> EnginesChe
         return EnginesCheck.of(backend.snapshot(), config)
 
 
+def test_the_two_laws_with_cnis_and_tunnels(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """They hold on hosts with devices of CNIs, tunnels and refused ranges; a veth stands in for each device."""
+    reached: Counter[tuple[str, str]] = Counter()
+
+    @settings(max_examples=scaled(100), deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+    @given(nodes(), st.sampled_from([[], [], ["eth0"], ["wg0"]]), st.sampled_from(AWKS), st.data())
+    def law(node: tuple[int, Snapshot], devs: list[str], awk: str, data: st.DataObject) -> None:
+        family, wanted = node
+        cidr = data.draw(st.just(block_of(family)) | node_prefixes(family))
+        services = [str(prefix) for prefix in data.draw(st.lists(node_prefixes(family), max_size=1))]
+        config = check(str(cidr), expected_devs=devs, service_cidrs=services)
+        links = {link.name: link for link in wanted.links if link.name != "lo"}
+        with private_namespace() as namespace:
+            build = ["link set lo up", *(line for dev in links for line in ports(dev))]
+            build += [
+                f"address add {address.ip}/{address.length} dev {address.dev}" + " nodad" * (family == IPV6)
+                for address in wanted.addresses
+            ]
+            build += ["route add 10.0.0.1/32 dev eth0 scope link"] * (family == IPV4)
+            namespace.batch(build, force=True)
+            routes = [route for route in wanted.routes if (route.table, route.protocol) != (255, 2)]
+            namespace.batch(map(route_command, routes), force=True, family=family)
+            own = [rule for rule in wanted.rules if rule.priority not in {0, 32766, 32767}]
+            namespace.batch(map(rule_command, own), force=True, family=family)
+            with closing(NetlinkBackend(netns=namespace.path)) as backend:
+                snapshot = backend.snapshot()
+            dressed = [
+                attrs.evolve(link, type=links[link.name].type, kind=links[link.name].kind)
+                if link.name in links
+                else link
+                for link in snapshot.links
+            ]
+            engines = EnginesCheck.of(attrs.evolve(snapshot, links=tuple(dressed)), config)
+            tools = {"ip": _as_dressed(links.values())}
+            checked = Checked(namespace, config, tmp_path_factory.mktemp("check"), awk=awk, tools=tools)
+        verdicts = (checked.verdict, engines.verdict)
+        assert checked.verdict in {"ok", "undecided", "overlap", "no-default-route"}, checked.said
+        assert checked.verdict != "ok" or engines.verdict in {"ok", "undecided"}, f"{engines}\n{wanted}"
+        assert checked.verdict in {"ok", "undecided"} or engines.verdict != "ok", f"{checked.said}\n{wanted}"
+        reached[verdicts] += 1
+
+    law()
+    assert reached["ok", "ok"], reached
+    assert reached["overlap", "overlap"], reached
+
+
+def _as_dressed(links: Iterable[Link]) -> str:
+    """An `ip` that lists these veths with the link types and kinds of the devices that they stand in for."""
+    edits = [
+        rf"/^[0-9]+: {link.name}[@:]/s,link/\[1\](.*)\\ +veth,link/[{link.type}]\1"
+        + (rf"\\ {link.kind}," if link.kind else ",")
+        for link in links
+    ]
+    return f"""[[ $* != *-force* ]] || exec ip "$@"\nip "$@" | sed -E '{";".join(edits)}'"""
+
+
 BLOCK = Prefix.parse("172.20.0.0/24")
 
 
 @st.composite
 def refusals(draw: st.DrawFn) -> list[str]:
     """A route that refuses packets, mostly as a CNI adds it, with its device or without, perhaps beside a pod's route."""
-    row, inside = draw(st.sampled_from(CNI_ROUTES)), prefixes(BLOCK)
+    cni, row = draw(st.sampled_from([(cni, row) for cni in CNIS for row in cni.refusals]))
+    inside = prefixes(BLOCK)
     table = draw(st.sampled_from(["main", "main", "100"]))
     kind = draw(st.sampled_from([*sorted(row.types), *sorted(row.types), *sorted(REFUSING)]))
-    prefix = draw(inside | inside.map(lambda it: Prefix(it.family, it.first, 32)) if row.single else inside)
+    prefix = draw(inside | inside.map(lambda wide: Prefix(wide.family, wide.first, 32)))
     found = [
-        f"route append {kind} {prefix} proto {draw(st.sampled_from([*row.protocols, *row.protocols, 4]))} table {table}"
+        f"route append {kind} {prefix} proto {draw(st.sampled_from([row.protocol, row.protocol, 4]))} table {table}"
     ]
-    found += draw(st.sampled_from([[], ports(row.dev.replace("*", "1"))])) if row.dev != "*" else []
+    devs = [device.pattern.replace("*", "1") for device in cni.devices if "veth" in device.kinds]
+    found += draw(st.sampled_from([[], *(ports(dev) for dev in devs if dev != "cali1")]))
     found += draw(st.sampled_from([[], [], [f"rule add pref 100 to {draw(inside)} {kind}"]]))
     found += draw(st.sampled_from([[], [], [f"route append {draw(inside)} dev cali1 table {table}"]]))
     return [*found, *draw(st.sampled_from([[], ["rule add pref 101 lookup 100"]]))]
@@ -290,7 +352,37 @@ STORIES: dict[str, tuple[list[str], str, str]] = {
         "ok",
         "",
     ),
-    "the block of a CNI": (["route add blackhole 172.20.40.0/26 proto 80"], "ok", ""),
+    "the block of a CNI": ([*ports("cali1"), "route add blackhole 172.20.40.0/26 proto 80"], "ok", ""),
+    "a block like a CNI's, without its devices": (
+        ["route add blackhole 172.20.40.0/26 proto 80"],
+        "overlap",
+        "BLACKHOLE: ",
+    ),
+    "blocks like a CNI's, without its devices": (
+        ["route add blackhole 172.20.40.0/26 proto 80", "route add 10.7.0.0/26 dev eth1 proto 80"],
+        "undecided",
+        "UNDECIDED: it is not known whether 172.20.40.0 is refused for pods",
+    ),
+    "a block like Flannel's that is not this node's": (
+        [*ports("flannel-wg"), "route add blackhole 172.20.40.0/24"],
+        "overlap",
+        "BLACKHOLE: ",
+    ),
+    "the block of a CNI whose protocol others use, too": (
+        [*ports("cali1"), "route add blackhole 172.20.40.0/26 proto 12", "route add 172.20.40.9 dev cali1"],
+        "ok",
+        "",
+    ),
+    "an address range that this host takes for its own": (
+        ["route add local 172.20.8.0/24 dev lo"],
+        "overlap",
+        "OWN-RANGE: expected CIDR 172.20.0.0/16 (172.20.8.0\u2013172.20.8.255) does not leave this host: ",
+    ),
+    "a pod's device takes a network": (
+        [*ports("cali1"), "route add 172.20.8.0/24 dev cali1"],
+        "overlap",
+        "routes via cali1 [172.20.8.0/24 proto boot]",
+    ),
     "a route like a CNI's, for all of it": (["route add blackhole 172.20.0.0/16 proto 80"], "overlap", "BLACKHOLE: "),
     "a blackhole around a pod": (
         [*ports("cali1"), "route add blackhole 172.20.40.0/26 proto static", "route add 172.20.40.9 dev cali1"],

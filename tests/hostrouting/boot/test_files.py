@@ -131,7 +131,7 @@ class TestGate:
     )
     def test_steps(self, change: dict[str, object], line: str) -> None:
         """Routes are required, the check in STRICT; probes and the route for their replies are only wanted."""
-        config = attrs.evolve(FULL, **change)  # type: ignore[arg-type]  # sections as JSON
+        config = attrs.evolve(FULL, **change)
         assert line in text_of(config, LAYOUT.gate_path).splitlines()
 
     def test_gate_units_alone(self) -> None:
@@ -200,7 +200,7 @@ class TestValuesAreData:
         """The words of the check mean its mode, its CIDRs with their borders, and its devices."""
         check, lines = config.route_overlap, settings_of(config, LAYOUT.check_step)
         if not lines:
-            assert not check.expected_cidrs
+            assert not check.cidrs
             return
         assert [words[0] for words in lines[:4]] == ["mode", "wait", "state", "families"]
         assert lines[0][1] == check.mode
@@ -209,7 +209,7 @@ class TestValuesAreData:
             for words in lines
             if words[0] == "cidr"
         ]
-        assert [prefix for prefix, _, _ in cidrs] == [Prefix.of(cidr) for cidr in check.expected_cidrs]
+        assert [prefix for prefix, _, _ in cidrs] == [Prefix.of(cidr) for cidr in check.cidrs]
         for prefix, first, last in cidrs:
             assert last == prefix.last
             assert first - prefix.first == (prefix.family == 4 and prefix.first == 0)

@@ -213,16 +213,20 @@ def test_no_damage_opens_it(gate: Gate) -> None:
 
 
 def test_the_lock(gate: Gate) -> None:
-    """A writer is waited for, and named if that takes too long; a step that leaves a process behind does not lock it."""
+    """A writer is waited for, and named if that takes too long; a step that leaves a process behind does not lock it.
+
+    Starts wait for each other, too, until each has the lock: those that held `turn` together would never let it go.
+    """
     gate.limit = 4
     gate.write("a", "", a=f"sleep 50 >/dev/null 2>&1 & {PASS}")
     lock, done = gate.paths / "run/lock", gate.paths / "done"
-    for name in ("turn", "lock"):
+    for how, name in (("--exclusive", "turn"), ("--exclusive", "lock"), ("--shared", "turn")):
         for seconds, status in (("0.5", 0), ("9", 255)):
             done.unlink(missing_ok=True)
             words = [
                 "flock",
                 "--close",
+                how,
                 str(gate.paths / "run" / name),
                 "sh",
                 "-c",

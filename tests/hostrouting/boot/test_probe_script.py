@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from hostrouting.boot.probe_table import TABLE, probe_comments, render_probe_table
 from hostrouting.boot.scripts import render_probe_script
-from hostrouting.config.probe_rewrite import ProbeRewriteConfig
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
 from tests.support.namespace import Namespace, private_namespace
 
 if TYPE_CHECKING:

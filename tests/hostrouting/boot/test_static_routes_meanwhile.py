@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.config.probe_rewrite import ProbeRewriteConfig
-from hostrouting.config.settings import StaticRoute
+from hostrouting.config.settings import ProbeRewriteConfig, StaticRoute
 from hostrouting.model.prefix import IPV4, IPV6
 from tests.support.awks import AWKS
 from tests.support.commands import fabric_host, lose_carriers
@@ -183,7 +182,7 @@ class TestWrites:
             "blackhole 10.8.0.0/16 proto 213",
         ]
         namespace.batch([f"route add {way}" for way in ways])
-        for wanted, changes in ((HALVES, [9]), (HALVES, []), ([], [2]), ([], [])):
+        for wanted, changes in ((HALVES, [6]), (HALVES, []), ([], [2]), ([], [])):
             ran = Ran(namespace, wanted, tmp_path)
             assert (ran.lines, ran.changes) == ([], changes)
         assert listed(namespace) == before
@@ -217,7 +216,7 @@ class TestConflicts:
             StaticRoute("10.7.0.0/16"),
         ]
         ran = Ran(namespace, wanted, tmp_path, awk=awk, wait=60)
-        out = "delete that, or configure longer prefixes, which come before it; gave up after N s"
+        out = "delete that, or configure longer prefixes, which are used before it; gave up after N s"
         assert ran.lines == [
             f"<3>static-routes: ROUTE-CONFLICT: {name}: another program has the route [{holder}]: {out}"
             for name, holder in (
@@ -228,11 +227,11 @@ class TestConflicts:
         ]
         assert (ran.status, listed(namespace)) == (1, before)
 
-    @pytest.mark.parametrize("wanted", [PAIR[1:], [StaticRoute("fd00:16::/64", "fe80::7", "eth0")], []], ids=str)
+    @pytest.mark.parametrize("wanted", [PAIR[1:], [StaticRoute("fd00:16::/64", "fe80::7", "eth0")]], ids=str)
     def test_a_next_hop_of_another_program(
         self, namespace: Namespace, tmp_path: Path, wanted: list[StaticRoute]
     ) -> None:
-        """One that has joined our IPv6 route is a conflict, also if the route is not wanted: nothing at all is written."""
+        """One that has joined our IPv6 route is a conflict: nothing at all is written."""
         namespace.batch([ROUTER])
         assert Ran(namespace, PAIR[1:], tmp_path).lines == []
         namespace.batch(["route append fd00:16::/64 via fe80::9 dev eth0 proto bird"])
@@ -243,6 +242,24 @@ class TestConflicts:
         assert line.startswith("<3>static-routes: ROUTE-CONFLICT: ")
         assert "fd00:16::/64" in line
         assert not [event for event in seen if "fd00:16:" in event or "172.16." in event]
+
+    def test_beside_an_unwanted_next_hop(self, namespace: Namespace, tmp_path: Path) -> None:
+        """Of an IPv6 route that is not wanted any more, ours goes, and that of another program stays."""
+        namespace.batch([ROUTER, "route append fd00:16::/64 via fe80::1 dev eth0 proto 213"])
+        namespace.batch(["route append fd00:16::/64 via fe80::9 dev eth0 proto bird"])
+        assert [Ran(namespace, HALVES, tmp_path).lines for _ in range(2)] == [[], []]
+        assert "fd00:16::/64 via fe80::9 dev eth0 proto bird" in namespace.ip("-6", "route").stdout
+        assert ours(namespace, IPV6) == []
+
+    @pytest.mark.parametrize("holder", ["proto bird via fe80::9 dev eth0", "proto bird dev ib0"])
+    def test_a_route_of_another_program_in_ipv6(self, namespace: Namespace, tmp_path: Path, holder: str) -> None:
+        """Ours does not become a next hop of it."""
+        namespace.batch([ROUTER, f"route add fd00:16::/64 {holder}"])
+        before = listed(namespace)
+        ran = Ran(namespace, [*PAIR[1:], HALVES[0]], tmp_path, wait=60)
+        (line,) = ran.lines
+        assert "delete that, or choose another metric" in line
+        assert (ran.status, listed(namespace)) == (1, before)
 
     @pytest.mark.parametrize("command", ["replace", "append"])
     def test_somebody_takes_the_place(self, namespace: Namespace, tmp_path: Path, command: str) -> None:

@@ -8,8 +8,8 @@ script at boot. A file has:
     right            what is right there
     ip               commands of `ip -batch`, for both families
     uplink           the name and kind of the device with the default route, if that is not eth0
-    config           further keys of routeOverlap: `expected_devs`, `allowed_devs` (added to the defaults), `service_cidrs`,
-                     `pod_cidrs`, `intended_rules`
+    config           further keys of routeOverlap: `expected_devs`, `allowed_devs`, `service_cidrs`, `pod_cidrs`,
+                     `intended_rules`
     ipv4, ipv6       what is said in each family: `cidrs`, which are expected by `devs` (the uplink, or "any");
                      `escapes`: first-last, and the devices or blackhole, unreachable, prohibit, own-range; the `repair`,
                      with the reasons for what no route can close; `says`, words in the report; `names` of findings; and
@@ -18,8 +18,6 @@ script at boot. A file has:
 
 In `ip`, a device may be of any kind, also `nic`, `infiniband`, `ipoib` and `tap`, which Linux cannot make like that: a
 veth has the name, and the snapshot and the script's `ip` have the kind, and the link type that goes with it.
-
-TODAY_WRONG has the nodes that the check or the script does not judge as their files say.
 """
 
 import sys
@@ -31,20 +29,16 @@ from typing import Any, cast
 import attrs
 import pytest
 
-import phases
-from hostrouting.check.examine import Examination, FamilyExamination, examine
-from hostrouting.check.overlap import Judge
+from hostrouting.check.check import CheckReport, check_host
+from hostrouting.check.judge import ESCAPE
 from hostrouting.check.report import check_findings, repair_document
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoutesConfig
-from hostrouting.fib.decision import paired
+from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import RouteBackend
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.prefix import ip_at
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Snapshot
-from hostrouting.newcheck.check import check_snapshot
-from hostrouting.newcheck.report import check_findings as new_findings
 from hostrouting.routes.plan import plan_static_routes
-from phases.testing import FakeClock
 from tests.support.check_script import Checked, EnginesCheck
 from tests.support.namespace import Namespace, private_namespace
 
@@ -75,52 +69,6 @@ _LINKS = {
     "xfrm": (65534, "xfrm"),
 }
 _REFUSALS = {"Invalid argument": "blackhole", "No route to host": "unreachable", "Permission denied": "prohibit"}
-TODAY_WRONG = {
-    "antrea-egress": "UNDECIDED: a VLAN at the end of a mark is not known",
-    "anyip-ipv6": "OK: a local route for a network counts as the host's own",
-    "anyip-one-service": "OK: a local route for everything counts as the host's own",
-    "anyip-services": "OK: a local route for a network counts as the host's own",
-    "bgp-halves": "NO-DEFAULT-ROUTE: two halves are not a default",
-    "bird-aggregate": "OK: every blackhole of BIRD counts as the host's own",
-    "bridge-named-like-a-pod": "OK: gke* without a kind",
-    "calico-block-without-pods": "OK: every blackhole of BIRD counts as the host's own",
-    "calico-services-refused": "OK: every blackhole of BIRD counts as the host's own",
-    "calico-services-refused-and-named": "OK: services are not told apart",
-    "calico-services-refused-ipv6": "OK: every blackhole of BIRD counts as the host's own",
-    "card-named-like-azure-cni": "OK: azure* without a kind",
-    "cilium-pool-is-the-node-subnet": "OK: a CNI's device may have any network",
-    "cloud-init-metrics-by-mac": "says nothing of the second default route",
-    "cni0-left-beside-calico": "OK: two CNIs in one network are not seen",
-    "flannel-and-a-refused-range": "OK: every blackhole without a protocol counts as Flannel's",
-    "flannel-stale-block": "OK: every blackhole without a protocol counts as Flannel's",
-    "flannel-stale-route-over-cni0": "OK: a CNI's device may have any network",
-    "frr-refuses-its-pods": "OK: a pod inside makes every blackhole the host's own",
-    "gce-alias-range": "OK: a local route for a network counts as the host's own",
-    "ipv6-source-specific-default": "NO-DEFAULT-ROUTE: a default route with a source is not seen",
-    "ipv6-unreachable-default": "UNDECIDED: a router that does not answer would leave the unreachable default",
-    "kilo-leader": "OVERLAP: kilo0 is not known",
-    "kindnet": "OVERLAP: knet* is not known",
-    "lxc-bridge": "OK: lxc* without a kind",
-    "mesh-in-the-services": "says nothing of the address in the services",
-    "microk8s-in-the-lan": "OK: a CNI's device may have any network",
-    "minikube": "OVERLAP: the bridge named bridge is not known",
-    "node-in-the-services": "says nothing of the addresses in the services",
-    "openfortivpn": "OK: a tunnel's default route is expected",
-    "openshift-sdn": "OVERLAP: tun0 of Open vSwitch is not known",
-    "openvpn-halves-only": "NO-DEFAULT-ROUTE: two halves are not a default",
-    "openvpn-replaced-and-own-subnet": "OVERLAP: the node's own subnet is repaired into the tunnel",
-    "openvpn-tap": "OK: a tunnel's default route is expected",
-    "openvpn-without-def1": "OK: a tunnel's default route is expected",
-    "policy-routing-hides-pods": "OK: the source that TCP chooses for a route without one is not looked up",
-    "refused-by-configured-services": "OK: services are not told apart",
-    "tailscale-exit-node": "OK: a tunnel's default route is expected",
-    "veth-of-storage": "OK: veth* for a network",
-    "vpn-for-all-but-private": "OVERLAP: the route of a rule with a destination is expected, and repairs lead there",
-    "vpn-for-all-but-private-elsewhere": "OK: the route of a rule with a destination is expected",
-    "wg-quick-full-tunnel": "OK: a tunnel's default route is expected",
-    "wg-quick-full-tunnel-own-subnet": "OVERLAP: the node's own subnet is repaired into the tunnel",
-}
-"""The nodes that are judged otherwise than their files say, and how. A new check has to empty this table."""
 
 
 @attrs.frozen
@@ -171,13 +119,14 @@ class Field:
 
     @property
     def configuration(self) -> HostRoutingConfig:
-        """The check of its networks; services are expected like all others."""
+        """The check of its networks."""
         cidrs = [cidr for said in self.families.values() for cidr in said.cidrs]
         section = RouteOverlapConfig(
-            [*cidrs, *self.config.get("service_cidrs", ())],
+            cidrs,
             "STRICT",
             self.config.get("expected_devs", ()),
-            ["...", *self.config.get("allowed_devs", ())],
+            self.config.get("allowed_devs", ()),
+            service_cidrs=self.config.get("service_cidrs", ()),
             pod_cidrs=self.config.get("pod_cidrs", ()),
             intended_rules=[{"rule": rule, "reason": self.right} for rule in self.config.get("intended_rules", ())],
         )
@@ -242,18 +191,6 @@ class Dressed:
         return getattr(self._backend, name)
 
 
-def told(family: FamilyExamination) -> tuple[list[str], list[str]]:
-    """The escapes of a family, and its repair with the reasons for what is left, as in a file."""
-    escapes = [
-        f"{ip_at(escape.cidr.family, escape.first)}-{ip_at(escape.cidr.family, escape.last)} {' '.join(escape.devs) or escape.kind}"
-        for escape in family.report.escapes
-    ]
-    return escapes, [
-        *(str(route.destination) for route in family.repair.routes),
-        *(it.reason for it in family.repair.unsafe),
-    ]
-
-
 def linux_agrees(field: Field, namespace: Namespace) -> None:
     """Linux sends both ends of each escape as the file says; equal default routes are one, of which Linux tells the first."""
     for family, said in field.families.items():
@@ -274,35 +211,44 @@ def ends_of(escape: str) -> list[tuple[str, str]]:
     return [(end, words) for end in ends.split("-")]
 
 
-def agrees(field: Field, found: Examination) -> None:
-    """Compare what was found with what the file says."""
-    findings = check_findings(found, mode="STRICT")
+def agrees(field: Field, report: CheckReport) -> None:
+    """Compare a report with what the file says."""
+    findings = check_findings(report, mode="STRICT")
     text = "".join(map(str, findings))
-    for family, said in zip(found.families, field.families.values(), strict=True):
+    for family, said in zip(report.families, field.families.values(), strict=True):
         assert family.verdict in said.verdicts, text
-        assert said.devs == ["any"] or list(family.report.expected_devs) == said.devs
-        escapes, repair = told(family)
+        assert said.devs == ["any"] or list(family.expected_devs) == said.devs
+        escapes = [
+            f"{ip_at(family.family, escape.first)}-{ip_at(family.family, escape.last)} "
+            + (" ".join(escape.devs) or escape.kind)
+            for escape in family.escapes
+        ]
         assert escapes == said.escapes or (said.verdict and not said.escapes)
+        repair = [
+            *(str(route.destination) for route in family.repair.routes),
+            *dict.fromkeys(unsafe.reason for unsafe in family.repair.unsafe),
+        ]
         assert repair == said.repair or (said.verdict and not said.repair)
         assert [words for words in said.says if words not in text] == []
         assert {finding.name for finding in findings} >= set(said.names)
 
 
-def repaired(field: Field, found: Examination) -> None:
+def repaired(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
     """The plan adds the repair and changes nothing else; what left by an overlay, or stayed here, still does."""
-    section = StaticRoutesConfig(bool(found.routes), repair_document(found.routes))
-    plan = plan_static_routes(attrs.evolve(field.configuration, static_routes=section), found.fib.snapshot)
-    assert ({step.action for step in plan.steps}, plan.pending) == ({"add"} if found.routes else set(), ())
-    after = found.fib.with_routes([change.route for change in plan.changes])
-    for family in found.families:
-        judge = Judge.of(family.report, found.fib)
-        for cidr in family.report.cidrs:
-            for _, _, then, now in paired(found.fib.cells(cidr), after.cells(cidr)):
-                assert then.devs == now.devs or judge.escape(then) is not None
+    section = StaticRoutesConfig(bool(report.routes), repair_document(report.routes))
+    plan = plan_static_routes(attrs.evolve(field.configuration, static_routes=section), snapshot)
+    assert ({step.action for step in plan.steps}, plan.pending) == ({"add"} if report.routes else set(), ())
+    after = snapshot.with_routes([change.route for change in plan.changes])
+    for family in report.families:
+        then, now = family.judge.fib, Fib(after, family.family)
+        for cidr in family.cidrs:
+            for cell in now.cells(cidr):
+                before = then.lookup(ip_at(family.family, cell.first))
+                assert before.devs == cell.decision.devs or family.judge.opinion(before).grade == ESCAPE
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=linux) for name in sorted({*_FIELDS, *TODAY_WRONG})])
-def test_a_node(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("name", [pytest.param(name, marks=linux) for name in _FIELDS])
+def test_a_node(name: str, tmp_path: Path) -> None:
     """On Linux each node is judged as its file says, also by the script at boot, and a repair takes nothing away.
 
     Linux is asked at each border of what decides, and at the ends of what escapes, for each node.
@@ -311,47 +257,16 @@ def test_a_node(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> No
     """
     field = Field.read(name)
     with field.made() as namespace, closing(NetlinkBackend(netns=namespace.path)) as backend:
-        seen = cast("RouteBackend", Dressed(backend, field))
+        dressed = cast("RouteBackend", Dressed(backend, field))
         linux_agrees(field, namespace)
-        found = examine(phases.Context(clock=FakeClock(), observers=[]), seen, field.configuration, wait=0)
-        assert found.surprises == ()
-        judged_anew(name, field, found.fib.snapshot)
+        report = check_host(dressed, field.configuration)
+        assert "kernel-differs" not in {doubt.name for family in report.families for doubt in family.doubts}
+        snapshot = dressed.snapshot()
         checked = Checked(namespace, field.configuration, tmp_path, tools={"ip": field.shown})
-        assert EnginesCheck.of(found.fib.snapshot, field.configuration).objections(checked) == []
-        if name in TODAY_WRONG:
-            request.applymarker(pytest.mark.xfail(reason=TODAY_WRONG[name], strict=True))
-        agrees(field, found)
-        repaired(field, found)
+        assert EnginesCheck.of(snapshot, field.configuration).objections(checked) == []
+        agrees(field, report)
+        repaired(field, report, snapshot)
     agrees_at_boot(field, checked)
-
-
-_METRIC_1 = {"calico-services-refused-ipv6", "docker-ipv6"}
-"""The nodes that the present repair mends with one IPv6 route of metric 1, and the new one with two longer ones."""
-
-
-def judged_anew(name: str, field: Field, snapshot: Snapshot) -> None:
-    """The check as it will be (`hostrouting.newcheck`) judges each node as its file says, without an exception."""
-    services = [Prefix.parse(cidr) for cidr in field.config.get("service_cidrs", ())]
-    section = attrs.evolve(
-        field.configuration.route_overlap,
-        expected_cidrs=[cidr for said in field.families.values() for cidr in said.cidrs],
-        allowed_devs=field.config.get("allowed_devs", ()),
-    )
-    report = check_snapshot(snapshot, HostRoutingConfig(route_overlap=section), service_cidrs=services)
-    findings = new_findings(report, mode="STRICT")
-    for family, said in zip(report.families, field.families.values(), strict=True):
-        assert family.verdict in said.verdicts
-        assert said.devs == ["any"] or list(family.expected_devs) == said.devs
-        escapes = [
-            f"{ip_at(family.family, escape.first)}-{ip_at(family.family, escape.last)} "
-            + (" ".join(escape.devs) or escape.kind)
-            for escape in family.escapes
-        ]
-        assert escapes == said.escapes or (said.verdict and not said.escapes)
-        prefixes = [str(route.destination) for route in family.repair.routes]
-        wanted = [word for word in said.repair if "/" in word]
-        assert prefixes == wanted or (said.verdict and not said.repair) or name in _METRIC_1
-        assert {finding.name for finding in findings} >= set(said.names)
 
 
 def agrees_at_boot(field: Field, checked: Checked) -> None:

@@ -66,14 +66,14 @@ def test_the_whole_table(fleet: Path) -> None:
         "  NODES  VERDICT           PROBLEM                                                       REPAIR",
         "      9  overlap           172.16.0.0/16 by ib0                                          one repair for all",
         "      1  overlap           a part of 172.16.0.0/16 by no device (prohibit) and a part …  no route can repair all of it",
-        "      1  no verdict        this is not JSON: it ends too early, so it was not written …",
+        "      1  no verdict        is not JSON, or was not copied whole; save one with: hostro…",
         "      1  no-default-route  no IPv4 default route",
-        "      1  undecided         packets with fwmark 0xca6c (rule 32764): 172.16.0.0/16 by e…",
+        "      1  undecided         other-packets",
         "      2  ok",
         "",
         "9 nodes: 172.16.0.0/16 by ib0",
         "  node-00000, node-00001, node-00002, node-00003, node-00004, node-00005 and 3 more",
-        "  One repair for all: add this to staticRoutes.routes of the configuration of each node:",
+        "  One repair for all: add this to staticRoutes.routes of their configuration:",
         '    {"destination": "172.16.0.0/17", "gateway": "", "dev": "", "metric": 0},',
         '    {"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}',
         f"  For node-00000: hostrouting check --snapshot {fleet}/node-00000.json 172.16.0.0/16",
@@ -84,7 +84,7 @@ def test_the_whole_table(fleet: Path) -> None:
         "",
         said.lines[21],
     ]
-    assert said.lines[21].startswith("1 node: this is not JSON: ")
+    assert said.lines[21].startswith("1 node: is not JSON, or was")
     assert said.lines[-2:] == [
         "Only routing tables and rules are checked, as they are now; not firewalls, IPsec or eBPF programs.",
         "To see what is installed on each node, and whether it survives a reboot: hostrouting status",
@@ -139,58 +139,6 @@ def steps(config: str, snapshot: Path) -> list[str]:
     return [step["action"] for step in told["steps"]]
 
 
-def test_entries_that_are_wrong_are_deleted(tmp_path: Path) -> None:
-    """The printed change gives a configuration that is accepted and repairs the node, although it had these entries."""
-    fleet = save(tmp_path / "nodes", {"gpu-1": h200().snapshot(), "gpu-2": h200().snapshot()})
-    config = configured(tmp_path, {"destination": HALF, **PINNED}, {"destination": OTHER, **PINNED})
-    said = say("check", "--snapshots", str(fleet), "--config", config)
-    told = f"In {config}, delete the present entries for {HALF} and {OTHER}: the new ones take their place."
-    assert f"  {told}" in said.lines
-    # The check of one node has the same words.
-    alone = say("check", "--snapshot", str(fleet / "gpu-1.json"), "--config", config)
-    assert told in alone.lines
-    assert added(alone) == added(said)
-    for it in lines_of(say("check", "--snapshots", str(fleet), "--config", config, "--json")).values():
-        deleted = [{"destination": entry, "metric": 0, "reason": "replaced"} for entry in (HALF, OTHER)]
-        assert it["correction"] == {"add": added(said), "delete": deleted}
-    followed = configured(tmp_path, *added(said))
-    assert steps(followed, fleet / "gpu-1.json") == ["add", "add"]
-
-
-@pytest.mark.parametrize("alone", [False, True])
-def test_an_entry_that_one_node_cannot_have(tmp_path: Path, *, alone: bool) -> None:
-    """The entry stays in the file for the other nodes; without any, it is deleted. The node keeps its routes."""
-    nodes = {"gpu-2": held().snapshot()} | ({} if alone else {"vm": plain_vm().snapshot()})
-    fleet = save(tmp_path / "nodes", nodes)
-    config = configured(tmp_path, {"destination": HALF}, {"destination": OTHER})
-    said = say("check", "--snapshots", str(fleet), "--config", config)
-    told = (
-        f"  In {config}, delete the entry for {OTHER}: another program's route has this destination and metric, and"
-        " hostrouting leaves that route as it is."
-    )
-    assert (told in said.lines) is alone
-    document = lines_of(say("check", "--snapshots", str(fleet), "--config", config, "--json"))["gpu-2"]
-    contested = {"destination": OTHER, "metric": 0, "reason": "contested"}
-    assert dict(document["correction"])["delete"] == [contested]  # type: ignore[call-overload]  # it is a mapping
-    reason = (
-        "an entry of the shared one is wrong on it, and may be right on other nodes; longer prefixes in its place may serve"
-        " all. This writes it:"
-    )
-    assert (f"  This node needs a configuration of its own: {reason}" in said.lines) is not alone
-    if alone:
-        followed = configured(tmp_path, {"destination": HALF}, *added(said))
-        assert set(steps(followed, fleet / "gpu-2.json")) == {"add"}
-
-
-def test_a_command_does_not_write_over_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shell empties the file after > before the command reads it, so that file is not the snapshot."""
-    save(tmp_path, {"gpu-1": h200().snapshot(), "gpu-2": held().snapshot()})
-    config = configured(tmp_path, {"destination": HALF})
-    monkeypatch.chdir(tmp_path)
-    said = say("check", "--snapshots", "gpu-*.json", "--config", config)
-    assert f"--snapshot gpu-2.json --config {config} --as-config > config-gpu-2.json" in said.out
-
-
 def test_each_line_is_the_document_of_the_node(fleet: Path) -> None:
     """With --json there is one line for each node: what --snapshot says of it, or the error."""
     said = say("check", "--snapshots", str(fleet), "--json", CIDR)
@@ -201,10 +149,6 @@ def test_each_line_is_the_document_of_the_node(fleet: Path) -> None:
         path = str(fleet / f"{name}.json")
         alone = say("check", "--snapshot", path, "--json", CIDR)
         assert (document.pop("node"), document.pop("snapshot")) == (name, path)
-        if "verdict" in document:
-            repair = document["repair"]
-            routes = {"add": repair, "delete": []} if repair else None
-            assert document.pop("correction") == routes
         assert document == alone.json
         assert document["schema"] == ("hostrouting/error/2" if name == "broken" else "hostrouting/check/3")
 

@@ -91,7 +91,7 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
 def test_the_printed_commands_work(machine: Machine) -> None:
     """The commands that check prints can be pasted into a shell as they are, and do what they are for."""
     said = machine.hostrouting("check", CIDR).stdout
-    commands = [text.strip() for text in said.splitlines() if text.startswith("  ip route add ")]
+    commands = [text.strip() for text in said.splitlines() if text.startswith("  ip route replace ")]
     assert len(commands) == 2
     machine.shell("\n".join(commands))
     assert machine.hostrouting("check", CIDR).returncode == 0
@@ -182,7 +182,7 @@ def test_terminal_closed(machine: Machine, repaired: str) -> None:
 def test_pipe_closed(sick: Machine) -> None:
     """A reader who has seen enough (`| head`) gets no complaint, and the exit code stays the answer."""
     said = sick.shell(f'"$PYTHON" -m hostrouting check {CIDR} | head -1; echo "${{PIPESTATUS[0]}}"')
-    assert said == "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0\n1\n"
+    assert said == "OVERLAP: all of 172.16.0.0/16 leaves by ib0; expected: eth0\n1\n"
     assert sick.shell(f'"$PYTHON" -m hostrouting check {CIDR} | true; echo "${{PIPESTATUS[0]}}"') == "1\n"
 
 

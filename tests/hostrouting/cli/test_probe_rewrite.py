@@ -70,28 +70,3 @@ def test_what_cannot_be_found_out(probes: str, host: FakeHost) -> None:
     said = say("status", host=host)
     assert (said.code, any(line.startswith("NOT-KNOWN: rewrite-probe-source: ") for line in said.lines)) == (3, True)
     assert say("check", host=host).code == 0
-
-
-def test_explain(probes: str, host: FakeHost) -> None:
-    """A probe from outside is explained as routing sees it, and the table that rewrites it is named."""
-    packet = ("explain", "2001:db8::9", "--from", PROBE, "--iif", "eth0")
-    before = say(*packet, host=host)
-    assert f"Linux does not forward packets from {PROBE}" in before.out
-    assert "probeRewrite" in before.out
-    say("apply", "--config", probes, host=host)
-    sentence = (
-        f"The source {PROBE} becomes {KNOWN} before routing, if the {TABLE} is in force (see: hostrouting status)."
-    )
-    assert sentence in say(*packet, host=host).lines
-    assert say("explain", "fe80::9", "--from", PROBE, "--iif", "eth0", "--json", host=host).json["source"] == ""
-    other = say("explain", "2001:db8::9", "--from", "2001:db8::1", "--iif", "eth0", "--json", host=host).json
-    assert other["source"] == ""
-
-
-def test_explain_without_a_device(probes: str, host: FakeHost) -> None:
-    """Without the device that a probe arrives on, the answer names the rewrite and asks for the device."""
-    say("apply", "--config", probes, host=host)
-    sentence = f"A packet that arrives on eth0 from {PROBE} gets the source {KNOWN} before routing: add --iif eth0 to trace it."
-    assert sentence in say("explain", "2001:db8::9", "--from", PROBE, host=host).lines
-    assert say("explain", "2001:db8::9", "--from", "fe80::7", "--json", host=host).json["source"] == ""
-    assert say("explain", "fe80::9", "--from", PROBE, "--json", host=host).json["source"] == ""

@@ -34,14 +34,13 @@ def test_a_directory(tmp_path: Path) -> None:
     assert (vm.findings, vm.repair, broken.findings) == ([], [], [])
     document = gpu.to_mapping()
     assert (document.pop("node"), document.pop("snapshot")) == ("gpu", str(tmp_path / "gpu.json"))
-    assert document.pop("correction") == {"add": gpu.repair, "delete": []}
     assert document == json.loads(judge(h200().snapshot().to_json().encode(), ASKED).answer)
     assert broken.to_mapping()["error"] == "InputError"
     assert [str(it).partition(":")[0] for it in found.values()] == list(found)
 
 
 def test_the_configuration_is_the_whole_one(tmp_path: Path) -> None:
-    """The correction adds one of our routes that is only on the node, because `apply` would delete it."""
+    """The routes to add have one of our routes that is only on the node, because `apply` would delete it."""
     node = h200()
     first, second = (Prefix.parse(it) for it in ("172.16.0.0/17", "172.16.128.0/17"))
     assert all(
@@ -50,8 +49,7 @@ def test_the_configuration_is_the_whole_one(tmp_path: Path) -> None:
     )
     save(tmp_path / "nodes", {"gpu": node.snapshot()})
     [found] = fleet.check_snapshots([tmp_path / "nodes"], config_of(), executor=Inline())
-    assert found.correction is not None
-    assert [it.destination for it in found.correction.add] == [first, second]
+    assert [route.destination for route in found.routes] == [first, second]
     (tmp_path / "config.json").write_text(json.dumps(config_of().to_mapping()))
     asked = ("check", "--snapshots", str(tmp_path / "nodes"), "--config", str(tmp_path / "config.json"), "--json")
     assert json.loads(say(*asked).out) == found.to_mapping()

@@ -5,10 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.check.examine import Correction
-from hostrouting.errors import FleetError, InputError
-from hostrouting.fleet import NodeEscape, NodeResult, common_correction, group_nodes
-from hostrouting.fleet.grouping import own_file_reason
+from hostrouting.errors import Fault, FleetError, InputError
+from hostrouting.fleet import NodeEscape, NodeResult, group_nodes
 from hostrouting.fleet.judge import Question, judge
 from hostrouting.model.prefix import Prefix
 from hostrouting.routes.uplink import DesiredRoute
@@ -67,10 +65,10 @@ def test_different_problems() -> None:
 
 def test_the_worst_comes_first() -> None:
     """First what escapes, then what could not be judged, then what is open; and more nodes before fewer."""
-    file = InputError(path="links", problem="must be a list")
+    file = InputError([Fault("links", "5", "is not a list")])
     results = [
         NodeResult("ok", verdict="ok"),
-        NodeResult("open", verdict="undecided", escapes=(escape("ib0", packets="packets with fwmark 0x1"),)),
+        NodeResult("open", verdict="undecided", doubts=("default-routes", "other-packets")),
         NodeResult("lost", verdict="no-default-route", without_default=(4, 6)),
         NodeResult("file", "/nodes/a.json", failure=file),
         NodeResult("other file", "/nodes/b.json", failure=file),
@@ -82,10 +80,10 @@ def test_the_worst_comes_first() -> None:
     assert [(group.verdict, group.problem, group.nodes) for group in group_nodes(results)] == [
         ("overlap", "172.16.0.0/16 by ib0 and ib1", ("three", "two")),
         ("overlap", "172.16.0.0/16 by wg0", ("one",)),
-        (None, "links: must be a list", ("file", "other file")),
+        (None, "links: 5 is not a list", ("file", "other file")),
         (None, "it ended", ("dead",)),
         ("no-default-route", "no IPv4 default route and no IPv6 default route", ("lost",)),
-        ("undecided", "packets with fwmark 0x1: 172.16.0.0/16 by ib0", ("open",)),
+        ("undecided", "default-routes and other-packets", ("open",)),
         ("ok", "", ("ok",)),
     ]
 
@@ -136,7 +134,7 @@ def test_each_node_is_in_one_group(kinds: list[str]) -> None:
         "c": node("", escape("wg0")),
         "odd": node("", escape("ib0"), whole=False),
         "ok": NodeResult(verdict="ok"),
-        "broken": NodeResult(failure=InputError(path="", problem="this is empty")),
+        "broken": NodeResult(failure=InputError([Fault("", "", "is empty")])),
     }
     results = [attrs.evolve(made[kind], name=f"{kind}{number}") for number, kind in enumerate(kinds)]
     groups = group_nodes(results)
@@ -146,41 +144,3 @@ def test_each_node_is_in_one_group(kinds: list[str]) -> None:
     assert [(it.problem, it.nodes, it.repair) for it in other_way] == [
         (group.problem, group.nodes, group.repair) for group in groups
     ]
-
-
-HALVES_ADDED, HALF_ADDED = Correction(HALVES), Correction(HALVES[:1])
-HALF_REPLACED = Correction(HALVES[:1], replaced=HALVES[:1])
-HALF_LOST = Correction(HALVES[:1], contested=HALVES[1:])
-
-
-@pytest.mark.parametrize(
-    ("corrections", "common"),
-    [
-        ([HALVES_ADDED], HALVES_ADDED),
-        ([HALVES_ADDED, HALF_ADDED, HALF_ADDED], HALF_ADDED),
-        ([HALF_LOST, HALF_LOST, HALF_ADDED], HALF_ADDED),
-        ([HALF_LOST, HALF_LOST], HALF_LOST),
-        ([HALF_REPLACED, HALF_REPLACED, HALF_ADDED], HALF_ADDED),
-        ([HALF_REPLACED, HALF_REPLACED], HALF_REPLACED),
-        ([HALF_REPLACED, HALF_REPLACED, None], None),
-        ([HALF_LOST, None], None),
-        ([Correction(), Correction()], None),
-        ([], None),
-    ],
-)
-def test_one_file_is_changed_in_one_way(corrections: list[Correction | None], common: Correction | None) -> None:
-    """The file gets the change for most nodes; an entry is deleted only if every node needs that."""
-    # Each node has a problem of its own, and no node without a verdict counts.
-    results = [
-        attrs.evolve(node(f"node-{at}", escape(f"ib{'x' * at}")), correction=it)
-        if it is not None
-        else NodeResult(f"node-{at}", verdict="ok")
-        for at, it in enumerate(corrections)
-    ]
-    results.append(NodeResult("lost", failure=InputError(path="", problem="this is empty")))
-    assert common_correction(group_nodes(results)) == common
-
-
-def test_why_nodes_need_a_file_of_their_own() -> None:
-    """Without an entry that is wrong, the reason is the other nodes. Kills: the reason of a wrong entry."""
-    assert own_file_reason(HALVES_ADDED, many=True) == "other nodes need other routes"

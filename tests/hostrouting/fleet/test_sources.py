@@ -48,26 +48,23 @@ def test_what_a_path_stands_for(nodes: Path, paths: list[str], found: dict[str, 
     assert find_snapshots(paths) == tuple(Source(name, path) for name, path in found.items())
 
 
-def test_what_is_not_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loop of links, a dangling link, a folder and a fifo each have a result that says so, and the rest is judged.
+def test_what_is_not_a_file(tmp_path: Path) -> None:
+    """A loop of links, a dangling link and a folder each have a result that says so, and the rest is judged.
 
     Kills: an error of the system that ends the run, and a name that vanishes.
     """
-    monkeypatch.setattr("hostrouting.inputs._PATIENCE", 0.01)
     save(tmp_path, {"good": plain_vm().snapshot()})
     (tmp_path / "loop.json").symlink_to("loop.json")
     (tmp_path / "gone.json").symlink_to("nowhere")
     (tmp_path / "folder.json").mkdir()
-    os.mkfifo(tmp_path / "fifo.json")
     for path in (tmp_path, tmp_path / "*.json"):
         results = judge_snapshots(find_snapshots([path]), ASKED, executor=Inline())
         told = {result.name: result.verdict or str(result.error).partition(".json: ")[2] for result in results}
         assert told.pop("good") == "ok"
         assert {name: text.partition(";")[0] for name, text in told.items()} == {
-            "loop": "this cannot be read: Too many levels of symbolic links",
-            "gone": "this cannot be read: No such file or directory",
-            "folder": "this is a directory",
-            "fifo": "this is a fifo that no program has opened for writing within 0.01 s",
+            "loop": "cannot be read: Too many levels of symbolic links",
+            "gone": "cannot be read: No such file or directory",
+            "folder": "cannot be read: Is a directory",
         }
 
 

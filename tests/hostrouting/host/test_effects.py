@@ -1,11 +1,8 @@
 """An error that ends a task has the effects from before the error."""
 
-import pickle
-
 import pytest
 
 import phases
-from hostrouting.check.examine import Examination
 from hostrouting.errors import ApplyError, RouteOverlapError
 from hostrouting.host.effects import Effects, effects_of, having_changed, tell_effects
 from hostrouting.host.fileset import FileChanges
@@ -67,13 +64,3 @@ def test_a_task_that_failed_behind_its_gate() -> None:
     assert [str(change.route.prefix) for result in results for change in result.changes] == [REPAIR[0]]
     files = {path for path in host.files.texts if not path.startswith("/run/")} | {*host.files.links}
     assert set(effects_of(report.error).files) == files
-
-
-def test_a_check_that_failed_has_its_tables() -> None:
-    """The error of a STRICT check has the examination, with its tables, and can be pickled."""
-    report = phases.run(Configure(config(cidrs=(CIDR,)), host=FakeHost(kernel=h200())), observers=[])
-    [failure] = report.failures
-    assert isinstance(failure.error, RouteOverlapError)
-    copy = pickle.loads(pickle.dumps(failure.error))  # noqa: S301  our own bytes
-    assert isinstance(copy.report, Examination)
-    assert len(copy.report.fib.snapshot.routes) == len(h200().snapshot(family=4).routes)

@@ -1,249 +1,58 @@
-"""hostrouting.model.rule.SELECTORS: one entry for each selector, and one row here for each entry."""
+"""hostrouting.model.rule: a rule in the words of `ip rule`, and Linux's own rules."""
 
-import struct
 from typing import Any
 
 import attrs
 import pytest
 
-from hostrouting.check.report import packets_line
-from hostrouting.fib.decision import Condition
-from hostrouting.fib.engine import Fib
-from hostrouting.fib.packet import PLAIN, Flow
-from hostrouting.kernel.netlink.read import decode_selectors
-from hostrouting.model.prefix import IPV4, Prefix
-from hostrouting.model.route import Route
-from hostrouting.model.rule import SELECTORS, Rule, Selector, default_rules, selector_of
-from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing.kernel.text import print_rules
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.rule import Rule, command_adding, default_rules, reached_tables
 
-LINKS = (Link(name="eth0", index=2), Link(name="wg0", index=3))
-# The fixed header of a rule message from Linux.
-HEADER = {"family": 4, "src": 0, "dst": 0, "tos": 0}
+SRC, DST = Prefix.parse("10.0.0.5"), Prefix.parse("fd00::/8")
+MAIN = default_rules(4)[1]
 
 
-@attrs.frozen
-class Row:
-    """A selector of a rule: as text, as `ip rule` prints it, as packets, as bytes; and matching packets."""
-
-    fields: dict[str, Any]
-    text: str
-    shown: str
-    packets: str
-    others: str
-    raw: dict[int, bytes]
-    header: dict[str, int] = attrs.field(factory=dict)
-    has: tuple[Flow, ...] = ()
-    lacks: tuple[Flow, ...] = (PLAIN,)
-
-
-def plain(**known: Any) -> Flow:
-    """A plain packet with this additional property."""
-    return attrs.evolve(PLAIN, **known)
-
-
-ROWS: dict[str, Row] = {
-    "in": Row({"l3mdev": True}, "a VRF", "", "with in a VRF", "without in a VRF", {19: b"\1"}),
-    "from": Row(
-        {"src": Prefix.parse("10.0.0.5")},
-        "10.0.0.5/32",
-        "from 10.0.0.5",
-        "from 10.0.0.5",
-        "not from 10.0.0.5",
-        {2: bytes([10, 0, 0, 5])},
-        {"src": 32},
-        (plain(source="10.0.0.5"),),
-        (plain(source="10.0.0.4"), plain(source="::a00:5"), PLAIN),
-    ),
-    "to": Row(
-        {"dst": Prefix.parse("172.16.0.0/16")},
-        "172.16.0.0/16",
-        "to 172.16.0.0/16",
-        "to 172.16.0.0/16",
-        "not to 172.16.0.0/16",
-        {1: bytes([172, 16, 0, 0])},
-        {"dst": 16},
-        (PLAIN,),
-        (),
-    ),
-    "tos": Row(
-        {"tos": 0x10},
-        "0x10",
-        "tos 0x10",
-        "with tos 0x10",
-        "without tos 0x10",
-        {},
-        {"tos": 0x10},
-        (plain(tos=0x10), plain(tos=0xF1)),
-        (PLAIN, plain(tos=8)),
-    ),
-    "dscp": Row(
-        {"dscp": (0xA, 0x3F)},
-        "0xa/0x3f",
-        "dscp 0xa",
-        "with dscp 0xa",
-        "without dscp 0xa",
-        {25: b"\x0a", 30: b"\x3f"},
-        has=(plain(tos=0x28), plain(tos=0x2B)),
-        lacks=(PLAIN, plain(tos=0x08), plain(tos=0x68)),
-    ),
-    "fwmark": Row(
-        {"fwmark": 5, "fwmask": 0xFFFFFFFF},
-        "0x5/0xffffffff",
-        "fwmark 0x5",
-        "with fwmark 0x5",
-        "without fwmark 0x5",
-        {10: struct.pack("=I", 5), 16: b"\xff" * 4},
-        has=(plain(mark=5),),
-        lacks=(PLAIN, plain(mark=4)),
-    ),
-    "iif": Row(
-        {"iif": "eth0"},
-        "eth0",
-        "iif eth0",
-        "that arrive on eth0",
-        "that do not arrive on eth0",
-        {3: b"eth0\0"},
-        has=(plain(iif="eth0"),),
-        lacks=(PLAIN, plain(iif="wg0")),
-    ),
-    "oif": Row(
-        {"oif": "wg0"},
-        "wg0",
-        "oif wg0",
-        "from sockets bound to wg0",
-        "not from sockets bound to wg0",
-        {17: b"wg0\0"},
-        has=(plain(oif="wg0"),),
-    ),
-    "uidrange": Row(
-        {"uids": (1, 9)},
-        "1-9",
-        "uidrange 1-9",
-        "of users 1-9",
-        "not of users 1-9",
-        {20: struct.pack("=II", 1, 9)},
-        has=(plain(uid=1), plain(uid=9)),
-        lacks=(PLAIN, plain(uid=10)),
-    ),
-    "ipproto": Row(
-        {"ipproto": 6}, "6", "ipproto tcp", "with ipproto 6", "without ipproto 6", {22: b"\6"}, has=(plain(ipproto=6),)
-    ),
-    "sport": Row(
-        {"sports": (1, 1023)},
-        "1-1023",
-        "sport 1-1023",
-        "with sport 1-1023",
-        "without sport 1-1023",
-        {23: struct.pack("=HH", 1, 1023)},
-        has=(plain(sport=1), plain(sport=1023)),
-        lacks=(PLAIN, plain(sport=1024)),
-    ),
-    "dport": Row(
-        {"dports": (53, 53)},
-        "53-53",
-        "dport 53",
-        "with dport 53",
-        "without dport 53",
-        {24: struct.pack("=HH", 53, 53)},
-        has=(plain(dport=53),),
-        lacks=(PLAIN, plain(dport=54)),
-    ),
-}
-# The fields of a rule other than selectors: priority, action, protocol, and selectors known only by name.
-NO_SELECTORS = {
-    *("family", "priority", "action", "table", "target", "invert", "others", "protocol"),
-    *("suppress_prefixlength", "suppress_ifgroup"),
-}
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"src": SRC}, "from 10.0.0.5"),
+        ({"family": 6, "dst": DST}, "to fd00::/8"),
+        ({"fwmark": 1, "fwmask": 0xFF}, "fwmark 0x1/0xff"),
+        ({"fwmark": 0xCA6C, "fwmask": 0xFFFFFFFF, "invert": True}, "not fwmark 0xca6c"),
+        ({"fwmask": 0xFF}, "fwmark 0x0/0xff"),
+        ({"iif": "lo"}, "iif lo"),
+        ({"others": (("ipproto", "tcp"),)}, "ipproto tcp"),
+        ({"others": (("new", "7"), ("oif", "ib0"), ("tos", "0x10")), "iif": "a"}, "tos 0x10 iif a oif ib0 new 7"),
+        ({"fwmark": 1, "l3mdev": True, "suppress_prefixlength": 0, "protocol": 7, "table": 9}, ""),
+    ],
+)
+def test_a_selection_is_worded_and_ordered_as_by_ip_rule(fields: dict[str, Any], text: str) -> None:
+    """Each selector with its value: a known word at its place, and an unknown one at the end."""
+    rule = Rule(**{"family": 4, "priority": 7, **fields})
+    assert rule.selection == text
+    assert " ".join(word for pair in rule.selectors() for word in pair) == text.removeprefix("not ")
+    assert text.removeprefix("not ") in str(rule)
 
 
-def test_each_selector_has_its_entry_and_its_row() -> None:
-    """Every field of Rule and Flow is named by an entry, and every entry has a row here."""
-    assert {selector.word for selector in SELECTORS} == ROWS.keys()
-    assert {name for selector in SELECTORS for name in selector.fields} == set(attrs.fields_dict(Rule)) - NO_SELECTORS
-    assert {selector.flow for selector in SELECTORS} - {""} == set(attrs.fields_dict(Flow))
-    numbers = [number for selector in SELECTORS for number in (selector.attribute, selector.mask) if number]
-    assert len(set(numbers)) == len(numbers)
+def test_what_looks_up_a_table_for_all_packets() -> None:
+    """Not a rule that selects, suppresses, refuses, or looks up another one."""
+    assert MAIN.looks_up(254)
+    different: list[dict[str, Any]] = [{"table": 7}, {"action": "prohibit"}, {"invert": True}, {"iif": "eth0"}]
+    different += [{"others": (("oif", "eth0"),)}, {"suppress_prefixlength": 0}, {"suppress_ifgroup": 0}]
+    for fields in different:
+        assert not attrs.evolve(MAIN, **fields).looks_up(254)
 
 
-@pytest.mark.parametrize("selector", SELECTORS, ids=lambda selector: selector.word)
-class TestEachSelector:
-    """The entry of a selector, in every place where it is used."""
-
-    def test_is_worded(self, selector: Selector) -> None:
-        """As `ip rule` and the fake kernel print it, and as phrases about packets."""
-        row, rule = ROWS[selector.word], Rule(family=4, priority=7, table=100, **ROWS[selector.word].fields)
-        assert (selector.says(rule), selector.text(rule)) == (True, row.text)
-        assert ((selector.word, row.text) in rule.selectors()) is selector.worded
-        assert [it for it in SELECTORS if it.says(Rule(family=4, priority=7))] == []
-        [line] = print_rules([rule], IPV4, ["eth0", "wg0"])
-        assert f" {row.shown} " in line.replace(":\t", " ") or not selector.worded, line
-        said = ((selector.word, row.text),)
-        assert packets_line(((Condition(rule, said, True),),)) == f"packets {row.packets} (rule 7)"
-        assert packets_line(((Condition(rule, said, False),),)) == f"packets {row.others} (rule 7)"
-
-    def test_is_decoded(self, selector: Selector) -> None:
-        """The attributes of a rule message set its fields and no others; without them its fields are unset."""
-        row = ROWS[selector.word]
-        rule = Rule(family=4, priority=7, **decode_selectors(row.raw, HEADER | row.header))
-        assert rule == Rule(family=4, priority=7, **row.fields)
-        assert Rule(family=4, priority=7, **decode_selectors({}, HEADER)) == Rule(family=4, priority=7)
-
-    def test_is_matched(self, selector: Selector) -> None:
-        """Packets with it match the rule, others do not; and with `not` it is the other way round."""
-        row = ROWS[selector.word]
-        for invert in (False, True):
-            rule = Rule(family=4, priority=7, table=100, invert=invert, **row.fields)
-            routes = (Route.to("0.0.0.0/0", dev="eth0"), Route.to("0.0.0.0/0", dev="wg0", table=100))
-            fib = Fib(Snapshot(links=LINKS, rules=(*default_rules(4)[:1], rule, *default_rules(4)[1:]), routes=routes))
-            for flow in row.has:
-                bound = attrs.evolve(flow, oif="wg0") if flow.oif else flow
-                assert (fib.lookup("172.16.5.9", bound).rule == rule) is not invert
-            for flow in row.lacks:
-                assert (fib.lookup("172.16.5.9", flow).rule == rule) is invert
-
-    def test_is_generated(self, selector: Selector) -> None:
-        """The examples of the strategy are valid values of a rule."""
-        for example in selector.examples:
-            rule = Rule(family=4, priority=7, **dict(zip(selector.fields, example, strict=True)))
-            assert selector.says(rule)
-            assert selector.fault(rule) is None
-            assert not selector.refusal(rule)
-            low, high, mask = selector.bounds(rule)
-            assert low <= high
-            assert mask is None or low & ~mask == 0
+def test_rules_of_linux() -> None:
+    """Local, main and, in IPv4, default; each with the command that adds it."""
+    assert [(rule.priority, rule.table) for rule in default_rules(4)] == [(0, 255), (32766, 254), (32767, 253)]
+    assert [(rule.priority, rule.table) for rule in default_rules(6)] == [(0, 255), (32766, 254)]
+    assert command_adding(MAIN) == "ip rule add pref 32766 lookup main"
+    assert command_adding(default_rules(6)[0]) == "ip -6 rule add pref 0 lookup local"
 
 
-def test_names_of_tos() -> None:
-    """A type of service with a name is printed by name."""
-    rule = Rule(family=4, priority=7, tos=0xB8)
-    assert selector_of("tos").shown(rule, ()) == "tos EF"
-
-
-def test_a_device_that_is_not_there() -> None:
-    """A rule for a missing device is printed as detached, and matches no packet; lo always exists."""
-    for word in ("iif", "oif"):
-        selector = selector_of(word)
-        gone: dict[str, Any] = {word: "gone"}
-        rule = Rule(family=4, priority=7, **gone)
-        assert selector.shown(rule, ["eth0"]) == f"{word} gone [detached]"
-        assert not selector.possible(rule, ["eth0"])
-        assert selector.possible(attrs.evolve(rule, **(gone | {word: "lo"})), [])
-
-
-def test_what_linux_refuses() -> None:
-    """Invalid ranges, in the kernel's words; and values that a snapshot must not contain."""
-    users, ports = selector_of("uidrange"), selector_of("sport")
-    assert users.refusal(Rule(family=4, priority=7, uids=(2, 1))) == "Invalid uid range"
-    assert users.fault(Rule(family=4, priority=7, uids=(2, 1))) == (
-        "uids",
-        "2-1 is not a range: it ends before it begins",
-    )
-    for span in ((0, 1), (2, 1), (1, 0xFFFF)):
-        assert ports.refusal(Rule(family=4, priority=7, sports=span)) == "Invalid port range"
-    assert selector_of("dscp").fault(Rule(family=4, priority=7, dscp=(0x40, 0x3F))) == (
-        "dscp",
-        "0x40/0x3f has more than six bits",
-    )
-    wrong = Rule(family=4, priority=7, src=Prefix.parse("fd00::/8"))
-    assert selector_of("from").fault(wrong) == ("src", "fd00::/8 in a rule of IPv4")
+def test_tables_that_are_reached() -> None:
+    """Those that rules look up, and Linux's own; any, if a rule looks up that of a VRF."""
+    rules = (Rule(family=4, priority=5, table=7), Rule(family=4, priority=6, action="prohibit", table=8))
+    assert reached_tables(rules) == frozenset({253, 254, 255, 7})
+    assert reached_tables((*rules, Rule(family=4, priority=1000, l3mdev=True))) is None

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import phases
 from hostrouting.boot.files import files_of
 from hostrouting.boot.probe_table import TABLE, probe_comments
-from hostrouting.config.settings import MACHINES, HostRoutingConfig, gated_units
-from hostrouting.config.values import Mode, Upkeep
+from hostrouting.config.settings import HostRoutingConfig, gated_units
+from hostrouting.config.values import MACHINES, Mode, Upkeep
 from hostrouting.errors import ConfigError, FileError, HostBusy, ManagerError, RequirementError
 from hostrouting.host.effects import effects_of
 from hostrouting.host.host import Host
@@ -241,15 +241,18 @@ class TestRoad:
         assert not {"reload", f"start {LAYOUT.guard_unit}"} & {*mishaps.events}
 
     def test_removal(self) -> None:
-        """Drop-ins go first, and systemd forgets them before gate.sh goes; config.json is the last file."""
+        """Drop-ins and units go first; one reload, so that systemd forgets them before gate.sh goes; config.json is last."""
         host, mishaps = mishap_host()
         run(Configure(WANTED, host=host))
         mishaps.disarm()
         run(Remove(host=host))
         events = [event for event in mishaps.events if not event.startswith(("lock", "route"))]
-        assert events[:2] == [f"remove {LAYOUT.drop_in_path(MACHINES)}", "reload"]
-        assert events[-2:] == [f"remove {LAYOUT.config_path}", "reload"]
-        assert f"stop {LAYOUT.routes_unit}" in events
+        units = [LAYOUT.routes_unit, LAYOUT.check_unit]
+        files = [LAYOUT.enabled_path(units[0]), *map(LAYOUT.unit_path, units)]
+        before = [*(f"stop {unit}" for unit in units), f"remove {LAYOUT.drop_in_path(MACHINES)}"]
+        assert events[: events.index("reload")] == [*before, *(f"remove {path}" for path in files)]
+        assert events[-1] == f"remove {LAYOUT.config_path}"
+        assert events.count("reload") == 1
         assert manager_of(host).calls.count(f"stop {MACHINES}") == 0
 
     def test_a_reload_that_fails(self) -> None:

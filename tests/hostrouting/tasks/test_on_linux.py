@@ -38,8 +38,8 @@ UPLINK_AGAIN = ["link set eth0 down", "link set eth0 up", "route add default via
     [f"route replace {CIDR} via 10.0.0.1 dev eth0", f"route del {CIDR} dev ib0"],
     ids=["what the Go original left", "a place that is free"],
 )
-def test_a_route_that_does_not_last(before: str, caplog: pytest.LogCaptureFixture) -> None:
-    """What was foretold happens: ib0's own route comes back behind, and once the uplink was down it is a conflict."""
+def test_a_route_that_does_not_last(before: str) -> None:
+    """Ib0's own route comes back behind, and once the uplink was down it is a conflict."""
     config = HostRoutingConfig({"enabled": True, "routes": [{"destination": CIDR}]})
     with private_namespace() as namespace:
         namespace.batch([*ONE_IB, before])
@@ -52,7 +52,6 @@ def test_a_route_that_does_not_last(before: str, caplog: pytest.LogCaptureFixtur
             return next(route.devs for route in namespace.routes(4) if str(route.prefix) == CIDR)
 
         again()
-        assert "172.16.0.0/16 via 10.0.0.1 dev eth0 does not last: ib0 has the address 172.16.1.10/16" in caplog.text
         namespace.batch(["link set ib0 down", "link set ib0 up"])
         again()
         assert taken() == ("eth0",)
@@ -72,7 +71,6 @@ def test_the_halves_last() -> None:
             namespace.batch(happening)
             report = phases.run(task, observers=[])
             assert report.ok, str(report)
-            assert report.find("configure-static-routes").result.plan.foreseen == ()  # type: ignore[attr-defined]  # a RoutesResult
             assert report.find("check-route-overlap").fields["verdict"] == "ok"
         connected = [route for route in namespace.routes(4) if (str(route.prefix), route.devs) == (CIDR, ("ib0",))]
         assert [it.protocol for it in connected] == [2]

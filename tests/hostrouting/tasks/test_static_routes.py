@@ -168,14 +168,18 @@ class TestTransaction:
         assert result.log_fields() == {"keep": 2, "files": 6}  # type: ignore[attr-defined]  # a RoutesResult
 
 
-def test_another_programs_next_hop(caplog: pytest.LogCaptureFixture) -> None:
-    """In IPv6, another program's next hop beside ours stays and is reported; Remove deletes only ours."""
+def test_another_programs_next_hop() -> None:
+    """In IPv6, another program's next hop beside ours is a conflict, and nothing changes; Remove deletes only ours."""
     kernel = h200(dual_stack=True)
-    theirs = Route.to("fd20::/32", dev="eth0", gateway="2001:db8::9", metric=1024, protocol=12)
-    kernel.ip_route("add", theirs)
     route = {"destination": "fd20::/32", "gateway": "2001:db8::1", "dev": "eth0"}
     host = FakeHost(kernel=kernel)
-    run(Configure(HostRoutingConfig({"enabled": True, "routes": [route]}), host=host))
-    assert "fd20::/32: the next hop via 2001:db8::9 dev eth0 is not configured and was not deleted" in caplog.text
+    task = Configure(HostRoutingConfig({"enabled": True, "routes": [route]}), host=host)
+    run(task)
+    theirs = Route.to("fd20::/32", dev="eth0", gateway="2001:db8::9", metric=1024, protocol=12)
+    kernel.ip_route("append", theirs)
+    before = kernel.reopen().snapshot()
+    failure_of(run, task, of=ApplyError, match="another program has a next hop beside ours .via 2001:db8::9 dev eth0.")
+    assert kernel.reopen().snapshot() == before
     run(Remove(host=host))
     assert [route for route in kernel.reopen().snapshot().routes if route.prefix == theirs.prefix] == [theirs]
+    failure_of(run, task, of=RouteConflict, match="choose another metric")

@@ -8,27 +8,8 @@ from pathlib import Path
 import pytest
 
 from hostrouting.errors import BackendError, ManagerError
-from hostrouting.fib.decision import is_own
-from hostrouting.fib.engine import Fib
-from hostrouting.fib.packet import PLAIN
-from hostrouting.model.prefix import Prefix, ip_at
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from hostrouting.testing.contract import BackendContract
-from tests.tables.topologies import TOPOLOGIES
-
-
-@pytest.mark.parametrize("name", TOPOLOGIES)
-def test_each_host(name: str) -> None:
-    """On each host of the table, the fake kernel answers as the table says, and always as the engine does."""
-    row = TOPOLOGIES[name]
-    kernel, asked = row.kernel(), row.asked()
-    for (address, escape), answer in zip(asked.items(), kernel.lookup(list(asked)), strict=True):
-        devs = answer.route.devs if answer.route else ()
-        assert is_own(answer.kind, answer.route) or row.escape_of(answer.kind, devs) == escape, address
-    fib = Fib(kernel.snapshot())
-    cells = fib.cells(Prefix.parse("0.0.0.0/1"), PLAIN)[1:]
-    for cell, answer in zip(cells, kernel.lookup([ip_at(4, cell.first) for cell in cells]), strict=True):
-        assert cell.decision.devs == (answer.route.devs if answer.route else ())
 
 
 def test_a_host_can_be_looked_at_after_a_task() -> None:

@@ -29,10 +29,10 @@ def test_what_changed_is_said_after_the_progress(repaired: str) -> None:
     assert said.code == 0
     assert said.lines[:6] == [
         "DONE: 2 routes added, 8 files written",
-        "OK: every address of 172.16.0.0/16 leaves by eth0, or belongs to this host",
+        "OK: every address of 172.16.0.0/16 leaves by eth0, or is this host's own",
         "",
-        "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",
-        "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: it does not exist",
+        "  + 172.16.0.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: missing",
+        "  + 172.16.128.0/17 via 10.0.0.1 dev eth0 proto hostrouting    # add: missing",
         "  wrote /etc/hostrouting/config.json",
     ]
     assert "configure-static-routes completed" in said.err
@@ -51,10 +51,12 @@ def test_only_what_differs_is_written(repaired: str) -> None:
 @pytest.mark.parametrize(("mode", "code"), [("STRICT", 1), ("WARN", 0)])
 def test_an_overlap_that_is_left(written: Callable[..., str], mode: str, code: int) -> None:
     """WARN passes and STRICT fails; both show the overlap, what was done, and the rest of the repair."""
-    said = say("apply", "--config", written(HALF, mode=mode), kernel=h200())
+    path = written(HALF, mode=mode)
+    said = say("apply", "--config", path, kernel=h200())
     assert said.code == code
-    assert "OVERLAP: a part of 172.16.0.0/16 leaves by ib0, not by eth0" in said.lines[:2]
-    assert '    {"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}' in said.lines
+    assert "OVERLAP: a part of 172.16.0.0/16 leaves by ib0; expected: eth0" in said.lines[:2]
+    assert "  ip route replace 172.16.128.0/17 proto 213 via 10.0.0.1 dev eth0" in said.lines
+    assert f"  hostrouting repair --config {path} --as-config | hostrouting apply --config -" in said.lines
     assert f"  wrote {DROP_IN}" in said.lines
     assert (said.lines[-1] == HELD) is bool(code)
 
@@ -62,8 +64,8 @@ def test_an_overlap_that_is_left(written: Callable[..., str], mode: str, code: i
 def test_what_a_repair_costs(written: Callable[..., str]) -> None:
     """In STRICT, the cost is on the page, and not in the log. Kills: the log has it, too."""
     said = say("apply", "--config", written(), kernel=h200())
-    assert ("repair diverts" in said.out, "repair diverts" in said.err) == (True, False)
-    assert "REPAIR-COST: the repair diverts" in say("apply", "--config", written(mode="WARN"), kernel=h200()).err
+    assert ("repair takes" in said.out, "repair takes" in said.err) == (True, False)
+    assert "REPAIR-COST: the repair takes" in say("apply", "--config", written(mode="WARN"), kernel=h200()).err
 
 
 def test_json(repaired: str, written: Callable[..., str]) -> None:

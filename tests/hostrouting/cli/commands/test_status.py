@@ -21,7 +21,7 @@ CIDR = "172.16.0.0/16"
 MACHINES = LAYOUT.machine_unit
 SCRIPT, DROP_IN = LAYOUT.step_path(LAYOUT.check_step), LAYOUT.drop_in_path(MACHINES)
 WELL = f"INSTALLED: this host is as {LAYOUT.config_path} asks, and nothing escapes now"
-OVERLAP = "OVERLAP: 172.16.0.0/16 leaves by ib0, not by eth0"
+OVERLAP = "OVERLAP: all of 172.16.0.0/16 leaves by ib0; expected: eth0"
 AGAIN = f"To make it so, as root: hostrouting apply --config {LAYOUT.config_path}"
 
 

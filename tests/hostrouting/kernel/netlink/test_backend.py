@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.errors import BackendError, RouteKind, RouteRefused
-from hostrouting.fib.packet import PLAIN, Flow
+from hostrouting.kernel._fib.packet import PLAIN, Flow
 from hostrouting.kernel.base import KIND_OF_ERRNO, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
@@ -21,6 +21,7 @@ from hostrouting.testing.contract import BackendContract
 from tests.support.commands import furnish, lose_carriers, ports, query, route_command, rule_command
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.rawkernel import raw_kernel
+from tests.support.rules import rule
 from tests.support.strategies import DEVICES, blocks, routes, rules
 from tests.support.waiting import wait_for
 
@@ -54,7 +55,8 @@ def to(
     scope: int | None = None,
 ) -> Route:
     """One of our routes."""
-    return Route.to(prefix, dev=dev, gateway=gateway, metric=metric, table=table, protocol=protocol, scope=scope)
+    route = Route.to(prefix, dev=dev, gateway=gateway, metric=metric, table=table, protocol=protocol)
+    return route if scope is None else attrs.evolve(route, scope=scope)
 
 
 def change(backend: NetlinkBackend, *wanted: tuple[Verb, Route]) -> list[RouteKind | None]:
@@ -158,18 +160,18 @@ class TestSnapshot:
             for at, other in enumerate(others)
         ]
         rules += [
-            Rule(family=family, priority=200, table=100, protocol=3, tos=0x18),
-            Rule(family=family, priority=201, table=100, protocol=3, sports=(5, 5), dports=(6, 9)),
-            Rule(
+            rule(family=family, priority=200, table=100, protocol=3, tos=0x18),
+            rule(family=family, priority=201, table=100, protocol=3, sports=(5, 5), dports=(6, 9)),
+            rule(
                 family=family, priority=202, table=100, protocol=3, iif="lo", dscp=(0, 0x3F), others=tuple(others[:3])
             ),
-            Rule(family=family, priority=203, table=100, protocol=3, dscp=(2, 3)),
+            rule(family=family, priority=203, table=100, protocol=3, dscp=(2, 3)),
         ]
         with raw_kernel() as kernel:
-            assert [kernel.add_rule(rule).errno for rule in rules] == [0] * len(rules)
+            assert [kernel.add_rule(added).errno for added in rules] == [0] * len(rules)
             with NetlinkBackend(netns=kernel.path) as backend:
                 snapshot = backend.snapshot(family=family)
-        assert [rule for rule in snapshot.rules if rule.table == 100] == rules
+        assert [listed for listed in snapshot.rules if listed.table == 100] == rules
         assert Snapshot.from_json(snapshot.to_json()) == snapshot
 
     @pytest.mark.parametrize("where", ["ib0", "all"])

@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from hostrouting.errors import BackendError
-from hostrouting.fib.packet import Flow
+from hostrouting.kernel._fib.packet import Flow
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import numbers as n

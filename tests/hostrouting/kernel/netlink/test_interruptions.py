@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from hostrouting.errors import BackendError
-from hostrouting.fib.packet import Flow
+from hostrouting.kernel._fib.packet import Flow
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import channel as sockets_module

@@ -8,12 +8,12 @@ from functools import partial
 
 import pytest
 
+from hostrouting.kernel._route_table import RouteTable
 from hostrouting.kernel.concern import Concern
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.channel import HEADER
 from hostrouting.kernel.netlink.keep import Kept
 from hostrouting.model.route import Route
-from hostrouting.model.route_table import RouteTable
 from tests.support.namespace import private_namespace, run_program
 from tests.support.waiting import wait_for
 

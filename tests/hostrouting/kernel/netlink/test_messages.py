@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.fib.packet import Flow
+from hostrouting.kernel._fib.packet import Flow
+from hostrouting.kernel._rule import FullRule
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import attributes_of, numbered
 from hostrouting.kernel.netlink.lookup import encode_lookup
@@ -105,13 +106,13 @@ class TestReading:
         assert read_rules([message]) == (rule_of(message),)
         header = {"family": family, "src": fields["src_len"], "dst": fields["dst_len"], "tos": fields["tos"]}
         selectors = decode_selectors(attributes_of(message, 28), header)
-        assert attrs.evolve(rule_of(message), **selectors) == rule_of(message)
+        assert attrs.evolve(FullRule.of(rule_of(message)), **selectors).rule == rule_of(message)
 
     def test_of_rules_of_newer_kernels(self) -> None:
         """A rule with a full DSCP selects on all six bits."""
         said = [("FRA_PRIORITY", 5), ("FRA_TABLE", 100), ("FRA_DSCP", 10)]
         dscp = encode("rule", RTM_NEWRULE, fields={"family": 2, "action": 1}, attributes=said)
-        assert read_rules([dscp]) == (Rule(family=4, priority=5, table=100, dscp=(10, 0x3F)),)
+        assert read_rules([dscp]) == (Rule(family=4, priority=5, table=100, others=(("dscp", "0xa"),)),)
 
     def test_of_rules_of_the_future(self) -> None:
         """A rule with an unknown selector does not match all packets: it names the attribute."""

@@ -9,13 +9,13 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hostrouting.kernel._route_table import Outline, RouteTable
 from hostrouting.kernel.netlink import read as route_list
 from hostrouting.kernel.netlink.channel import Listing, add_run
 from hostrouting.kernel.netlink.read import RouteReader
 from hostrouting.kernel.netlink.route_message import read_route
 from hostrouting.model.prefix import IPV6, Prefix, width_of
 from hostrouting.model.route import ROUTE_TYPES, NextHop, Route
-from hostrouting.model.route_table import Outline, RouteTable
 from tests.support.examples import scaled
 from tests.support.rawmessages import pack_attribute
 from tests.support.strategies import DEVICES, blocks, routes
@@ -143,7 +143,7 @@ class TestTable:
         states = (attrs.evolve(route, legs=(it,)) for it in legs)
         others = (attrs.evolve(route, tos=16), attrs.evolve(route, type="local"))
         # The gateway of the one is the source of the other, and all other bytes are equal.
-        direct = Route.to("20.0.0.0/24", dev="eth0", scope=route.scope)
+        direct = attrs.evolve(Route.to("20.0.0.0/24", dev="eth0"), scope=route.scope)
         sourced = attrs.evolve(direct, prefsrc=leg.gateway)
         every = [route, *ways, *states, *others, sourced]
         table, _ = table_of([every])

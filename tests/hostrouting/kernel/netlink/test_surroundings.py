@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from hostrouting.errors import BackendError
-from hostrouting.fib.decision import Kind
-from hostrouting.fib.packet import ANY, Flow
+from hostrouting.kernel._fib.decision import Kind
+from hostrouting.kernel._fib.packet import ANY, Flow
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink import backend as backend_module

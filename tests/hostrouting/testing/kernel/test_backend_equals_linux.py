@@ -15,17 +15,17 @@ import pytest
 from hypothesis import HealthCheck, Phase, currently_in_test_context, given, note, settings
 from hypothesis import strategies as st
 
-from hostrouting.fib.packet import Flow
+from hostrouting.kernel._fib.packet import Flow
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, RouteRequest, Verb
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, ip_at
 from hostrouting.model.route import SCOPE_HOST, NextHop, Route
-from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address
 from hostrouting.testing.kernel import MemoryBackend
 from hostrouting.testing.kernel.text import print_routes, print_rules
 from tests.support.examples import scaled
 from tests.support.operations import DEVICES, FROM, Operation, do_fake, do_linux, furnish, operations, resolve
 from tests.support.rawkernel import RawKernel, Said, raw_kernel
+from tests.support.rules import rule as rule_with
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -185,7 +185,7 @@ def test_every_outcome_route_and_lookup(family: int, data: st.DataObject) -> Non
 
 def rule(family: int, priority: int, table: int, **selectors: Any) -> Operation:
     """Add a rule."""
-    return Operation("add_rule", (Rule(family=family, priority=priority, table=table, **selectors),))
+    return Operation("add_rule", (rule_with(family=family, priority=priority, table=table, **selectors),))
 
 
 def changed(verb: Verb, prefix: str, dev: str, **options: Any) -> Operation:

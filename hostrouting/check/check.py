@@ -1,0 +1,328 @@
+"""The check of a host: whether every address of the expected CIDRs leaves by an expected device.
+
+For each family, the tables say where packets end (`fib`), the judge says what is right, and the repair is computed and
+proven. On a live host the kernel itself is asked once in each range: where it says something else than its tables, the
+verdict is undecided. A check waits for a default route, because it may come after the boot.
+
+The verdict of a family is overlap if anything escapes; undecided if anything is in doubt; no-default-route if no device
+is expected; else ok. OK is never wrong for packets of the host itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import attrs
+
+from hostrouting.check.flaws import find_flaws
+from hostrouting.check.judge import DOUBT, ESCAPE, FINE, Judge, Opinion
+from hostrouting.check.pods import pod_packets
+from hostrouting.check.repair import Repair, disjoint, propose_repair
+from hostrouting.errors import NotReady
+from hostrouting.fib.engine import PLAIN, Decision, Fib, Packet
+from hostrouting.fib.not_judged import NotJudged, not_judged
+from hostrouting.finding import Finding
+from hostrouting.kernel.awaiting import await_result, read_snapshot
+from hostrouting.model.prefix import IPV4, Prefix, extent, ip_at, prefixes_between
+from hostrouting.model.route import OURS
+from hostrouting.text import spoken
+
+if TYPE_CHECKING:
+    import phases
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.kernel.base import Answer, RouteBackend
+    from hostrouting.model.snapshot import Snapshot
+    from hostrouting.routes.uplink import DesiredRoute
+
+Verdict: TypeAlias = Literal["overlap", "no-default-route", "undecided", "ok"]
+_WORST_FIRST: tuple[Verdict, ...] = ("overlap", "no-default-route", "undecided", "ok")
+_AT_ONCE = 4096  # destinations in one question to the kernel
+_READINGS = 3  # while the kernel differs from its tables: they may have changed in between
+
+
+@attrs.frozen
+class Escape:
+    """A range of an expected CIDR that does not leave by an expected device."""
+
+    cidr: Prefix
+    first: int
+    last: int
+    kind: str
+    """What happens to the packets: overlap, own-range, no-route, blackhole, unreachable or prohibit."""
+    decision: Decision = attrs.field(repr=False)
+    devs: tuple[str, ...] = ()
+    """The devices by which they leave."""
+    packet: Packet = PLAIN
+    """Whose packets: the host's own, or those of pods."""
+
+    @property
+    def prefixes(self) -> tuple[Prefix, ...]:
+        """The range as the fewest prefixes."""
+        return tuple(prefixes_between(self.cidr.family, self.first, self.last))
+
+    @property
+    def range(self) -> str:
+        """The range as text."""
+        return extent(self.cidr.family, self.first, self.last)
+
+
+@attrs.frozen
+class FamilyReport:
+    """The result of a check for one family."""
+
+    judge: Judge = attrs.field(eq=False, repr=False)
+    cidrs: tuple[Prefix, ...]
+    escapes: tuple[Escape, ...] = ()
+    doubts: tuple[Finding, ...] = ()
+    """What makes the verdict undecided, unless something escapes."""
+    allowed: tuple[tuple[str, str], ...] = ()
+    """What leaves by a device that is only allowed: what allows it, and the range."""
+    flaws: tuple[Finding, ...] = ()
+    repair: Repair = attrs.field(factory=Repair)
+
+    @property
+    def family(self) -> int:
+        """4 or 6."""
+        return self.judge.fib.family
+
+    @property
+    def expected_devs(self) -> tuple[str, ...]:
+        """The expected devices."""
+        return tuple(sorted(self.judge.uplinks.devs))
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on this family."""
+        if self.escapes:
+            return "overlap"
+        if not self.expected_devs and not self.doubts:
+            return "no-default-route"
+        return "undecided" if self.doubts or any(flaw.name == "local-rule" for flaw in self.flaws) else "ok"
+
+
+@attrs.frozen
+class CheckReport:
+    """The result of a check: a report for each family with expected CIDRs, IPv4 first."""
+
+    families: tuple[FamilyReport, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of a family."""
+        verdicts = {report.verdict for report in self.families}
+        return next(verdict for verdict in _WORST_FIRST if verdict in verdicts)
+
+    @property
+    def escapes(self) -> tuple[Escape, ...]:
+        """What escapes, in both families."""
+        return tuple(escape for report in self.families for escape in report.escapes)
+
+    @property
+    def routes(self) -> tuple[DesiredRoute, ...]:
+        """The routes that repair it."""
+        return tuple(route for report in self.families for route in report.repair.routes)
+
+
+def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport:
+    """Check a host as this snapshot shows it, without asking a kernel."""
+    return CheckReport(tuple(_families(snapshot, config)))
+
+
+def check_host(
+    backend: RouteBackend, config: HostRoutingConfig, *, ctx: phases.Context | None = None, wait: float = 0.0
+) -> CheckReport:
+    """Check this host now. With `ctx`, a default route is awaited for up to `wait` seconds."""
+    last: list[CheckReport] = []
+    check = config.route_overlap
+    families = {cidr.version for cidr in check.cidrs}
+
+    def attempt() -> tuple[CheckReport | None, str]:
+        for _ in range(_READINGS):
+            snapshot, is_settled = read_snapshot(
+                backend, family=families.copy().pop() if len(families) == 1 else None, reached=True
+            )
+            reports = check_snapshot(snapshot, config).families
+            last[:] = [CheckReport(tuple(_asked(report, backend, is_settled=is_settled) for report in reports))]
+            if not any(doubt.name == "kernel-differs" for report in last[0].families for doubt in report.doubts):
+                break
+        lost = [report.family for report in last[0].families if report.verdict == "no-default-route"]
+        missing = " and ".join(f"an IPv{family} default route" for family in lost)
+        return (None, missing) if missing else (last[0], "")
+
+    if ctx is None:
+        attempt()
+        return last[0]
+    try:
+        return await_result(ctx, backend, attempt, wait=wait)
+    except NotReady:
+        return last[0]
+
+
+def missing_routes(
+    config: HostRoutingConfig, snapshot: Snapshot
+) -> tuple[tuple[DesiredRoute, ...], tuple[Finding, ...]]:
+    """The routes that a configuration lacks to repair this host once it is applied, and its conflicts.
+
+    `apply` deletes each route of ours that is not configured, so a repair is computed on the host as it is after that.
+    """
+    conflicts: tuple[Finding, ...] = ()
+    if config.static_routes.routes or any(route.protocol == OURS for route in snapshot.routes):
+        from hostrouting.routes.plan import plan_static_routes  # noqa: PLC0415  a verdict needs no plan
+
+        plan = plan_static_routes(config, snapshot)
+        conflicts = tuple(finding for finding in plan.findings() if finding.name == "route-conflict")
+        snapshot = plan.apply_to(snapshot)
+    return check_snapshot(snapshot, config).routes, conflicts
+
+
+def _families(snapshot: Snapshot, config: HostRoutingConfig) -> Iterator[FamilyReport]:
+    check = config.route_overlap
+    services = [*map(Prefix.of, check.service_cidrs)]
+    cidrs = [*map(Prefix.of, check.cidrs)]
+    for family in sorted({cidr.family for cidr in cidrs}) or [IPV4]:
+        judge = Judge(
+            Fib(snapshot, family),
+            expected_devs=check.expected_devs,
+            allowed_devs=check.allowed_devs,
+            service_cidrs=[cidr for cidr in services if cidr.family == family],
+            intended_rules=[rule.rule for rule in check.intended_rules],
+        )
+        pods = [Prefix.of(cidr) for cidr in check.pod_cidrs]
+        yield _judged(judge, [cidr for cidr in cidrs if cidr.family == family], pods)
+
+
+def _judged(judge: Judge, cidrs: list[Prefix], pods: list[Prefix]) -> FamilyReport:
+    flaws = find_flaws(judge) if cidrs else ()
+    unseen = list(not_judged(judge.fib))
+    if not judge.uplinks.devs:
+        hidden = [thing for thing in unseen if not thing.prefix.length]
+        return FamilyReport(judge, tuple(cidrs), doubts=tuple(map(_unseen, hidden)), flaws=flaws)
+    results = _Results()
+    for cidr in disjoint(cidrs):
+        for packet in (PLAIN, *pod_packets(judge.fib, pods)):
+            results.add(judge, cidr, packet)
+        for thing in unseen:
+            if thing.prefix.first <= cidr.last and cidr.first <= thing.prefix.last:
+                results.unseen[_unseen(thing)] = None
+    doubts = [*(_doubt(opinion, places) for opinion, places in results.doubts.items()), *results.unseen]
+    repair = propose_repair(judge, cidrs)
+    return FamilyReport(
+        judge, tuple(cidrs), tuple(results.escapes), tuple(doubts), tuple(results.allowed), flaws, repair
+    )
+
+
+class _Results:
+    """What is found in the ranges of one family, in their order."""
+
+    def __init__(self) -> None:
+        self.escapes: list[Escape] = []
+        self.doubts: dict[Opinion, list[str]] = {}
+        """The ranges about which there is the same doubt."""
+        self.unseen: dict[Finding, None] = {}
+        self.allowed: dict[tuple[str, str], None] = {}
+
+    def add(self, judge: Judge, cidr: Prefix, packet: Packet) -> None:
+        """Judge the ranges of this CIDR for these packets."""
+        escapes: list[Escape] = []
+        behind_network = cidr.first  # behind the CIDR's first address, if Linux takes that for one of the network
+        for cell in judge.fib.cells(cidr, packet):
+            opinion, where = judge.opinion(cell.decision), extent(cidr.family, cell.first, cell.last)
+            is_next = bool(escapes) and escapes[-1].last + 1 == cell.first
+            if opinion.grade == ESCAPE:
+                first = cidr.first if cell.first == behind_network else cell.first
+                escape = Escape(cidr, first, cell.last, opinion.name, cell.decision, opinion.devs, packet)
+                if is_next and attrs.evolve(escape, first=escapes[-1].first) == attrs.evolve(
+                    escapes[-1], last=cell.last
+                ):
+                    escapes[-1] = attrs.evolve(escapes[-1], last=cell.last)
+                else:
+                    escapes.append(escape)
+            elif opinion.name == "own" and is_next:
+                # An own address in or at the end of an escape would only split it.
+                escapes[-1] = attrs.evolve(escapes[-1], last=cell.last)
+            elif cell.first == cidr.first and cell.decision.kind in {"broadcast", "anycast"}:
+                behind_network = cell.last + 1
+            elif opinion.grade == DOUBT and opinion.name != "not-judged":
+                self._add_doubt(opinion, where)
+            elif opinion.name == "allowed":
+                self.allowed[opinion.reason, where] = None
+            for end in cell.others:
+                other = judge.opinion_of_other(end, cell.decision, packet)
+                if other.grade != FINE and other.name != "not-judged":
+                    self._add_doubt(other, where)
+        self.escapes += escapes if packet is PLAIN else filter(self._is_of_pods_alone, escapes)
+
+    def _is_of_pods_alone(self, escape: Escape) -> bool:
+        """Whether the host's own packets do not escape in the same way."""
+        return not any(
+            other.packet is PLAIN
+            and other.decision == escape.decision
+            and other.first <= escape.first
+            and escape.last <= other.last
+            for other in self.escapes
+        )
+
+    def _add_doubt(self, opinion: Opinion, where: str) -> None:
+        places = self.doubts.setdefault(opinion._replace(devs=()), [])
+        if where not in places:
+            places.append(where)
+
+
+_REMEDIES = {
+    "default-routes": "name the devices that are meant in routeOverlap.expectedDevs",
+    "own-network": "give pods another network, or delete the route",
+    "two-cnis": "remove what the CNI that is not used left behind",
+    "refused-range": "if the range belongs to pods of this node, this is right; otherwise delete the route",
+    "other-packets": 'if this is intended, add the rule\'s selectors to routeOverlap.intendedRules: "{selection}"',
+}
+_SENTENCES = {
+    "default-routes": "it is not known by which of {reason} the packets to {where} are meant to leave",
+    "own-network": "packets to {where} do not reach this host's network: {reason}",
+    "two-cnis": "packets to {where} leave by a bridge for pods, {reason}",
+    "refused-range": "packets to {where} are refused: {reason}",
+    "other-packets": "some packets to {where} are routed differently, by {reason}",
+}
+
+
+def _doubt(opinion: Opinion, places: list[str]) -> Finding:
+    """The finding for ends about which there is the same doubt."""
+    where = spoken(places, most=3)
+    sentence = _SENTENCES[opinion.name].format(where=where, reason=opinion.reason)
+    remedy = _REMEDIES[opinion.name].format(selection=opinion.selection)
+    return Finding(opinion.name, "warning", sentence, where, remedy)
+
+
+def _unseen(thing: NotJudged) -> Finding:
+    """The finding for what the engine does not look at."""
+    return Finding("not-judged", "warning", f"not judged: {thing.name}", str(thing.prefix))
+
+
+def _asked(report: FamilyReport, backend: RouteBackend, *, is_settled: bool) -> FamilyReport:
+    """The report after the kernel was asked once in each range; where it differs, that is a doubt."""
+    doubts = list(report.doubts)
+    if not is_settled:
+        sentence = "the route tables kept changing while they were read; the verdict is for the last reading"
+        doubts.append(Finding("kernel-differs", "warning", sentence))
+    cells = [cell for cidr in disjoint(report.cidrs) for cell in report.judge.fib.cells(cidr)]
+    for begin in range(0, len(cells), _AT_ONCE):
+        some = cells[begin : begin + _AT_ONCE]
+        addresses = [ip_at(report.family, cell.first) for cell in some]
+        for cell, ip, answer in zip(some, addresses, backend.lookup(addresses), strict=True):
+            if not _agrees(report.judge, cell.decision, answer):
+                by = answer.kind if answer.route is None else f"[{answer.route}]"
+                sentence = f"{ip}: the kernel answers {by}, and its tables say [{cell.decision}]"
+                doubts.append(Finding("kernel-differs", "warning", sentence, str(ip)))
+    return attrs.evolve(report, doubts=tuple(dict.fromkeys(doubts)))
+
+
+def _agrees(judge: Judge, decision: Decision, answer: Answer) -> bool:
+    """Whether both are the same way. Linux lists an IPv6 route's next hops from the chosen one on."""
+    if answer.route is None or decision.route is None:
+        # A lookup gives one error for a rule's "unreachable" and for no route; own addresses may have no route.
+        missing = {"no-route", "unreachable"}
+        return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing
+    if not answer.route.prefix.length and not decision.route.prefix.length:
+        # Of equal default routes, Linux uses any.
+        return answer.route.metric == decision.route.metric and {*answer.route.devs} <= {*judge.all_devs(decision)}
+    return (answer.route.prefix, set(answer.route.devs)) == (decision.route.prefix, set(decision.route.devs))

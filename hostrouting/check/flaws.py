@@ -1,0 +1,81 @@
+"""What is wrong with the rules and the default routes of a host, whatever is expected of it.
+
+Linux begins with three rules, for the tables local, main and default, and other programs delete them. Without the first
+a host does not answer on its own addresses; without the second its routes are not used. Of two network cards with a
+default route each, the one with the lower metric is used, and often the other was meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hostrouting.finding import Finding
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, table_name
+from hostrouting.model.rule import command_adding, default_rules
+from hostrouting.text import spoken
+
+if TYPE_CHECKING:
+    from hostrouting.check.judge import Judge
+    from hostrouting.model.rule import Rule
+
+
+def find_flaws(judge: Judge) -> tuple[Finding, ...]:
+    """The flaws of one family, the worst first."""
+    return (*_undelivered(judge), *_inside_services(judge), *_missing_rules(judge), *_competing_defaults(judge))
+
+
+def _undelivered(judge: Judge) -> Iterator[Finding]:
+    """Own addresses to which packets are sent away."""
+    fib = judge.fib
+    own = [address.ip for address in fib.snapshot.addresses if address.ip.version == fib.family and address.dev != "lo"]
+    local = fib.local_addresses
+    lost = [str(ip) for ip in dict.fromkeys(own) if int(ip) in local and fib.lookup(ip).kind != "local"]
+    if lost:
+        sentence = f"this host does not answer on its own {spoken(lost)}: no rule looks up table local first"
+        yield Finding("local-rule", "error", sentence, spoken(lost), _adding(default_rules(fib.family)[0]))
+
+
+def _inside_services(judge: Judge) -> Iterator[Finding]:
+    """Addresses of the host and its gateways inside a service network: their packets may go to a service instead."""
+    snapshot, family = judge.fib.snapshot, judge.fib.family
+    # kube-proxy and a DNS cache have the addresses of services on dummy devices.
+    dummies = {link.name for link in snapshot.links if link.kind == "dummy"}
+    addresses = (address for address in snapshot.addresses if address.dev not in dummies)
+    holders = [(address.ip, f"the address of {address.dev}") for address in addresses]
+    gateways = (leg.gateway for route in judge.fib.routes for leg in route.legs)
+    holders += [(gateway, "a gateway") for gateway in gateways if gateway is not None]
+    for services in judge.services:
+        for ip, what in {ip: what for ip, what in holders if ip.version == family and ip in services}.items():
+            sentence = f"{ip}, {what}, lies in the service network {services}, so its packets may go to a service"
+            remedy = "give the cluster another service network, or the host another address"
+            yield Finding("service-network-holds-host", "error", sentence, str(ip), remedy)
+
+
+def _missing_rules(judge: Judge) -> Iterator[Finding]:
+    fib = judge.fib
+    for rule in default_rules(fib.family):
+        is_there = any(other.looks_up(rule.table) for other in fib.rules)
+        is_used = rule.table == TABLE_MAIN and any(route.table == TABLE_MAIN for route in fib.snapshot.routes)
+        if is_used and not is_there and rule.table != TABLE_LOCAL:
+            sentence = f"no rule looks up table {table_name(rule.table)} for all packets, so its routes are not used"
+            yield Finding("missing-rule", "warning", sentence, table_name(rule.table), _adding(rule))
+
+
+def _adding(rule: Rule) -> str:
+    return f"add the rule with: {command_adding(rule)}"
+
+
+def _competing_defaults(judge: Judge) -> Iterator[Finding]:
+    """Default routes of several network cards in one table, with different metrics: the lowest is used."""
+    used = judge.uplinks.default
+    if used is None or judge.named or judge.uplinks.doubtful:
+        return
+    rivals = judge.fib.tables[used.table].at(0, Prefix(judge.fib.family, 0, 0).network)
+    others = {dev for route in rivals for dev in route.devs} - judge.uplinks.devs
+    cards = sorted(dev for dev in others if judge.is_card(dev))
+    if cards:
+        sentence = f"{spoken(cards)} also {'has' if len(cards) == 1 else 'have'} a default route, with a higher metric"
+        remedy = f"if {spoken(cards, last='or')} is meant, name it in routeOverlap.expectedDevs"
+        yield Finding("competing-defaults", "warning", sentence, spoken(cards), remedy)

@@ -1,0 +1,386 @@
+"""What is right: for each end of a packet, whether it is fine, in doubt, or an escape.
+
+Theory of operation. The engine says where packets end; here that is judged. No rule looks at the CIDR that is asked
+about, only at ends of packets: so a part's verdict is never worse than the whole's, and the verdict of a union is the
+worst of its parts. The rules, in the order in which they are asked:
+
+1. Expected: the configured devices, or those of the default route. A default route by a tunnel, or several that share
+   one metric, leave that in doubt; then the devices are in doubt, and each range that leaves by one of them.
+2. Allowed: devices of a known CNI, by name and kind, and the patterns of the configuration.
+3. Own: single addresses of this host, broadcast and multicast. A wider `local` route is an escape.
+4. Refused ranges: fine only if they are a CNI's, by its table (`config.cni`).
+5. The node's own subnet, where a tunnel's default route hides that of the network card.
+
+Other ends of packets (marked ones, those with a source, …) are fine, known, or opaque: an opaque one that would escape
+is the doubt `other-packets`. What the engine cannot judge is in `fib.not_judged`, and asked for by `check`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from fnmatch import fnmatchcase
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from hostrouting.config.cni import CNIS, Cni, Device, Use, devices_of
+from hostrouting.fib.engine import PLAIN, Cell, Decision, End, Fib, Packet, conditions_of
+from hostrouting.model.prefix import LINK_LOCAL, Prefix
+from hostrouting.model.route import REFUSING, TABLE_MAIN
+from hostrouting.routes.uplink import Default, find_defaults, leads_out
+from hostrouting.text import spoken
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from hostrouting.model.prefix import IP
+    from hostrouting.model.route import Route
+
+FINE, DOUBT, ESCAPE = 0, 1, 2
+"""The grades of an opinion."""
+
+_LIKE_ETHERNET = {"vxlan", "geneve", "gretap", "ip6gretap", "tun"}
+"""Kinds of tunnels that can look like Ethernet."""
+_MODEMS = {"wwan"}
+"""Kinds of network cards that do not look like one."""
+_HARDWARE = {1, 32, 772}
+"""Link types that are not tunnels': Ethernet, InfiniBand and loopback."""
+_RA = 9
+_EVERYWHERE = {4: Prefix.parse("127.0.0.0/8"), 6: Prefix.of(LINK_LOCAL)}
+"""By family: the addresses that every host has, and on every link."""
+_POD_BLOCK = {4: 20, 6: 64}
+"""By family: the shortest prefix that may be a block of pods of a CNI that is not known."""
+
+
+class Opinion(NamedTuple):
+    """What is to be said of one end."""
+
+    grade: int
+    name: str = ""
+    """The name of the finding, if it is not fine; else what makes it fine."""
+    reason: str = ""
+    """The thing: a device, a route, a rule."""
+    selection: str = ""
+    """The selectors of the rule, if other packets are in doubt."""
+    devs: tuple[str, ...] = ()
+    """The devices by which packets escape."""
+
+
+class Uplinks(NamedTuple):
+    """Which devices are expected."""
+
+    devs: frozenset[str] = frozenset()
+    doubtful: frozenset[str] = frozenset()
+    """Those of them of which it is not known whether they are meant."""
+    card: str | None = None
+    """The network card whose default route a tunnel's hides."""
+    default: Default | None = None
+    """The default route that was used."""
+
+
+class Judge:
+    """Judges the ends of packets on one host, for one family."""
+
+    def __init__(
+        self,
+        fib: Fib,
+        *,
+        expected_devs: Collection[str] = (),
+        allowed_devs: Collection[str] = (),
+        service_cidrs: Sequence[Prefix] = (),
+        intended_rules: Collection[str] = (),
+    ) -> None:
+        """Use these tables, and what the configuration says about them."""
+        self.fib = fib
+        self.named = frozenset(expected_devs)
+        """The devices that the configuration expects."""
+        self._allowed = tuple(allowed_devs)
+        self.services, self._intended = tuple(service_cidrs), frozenset(intended_rules)
+        self._links = {link.name: link for link in fib.snapshot.links}
+        self._refusals: dict[Route, Opinion] = {}
+        self._addresses = [address for address in fib.snapshot.addresses if address.ip.version == fib.family]
+
+    def with_routes(self, routes: Iterable[Route]) -> Judge:
+        """The same judge of a host that also has these routes."""
+        fib = Fib(self.fib.snapshot.with_routes(routes), self.fib.family)
+        return Judge(
+            fib,
+            expected_devs=self.named,
+            allowed_devs=self._allowed,
+            service_cidrs=self.services,
+            intended_rules=self._intended,
+        )
+
+    def grade(self, cell: Cell) -> int:
+        """The worst grade of the ends of packets to this range."""
+        others = (self.opinion_of_other(end, cell.decision).grade for end in cell.others)
+        return max(self.opinion(cell.decision).grade, *others, FINE)
+
+    # Devices.
+
+    def _rows(self, dev: str) -> list[tuple[Cni, Device]]:
+        link = self._links.get(dev)
+        return [] if link is None else _rows_of(dev, link.kind)
+
+    def is_tunnel(self, dev: str) -> bool:
+        """Whether the device has a kind, and its packets go to another device again."""
+        link = self._links.get(dev)
+        is_one = link is not None and link.kind not in {"", *_MODEMS}
+        return is_one and link is not None and (link.type not in _HARDWARE or link.kind in _LIKE_ETHERNET)
+
+    def is_card(self, dev: str) -> bool:
+        """Whether the device can have a default route of the network, and is not a tunnel."""
+        return self._leads_out(dev) and not self.is_tunnel(dev)
+
+    def _leads_out(self, dev: str) -> bool:
+        return leads_out(self._links.get(dev))
+
+    # 1. Expected.
+
+    @cached_property
+    def uplinks(self) -> Uplinks:
+        """The expected devices, and the doubt about them."""
+        defaults = find_defaults(self.fib)
+        cards = [default for default in defaults if not any(map(self.is_tunnel, default.devs))]
+        if self.named:
+            behind = cards[0].devs if cards and any(map(self.is_tunnel, self.named)) else ()
+            return Uplinks(self.named, card=behind[0] if len(behind) == 1 else None)
+        used = next((default for default in defaults if not default.is_suppressed), None)
+        if used is None:
+            return Uplinks()
+        devs = self._useful(used.devs)
+        equals = [default for default in defaults if not default.is_suppressed and _rank(default) == _rank(used)]
+        of_equals = frozenset(dev for default in equals for dev in self._useful(default.devs))
+        doubtful = of_equals if of_equals != devs else frozenset()
+        if self.fib.family == 6 and used.route.protocol == _RA and len(devs) > 1:
+            doubtful |= devs  # several routers advertise themselves, each on its own device
+        card = None
+        if any(map(self.is_tunnel, devs)):
+            hidden_default = next((default for default in cards if default is not used), None)
+            if hidden_default is not None:
+                hidden = self._useful(hidden_default.devs)
+                doubtful |= devs | hidden
+                card = next(iter(hidden)) if len(hidden) == 1 else None
+            elif any(self._links[dev].kind != "ppp" for dev in devs):
+                doubtful |= devs
+        return Uplinks(devs | doubtful, doubtful, card, used)
+
+    def _useful(self, devs: Collection[str]) -> frozenset[str]:
+        return frozenset(dev for dev in devs if self._leads_out(dev))
+
+    # 2 to 5, for one end.
+
+    def opinion(self, decision: Decision, *, is_marked: bool = False) -> Opinion:
+        """What is to be said of packets that end so."""
+        route = decision.route
+        if route is None:
+            return Opinion(ESCAPE, decision.kind, str(decision.rule or ""))
+        if decision.kind in REFUSING:
+            if route not in self._refusals:
+                self._refusals[route] = self._of_refusal(route)
+            return self._refusals[route]
+        if route.prefix in _EVERYWHERE[self.fib.family]:
+            return Opinion(FINE, "own")
+        is_wide = route.prefix.length < self.fib.width
+        if decision.kind == "local" and is_wide and not is_marked:
+            return Opinion(ESCAPE, "own-range", str(route))
+        if decision.kind in {"local", "multicast"} or (decision.kind in {"broadcast", "anycast"} and not is_wide):
+            return Opinion(FINE, "own")
+        devs = self.all_devs(decision)
+        if not devs:
+            return Opinion(DOUBT, "not-judged", str(route))  # `not_judged` says what of it is not listed
+        opinions = [self._by_device(dev, route, is_marked=is_marked) for dev in devs]
+        worst = max(opinions, key=lambda opinion: opinion.grade)
+        return worst._replace(devs=tuple(opinion.reason for opinion in opinions if opinion.grade == ESCAPE))
+
+    def all_devs(self, decision: Decision) -> tuple[str, ...]:
+        """The devices of the decision; equal default routes are one route with all next hops."""
+        route = decision.route
+        if route is None or route.prefix.length:
+            return decision.devs
+        rivals = self.fib.tables[route.table].at(0, 0)
+        equals = [rival for rival in rivals if (rival.metric, rival.type) == (route.metric, "unicast")]
+        return tuple(dict.fromkeys([*decision.devs, *(dev for rival in equals for dev in rival.devs)]))
+
+    def _by_device(self, dev: str, route: Route, *, is_marked: bool) -> Opinion:
+        uplinks = self.uplinks
+        if dev == uplinks.card and self._is_connected(dev, route):
+            return Opinion(FINE, "own-subnet", dev)
+        if dev in self.named or (dev in uplinks.devs and self._leads_out(dev)):
+            if dev in uplinks.doubtful:
+                return Opinion(DOUBT, "default-routes", spoken(sorted(uplinks.doubtful)))
+            return Opinion(FINE, "expected", dev)
+        if allowed := self._allowed_by(dev, route, is_marked=is_marked):
+            if not is_marked and (owner := self._owner_of_network(dev, route)):
+                return Opinion(DOUBT, "own-network", f"{dev} has a part of the network of {owner}")
+            rival = self._rival_of(dev)
+            return Opinion(DOUBT, "two-cnis", f"{dev} beside {rival}") if rival else Opinion(FINE, "allowed", allowed)
+        is_below_tunnel = uplinks.card is None and any(map(self.is_tunnel, uplinks.doubtful))
+        if is_below_tunnel and self._leads_out(dev) and not self.is_tunnel(dev) and self._is_connected(dev, route):
+            return Opinion(DOUBT, "default-routes", f"a tunnel and {dev}, perhaps the card below it,")
+        return Opinion(ESCAPE, "overlap", dev)
+
+    def _allowed_by(self, dev: str, route: Route, *, is_marked: bool) -> str:
+        """What allows this device for packets of this route, in words; empty if nothing does."""
+        if any(fnmatchcase(dev, pattern) for pattern in self._allowed):
+            return f"{dev} (allowedDevs)"
+        for cni, device in self._rows(dev):
+            is_single = route.prefix.length == self.fib.width
+            if (device.use is not Use.MARKED or is_marked) and (device.use is not Use.POD or is_single):
+                return f"{device.pattern} ({cni.name})"
+        return ""
+
+    def _is_connected(self, dev: str, route: Route) -> bool:
+        """Whether the route has no gateway, and its prefix lies in a network of the device."""
+        networks = (address.network for address in self._addresses if address.dev == dev)
+        return all(leg.gateway is None for leg in route.legs) and any(route.prefix in network for network in networks)
+
+    def _owner_of_network(self, dev: str, route: Route) -> str:
+        """The card or the pods' bridge in whose connected network a CNI has put a route for many addresses."""
+        if route.prefix.length == self.fib.width:
+            return ""
+        others = (address for address in self._addresses if address.dev != dev and route.prefix in address.network)
+        for owner in dict.fromkeys(address.dev for address in others):
+            is_bridge = any(device.use is Use.BRIDGE for _, device in self._rows(owner))
+            if is_bridge or (owner in self.uplinks.devs and not self.is_tunnel(owner)):
+                return owner
+        return ""
+
+    def _rival_of(self, dev: str) -> str:
+        """If the device is a bridge for pods: pods of another CNI, in words; empty if there are none."""
+        rows = self._rows(dev)
+        if not any(device.use is Use.BRIDGE for _, device in rows):
+            return ""
+        own = {cni.name for cni, _ in rows} | {"bridge"}
+        for other in self._pod_devs:
+            for cni, device in self._rows(other):
+                if cni.name not in own and (device.use is Use.POD or other == "cilium_host"):
+                    return f"pods of {cni.name} ({other})"
+        return ""
+
+    @cached_property
+    def _pod_devs(self) -> tuple[str, ...]:
+        """The devices with a row in the table by which routes lead."""
+        devs = dict.fromkeys(dev for route in self.fib.routes if route.type == "unicast" for dev in route.devs)
+        return tuple(dev for dev in devs if self._rows(dev))
+
+    # 4. Refused ranges.
+
+    def _of_refusal(self, route: Route) -> Opinion:
+        escape = Opinion(ESCAPE, route.type, str(route))
+        if any(route.prefix in services or services in route.prefix for services in self.services):
+            return escape
+        opinion, inside = escape, None
+        for cni in CNIS:
+            for row in cni.refusals:
+                low, high = row.lengths[self.fib.family]
+                is_alike = row.protocol == route.protocol and route.type in row.types
+                if not (is_alike and low <= route.prefix.length <= high):
+                    continue
+                if row.is_node_subnet and not self._is_node_subnet(route, cni):
+                    continue
+                has_device = any(self._is_of(dev, cni) for dev in self._links)
+                fine = Opinion(FINE, "pod-block", f"{route.prefix} ({cni.name})")
+                if has_device and row.is_exclusive:
+                    return fine
+                inside = self._leading_inside(route) if inside is None else inside
+                if has_device and any(self._is_of(dev, cni) or row.is_node_subnet for dev, _ in inside):
+                    return fine
+                if has_device or (cni.name == "Calico" and self._protocols[route.protocol] > 1):
+                    opinion = Opinion(DOUBT, "refused-range", f"{route}, perhaps of {cni.name}")
+        inside = self._leading_inside(route) if inside is None else inside
+        has_pod = any(length == self.fib.width and self._rows(dev) for dev, length in inside)
+        if opinion is escape and has_pod and route.prefix.length >= _POD_BLOCK[self.fib.family]:
+            return Opinion(DOUBT, "refused-range", f"{route}, with pods inside")
+        return opinion
+
+    @cached_property
+    def _protocols(self) -> Counter[int]:
+        return Counter(route.protocol for route in self.fib.routes)
+
+    def _is_of(self, dev: str, cni: Cni) -> bool:
+        return any(row is cni for row, _ in self._rows(dev))
+
+    def _leading_inside(self, route: Route) -> list[tuple[str, int]]:
+        """Devices and lengths of routes inside a refused range, and of own addresses in it."""
+        routes = (
+            other
+            for other in self.fib.routes
+            if other.type == "unicast" and other.table == route.table and other.prefix in route.prefix
+        )
+        inside = [(dev, other.prefix.length) for other in routes if other.prefix != route.prefix for dev in other.devs]
+        own = (address for address in self._addresses if address.ip in route.prefix)
+        return [*inside, *((address.dev, self.fib.width) for address in own)]
+
+    def _is_node_subnet(self, route: Route, cni: Cni) -> bool:
+        """Whether the range is the network of the pods' bridge, or begins with the address of the CNI's device."""
+        return any(
+            (address.network == route.prefix and bool(self._rows(address.dev)))
+            or (int(address.ip) == route.prefix.first and self._is_of(address.dev, cni))
+            for address in self._addresses
+        )
+
+    # Other ends.
+
+    def opinion_of_other(self, end: End, plain: Decision, packet: Packet = PLAIN) -> Opinion:
+        """What is to be said of packets that differ from the others of this kind at a rule."""
+        rule, decision = end.rule, end.decision
+        conditions = {name: value for name, value in conditions_of(rule) if (name, value) != ("iif", "lo")}
+        if packet is PLAIN:  # of pods, source and device are known
+            if end.meets and "iif" in conditions:
+                return Opinion(FINE, "forwarded")
+            if rule.src is not None and (known := self._of_source(end, plain)):
+                return known
+        if end.meets and decision.kind == "unicast" and decision.devs == (conditions.get("oif"),):
+            return Opinion(FINE, "bound")
+        is_marked = conditions.keys() == {"fwmark"}
+        opinion = self.opinion(decision, is_marked=is_marked)
+        if opinion.grade == FINE or (is_marked and self._is_of_vpn(decision)):
+            return Opinion(FINE, opinion.name)
+        if rule.selection in self._intended:
+            return Opinion(FINE, "intended", str(rule))
+        return Opinion(DOUBT, "other-packets", f"rule {rule}", rule.selection)
+
+    def _of_source(self, end: End, plain: Decision) -> Opinion | None:
+        """The opinion on packets that a `from` selects, if they are forwarded or leave by their source's device."""
+        block = end.rule.src
+        own = [address for address in self._addresses if block is not None and address.ip in block]
+        own = [address for address in own if not (self._rows(address.dev) or address.ip.is_loopback)]
+        if block is None or not own:
+            return Opinion(FINE, "forwarded")
+        decision = end.decision
+        if any(source in block for source in self._sources_of(plain)) and set(decision.devs) != set(plain.devs):
+            # TCP looks up a second time, with the source that Linux chose for the plain route.
+            return Opinion(DOUBT, "other-packets", f"rule {end.rule}", end.rule.selection)
+        holders = [{other.dev for other in own if other.ip == address.ip} for address in own]
+        leaves_by_holder = decision.kind == "unicast" and all(set(decision.devs) <= devs for devs in holders)
+        return Opinion(FINE, "own-address") if leaves_by_holder else None
+
+    def _sources_of(self, decision: Decision) -> tuple[IP, ...]:
+        """The sources of which Linux may choose one for packets that end so."""
+        route = decision.route
+        if route is None or decision.kind != "unicast":
+            return ()
+        if route.prefsrc is not None:
+            return (route.prefsrc,)
+        known = [address for address in self._addresses if address.scope == 0 and not address.ip.is_loopback]
+        of_device = [address for address in known if address.dev in decision.devs]
+        gateways = [leg.gateway for leg in route.legs if leg.gateway is not None]
+        near = [address for address in of_device if any(gateway in address.network for gateway in gateways)]
+        return tuple(address.ip for address in near or of_device or known)
+
+    def _is_of_vpn(self, decision: Decision) -> bool:
+        """Whether packets with a mark leave as those of a VPN do: by the main default route, or by the network card."""
+        route = decision.route
+        if route is None or decision.kind != "unicast":
+            return False
+        is_default = route.table == TABLE_MAIN and not route.prefix.length and bool(self._useful(decision.devs))
+        return is_default or decision.devs == (self.uplinks.card,)
+
+
+def _rank(default: Default) -> tuple[int, bool, int]:
+    return default.table, default.is_halves, default.route.metric
+
+
+@cache
+def _rows_of(dev: str, kind: str) -> list[tuple[Cni, Device]]:
+    return list(devices_of(dev, kind))

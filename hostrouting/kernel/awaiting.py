@@ -1,0 +1,66 @@
+"""Reading a kernel that may not be ready yet: an attempt that is repeated at each change that the kernel reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from hostrouting.errors import BackendError, NotReady
+from hostrouting.model.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    import phases
+    from hostrouting.kernel.base import RouteBackend
+
+T = TypeVar("T")
+
+
+def read_snapshot(backend: RouteBackend, *, family: int | None = None, reached: bool = False) -> tuple[Snapshot, bool]:
+    """The host's state, and whether it is consistent: if the tables kept changing, it is the last reading.
+
+    `family` leaves out the other family, and `reached` the tables that no rule looks up.
+    """
+    try:
+        return backend.snapshot(family=family, reached=reached), True
+    except BackendError as error:
+        if isinstance(error.last, Snapshot):
+            return error.last, False
+        raise
+
+
+def await_result(
+    ctx: phases.Context, backend: RouteBackend, attempt: Callable[[], tuple[T | None, str]], *, wait: float
+) -> T:
+    """Attempt, and repeat whenever the kernel reports a change, for up to `wait` seconds.
+
+    An attempt returns its result, or None and what is missing. NotReady says what was missing last.
+    """
+    end = ctx.clock.now() + wait
+    ctx.check()
+    result, missing = attempt()
+    if result is not None:
+        return result  # the usual case: no need to listen
+    if not wait:
+        raise _gave_up(missing, wait)
+    logged = ""
+    with backend.watch() as watch, ctx.on_cancel(watch.wake):
+        while True:
+            ctx.check()
+            # Repeat once after listening has begun: the change may have come before that.
+            result, missing = attempt()
+            if result is not None:
+                return result
+            left = end - ctx.clock.now()
+            if left <= 0:
+                raise _gave_up(missing, wait)
+            if missing != logged:
+                ctx.log.info("waiting for up to %g s, because this is not there yet: %s", round(left, 1), missing)
+                logged = missing
+            if not watch.wait(left, clock=ctx.clock):
+                # The time is up. With a clock of its own, the run must still advance that clock, or it would loop
+                # forever.
+                ctx.sleep(end - ctx.clock.now())
+
+
+def _gave_up(missing: str, wait: float) -> NotReady:
+    return NotReady(f"gave up after {wait:g} s: {missing}")

@@ -1,0 +1,132 @@
+"""hostrouting.check.check: the check of a kernel that is late, restless, or answers otherwise than its tables say."""
+
+from unittest import mock
+
+import pytest
+
+import phases
+from hostrouting.check.check import CheckReport, check_host, check_snapshot, missing_routes
+from hostrouting.check.report import check_findings
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.errors import BackendError
+from hostrouting.kernel.base import Answer
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import OURS, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.testing import MemoryBackend, h200, plain_vm
+from phases.testing import FakeClock
+from tests.support.tasks import CIDR, REPAIR, config
+
+CIDR6 = "fd16::/48"
+
+
+def names(report: CheckReport) -> list[str]:
+    """The names of its findings."""
+    return [finding.name for finding in check_findings(report, mode="STRICT")]
+
+
+def test_a_default_route_is_awaited() -> None:
+    """The verdict is that of the moment when a default route is there; without one it is said at the deadline."""
+    kernel, default = plain_vm(), Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", protocol=16, metric=100)
+    kernel.ip_route("delete", default)
+    ctx = phases.Context(clock=FakeClock(), observers=[])
+    assert check_host(kernel, config(cidrs=(CIDR,)), ctx=ctx, wait=5).verdict == "no-default-route"
+    assert ctx.clock.now() == 5
+    kernel.later(lambda: kernel.ip_route("add", default))
+    assert check_host(kernel, config(cidrs=(CIDR,)), ctx=ctx, wait=5).verdict == "ok"
+    assert check_host(kernel, config(cidrs=(CIDR, CIDR6))).verdict == "no-default-route"
+
+
+def test_a_host_that_never_rests() -> None:
+    """If the tables change during each reading, a verdict that would be ok is undecided; an escape stays one."""
+    for kernel, verdict in ((plain_vm(), "undecided"), (h200(), "overlap")):
+        error = BackendError("busy", last=kernel.snapshot(), kind="unsettled")
+        for nth in range(1, 9):
+            kernel.faults.fail("snapshot", error, nth=nth)
+        report = check_host(kernel, config(cidrs=(CIDR,)))
+        assert (report.verdict, "kernel-differs" in names(report)) == (verdict, True)
+
+
+def test_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that its tables do not give makes an ok undecided, after three readings."""
+    kernel = plain_vm()
+    other = Route.to(CIDR, dev="ib7")
+    monkeypatch.setattr(
+        MemoryBackend, "lookup", lambda _, addresses, *__: tuple(Answer("unicast", other) for _ in addresses)
+    )
+    snapshot = mock.Mock(wraps=kernel.snapshot)
+    monkeypatch.setattr(kernel, "snapshot", snapshot)
+    report = check_host(kernel, config(cidrs=(CIDR,)))
+    assert (report.verdict, snapshot.call_count) == ("undecided", 3)
+    [doubt] = report.families[0].doubts
+    assert doubt.sentence.startswith("172.16.0.0: the kernel answers [172.16.0.0/16 dev ib7")
+
+
+@pytest.mark.parametrize(("cidrs", "family"), [((CIDR,), 4), ((CIDR6,), 6), ((CIDR, CIDR6), None)])
+def test_only_what_is_asked_for_is_read(cidrs: tuple[str, ...], family: int | None) -> None:
+    """The other family is left out, and so are the tables that no rule looks up."""
+    kernel = mock.Mock(wraps=h200(dual_stack=True))
+    report = check_host(kernel, config(cidrs=cidrs))
+    assert report.verdict == "overlap"
+    assert kernel.snapshot.mock_calls == [mock.call(family=family, reached=True)]
+
+
+def test_each_family_has_a_verdict() -> None:
+    """The worst decides; services are expected like the others."""
+    snapshot = h200(dual_stack=True).snapshot()
+    section = {"expectedCidrs": [CIDR], "serviceCidrs": ["fd96::/108"]}
+    report = check_snapshot(snapshot, HostRoutingConfig(route_overlap=section))
+    assert [(family.family, family.verdict) for family in report.families] == [(4, "overlap"), (6, "ok")]
+    assert report.verdict == "overlap"
+    assert check_snapshot(Snapshot(), HostRoutingConfig()).verdict == "no-default-route"
+
+
+def test_what_a_configuration_lacks() -> None:
+    """A repair counts the routes that apply would add and delete; an entry of somebody else is a conflict."""
+    kernel = h200()
+    both, half = config(*REPAIR, cidrs=(CIDR,)), config(REPAIR[0], cidrs=(CIDR,))
+    assert missing_routes(both, kernel.snapshot()) == ((), ())
+    assert [str(route.destination) for route in missing_routes(half, kernel.snapshot())[0]] == [REPAIR[1]]
+    kernel.ip_route("add", Route.to(REPAIR[1], dev="eth0", gateway="10.0.0.1", protocol=OURS))
+    assert [str(route.destination) for route in missing_routes(half, kernel.snapshot())[0]] == [REPAIR[1]]
+    kernel.ip_route("add", Route.to(REPAIR[0], dev="ib3", protocol=3))
+    _, [conflict] = missing_routes(half, kernel.snapshot())
+    assert conflict.target == REPAIR[0]
+
+
+def test_own_addresses_split_no_escape() -> None:
+    """An own address inside an escape, and the first one that Linux answers for the network, are parts of it."""
+    [escape] = check_snapshot(h200().snapshot(), config(cidrs=(CIDR,))).escapes
+    assert (escape.prefixes, escape.devs) == ((Prefix.parse(CIDR),), ("ib0",))
+    [escape] = check_snapshot(h200(dual_stack=True).snapshot(), config(cidrs=(CIDR6,))).escapes
+    assert escape.prefixes == (Prefix.parse(CIDR6),)
+
+
+class TestPods:
+    """Packets of pods are judged if podCidrs names their addresses, by the rules that fit their source and device."""
+
+    @staticmethod
+    def reported(*, pods: list[str]) -> CheckReport:
+        """The check of a node where a rule sends what comes from some pods into table 7, which leads to eth1."""
+        kernel = plain_vm()
+        kernel.add_link(Link(name="eth1", index=0))
+        kernel.add_rule(Rule(family=4, priority=100, src=Prefix.parse("10.244.1.0/24"), table=7))
+        kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", table=7))
+        section = {"expectedCidrs": [CIDR], "podCidrs": pods}
+        return check_snapshot(kernel.snapshot(), HostRoutingConfig(route_overlap=section))
+
+    def test_only_theirs_escape(self) -> None:
+        """The escape says whose packets it is about; without podCidrs nothing is expected of them."""
+        report = self.reported(pods=["10.244.0.0/16"])
+        [escape] = report.escapes
+        assert (escape.devs, str(escape.packet.source)) == (("eth1",), "10.244.1.0/24")
+        [finding] = [finding for finding in check_findings(report, mode="WARN") if finding.name == "overlap"]
+        assert "for packets of pods from 10.244.1.0/24, leaves by eth1" in finding.sentence
+        assert self.reported(pods=[]).verdict == "ok"
+        assert self.reported(pods=["10.245.0.0/16"]).verdict == "ok"
+
+    def test_what_holds_for_all_is_said_once(self) -> None:
+        """What the host's own packets suffer, too, is not repeated for pods."""
+        section = {"expectedCidrs": [CIDR], "podCidrs": ["10.244.0.0/16"]}
+        [_] = check_snapshot(h200().snapshot(), HostRoutingConfig(route_overlap=section)).escapes

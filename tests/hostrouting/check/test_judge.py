@@ -1,0 +1,91 @@
+"""hostrouting.check.judge: rows that no node of tests/hosts has, each an opinion that was wrong once."""
+
+from typing import Any
+
+import attrs
+import pytest
+
+from hostrouting.check.check import CheckReport, check_snapshot
+from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import NextHop, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Address, Link, Snapshot
+from hostrouting.testing import plain_vm
+
+CIDR = "172.16.0.0/16"
+IB0 = Link(name="ib0", index=9, type=32)
+ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
+
+
+def node(*routes: Route, rules: tuple[Rule, ...] = (), links: tuple[Link, ...] = (IB0,)) -> Snapshot:
+    """A plain VM with these things."""
+    host = plain_vm().snapshot()
+    every = tuple(sorted((*rules, *host.rules), key=lambda rule: rule.priority))
+    return attrs.evolve(host.with_routes(routes), rules=every, links=(*host.links, *links))
+
+
+def reported(snapshot: Snapshot, *cidrs: str, **section: Any) -> CheckReport:
+    """The check of these CIDRs."""
+    return check_snapshot(
+        snapshot, HostRoutingConfig(route_overlap={"expectedCidrs": list(cidrs or [CIDR]), **section})
+    )
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {"fwmark": 1, "fwmask": 1},
+        {"others": (("uidrange", "1000-1999"),)},
+        {"others": (("ipproto", "tcp"), ("dport", "443"))},
+    ],
+)
+@pytest.mark.parametrize("iif", [None, "lo"])
+def test_packets_of_the_host_itself(iif: str | None, selector: dict[str, Any]) -> None:
+    """A rule with `iif lo` selects what the host itself sends: it is not about forwarded packets."""
+    rule = Rule(family=4, priority=100, table=100, iif=iif, **selector)
+    assert reported(node(ELSEWHERE, rules=(rule,))).verdict == "undecided"
+
+
+def test_packets_of_pods_with_a_mark() -> None:
+    """For packets of pods, the source and the device of a rule are known; the rest of it can still lead elsewhere."""
+    rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.244.0.0/16"), fwmark=128, fwmask=128)
+    marked = node(ELSEWHERE, rules=(rule,))
+    assert reported(marked, podCidrs=["10.244.1.0/24"]).verdict == "undecided"
+    assert reported(marked).verdict == "ok"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_order_of_addresses_decides_nothing(order: int) -> None:
+    """If Linux may choose one of several sources, one that a rule selects leaves the verdict undecided."""
+    links = (Link(name="eth1", index=10), Link(name="eth2", index=11))
+    rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.1.0.0/24"))
+    host = node(Route.to("0.0.0.0/0", dev="eth1", table=100), rules=(rule,), links=links)
+    held = [Address(ip=as_ip(f"10.{number}.0.1"), length=24, dev=f"eth{number}") for number in (1, 2)]
+    assert reported(attrs.evolve(host, addresses=tuple(held[::order]))).verdict == "undecided"
+
+
+def test_reserved_ranges_are_the_hosts_own() -> None:
+    """A check of everything is not about the loopback network, nor about the addresses of each single link."""
+    assert reported(node(), "0.0.0.0/0").verdict == "ok"
+
+
+def test_addresses_of_services_on_dummy_devices() -> None:
+    """kube-proxy has each service's address on a dummy device; that is no address of the host."""
+    link = Link(name="kube-ipvs0", index=12, kind="dummy")
+    host = node(links=(link,))
+    service = Address(ip=as_ip("10.96.0.10"), length=32, dev="kube-ipvs0")
+    report = reported(attrs.evolve(host, addresses=(*host.addresses, service)), serviceCidrs=["10.96.0.0/16"])
+    assert report.families[0].flaws == ()
+
+
+def test_a_repair_of_nested_ipv6_routes_is_found_at_once() -> None:
+    """Each prefix is looked at once for each wider route. Kills: a search that doubles with each nested route."""
+    default = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
+    nested = [
+        Route(Prefix.around(6, int(as_ip("fd00::")), length), (NextHop("ib0"),), metric=1024)
+        for length in range(32, 97, 8)
+    ]
+    report = reported(node(default, *nested), "fd00::/16")
+    assert 0 < len(report.routes) <= len(nested) * 2
+    assert report.families[0].repair.unsafe == ()

@@ -1,0 +1,107 @@
+"""The laws of the check and of the repair, on random nodes with CNIs, tunnels and refused ranges."""
+
+import random
+from collections.abc import Iterable
+
+import attrs
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from hostrouting.check.check import CheckReport, check_snapshot
+from hostrouting.check.report import check_document
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.model.prefix import Prefix, width_of
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Snapshot
+from hostrouting.testing import plain_vm
+from tests.support.nodes import block_of, nodes
+
+_RANK = {"ok": 0, "undecided": 1, "no-default-route": 2, "overlap": 3}
+
+
+def checked(snapshot: Snapshot, cidrs: Iterable[Prefix]) -> CheckReport:
+    """The check of these CIDRs."""
+    section = RouteOverlapConfig([cidr.to_network() for cidr in cidrs], allowed_devs=())
+    return check_snapshot(snapshot, HostRoutingConfig(route_overlap=section))
+
+
+def rank(snapshot: Snapshot, *cidrs: Prefix) -> int:
+    """How bad the verdict on these CIDRs is."""
+    return _RANK[checked(snapshot, cidrs).verdict]
+
+
+@given(nodes())
+def test_a_part_is_never_worse_than_the_whole_and_a_union_is_as_bad_as_its_worst_part(
+    node: tuple[int, Snapshot],
+) -> None:
+    """Nothing in the judge looks at the CIDR that is asked about."""
+    family, snapshot = node
+    block = block_of(family)
+    first, second = block.halves()
+    parts = (first, *second.halves())
+    whole = rank(snapshot, block)
+    event(f"verdict {whole}")
+    assert max(rank(snapshot, part) for part in parts) == whole == rank(snapshot, *parts)
+
+
+@given(nodes(), st.randoms(use_true_random=False))
+def test_the_order_of_a_snapshot_does_not_matter(node: tuple[int, Snapshot], order: random.Random) -> None:
+    """Links, addresses and routes in another order have the same verdict; only routes with one key keep theirs."""
+    family, snapshot = node
+    alike: dict[object, list[Route]] = {}
+    for route in snapshot.routes:
+        alike.setdefault((route.table, route.prefix, route.metric), []).append(route)
+    groups = order.sample(list(alike.values()), len(alike))
+    shuffled = attrs.evolve(
+        snapshot,
+        links=tuple(order.sample(snapshot.links, len(snapshot.links))),
+        addresses=tuple(order.sample(snapshot.addresses, len(snapshot.addresses))),
+        routes=tuple(route for group in groups for route in group),
+    )
+    assert rank(shuffled, block_of(family)) == rank(snapshot, block_of(family))
+
+
+@given(nodes())
+def test_a_repair_repairs_and_takes_nothing_away(node: tuple[int, Snapshot]) -> None:
+    """With its routes, each address that was lost is fine, but for those that are named; and none is worse."""
+    family, snapshot = node
+    block = block_of(family)
+    report = checked(snapshot, [block])
+    repair = report.families[0].repair
+    after = snapshot.with_routes(repair.resolved)
+    check_document(report, mode="STRICT")
+    if not repair.routes:
+        return
+    event("repaired")
+    for address in range(block.first, block.last + 1):
+        single = Prefix(family, address, width_of(family))
+        was, now = rank(snapshot, single), rank(after, single)
+        is_named = any(unsafe.first <= address <= unsafe.last for unsafe in repair.unsafe)
+        assert now <= was
+        assert was < _RANK["overlap"] or is_named or now == 0
+
+
+@given(nodes())
+def test_no_smaller_set_of_prefixes_repairs_as_much(node: tuple[int, Snapshot]) -> None:
+    """Without any one of its routes, a repair leaves more addresses lost."""
+    family, snapshot = node
+    block = block_of(family)
+    repair = checked(snapshot, [block]).families[0].repair
+    for left_out in repair.resolved:
+        rest = snapshot.with_routes(route for route in repair.resolved if route is not left_out)
+        assert lost(rest, block) > lost(snapshot.with_routes(repair.resolved), block)
+
+
+def lost(snapshot: Snapshot, block: Prefix) -> int:
+    """The number of addresses that escape."""
+    report = checked(snapshot, [block])
+    return sum(escape.last - escape.first + 1 for escape in report.escapes)
+
+
+def test_a_repair_is_more_specific_than_a_throw() -> None:
+    """A throw in table main ends its lookup, so a route of ours to the same prefix would not be used."""
+    throw = Route(Prefix.parse("172.16.0.0/16"), type="throw")
+    report = checked(plain_vm().snapshot().with_routes([throw]), [throw.prefix])
+    assert [escape.kind for escape in report.escapes] == ["no-route"]
+    assert [str(route.destination) for route in report.routes] == ["172.16.0.0/17", "172.16.128.0/17"]
+    assert report.families[0].repair.unsafe == ()

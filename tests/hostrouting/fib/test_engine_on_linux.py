@@ -1,0 +1,116 @@
+"""The engine against Linux, in private network namespaces: for every address, both name the same route or refusal."""
+
+from contextlib import closing
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from hostrouting.fib.engine import Decision, Fib
+from hostrouting.kernel.base import Answer
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.model.prefix import Prefix, ip_at
+from tests.support.commands import ports
+from tests.support.examples import scaled
+from tests.support.namespace import private_namespace
+
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
+
+BLOCK = {4: Prefix.parse("10.9.0.0/26"), 6: Prefix.parse("fd09::/122")}
+DEVS = ("eth0", "eth1", "ib0")
+HOST = (
+    "link set lo up",
+    *ports(*DEVS),
+    "address add 10.0.0.4/24 dev eth0",
+    "address add 10.9.0.33/28 dev ib0",
+    "address add fd00::4/64 dev eth0 nodad",
+    "address add fd09::21/124 dev ib0 nodad",
+)
+GATEWAY = {4: "10.0.0.1", 6: "fd00::1"}
+SOURCE = {4: "10.0.0.0/24", 6: "fd00::/64"}
+PATHLESS = ["blackhole", "unreachable", "prohibit", "throw"]
+MOST = {4: 26, 6: 122}
+WIDTH = {4: 32, 6: 128}
+
+
+@st.composite
+def prefixes(draw: st.DrawFn, family: int) -> str:
+    """A prefix in the block or around it, as text."""
+    block, width = BLOCK[family], WIDTH[family]
+    length = draw(st.sampled_from([0, MOST[family] - 4, *range(MOST[family], width + 1)]))
+    return str(Prefix.around(family, block.first + draw(st.integers(0, 63)), length))
+
+
+@st.composite
+def routes(draw: st.DrawFn, family: int) -> str:
+    """A route as `ip route add` takes it."""
+    kind = draw(st.sampled_from(["", "", "", *PATHLESS]))
+    hop = f"dev {draw(st.sampled_from(DEVS))}"
+    through = f"via {GATEWAY[family]} dev eth0"
+    several = " ".join(f"nexthop {way}" for way in (through, f"dev {draw(st.sampled_from(DEVS[1:]))}"))
+    way = "" if kind else draw(st.sampled_from([hop, hop, through, several]))
+    table, metric = draw(st.sampled_from(["main", "main", "100", "101"])), draw(st.sampled_from([0, 10, 100, 1024]))
+    return f"route add {kind} {draw(prefixes(family))} {way} table {table} metric {metric}"
+
+
+@st.composite
+def rules(draw: st.DrawFn, family: int) -> str:
+    """A rule as `ip rule add` takes it."""
+    words = draw(st.sampled_from(["", "", "not "]))
+    words += draw(
+        st.sampled_from(
+            [
+                "from all",
+                f"to {draw(prefixes(family))}",
+                f"to {draw(prefixes(family))} fwmark 0x0/0xff",
+                f"from {SOURCE[family]}",
+                "fwmark 0x200/0xf00",
+                "fwmark 0x0/0xff",
+                "iif lo",
+                "iif eth1",
+                "oif eth1",
+                "uidrange 0-99",
+                "uidrange 1000-1999",
+            ]
+        )
+    )
+    words += f" priority {draw(st.integers(1, 40_000))}"
+    refusal = draw(st.sampled_from(["", "", "", "", *PATHLESS[:3]]))
+    if refusal:
+        return f"rule add {words} {refusal}"
+    suppress = draw(st.sampled_from(["", "", " suppress_prefixlength 0"]))
+    return f"rule add {words} lookup {draw(st.sampled_from(['main', '100', '101']))}{suppress}"
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@settings(max_examples=scaled(40), suppress_health_check=[HealthCheck.too_slow], print_blob=True, deadline=None)
+@given(data=st.data())
+def test_every_address_of_a_random_host(family: int, data: st.DataObject) -> None:
+    """For every address of the block, the plain decision is what Linux answers."""
+    lines = [*data.draw(st.lists(routes(family), max_size=8)), *data.draw(st.lists(rules(family), max_size=4))]
+    default = f"route add default via {GATEWAY[family]} dev eth0 metric 1024"
+    with private_namespace() as namespace, closing(NetlinkBackend(netns=namespace.path)) as backend:
+        # A rule that was ever added lets Linux look up table local before main; a snapshot cannot show that.
+        namespace.batch(HOST)
+        namespace.batch(["rule add priority 50000 lookup 200", default, *lines], force=True, family=family)
+        fib, block = Fib(backend.snapshot(), family), BLOCK[family]
+        addresses = [ip_at(family, number) for number in range(block.first, block.last + 1)]
+        answers = backend.lookup(addresses)
+    for address, answer in zip(addresses, answers, strict=True):
+        decision = fib.lookup(address)
+        event(decision.kind)
+        assert agree(answer, decision), f"{address}: Linux {answer}, the engine {decision}"
+
+
+def agree(answer: Answer, decision: Decision) -> bool:
+    """Whether both are the same; a lookup that fails has one error for a rule's `unreachable` and for no route."""
+    if answer.route is None or decision.route is None:
+        failed = {"no-route", "unreachable"}
+        return decision.kind == answer.kind or {decision.kind, answer.kind} <= failed
+    ours, theirs = decision.route, answer.route
+    return (ours.prefix, ours.table, ours.metric, set(ours.devs)) == (
+        theirs.prefix,
+        theirs.table,
+        theirs.metric,
+        set(theirs.devs),
+    )

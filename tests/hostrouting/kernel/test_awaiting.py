@@ -1,0 +1,110 @@
+"""hostrouting.kernel.awaiting: attempts that are repeated at each change, and tables that never rest."""
+
+from unittest import mock
+
+import pytest
+
+import phases
+from hostrouting.errors import BackendError, NotReady
+from hostrouting.kernel.awaiting import await_result, read_snapshot
+from hostrouting.testing import MemoryBackend, plain_vm
+from phases.testing import FakeClock
+from tests.support.kinds import raises
+
+
+def context() -> phases.Context:
+    """A run on a fake clock."""
+    return phases.Context(clock=FakeClock(), observers=[])
+
+
+def links_of(kernel: MemoryBackend, *names: str) -> mock.Mock:
+    """An attempt that needs these devices, and counts how often it was made."""
+
+    def attempt() -> tuple[str | None, str]:
+        present = [link.name for link in kernel.snapshot().links]
+        missing = [name for name in names if name not in present]
+        return (None, f"the device {missing[0]}") if missing else ("all", "")
+
+    return mock.Mock(side_effect=attempt)
+
+
+def test_ready_at_once() -> None:
+    """What is there needs no watch."""
+    kernel = mock.Mock(wraps=plain_vm())
+    assert await_result(context(), kernel, lambda: ("all", ""), wait=30) == "all"
+    kernel.watch.assert_not_called()
+
+
+def test_nobody_waits() -> None:
+    """Without a wait there is one attempt; what is missing is still named."""
+    attempt = links_of(MemoryBackend(), "eth0")
+    with pytest.raises(NotReady, match="gave up after 0 s: the device eth0"):
+        await_result(context(), MemoryBackend(), attempt, wait=0)
+    assert attempt.call_count == 1
+
+
+def test_what_is_waited_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Each time that something else is missing, the log says what; the time of the failure is the deadline."""
+    kernel, ctx = MemoryBackend(), context()
+    kernel.later(lambda: kernel.add_link("eth0"))
+    with caplog.at_level("INFO"), pytest.raises(NotReady, match=r"gave up after 12\.5 s: the device eth1"):
+        await_result(ctx, kernel, links_of(kernel, "eth0", "eth1"), wait=12.5)
+    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == [
+        "the device eth0",
+        "the device eth1",
+    ]
+    assert ctx.clock.now() == pytest.approx(12.5)
+
+
+def test_a_change_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change between the first attempt and the start of the watch is seen without a wait."""
+    kernel, ctx = MemoryBackend(), context()
+    watch = kernel.watch
+
+    def late() -> object:
+        kernel.add_link("eth0")
+        return watch()
+
+    monkeypatch.setattr(kernel, "watch", late)
+    assert await_result(ctx, kernel, links_of(kernel, "eth0"), wait=30) == "all"
+    assert ctx.clock.now() == 0
+
+
+@pytest.mark.parametrize("has_own_clock", [False, True])
+def test_a_watch_with_a_clock_of_its_own(*, has_own_clock: bool) -> None:
+    """On a fake clock the seconds pass at once, also where the kernel's watch has another clock, and nobody polls."""
+    ctx, kernel = context(), MemoryBackend()
+    watched, watch = mock.Mock(wraps=kernel), kernel.watch()
+    wait = mock.Mock(side_effect=lambda left, *, clock: watch.wait(left, clock=None if has_own_clock else clock))
+    watched.watch.return_value = mock.MagicMock(wait=wait)
+    watched.watch.return_value.__enter__.return_value = watched.watch.return_value
+    attempt = links_of(kernel, "eth0")
+    with pytest.raises(NotReady):
+        await_result(ctx, watched, attempt, wait=30)
+    assert (ctx.clock.now(), attempt.call_count) == (30, 3)
+
+
+def test_a_run_that_is_cancelled_or_ends() -> None:
+    """A cancelled run attempts nothing, and the deadline of the run ends the wait in time."""
+    ctx, attempt = context(), links_of(MemoryBackend(), "eth0")
+    ctx.cancel()
+    with pytest.raises(phases.Cancelled):
+        await_result(ctx, MemoryBackend(), attempt, wait=0)
+    attempt.assert_not_called()
+    clock = FakeClock()
+    ctx = phases.Context(clock=clock, deadline=12, observers=[])
+    with pytest.raises(phases.Cancelled, match="the 12 s of the run are over"):
+        await_result(ctx, MemoryBackend(), attempt, wait=30)
+    assert clock.now() == 12
+
+
+def test_tables_that_never_rest() -> None:
+    """If the tables keep changing, the last snapshot is used and marked; without a snapshot the error is raised."""
+    kernel = plain_vm()
+    snapshot = kernel.snapshot()
+    assert read_snapshot(kernel) == (snapshot, True)
+    kernel.faults.fail("snapshot", BackendError("busy", last=snapshot, kind="unsettled"))
+    assert read_snapshot(kernel) == (snapshot, False)
+    kernel.faults.fail("snapshot", BackendError("busy", kind="unsettled"))
+    with raises(BackendError, "unsettled"):
+        read_snapshot(kernel)

@@ -1,0 +1,100 @@
+"""A prefix is a family, a first address and a length; `ipaddress` is its oracle."""
+
+from collections.abc import Callable
+from ipaddress import IPv4Address, ip_address, ip_network, summarize_address_range
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostrouting.model.prefix import Prefix, as_ip, ip_at, is_reserved, prefixes_between, width_of
+from tests.support.strategies import blocks, prefixes
+
+FAMILIES = st.sampled_from([4, 6])
+SMALL = FAMILIES.flatmap(blocks)
+ANYWHERE = FAMILIES.flatmap(lambda family: prefixes(Prefix(family, 0, 0)))
+
+
+@given(ANYWHERE)
+def test_text_and_back(prefix: Prefix) -> None:
+    """A prefix can be parsed from its own text and made from `ipaddress`, with the same bounds and halves."""
+    network = ip_network(str(prefix))
+    assert Prefix.parse(str(prefix)) == Prefix.of(network) == prefix
+    assert prefix.to_network() == network
+    assert (prefix.first, prefix.last) == (int(network[0]), int(network[-1]))
+    assert prefix.ip == network[0] == ip_at(prefix.family, prefix.first)
+    if prefix.length == width_of(prefix.family):
+        with pytest.raises(ValueError, match="single address"):
+            prefix.halves()
+    else:
+        assert [half.to_network() for half in prefix.halves()] == list(network.subnets())
+
+
+@given(SMALL.flatmap(lambda block: st.tuples(prefixes(block, wider=True), prefixes(block, wider=True))))
+def test_containment(pair: tuple[Prefix, Prefix]) -> None:
+    """One prefix is in another exactly if its first and last addresses are."""
+    outer, inner = pair
+    ends = [ip_at(inner.family, inner.first), ip_at(inner.family, inner.last)]
+    assert (inner in outer) == all(end in outer.to_network() for end in ends)
+
+
+@given(FAMILIES, st.integers(0, 300), st.integers(0, 300))
+def test_fewest_blocks(family: int, one: int, other: int) -> None:
+    """The blocks of a range are exactly its addresses, in order, and as few as `ipaddress` finds."""
+    first, last = sorted([one, other])
+    between = list(prefixes_between(family, first, last))
+    assert [number for block in between for number in range(block.first, block.last + 1)] == [*range(first, last + 1)]
+    assert len(between) == len(list(summarize_address_range(IPv4Address(first), IPv4Address(last))))
+
+
+@given(st.lists(ANYWHERE))
+def test_order(many: list[Prefix]) -> None:
+    """Sorted, a block comes before everything that it contains."""
+    ordered = sorted(many)
+    for position, prefix in enumerate(ordered):
+        assert not any(prefix in later and prefix != later for later in ordered[position:])
+
+
+@pytest.mark.parametrize(
+    "values", [(5, 0, 0), (4, 0, 33), (4, 0, -1), (6, 0, 129), (4, 1, 31), (4, 2**32, 32), (4, -1, 32)], ids=str
+)
+def test_no_other_prefix_exists(values: tuple[int, int, int]) -> None:
+    """An invalid prefix cannot be created."""
+    with pytest.raises(ValueError, match=r"not an address family|not in 0\.\.|not the first address"):
+        Prefix(*values)
+
+
+@pytest.mark.parametrize("text", ["10.0.0.1/8", "10.0.0.0/33", "ten", ""])
+def test_no_other_text_is_read(text: str) -> None:
+    """Text with host bits, or that is not a prefix, is refused."""
+    with pytest.raises(ValueError, match=r"host bits|does not appear"):
+        Prefix.parse(text)
+
+
+@pytest.mark.parametrize("make", [as_ip, Prefix.parse, lambda text: Prefix.of(as_ip(text))])
+def test_no_address_has_a_zone(make: Callable[[str], object]) -> None:
+    """A zone names a device, for which routes have a separate field; it is refused, not silently dropped."""
+    with pytest.raises(ValueError, match=r"'fe80::1%eth0' has a zone"):
+        make("fe80::1%eth0")
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "reserved"),
+    [
+        *[("0.0.0.1", "0.0.0.9", True), ("127.0.0.1", "127.1.0.1", True), ("224.0.0.0", "255.255.255.255", True)],
+        *[
+            ("0.255.255.255", "1.0.0.0", False),
+            ("223.255.255.255", "224.0.0.0", False),
+            ("10.0.0.0", "10.0.0.1", False),
+        ],
+        *[("::", "::1", True), ("::1", "::2", False), ("fe80::", "febf::", True), ("febf::", "fec0::", False)],
+        *[
+            ("::ffff:0.0.0.0", "::ffff:255.255.255.255", True),
+            ("ff00::", "ff02::1", True),
+            ("fd00::", "fd00::1", False),
+        ],
+    ],
+)
+def test_reserved(first: str, last: str, *, reserved: bool) -> None:
+    """Whether each address of the range is of the host itself, a link's, multicast or reserved."""
+    assert is_reserved(ip_address(first).version, int(ip_address(first)), int(ip_address(last))) is reserved

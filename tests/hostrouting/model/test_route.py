@@ -1,0 +1,93 @@
+"""Routes and rules are written as `ip` prints them, and what differs is written otherwise."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import NextHop, Route
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import Snapshot
+from tests.support.examples import scaled
+from tests.support.strategies import snapshots
+
+ECMP = Route(
+    Prefix.parse("fd00::/8"),
+    (NextHop("a", gateway=as_ip("fe80::1")), NextHop("b", weight=3, dead=True, linkdown=True)),
+    tos=16,
+    protocol=77,
+    mtu=1400,
+    advmss=1300,
+    nexthop_id=9,
+    table=255,
+    scope=7,
+    prefsrc=as_ip("fd00::2"),
+)
+
+
+@pytest.mark.parametrize(
+    ("route", "text"),
+    [
+        (
+            Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", metric=100, protocol=16),
+            "default via 10.0.0.1 dev eth0 proto dhcp metric 100",
+        ),
+        (Route.to("172.16.0.0/16", dev="ib0", protocol=2), "172.16.0.0/16 dev ib0 proto kernel scope link"),
+        (Route.to("10.9.0.0/16", type="blackhole", table=100), "blackhole 10.9.0.0/16 table 100 proto unspec"),
+        (
+            Route.to("10.9.0.0/16", dev="eth0", gateway="fe80::1", protocol=213),
+            "10.9.0.0/16 via inet6 fe80::1 dev eth0 proto hostrouting",
+        ),
+        (
+            ECMP,
+            (
+                "fd00::/8 tos 0x10 table local proto 77 scope 7 src fd00::2 mtu 1400 advmss 1300 nhid 9 "
+                "nexthop via fe80::1 dev a weight 1 nexthop dev b dead linkdown weight 3"
+            ),
+        ),
+    ],
+)
+def test_route(route: Route, text: str) -> None:
+    """A route prints as in `ip route`."""
+    assert str(route) == text
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"priority": 0, "table": 255}, "0: from all lookup local"),
+        (
+            {"fwmark": 0x200, "fwmask": 0xF00, "table": 2004, "suppress_prefixlength": 0},
+            "9: from all fwmark 0x200/0xf00 lookup 2004 suppress_prefixlength 0",
+        ),
+        (
+            {"invert": True, "src": Prefix.parse("10.0.0.0/8"), "iif": "eth0", "action": "goto", "target": 100},
+            "9: not from 10.0.0.0/8 iif eth0 goto 100",
+        ),
+        ({"action": "prohibit", "suppress_ifgroup": 3}, "9: from all prohibit suppress_ifgroup 3"),
+        ({"l3mdev": True}, "9: from all lookup [l3mdev-table]"),
+    ],
+)
+def test_rule(fields: dict[str, Any], text: str) -> None:
+    """A rule prints as in `ip rule`."""
+    assert str(Rule(**{"family": 4, "priority": 9, **fields})) == text
+
+
+def test_reprs() -> None:
+    """A repr has the text of `ip`, with what this leaves out."""
+    route = Route(Prefix.parse("172.16.0.0/16"), (NextHop("eth0", gateway=as_ip("10.0.0.1"), weight=3),), protocol=213)
+    assert repr(route) == "<Route 172.16.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting weight 3>"
+    assert repr([route.prefix, *route.legs]) == "[<Prefix 172.16.0.0/16>, <NextHop via 10.0.0.1 dev eth0 weight 3>]"
+    assert repr(default_rules(6)[0]) == "<Rule of IPv6, 0: from all lookup local proto kernel>"
+    assert repr(Route.to("::/0", dev="eth0")) == "<Route ::/0 dev eth0 proto unspec>"
+
+
+@given(snapshots(Prefix.parse("172.16.0.0/16")))
+@settings(max_examples=scaled(50))
+def test_what_differs_looks_different(snapshot: Snapshot) -> None:
+    """Two values that are not equal have different texts, and none is longer than two lines."""
+    for values in ({*snapshot.routes}, {*snapshot.rules}, {leg for route in snapshot.routes for leg in route.legs}):
+        texts = {repr(value) for value in values}
+        assert len(texts) == len(values)
+        assert max(map(len, texts), default=0) < 240

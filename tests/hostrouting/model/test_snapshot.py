@@ -1,0 +1,191 @@
+"""A snapshot survives JSON unchanged; what is not a snapshot is refused with every fault and its path."""
+
+import json
+from contextlib import suppress
+from typing import Any, Literal, get_args, get_origin
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import assert_type
+
+from hostrouting.errors import InputError
+from hostrouting.model.prefix import IP, Prefix, as_ip
+from hostrouting.model.route import NextHop, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Address, Link, Snapshot
+from tests.support.strategies import blocks, snapshots
+from tests.support.topologies import h200
+
+EMPTY = json.loads(Snapshot().to_json())
+SAMPLES: dict[object, object] = {
+    int: 7,
+    int | None: 8,
+    str: "x",
+    str | None: "y",
+    bool: True,
+    bool | None: True,
+    Prefix: Prefix.parse("10.0.0.0/8"),
+    Prefix | None: Prefix.parse("fd00::/8"),
+    IP: as_ip("10.0.0.1"),
+    IP | None: as_ip("fe80::1"),
+    tuple[tuple[str, str], ...]: (("tun_id", "5"),),
+    tuple[NextHop, ...]: (NextHop("z", weight=2),),
+    tuple[str, ...]: ("realm",),
+}
+
+
+@given(st.sampled_from([4, 6]).flatmap(blocks).flatmap(snapshots))
+def test_there_and_back(snapshot: Snapshot) -> None:
+    """from_json(to_json(x)) == x."""
+    assert Snapshot.from_json(snapshot.to_json()) == Snapshot.from_json(snapshot.to_json().encode()) == snapshot
+    assert json.loads(snapshot.to_json())["schema"] == "hostrouting/snapshot/1"
+
+
+def sample_of(field: "attrs.Attribute[Any]") -> object:
+    """A value of the field that is not its default."""
+    if field.name == "family":
+        return 6
+    if field.type is bool:
+        return not field.default
+    return get_args(field.type)[-1] if get_origin(field.type) is Literal else SAMPLES[field.type]
+
+
+@pytest.mark.parametrize("cls", [Link, Address, Rule, NextHop, Route])
+def test_no_field_is_forgotten(cls: type) -> None:
+    """Every field of every value survives JSON, and takes part in equality."""
+    fields = attrs.fields(cls)
+    bare = cls(**{field.name: sample_of(field) for field in fields if field.default is attrs.NOTHING})
+    home = {Link: "links", Address: "addresses", Rule: "rules", Route: "routes"}.get(cls)
+    for field in fields:
+        other = attrs.evolve(bare, **{field.name: sample_of(field)})
+        assert (other != bare) is (field.default is not attrs.NOTHING), field.name
+        held: dict[str, Any] = {home or "routes": (other if home else Route(Prefix(4, 0, 0), (other,)),)}
+        whole = Snapshot(**held)
+        assert Snapshot.from_json(whole.to_json(indent=1)) == whole, field.name
+
+
+def told(text: Any) -> str:
+    """The message about a text that is not a snapshot."""
+    with pytest.raises(InputError) as caught:
+        Snapshot.from_json(text)
+    return str(caught.value)
+
+
+ROUTE, RULE = {"prefix": "::/0"}, {"family": 4, "priority": 1}
+
+
+@pytest.mark.parametrize(
+    ("members", "fault"),
+    [
+        ({"links": 5}, "links: 5 is not a list; write [...], even around a single item"),
+        (
+            {"links": [5]},
+            "links[0]: 5 is not an object; write {...} with any of the keys name, index, kind, type, up, ",
+        ),
+        ({"links": [{"name": "a"}]}, "links[0].index: missing"),
+        ({"links": [{"name": None, "index": 1}]}, "links[0].name: missing"),
+        ({"links": [{"name": "a", "index": True}]}, "links[0].index: true is not an integer from 0 to 4294967295"),
+        (
+            {"links": [{"name": "a" * 256, "index": 1}]},
+            f'links[0].name: "{"a" * 60}"... (256 characters) is not a text of',
+        ),
+        (
+            {"links": [{"name": "ib\ud800", "index": 1}]},
+            r'links[0].name: "ib\ud800" is not a text of up to 255 characters',
+        ),
+        ({"addresses": None}, "addresses: missing"),
+        ({"routes": [{"prefix": "10.0.0.1/8"}]}, 'routes[0].prefix: "10.0.0.1/8" is not a network without host bits'),
+        ({"routes": [{"prefix": "\x1b[2J"}]}, r'routes[0].prefix: "\u001b[2J" is not a network without host bits'),
+        ({"routes": [{"prefix": 10}]}, "routes[0].prefix: 10 is not a text"),
+        ({"routes": [ROUTE | {"type": []}]}, "routes[0].type: a list is not a known word"),
+        ({"routes": [ROUTE | {"prefsrc": "fe80::1%x"}]}, 'routes[0].prefsrc: "fe80::1%x" is not an address'),
+        (
+            {"routes": [ROUTE | {"legs": [{"weight": 257}]}]},
+            "routes[0].legs[0].weight: 257 is not an integer from 0 to 256",
+        ),
+        ({"routes": [ROUTE | {"metric": -1}]}, "routes[0].metric: -1 is not an integer from 0 to 4294967295"),
+        ({"routes": [ROUTE | {"protocol": 256}]}, "routes[0].protocol: 256 is not an integer from 0 to 255"),
+        ({"rules": [RULE | {"others": [["a"]]}]}, "rules[0].others[0]: a list is not of the right length"),
+        ({"rules": [RULE | {"family": 7}]}, "rules[0].family: 7 is not an integer from 4 to 6"),
+        ({"rules": [RULE | {"invert": 1}]}, "rules[0].invert: 1 is not true or false"),
+        ({"family": 7}, "family: 7 is not an integer from 4 to 6"),
+        (
+            {"links": [{}], "rules": [{"family": 5}], "routes": None},
+            "the snapshot has 5 faults:\n  routes: missing\n  links[0].name: missing\n  links[0].index: missing\n  rules[0].f",
+        ),
+    ],
+    ids=lambda value: ascii(value)[:50] + str(len(value)),
+)
+def test_faults(members: dict[str, Any], fault: str) -> None:
+    """Each fault has the path, the value and the rule; one reading finds all of them."""
+    assert told(json.dumps(EMPTY | members)).startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (b" \n", "is empty; save one with: hostrouting snapshot > FILE"),
+        ("[", "is not JSON, or was not copied whole; save one with: hostrouting snapshot > FILE"),
+        (b"\xff", "is not JSON, or was"),
+        ("[" * 100_000, "is not JSON, or was"),
+        (None, "is not JSON, or was"),
+        ("[]", "schema: must be 'hostrouting/snapshot/1'; save one with: hostrouting snapshot > FILE"),
+        ('{"schema": "hostrouting/snapshot/2"}', "schema: must be 'hostrouting/snapshot/1'"),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_what_is_not_a_snapshot(text: str | bytes | None, fault: str) -> None:
+    """Another document says what a snapshot is, and how to get one."""
+    assert told(text).startswith(fault)
+
+
+@pytest.mark.parametrize("name", ["links", "addresses", "rules", "routes"])
+def test_each_list_is_required(name: str) -> None:
+    """A document without one of the four lists is refused, because a host without rules is another host.
+
+    Kills: writing an empty list as an absent key, and reading an absent key as an empty list.
+    """
+    assert EMPTY[name] == []
+    assert told(json.dumps({key: value for key, value in EMPTY.items() if key != name})) == f"{name}: missing"
+
+
+def test_a_newer_version_may_have_added_keys() -> None:
+    """Unknown and repeated keys are skipped at every depth, each is named once, and the names survive a round trip.
+
+    Kills: skipping without a trace, and forgetting it when the snapshot is saved again.
+    """
+    document = json.loads(h200().to_json())
+    document["colour"] = 1
+    for route in document["routes"]:
+        route["ticks"] = 1400
+        for leg in route.get("legs", ()):
+            leg["\x1b[31m"] = {}
+    text = json.dumps(document).replace('"ticks"', '"table": 7, "ticks"', 1)
+    read = Snapshot.from_json(text.replace('{"name": "lo"', '{"name": "other", "name": "lo"'))
+    skipped = (
+        r'["\u001b[31m"] in a NextHop',
+        "colour in a Snapshot",
+        "name, given more than once in a Link",
+        "ticks in a Route",
+    )
+    assert read.skipped == skipped
+    assert Snapshot.from_json(read.to_json()) == read
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: (
+            st.lists(inner)
+            | st.dictionaries(
+                st.sampled_from(["links", "routes", "prefix", "name", "index", "legs", "family", "x"]), inner
+            )
+        ),
+    )
+)
+def test_any_json_at_all(value: object) -> None:
+    """Any JSON gives a snapshot or an InputError, never another exception."""
+    with suppress(InputError):
+        assert_type(Snapshot.from_json(json.dumps({**EMPTY, **value} if isinstance(value, dict) else value)), Snapshot)

@@ -1,0 +1,141 @@
+"""A strategy for nodes: cards, InfiniBand, tunnels, CNIs, refused ranges and rules, all about one small block of addresses.
+
+Where everything is in 64 addresses, random routes often nest, repeat and refuse each other, and every address can be
+asked. Devices have the kinds that they have in the field.
+"""
+
+from ipaddress import ip_address
+from typing import Any
+
+from hypothesis import strategies as st
+
+from hostrouting.model.prefix import Prefix, ip_at, width_of
+from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, NextHop, Route, RouteType
+from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.snapshot import Address, Link, Snapshot
+
+BITS = 6
+_LOOPBACK = ("lo", 772, "")
+_CARD = ("eth0", 1, "")
+_OTHERS = [
+    ("eth1", 1, ""),
+    ("ib0", 32, ""),
+    ("wg0", 65534, "wireguard"),
+    ("tun0", 65534, "tun"),
+    ("cali1", 1, "veth"),
+    ("lxc1", 1, "veth"),
+    ("cni0", 1, "bridge"),
+    ("flannel.1", 1, "vxlan"),
+    ("docker0", 1, "bridge"),
+    ("cilium_host", 1, "veth"),
+]
+_FIRST = {4: int(ip_address("10.96.0.0")), 6: int(ip_address("fd96::"))}
+_GATEWAY = {4: ip_address("10.0.0.1"), 6: ip_address("fe80::1")}
+_PATHLESS: list[RouteType] = ["blackhole", "unreachable", "prohibit", "throw"]
+_USUAL: list[RouteType] = ["unicast"] * 6
+_LED: list[RouteType] = [*_USUAL, "local"]
+_ONE_IN_THREE, _ONE_IN_TEN = st.integers(0, 2), st.integers(0, 9)
+_TABLES = st.sampled_from([TABLE_MAIN] * 4 + [100])
+_METRICS = st.sampled_from([0, 0, 100, 100, 200, 1024])
+_PROTOCOLS = st.sampled_from([2, 3, 4, 9, 12, 16, 80, 213])
+
+
+def block_of(family: int) -> Prefix:
+    """The block that everything is about."""
+    return Prefix(family, _FIRST[family], width_of(family) - BITS)
+
+
+@st.composite
+def prefixes(draw: st.DrawFn, family: int) -> Prefix:
+    """A prefix in the block, or a little wider."""
+    width = width_of(family)
+    length = draw(st.sampled_from([width - BITS - 4, *range(width - BITS, width), width, width]))
+    return Prefix.around(family, _FIRST[family] + draw(st.integers(0, (1 << BITS) - 1)), length)
+
+
+@st.composite
+def _defaults(draw: st.DrawFn, family: int, dev: str) -> list[Route]:
+    way = (NextHop(dev, gateway=_GATEWAY[family]),)
+    metric, table, protocol = draw(_METRICS), draw(_TABLES), draw(st.sampled_from([3, 9, 16]))
+    routes = [Route(Prefix(family, 0, 0), way, metric=metric, table=table, protocol=protocol)]
+    if draw(_ONE_IN_TEN) == 0:
+        halves = Prefix(family, 0, 0).halves()
+        routes += [Route(half, (NextHop(dev),), protocol=3) for half in halves]
+    return routes
+
+
+@st.composite
+def _addresses(draw: st.DrawFn, family: int, dev: str) -> tuple[Address, list[Route]]:
+    """An address with the routes that Linux adds for it."""
+    network, width = draw(prefixes(family)), width_of(family)
+    ip = ip_at(family, network.first + (network.length < width))
+    routes = [Route(Prefix.of(ip), (NextHop(dev),), table=TABLE_LOCAL, type="local", protocol=2)]
+    if network.length < width:
+        source = ip if family == 4 else None
+        routes.append(Route(network, (NextHop(dev),), protocol=2, metric=0 if family == 4 else 256, prefsrc=source))
+    return Address(ip=ip, length=network.length, dev=dev), routes
+
+
+@st.composite
+def _routes(draw: st.DrawFn, family: int, devs: list[str]) -> Route:
+    kind = draw(st.sampled_from([*_LED, *_PATHLESS]))
+    hop = NextHop(draw(st.sampled_from(devs)), gateway=draw(st.sampled_from([None, _GATEWAY[family]])))
+    return Route(
+        draw(prefixes(family)),
+        () if kind in _PATHLESS else (hop,),
+        type=kind,
+        table=TABLE_LOCAL if kind == "local" else draw(_TABLES),
+        metric=draw(_METRICS),
+        protocol=draw(_PROTOCOLS),
+    )
+
+
+@st.composite
+def _rules(draw: st.DrawFn, family: int, devs: list[str]) -> Rule:
+    selector = draw(st.sampled_from(["to", "from", "fwmark", "iif", "uidrange", "none"]))
+    selectors: dict[str, dict[str, Any]] = {
+        "to": {"dst": draw(prefixes(family))},
+        "from": {"src": draw(prefixes(family))},
+        "iif": {"iif": draw(st.sampled_from([*devs, "lo"]))},
+        "uidrange": {"others": (("uidrange", draw(st.sampled_from(["0-0", "1-99"]))),)},
+        "fwmark": {
+            "fwmark": draw(st.sampled_from([0, 0x200, 0xCA6C])),
+            "fwmask": draw(st.sampled_from([0xFF, 0xF00, 0xFFFFFFFF])),
+        },
+    }
+    return Rule(
+        family=family,
+        priority=draw(st.integers(1, 40_000)),
+        table=draw(st.sampled_from([100, TABLE_MAIN])),
+        invert=selector != "none" and draw(_ONE_IN_THREE) == 0,
+        suppress_prefixlength=draw(st.sampled_from([None, None, None, 0])),
+        **selectors.get(selector, {}),
+    )
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> tuple[int, Snapshot]:
+    """A family, and a node."""
+    family = draw(st.sampled_from([4, 4, 6]))
+    links = [_CARD, *draw(st.lists(st.sampled_from(_OTHERS), unique=True, max_size=6))]
+    devs = [name for name, _, _ in links]
+    routes: list[Route] = []
+    addresses: list[Address] = []
+    for dev in devs:
+        if draw(_ONE_IN_TEN) > (0 if dev == "eth0" else 7):
+            routes += draw(_defaults(family, dev))
+        if draw(_ONE_IN_THREE) == 0:
+            address, own = draw(_addresses(family, dev))
+            addresses.append(address)
+            routes += own
+    routes += draw(st.lists(_routes(family, devs), max_size=6))
+    rules = [*default_rules(family), *draw(st.lists(_rules(family, devs), max_size=3))]
+    return family, Snapshot(
+        links=tuple(
+            Link(name=name, index=index, type=number, kind=kind, up=True)
+            for index, (name, number, kind) in enumerate([_LOOPBACK, *links], start=1)
+        ),
+        addresses=tuple(addresses),
+        rules=tuple(sorted(rules, key=lambda rule: rule.priority)),
+        routes=tuple(routes),
+    )

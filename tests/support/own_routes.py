@@ -1,0 +1,133 @@
+"""Routes of ours and of another program with the keys of wanted ones, on a host with eth0 and eth1: for plan and apply.
+
+In IPv6 they are next hops of their own, which Linux lists as one route: who can delete one owns it.
+"""
+
+from collections.abc import Iterable
+from itertools import product
+
+from hypothesis import strategies as st
+
+from hostrouting.kernel.base import RouteBackend, RouteRequest
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
+from hostrouting.model.route import DEFAULT_METRIC, OURS, SCOPE_LINK, SCOPE_UNIVERSE, NextHop, Route, RouteKey
+from hostrouting.model.snapshot import Snapshot
+from hostrouting.routes.uplink import DesiredRoute
+from hostrouting.testing import MemoryBackend
+
+FOREIGN = 186
+PREFIXES = {
+    IPV4: [*map(Prefix.parse, ("20.0.0.0/16", "20.0.0.0/24", "20.1.0.0/16"))],
+    IPV6: [*map(Prefix.parse, ("fd20::/32", "fd20::/48", "fd21::/32"))],
+}
+EVERY = [*PREFIXES[IPV4], *PREFIXES[IPV6]]
+HOPS = {
+    IPV4: [*(NextHop("eth0", gateway=as_ip(f"10.0.0.{number}")) for number in (1, 2, 3)), NextHop("eth1")],
+    IPV6: [*(NextHop("eth0", gateway=as_ip(f"fd00:99::{number}")) for number in (1, 2, 3)), NextHop("eth1")],
+}
+_FAMILIES = st.sampled_from([IPV4, IPV6])
+
+
+def entry(prefix: Prefix, hop: NextHop, metric: int = 0, protocol: int = OURS) -> Route:
+    """One route with one next hop."""
+    is_on_link = prefix.family == IPV4 and hop.gateway is None
+    return Route(
+        prefix,
+        (hop,),
+        metric=metric or DEFAULT_METRIC[prefix.family],
+        scope=SCOPE_LINK if is_on_link else SCOPE_UNIVERSE,
+        protocol=protocol,
+    )
+
+
+def entries() -> st.SearchStrategy[list[Route]]:
+    """Routes that are there before, in the order in which they are added."""
+    of_family = _FAMILIES.flatmap(
+        lambda family: st.builds(
+            entry,
+            st.sampled_from(PREFIXES[family]),
+            st.sampled_from(HOPS[family]),
+            st.sampled_from([0, 5]),
+            st.sampled_from([OURS, OURS, FOREIGN]),
+        )
+    )
+    return st.lists(of_family, max_size=7)
+
+
+def wishes() -> st.SearchStrategy[list[DesiredRoute]]:
+    """Wanted routes, some of which take their next hop from the default route."""
+    of_family = _FAMILIES.flatmap(
+        lambda family: st.builds(
+            lambda prefix, hop, metric: DesiredRoute(prefix, gateway=hop.gateway, metric=metric),
+            st.sampled_from(PREFIXES[family]),
+            st.sampled_from([*HOPS[family][:3], NextHop()]),
+            st.sampled_from([0, 5]),
+        )
+    )
+    return st.lists(of_family, max_size=5, unique_by=lambda wish: wish.key)
+
+
+def hosts() -> st.SearchStrategy[list[Route]]:
+    """Those, and the default routes: in IPv6 by one or two routers."""
+    two = Route(Prefix(IPV6, 0, 0), tuple(HOPS[IPV6][:2]), metric=1024, protocol=9)
+    ipv6 = st.sampled_from([two, *(entry(Prefix(IPV6, 0, 0), hop, protocol=9) for hop in HOPS[IPV6][:3])])
+    ipv4 = entry(Prefix(IPV4, 0, 0), HOPS[IPV4][0], protocol=16)
+    return st.builds(lambda route, routes: [ipv4, route, *routes], ipv6, entries())
+
+
+def fake() -> MemoryBackend:
+    """The fake kernel as the host of the tests."""
+    kernel = MemoryBackend()
+    for dev in ("eth0", "eth1"):
+        kernel.add_link(dev)
+    kernel.add_address("eth0", "10.0.0.4/24")
+    kernel.add_address("eth0", "fd00:99::4/64")
+    return kernel
+
+
+def put(backend: RouteBackend, routes: Iterable[Route]) -> None:
+    """Have exactly these routes, as far as the kernel takes them, to the prefixes and as default routes."""
+    every = [*EVERY, Prefix(IPV4, 0, 0), Prefix(IPV6, 0, 0)]
+    while there := backend.snapshot(prefixes=every).routes:
+        hops = [route.legs if route.prefix.family == IPV6 else (None,) for route in there]
+        each = [(route, hop) for route, legs in zip(there, hops, strict=True) for hop in legs]
+        backend.change(
+            RouteRequest("delete", route if hop is None else entry(route.prefix, hop, route.metric, protocol))
+            for route, hop in each
+            for protocol in (OURS, FOREIGN, 9)
+        )
+    backend.change(RouteRequest("append", route) for route in routes)
+
+
+def table(snapshot: Snapshot) -> dict[RouteKey, list[tuple[object, ...]]]:
+    """By key the routes to the prefixes: protocol and next hops; the order of IPv6 next hops means nothing."""
+    routes: dict[RouteKey, list[tuple[object, ...]]] = {}
+    for route in snapshot.routes:
+        if route.prefix in EVERY:
+            hops = [(hop.dev, hop.gateway, hop.weight) for hop in route.legs]
+            shown = frozenset(hops) if route.prefix.family == IPV6 else tuple(hops)
+            routes.setdefault(route.key, []).append((route.protocol, shown))
+    return routes
+
+
+def owned(backend: RouteBackend, protocol: int) -> set[tuple[RouteKey, NextHop]]:
+    """The next hops of this owner; those of IPv6 are gone afterwards."""
+    owned_hops = set()
+    for route in backend.snapshot(prefixes=EVERY).routes:
+        if route.prefix.family == IPV4:
+            owned_hops |= {(route.key, hop) for hop in route.legs if route.protocol == protocol}
+            continue
+        for hop in route.legs:
+            [outcome] = backend.change([RouteRequest("delete", entry(route.prefix, hop, route.metric, protocol))])
+            owned_hops |= {(route.key, hop)} if outcome.ok else set()
+    return owned_hops
+
+
+def both(backend: RouteBackend) -> dict[int, set[tuple[RouteKey, NextHop]]]:
+    """The next hops of each owner; those of IPv6 are gone afterwards."""
+    return {protocol: owned(backend, protocol) for protocol in (OURS, FOREIGN)}
+
+
+def hops_of(routes: Iterable[Route]) -> set[tuple[RouteKey, NextHop]]:
+    """The next hops of these routes."""
+    return {pair for route in routes for pair in product([route.key], route.legs)}
