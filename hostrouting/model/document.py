@@ -35,7 +35,9 @@ def parse(text: str | bytes) -> Any:
     if not text.strip():
         raise Invalid([Fault("", "", "is empty", "write {} for an empty configuration")])
     try:
-        return json.loads(text.decode("utf-8-sig") if isinstance(text, bytes) else text, object_pairs_hook=_object)
+        # Without the codec utf-8-sig, which Debian's python3-minimal lacks.
+        plain = text.removeprefix(b"\xef\xbb\xbf").decode() if isinstance(text, bytes) else text
+        return json.loads(plain, object_pairs_hook=_object)
     except UnicodeDecodeError as error:
         raise Invalid([Fault("", "", f"is not UTF-8 at byte {error.start}", "save it as UTF-8")]) from error
     except RecursionError as error:
