@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _MASKED = {"read": values.masked_network}
 _DEVICE = {"must": values.DEVICE}
+_GATEWAY = {"must": values.ROUTER, "empty": True}
 _NETWORK = {"read": values.network_or_address}
 _MANAGED = {**_NETWORK, "must": values.PODS, "filled": True}
 _UNITS = {"must": values.UNIT, "filled": True}
@@ -36,9 +37,9 @@ class StaticRoute(Section):
     """One route that the host must have."""
 
     destination: Network = attrs.field(converter=given, metadata={"read": values.network, "must": values.DESTINATION})
-    gateway: Address | None = attrs.field(default=None, converter=given, metadata={"must": values.ROUTER})
+    gateway: Address | None = attrs.field(default=None, converter=given, metadata=_GATEWAY)
     """None means the default gateway on the device."""
-    dev: str | None = attrs.field(default=None, metadata=_DEVICE)
+    dev: str | None = attrs.field(default=None, metadata={**_DEVICE, "empty": True})
     """None means the device of the default route, of the destination's family."""
     metric: int = 0
     """The default is 0, with which Linux uses its own default: 0 for an IPv4 route, 1024 for an IPv6 route."""
@@ -95,7 +96,7 @@ class RouteOverlapConfig(Section):
 
     expected_cidrs: tuple[Network, ...] = attrs.field(default=(), converter=given, metadata=_MASKED)
     """In the given order, with host bits masked."""
-    mode: Mode = attrs.field(default=Mode.WARN, converter=given)
+    mode: Mode = attrs.field(default=Mode.WARN, converter=given, metadata={"empty": True})
     expected_devs: tuple[str, ...] = attrs.field(default=(), converter=given, metadata=_DEVICE)
     """If empty, the devices of the default route, for the CIDRs of each family its own."""
     allowed_devs: tuple[str, ...] = attrs.field(default=(), converter=given, metadata={"must": values.PATTERN})

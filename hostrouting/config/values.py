@@ -20,7 +20,6 @@ _NAME_LENGTH = 15  # IFNAMSIZ without its closing zero
 _RULE_LETTERS = frozenset(f"{_ALPHANUMERIC}_.-/: ")
 _UNIT_LETTERS = frozenset(f"{_ALPHANUMERIC}:_.\\-@")
 _LONGEST_UNIT = 255 - len("00.d")  # of a file name, for the folder of its drop-ins
-_LONGEST_REASON = 200
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _WIDEST = {4: 8, 6: 32}  # networks of pods
 
@@ -148,5 +147,8 @@ SELECTION = (
     Must(_is_selection, "is not a list of selectors", 'write them as "ip rule" prints them, such as "fwmark 0x1/0xff"'),
 )
 REASON = (
-    Must(lambda text: len(text) <= _LONGEST_REASON and text.isprintable(), "is not one line of up to 200 characters"),
+    Must(
+        lambda text: bool(text.strip()) and len(text) <= 200 and text.isprintable(),
+        "is not one line of 1 to 200 characters",
+    ),
 )

@@ -2,9 +2,9 @@
 
 How an object is read follows from the fields of its class, and is worked out once for each class: a fleet has thousands
 of snapshots. A field is read by its type, with the rules in its metadata: `read` reads one value instead, `in` has the
-numbers that are allowed, `must` what else has to hold, and a list that is `filled` has an item. What is wrong raises
-`Invalid`, whose faults have paths that begin at the value: whoever reads the object or list around it adds its own key,
-and continues with the other values.
+numbers that are allowed, `must` what else has to hold; a list that is `filled` has an item, and an `empty` text is as
+good as null. What is wrong raises `Invalid`, whose faults have paths that begin at the value: whoever reads the object or
+list around it adds its own key, and continues with the other values.
 
 A plain class (`Route`) is only made from a document. A `Section` reads the arguments of its constructor, so values from
 Python and from a file follow the same rules.
@@ -76,7 +76,7 @@ def camel(attribute: str) -> str:
 class Section:
     """The base of attrs classes whose constructor reads its arguments: typed values, or as they are in JSON.
 
-    None and an empty text stand for the default. A key in JSON is the attribute in camelCase.
+    None stands for the default. A key in JSON is the attribute in camelCase.
     """
 
     __slots__ = ()
@@ -139,6 +139,7 @@ class _Form:
         self.names = {key: field.name for key, field in fields.items()}
         self.readers = {key: _reader_of(field.type, field.metadata) for key, field in fields.items()}
         self.defaults = {field.name: field.default for field in fields.values() if field.default is not attrs.NOTHING}
+        self.empties = {key for key, field in fields.items() if "empty" in field.metadata}
         self.required = {key: None for key, name in self.names.items() if name not in self.defaults}.keys()
 
     def read(self, document: Any, skipped: Skipped) -> Any:
@@ -170,9 +171,9 @@ class _Form:
         values: dict[str, Any] = {}
         faults: list[Fault] = []
         unknown: list[object] = []
-        find_reader, is_section = self.readers.get, self.is_section
+        find_reader, empties = self.readers.get, self.empties
         for key, value in document.items():
-            if value is None or (is_section and value == ""):
+            if value is None or (empties and value == "" and key in empties):
                 continue
             if (reader := find_reader(key)) is None:
                 unknown.append(key)

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import (
+    HostRoutingConfig,
+    RouteOverlapConfig,
+    StaticRoute,
+    StaticRoutesConfig,
+    gated_units,
+)
 from hostrouting.config.values import Mode
 from hostrouting.errors import ConfigError
 from tests.support.programs import completed
@@ -71,7 +77,12 @@ KNOWN = "unknown key; the known keys are staticRoutes, "
 REFUSED: list[tuple[object, str]] = [
     *(
         ({"agent": 1, written: {}}, f"{written}: unknown key; did you mean {meant}?")
-        for written, meant in [("static_routes", "staticRoutes"), ("routeoverlaps", "routeOverlap"), ("gates", "gate")]
+        for written, meant in [
+            ("static_route", "staticRoutes"),
+            ("routeoverlaps", "routeOverlap"),
+            ("gates", "gate"),
+            ("GAET", "gate"),
+        ]
     ),
     ({"staticRoute": 1}, "staticRoute: unknown key; did you mean staticRoutes?"),
     ({"hostrouting": {}}, "hostrouting: unknown key; did you mean hostRouting?"),
@@ -86,6 +97,9 @@ REFUSED: list[tuple[object, str]] = [
     ),
     ({"hostRouting": {"routeOverlap": {"Mode": 1}}}, "hostRouting.routeOverlap.Mode: unknown key; did you mean mode?"),
     ({"hostRouting": {"hostRouting": {}}}, f"hostRouting.hostRouting: {KNOWN}"),
+    ({"guard": {}, "odd": ""}, f"odd: {KNOWN}"),
+    ({"manageForeign": ""}, 'manageForeign: "" is not one of leave, keep'),
+    ({"guard": ""}, 'guard: "" is not an object; write {...} with any of the keys enabled'),
     ({"hostRouting": []}, "hostRouting: a list is not an object; write {...} with any of the keys staticRoutes, "),
     ([], "configuration: a list is not an object; write "),
     ({"staticRoutes": {"enabled": True, "routes": [None]}}, "staticRoutes.routes[0]: null is not an object; write "),
@@ -124,6 +138,25 @@ def test_faults_of_documents(document: object, fault: str) -> None:
     """The one fault has its path in the operator's file, the value, the rule, and a remedy if there is one."""
     (only,) = faults(document)
     assert only.startswith(fault)
+
+
+def test_rules_about_several_values_beside_other_faults() -> None:
+    """A faulty value does not hide what is wrong with the others together."""
+    routes: list[object] = [{"destination": "fd00::/8", "gateway": "x"}, {"destination": "fd01::/16"}]
+    document = {"staticRoutes": {"routes": [*routes, {"destination": "fd01::/16", "metric": 1024}]}, "gaurd": 1}
+    assert [fault.split(": ")[0] for fault in faults(document)] == [
+        *("staticRoutes.routes[0].gateway", "staticRoutes.routes[2]", "staticRoutes.enabled", "gaurd")
+    ]
+
+
+def test_units_that_wait() -> None:
+    """Those of the section, sorted; else machines, if a step or a check of service networks is there to wait for."""
+    units = {"units": ["kubelet.service", "a.service", "kubelet.service"]}
+    assert gated_units(HostRoutingConfig(gate=units)) == ("a.service", "kubelet.service")
+    assert gated_units(HostRoutingConfig(guard={"enabled": True}, route_overlap={"serviceCidrs": ["10.0.0.0/8"]})) == (
+        "systemd-nspawn@.service",
+    )
+    assert gated_units(HostRoutingConfig()) == ()
 
 
 def test_repeated_keys() -> None:

@@ -77,7 +77,7 @@ ROWS: list[tuple[str, str, list[Any]]] = [
     (CHECK + "mode", "is not one of WARN, STRICT", ["LOUD", " WARN", "\u017ftrict"]),
     (CHECK + "mode", "is not a text", [True]),
     (CHECK + "intendedRules[0].rule", "is not a list of selectors; write them as", ["fwmark", "iif $(id)"]),
-    (CHECK + "intendedRules[0].reason", "is not one line of up to 200 characters", ["a\nb", "x" * 201]),
+    (CHECK + "intendedRules[0].reason", "is not one line of 1 to 200 characters", ["a\nb", "x" * 201, "", " "]),
     ("manageForeign", "is not one of leave, keep", ["no"]),
     ("gate.units", "is not of the right length", [[]]),
     (
