@@ -301,13 +301,19 @@ class Judge:
         return any(row is cni for row, _ in self._rows(dev))
 
     def _leading_inside(self, route: Route) -> list[tuple[str, int]]:
-        """Devices and lengths of routes inside a refused range, and of own addresses in it."""
+        """Devices and lengths of routes inside a refused range, and of own addresses in it; no uplink leads to a pod."""
         routes = (
             other
             for other in self.fib.routes
             if other.type == "unicast" and other.table == route.table and other.prefix in route.prefix
         )
-        inside = [(dev, other.prefix.length) for other in routes if other.prefix != route.prefix for dev in other.devs]
+        inside = [
+            (dev, other.prefix.length)
+            for other in routes
+            if other.prefix != route.prefix
+            for dev in other.devs
+            if dev not in self.uplinks.devs
+        ]
         own = (address for address in self._addresses if address.ip in route.prefix)
         return [*inside, *((address.dev, self.fib.width) for address in own)]
 

@@ -89,3 +89,12 @@ def test_a_repair_of_nested_ipv6_routes_is_found_at_once() -> None:
     report = reported(node(default, *nested), "fd00::/16")
     assert 0 < len(report.routes) <= len(nested) * 2
     assert report.families[0].repair.unsafe == ()
+
+
+def test_the_uplink_leads_to_no_pod() -> None:
+    """A single address that is reached by an expected device is no pod inside a refused range, whatever the device."""
+    cali1 = Link(name="cali1", index=9, kind="veth")
+    refused = Route(Prefix.parse("172.16.5.0/24"), type="blackhole", protocol=4)
+    host = node(refused, Route.to("172.16.5.9/32", dev="cali1"), links=(cali1,))
+    assert reported(host).verdict == "undecided"
+    assert reported(host, "172.16.5.0/24", expectedDevs=["cali1"]).verdict == "overlap"
