@@ -3,8 +3,6 @@
 Here: facts about a decision. Not here: how it is computed, and the messages about it.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import MULTICAST, Prefix, width_of
@@ -130,12 +128,6 @@ class Variant(NamedTuple):
     cases: Cases
     decision: Decision
 
-    @property
-    def is_by_hash(self) -> bool:
-        """Whether only the next hop that Linux chose makes the difference."""
-        names = ({name for condition in case for name, _ in condition.selectors} for case in self.cases)
-        return {CHOSEN} in names
-
 
 class Cell(NamedTuple):
     """A maximal range of destinations with the same decision; as integers, both ends included."""
@@ -143,24 +135,3 @@ class Cell(NamedTuple):
     first: int
     last: int
     decision: Decision
-
-
-def paired(some: Sequence[Cell], others: Sequence[Cell]) -> Iterator[tuple[int, int, Decision, Decision]]:
-    """Two answers for one prefix as ranges, each with both decisions."""
-    begins = [cell.first for cell in others]
-    for one in some:
-        for other in others[bisect_right(begins, one.first) - 1 : bisect_right(begins, one.last)]:
-            yield max(one.first, other.first), min(one.last, other.last), one.decision, other.decision
-
-
-class Contest(NamedTuple):
-    """A range of destinations, and the shortest prefix of a new route that would decide there.
-
-    A new route that covers the range decides if its prefix is at least `length` long, and not skipped (`Fib.skips`);
-    None if no length is enough.
-    """
-
-    first: int
-    last: int
-    decision: Decision
-    length: int | None

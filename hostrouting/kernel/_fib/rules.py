@@ -77,13 +77,6 @@ class Stage:
             return entry
         return entry.through(staying) if staying else None
 
-    def suppresses_up_to(self, dev: str | None, width: int) -> int:
-        """The longest prefix for which a route by this device is suppressed here; -1 if there is none."""
-        group = None if dev is None else self._groups.get(dev)
-        if group is not None and group == self.rule.suppress_ifgroup:
-            return width
-        return -1 if (limit := self.rule.suppress_prefixlength) is None else limit
-
 
 # Where a walk ended: the stage and the route that decide. No stage: no rule decided. No route: the rule did.
 Ending: TypeAlias = tuple[Stage | None, Entry | None]
@@ -351,30 +344,6 @@ class Region:
     def _branches(self) -> Branches:
         # In most regions only the plain packet's end is needed.
         return Branches(*self._of_branches)
-
-    def length_to_decide(
-        self, address: int, table: Table, beats: Callable[[Entry], int], dev: str | None
-    ) -> int | None:
-        """The shortest prefix length at which a new route in the table would decide; None if there is none.
-
-        `beats` returns the length from which it is preferred to the route found there; the new route leaves by `dev`.
-        """
-        # Only a new route at least this long gets to the present stage of the walk.
-        shortest, floor = self._width + 1, 0
-        for stage in self._lane:
-            if stage.table is None:
-                break
-            entry, _ = stage.table.best(address, self._sought)
-            decides = entry is not None and stage.kept(entry, self._sought) is not None
-            suppressed = stage.suppresses_up_to(dev, self._width)
-            if stage.table is table:
-                preferred = 0 if entry is None else beats(entry)
-                shortest = min(shortest, max(preferred, suppressed + 1, floor))
-                floor = max(floor, preferred) if decides else floor
-            # A new route that is preferred here and then suppressed continues at the next rule.
-            if decides and (stage.table is not table or floor > suppressed):
-                break
-        return shortest if shortest <= self._width else None
 
 
 class Default(NamedTuple):
