@@ -1,24 +1,19 @@
 """One routing table, indexed: its prefixes, and the routes of each; the same for both families.
 
-Here: which prefixes lie in a range, which cover an address, and where the longest one changes. Not here: which of the
-routes around an address the kernel takes (`table_ipv4`, `table_ipv6`), and rules.
+Not here: which of the routes around an address the kernel takes (`table_ipv4`, `table_ipv6`), and rules.
 
-A table is a few columns of the snapshot, and a lookup reads a route only when it needs it. There are two indexes, each
-made when it is first needed. `Ordered` has a column in the order of its networks: enough for the routes in a range, and
-for a few prefixes. A dictionary of all prefixes is faster for many lookups, which try each length, the longest
-first.
+A table is a few columns of the snapshot, and a lookup reads a route only when it needs it: it tries the networks
+around the address in a dictionary of all prefixes, the longest first.
 """
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from functools import cached_property, partial
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TypeAlias
 
-from hostrouting.kernel._fib.packet import Ask, Sought
+from hostrouting.kernel._fib.packet import Sought
 from hostrouting.kernel._route_table import Column, RouteTable
-from hostrouting.model.prefix import IPV4, Prefix
+from hostrouting.model.prefix import IPV4
 from hostrouting.model.route import PATHLESS, NextHop, Route
 
 BITS = 8  # a prefix is packed as its network, shifted by this, plus its length
@@ -29,109 +24,11 @@ def pack(networks: Iterable[int], lengths: Iterable[int]) -> list[int]:
     return [network << BITS | length for network, length in zip(networks, lengths, strict=True)]
 
 
-class Ordered:
-    """A column sorted by network; equal networks keep the column's order.
-
-    Only the networks are put into order, because a check reads few of the lengths and positions. Sorting happens
-    on first use: with a default route, most checks of many routes do not need it.
-    """
-
-    def __init__(self, column: Column, width: int) -> None:
-        """Sort nothing yet; `width` is the number of address bits."""
-        self.column, self._width = column, width
-        # The lengths of the prefixes.
-        self.there: frozenset[int] = column.once("lengths", partial(frozenset, column.lengths))
-        self._hosts = [width - length for length in sorted(self.there)]
-        # The places of the default routes.
-        self._defaults = list(_places_of(0, column.lengths)) if 0 in self.there else []
-
-    @cached_property
-    def networks(self) -> list[int]:
-        """The networks in order."""
-        return self.column.once("ordered", partial(sorted, self.column.networks))
-
-    @cached_property
-    def _order(self) -> Sequence[int]:
-        """The places in the column, in the order of the networks.
-
-        In a list of IPv4 routes that is their own order. Linux lists an IPv6 prefix after the prefixes inside it.
-        """
-        return self.column.once("order", self._find_order)
-
-    def _find_order(self) -> Sequence[int]:
-        networks = self.column.networks
-        places = range(len(networks))
-        return places if self.networks == networks else sorted(places, key=networks.__getitem__)
-
-    def between(self, low: int, high: int) -> tuple[int, int]:
-        """The index of the first network from `low` on, and that of the first network after `high`."""
-        begin = bisect_left(self.networks, low)
-        return begin, bisect_right(self.networks, high, begin)
-
-    def packed(self, low: int, high: int) -> list[int]:
-        """The prefixes that begin in low … high."""
-        begin, end = self.between(low, high)
-        return pack(self.networks[begin:end], [self.column.lengths[place] for place in self._order[begin:end]])
-
-    def inside(self, prefix: Prefix) -> list[int]:
-        """The positions of the routes whose prefix is this one or lies inside it."""
-        begin, end = self.between(prefix.first, prefix.last)
-        positions, lengths = self.column.positions, self.column.lengths
-        return [positions[place] for place in self._order[begin:end] if lengths[place] >= prefix.length]
-
-    def of(self, network: int, length: int) -> list[int]:
-        """The positions of the routes of exactly this prefix, in the order of the column."""
-        if length not in self.there:
-            return []
-        if length == 0:
-            return [self.column.positions[place] for place in self._defaults]
-        begin, end = self.between(network, network)
-        positions, lengths = self.column.positions, self.column.lengths
-        return [positions[place] for place in self._order[begin:end] if lengths[place] == length]
-
-    def span(self, place: int) -> tuple[int, int]:
-        """The first and the last address of the prefix at this place in the column."""
-        network = self.column.networks[place]
-        return network, network | (1 << self._width - self.column.lengths[place]) - 1
-
-    def around(self, address: int) -> list[int]:
-        """The indexes of the prefixes that contain the address and begin before it."""
-        networks, found, before = self.networks, [], -1
-        for host in self._hosts:
-            network = address >> host << host
-            if network == address:
-                break  # the same is true for every longer prefix
-            if network != before:
-                before, place = network, bisect_left(networks, network)
-                while place < len(networks) and networks[place] == network:
-                    if self.span(self._order[place])[1] >= address:
-                        found.append(place)
-                    place += 1
-        return found
-
-    def covers(self, low: int, high: int) -> bool:
-        """Whether one prefix contains all of low … high."""
-        if self._defaults:
-            return True
-        begin, end = self.between(low, low)
-        places = (self._order[at] for at in (*self.around(low), *range(begin, end)))
-        return any(self.span(place)[1] >= high for place in places)
-
-
 def _first_of(columns: Iterable[Column]) -> dict[int, int]:
-    found: dict[int, int] = {}
+    positions: dict[int, int] = {}
     for column in columns:
-        found.update(zip(pack(column.networks, column.lengths), column.positions, strict=True))
-    return found
-
-
-def _places_of(length: int, lengths: Sequence[int]) -> Iterator[int]:
-    """The places of the prefixes with this length."""
-    place = -1
-    with suppress(ValueError):
-        while True:
-            place = lengths.index(length, place + 1)
-            yield place
+        positions.update(zip(pack(column.networks, column.lengths), column.positions, strict=True))
+    return positions
 
 
 Legs: TypeAlias = tuple[NextHop, ...]
@@ -169,16 +66,6 @@ class Entry:
         return Entry(self.route, legs, legs, self.position, self.length)
 
 
-class Hit(NamedTuple):
-    """A route for the packets that answer yes to all of `asks`, unless an earlier hit takes them.
-
-    Without an entry, the table has no route for these packets.
-    """
-
-    asks: tuple[Ask, ...]
-    entry: Entry | None
-
-
 class Table(ABC):
     """The routes of one table, by prefix. A route is read only when a lookup reaches it."""
 
@@ -189,16 +76,10 @@ class Table(ABC):
         """
         self.routes, self._width, self._wary, self._heeded = routes, width, wary, heeded
         self._columns: list[Column] = []
-        self._entries: dict[int, tuple[Entry, ...]] = {}
 
     def add(self, column: Column) -> None:
         """Take some routes; all must be added before the first lookup."""
         self._columns.append(column)
-
-    @cached_property
-    def columns(self) -> tuple[Ordered, ...]:
-        """The routes in the order of their networks."""
-        return tuple([Ordered(column, self._width) for column in self._columns])
 
     @cached_property
     def first(self) -> dict[int, int]:
@@ -222,29 +103,18 @@ class Table(ABC):
 
     def positions(self, network: int, length: int) -> list[int]:
         """The positions of the routes of exactly this prefix in the snapshot."""
-        if "first" in self.__dict__:
-            key = network << BITS | length
-            return self.more.get(key) or ([self.first[key]] if key in self.first else [])
-        # For a few prefixes, a full index is not worth its cost.
-        return sorted([position for column in self.columns for position in column.of(network, length)])
+        key = network << BITS | length
+        return self.more.get(key) or ([self.first[key]] if key in self.first else [])
 
     @cached_property
     def shifts(self) -> list[tuple[int, int]]:
         """The prefix lengths, longest first, each after the number of its host bits."""
-        lengths: set[int] = set().union(*(column.there for column in self.columns))
+        lengths: set[int] = set().union(*(column.lengths for column in self._columns))
         return [(self._width - length, length) for length in sorted(lengths, reverse=True)]
 
     @abstractmethod
-    def best(self, address: int, sought: Sought) -> tuple[Entry | None, bool]:
-        """The route that a plain packet gets, and whether an unknown field could change it."""
-
-    @abstractmethod
-    def chain(self, address: int, sought: Sought) -> tuple[Hit, ...]:
-        """The routes for a packet with unknown fields, each with its questions; the route for all others is last."""
-
-    def skips(self, prefix: Prefix, sought: Sought) -> bool:  # noqa: ARG002  IPv6 needs both
-        """Whether this packet skips a prefix and all its routes, a new one for any source included."""
-        return False
+    def best(self, address: int, sought: Sought) -> Entry | None:
+        """The route for this packet; None if the table has none."""
 
     def in_use(self, route: Route) -> tuple[Legs, Legs]:
         """The next hops that may get packets, and those that a bound socket can use."""
@@ -264,44 +134,3 @@ class Table(ABC):
     def is_dead(self, leg: NextHop) -> bool:
         """Whether a next hop is dead. Linux also reports dead while ignore_routes_with_linkdown applies."""
         return leg.dead and not (leg.linkdown and leg.dev in self._heeded)
-
-    def of(self, network: int, length: int) -> tuple[Entry, ...]:
-        """The routes of exactly this prefix that are in use, in the kernel's order of preference."""
-        key = network << BITS | length
-        return self._entries.get(key) or self._enter(key)
-
-    def runs(self, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """The places in low … high where the longest matching prefix changes, each with that prefix's key.
-
-        The first is low itself; the key is -1 without any prefix. Prefixes nest, so a stack is enough.
-        """
-        around = [(self._width - length, length) for _, length in reversed(self.shifts)]
-        covering = [low >> host << host + BITS | length for host, length in around]
-        stack = [(high + 1, -1)]
-        stack += [self._until(key) for key in covering if key in self.first and key >> BITS < low]
-        place, longest = low, stack[-1][1]
-        for key in sorted({key for column in self.columns for key in column.packed(low, high)}):
-            network = key >> BITS
-            while stack[-1][0] <= network:
-                after, _ = stack.pop()
-                if after > place:
-                    yield place, longest
-                place, longest = after, stack[-1][1]
-            if network > place:
-                yield place, longest
-            place, longest = network, key
-            stack.append(self._until(key))
-        while stack[-1][0] <= high:
-            after, _ = stack.pop()
-            if after > place:
-                yield place, longest
-            place, longest = after, stack[-1][1]
-        yield place, longest
-
-    def _until(self, key: int) -> tuple[int, int]:
-        """The first place after a prefix, and its key."""
-        return (key >> BITS) + (1 << self._width - (key & 255)), key
-
-    @abstractmethod
-    def _enter(self, key: int) -> tuple[Entry, ...]:
-        """Read the routes of this prefix that are in use, in the kernel's order of preference."""

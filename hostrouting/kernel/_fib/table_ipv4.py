@@ -9,12 +9,11 @@ any of these routes may decide. (The kernel's `fib_select_default`; it does not 
 next hops.)
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from hostrouting.kernel._fib.packet import Sought, has_tos, tos_ask
-from hostrouting.kernel._fib.table import BITS, Entry, Hit, Table
+from hostrouting.kernel._fib.packet import Sought, has_tos
+from hostrouting.kernel._fib.table import BITS, Entry, Table
 from hostrouting.kernel._route_table import RouteTable
-from hostrouting.kernel._rule import tos_bits
 from hostrouting.model.prefix import IPV4, width_of
 from hostrouting.model.route import TABLE_LOCAL, NextHop, Route
 
@@ -25,55 +24,26 @@ class TableIPv4(Table):
     def __init__(self, routes: RouteTable, wary: frozenset[str], heeded: frozenset[str] = frozenset()) -> None:
         """Index nothing yet (`Table`)."""
         super().__init__(routes, width_of(IPV4), wary, heeded)
+        self._entries: dict[int, tuple[Entry, ...]] = {}
 
-    def chain(self, address: int, sought: Sought) -> tuple[Hit, ...]:
-        """The routes for each tos that makes a difference, then the one for all other packets."""
-        entry, passed = self.best(address, sought)
-        rest = () if entry is None else (Hit((), entry),)
-        if not passed:
-            return rest
-        asked: dict[int, None] = {}
-        for met in self._covering(address):
-            if met is entry:
-                break
-            bits, *_ = tos_bits(met.route.tos)
-            if bits:
-                asked[bits] = None
-        found: list[Hit] = []
-        for bits in asked:
-            ask, possible = tos_ask(bits)
-            taken = self.best(address, sought._replace(tos=bits))[0] if possible else entry
-            if taken is not entry:
-                found.append(Hit((ask,), taken))
-        return (*found, *rest)
-
-    def _covering(self, address: int) -> Iterator[Entry]:
-        """The routes that cover the address and are in use, in the kernel's order of preference."""
-        first, entries = self.first, self._entries
-        for host, length in self.shifts:
-            key = address >> host << host + BITS | length
-            if key in first:
-                yield from entries.get(key) or self._enter(key)
-
-    def best(self, address: int, sought: Sought) -> tuple[Entry | None, bool]:
-        """The route that the kernel prefers for this packet, and whether an unknown tos could change it."""
-        tos, oif, _, _ = sought
-        first, entries, passed, hidden = self.first, self._entries, False, None
-        # The same as a loop over `_covering`, which takes twice as long; most lookups end here.
+    def best(self, address: int, sought: Sought) -> Entry | None:
+        """The route that the kernel prefers for this packet."""
+        first, entries, hidden = self.first, self._entries, None
         for host, length in self.shifts:
             key = address >> host << host + BITS | length
             if key in first and key >> BITS != hidden:
-                for entry in entries.get(key) or self._enter(key):
-                    if entry.route.tos and not has_tos(tos or 0, entry.route.tos):
-                        passed = tos is None
-                    elif not oif or entry.leaves_by(oif):
-                        return entry, passed
-                    elif entry.hides:
+                for entry in entries.get(key) or self._read(key):
+                    if entry.route.tos and not has_tos(sought.tos or 0, entry.route.tos):
+                        continue
+                    if not sought.oif or entry.leaves_by(sought.oif):
+                        return entry
+                    if entry.hides:
                         hidden = key >> BITS
                         break
-        return None, passed
+        return None
 
-    def _enter(self, key: int) -> tuple[Entry, ...]:
+    def _read(self, key: int) -> tuple[Entry, ...]:
+        """The routes of this prefix that are in use, in the kernel's order of preference."""
         places = self.positions(key >> BITS, key & 255)
         entries = [self._entry(place, key & 255) for place in places]
         if len(entries) > 1:
@@ -83,8 +53,8 @@ class TableIPv4(Table):
                 for place, entry in enumerate(entries):
                     entry.in_turn = taken_in_turn(routes, place, is_dead=self.is_dead)
         # A route without any next hop is kept: its path is unknown, but it does take packets.
-        found = self._entries[key] = tuple([entry for entry in entries if entry.legs or not entry.route.legs])
-        return found
+        self._entries[key] = tuple(entry for entry in entries if entry.legs or not entry.route.legs)
+        return self._entries[key]
 
     def _entry(self, place: int, length: int) -> Entry:
         route = self.routes[place]
@@ -102,12 +72,12 @@ def taken_in_turn(routes: Sequence[Route], place: int, *, is_dead: Callable[[Nex
     `routes` are all IPv4 default routes of one table, in the order in which the kernel prefers them. A route that has
     lost its carrier may be used, even if a lookup would not find it; a route that `is_dead` may not.
     """
-    found, others = routes[place], list[Route]()
-    if found.type != "unicast" or len(found.legs) != 1 or found.legs[0].gateway is None:
+    chosen, others = routes[place], list[Route]()
+    if chosen.type != "unicast" or len(chosen.legs) != 1 or chosen.legs[0].gateway is None:
         return ()
-    metric, tos, met = found.metric, 0, False
+    metric, tos, met = chosen.metric, 0, False
     for route in routes:
-        if route.table != found.table or route.tos not in {0, found.tos}:
+        if route.table != chosen.table or route.tos not in {0, chosen.tos}:
             continue
         if route.metric > metric and route.tos == tos:
             if tos:
@@ -116,9 +86,9 @@ def taken_in_turn(routes: Sequence[Route], place: int, *, is_dead: Callable[[Nex
         if route.legs and all(map(is_dead, route.legs)):
             continue
         metric, tos = route.metric, route.tos
-        if route.scope != found.scope or route.type != "unicast" or not route.legs or route.legs[0].gateway is None:
+        if route.scope != chosen.scope or route.type != "unicast" or not route.legs or route.legs[0].gateway is None:
             continue
-        if route is found:
+        if route is chosen:
             met = True
         elif met:
             others.append(route)

@@ -18,36 +18,21 @@ score alone, whatever their metric. A route with a nexthop object that drops pac
 are compared, Linux takes it whatever the others are, and for a bound socket, too (`__find_rr_leaf`).
 
 *Reachability.* While a host does not forward packets, Linux skips routes whose gateway it could not reach lately, as
-long as any other route is left in the table. A snapshot does not show this, so such a route is a hit for packets "while
-the gateway is reachable".
+long as any other route is left in the table. A snapshot does not show this: here every gateway is reachable.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
-from hostrouting.kernel._fib.packet import Ask, Sought, reachable_ask, source_ask
-from hostrouting.kernel._fib.table import BITS, Entry, Hit, Legs, Table
+from hostrouting.kernel._fib.packet import Sought
+from hostrouting.kernel._fib.table import BITS, Entry, Table
 from hostrouting.kernel._route_table import RouteTable
 from hostrouting.model.prefix import IPV6, Prefix, width_of
-from hostrouting.model.route import PATHLESS, PREFERENCES, Route
+from hostrouting.model.route import PREFERENCES, Route
 
 _HIGHEST = 100  # no other score is as high
 _EVERYWHERE = Prefix(IPV6, 0, 0)
-
-
-class _Way(NamedTuple):
-    """A route, with the next hops of it that Linux ranks together."""
-
-    entry: Entry
-    legs: Legs
-
-    @property
-    def gateways(self) -> Legs:
-        """The next hops, if Linux skips them while none of their gateways is reachable; else nothing."""
-        is_direct = self.entry.route.type in PATHLESS or any(leg.gateway is None for leg in self.legs)
-        return () if is_direct else self.legs
 
 
 class _Node(NamedTuple):
@@ -60,25 +45,17 @@ class _Node(NamedTuple):
     metrics: tuple[int, ...]
     entries: tuple[Entry | None, ...]
 
-    def ranked(self, sought: Sought) -> list[_Way]:
-        """The usable routes and next hops for this packet, in the order of Linux.
-
-        Linux ranks each next hop: if only some of a route's are on the incoming device, the route comes twice.
-        """
-        ways: list[tuple[bool, int, _Way]] = []
+    def best(self, sought: Sought) -> Entry | None:
+        """The usable route that Linux prefers for this packet."""
+        ranked: list[tuple[bool, int, Entry]] = []
         for metric, entry in zip(self.metrics, self.entries, strict=True):
             if entry is None or (sought.oif and not entry.leaves_by(sought.oif)):
                 continue
             is_later, score = metric != self.metrics[0], 4 * PREFERENCES.index(entry.route.preference)
             score = _HIGHEST if entry.ends else score
-            dev = sought.oif or sought.iif
-            near = tuple(leg for leg in entry.bound if leg.dev == dev)
-            far = () if sought.oif else tuple(leg for leg in entry.legs if leg.dev != dev)
-            if near:
-                ways.append((is_later, -score - 2, _Way(entry, near)))
-            if far or not near:
-                ways.append((is_later, -score, _Way(entry, far)))
-        return [way for *_, way in sorted(ways, key=lambda ranked: ranked[:2])]
+            is_near = any(leg.dev == (sought.oif or sought.iif) for leg in entry.bound)
+            ranked.append((is_later, -score - 2 * is_near, entry))
+        return min(ranked, key=itemgetter(0, 1))[2] if ranked else None
 
 
 class _Nodes:
@@ -107,75 +84,13 @@ class _Nodes:
 class TableIPv6(Table):
     """The routes of one IPv6 table."""
 
-    def __init__(
-        self, routes: RouteTable, wary: frozenset[str], heeded: frozenset[str] = frozenset(), *, forwarding: bool | None
-    ) -> None:
-        """Index nothing yet (`Table`). `forwarding`: whether the host forwards packets; None if that is not known."""
+    def __init__(self, routes: RouteTable, wary: frozenset[str], heeded: frozenset[str] = frozenset()) -> None:
+        """Index nothing yet (`Table`)."""
         super().__init__(routes, width_of(IPV6), wary, heeded)
-        self._skips_unreachable = forwarding is not True
         self._nodes: dict[int, _Nodes] = {}
 
-    @cached_property
-    def _has_sources(self) -> bool:
-        """Whether a route of the prefix is only for some sources; creates no route to find out."""
-        outlines, numbers = self.routes.outlines, self.routes.shape_numbers
-        if not any(outline.has_source for outline in outlines):
-            return False
-        return any(outlines[numbers[at]].has_source for column in self._columns for at in column.positions)
-
-    def best(self, address: int, sought: Sought) -> tuple[Entry | None, bool]:
-        """The route of a plain packet, and whether its source or an unreachable gateway could change it."""
-        if not (self._has_sources or sought.oif or sought.iif or self._skips_unreachable):
-            first, entries = self.first, self._entries
-            for host, length in self.shifts:
-                key = address >> host << host + BITS | length
-                if key in first and (near := entries.get(key) or self._enter(key)):
-                    return near[0], False
-            return None, False
-        found = list(islice(self._ordered(address, sought), 2))
-        entry = found[0].entry if found else None
-        unsure = (self._skips_unreachable and len(found) > 1 and bool(found[0].gateways)) or (
-            sought.source is None and self._has_sources and any(self._sources(address))
-        )
-        return entry, unsure
-
-    def chain(self, address: int, sought: Sought) -> tuple[Hit, ...]:
-        """The routes for packets from each prefix of sources, then for all others."""
-        sources = set(self._sources(address)) if sought.source is None else set()
-        if not sources:
-            return tuple(self._hits(address, sought, ()))
-        found: list[Hit] = []
-        beside = _beside({*sources, _EVERYWHERE})
-        for source in sorted(beside, key=_by_length):
-            if beside[source] <= source.last:
-                asks = () if source == _EVERYWHERE else (source_ask(source),)
-                found += self._hits(address, sought._replace(source=beside[source]), asks)
-        return tuple(found)
-
-    def skips(self, prefix: Prefix, sought: Sought) -> bool:
-        """Whether all routes of the prefix are for other sources than this packet's."""
-        key = prefix.network << BITS | prefix.length
-        return self._has_sources and key in self.first and self._nodes_of(key).are_skipped(sought.source or 0)
-
-    def _hits(self, address: int, sought: Sought, asks: tuple[Ask, ...]) -> Iterator[Hit]:
-        """The routes for packets with a known source that answer yes to `asks`."""
-        ordered = list(self._ordered(address, sought))
-        if not self._skips_unreachable:
-            del ordered[1:]
-        for way in ordered:
-            if not way.gateways:
-                yield Hit(asks, way.entry)
-                return
-            if len(ordered) > 1:
-                yield Hit((*asks, reachable_ask(way.gateways)), way.entry)
-            else:
-                yield Hit(asks, way.entry)
-                return
-        # If no gateway is reachable, the first route is used all the same.
-        yield Hit(asks, ordered[0].entry if ordered else None)
-
-    def _ordered(self, address: int, sought: Sought) -> Iterator[_Way]:
-        """The usable routes for this packet, in the order in which Linux prefers them."""
+    def best(self, address: int, sought: Sought) -> Entry | None:
+        """The route that the kernel prefers for this packet, if every gateway is reachable."""
         first, source, begun = self.first, sought.source or 0, False
         for host, length in self.shifts:
             key = address >> host << host + BITS | length
@@ -185,25 +100,9 @@ class TableIPv6(Table):
             if begun or not nodes.are_skipped(source):
                 begun = True
                 for node in nodes.around(source):
-                    yield from node.ranked(sought)
-
-    def _sources(self, address: int) -> Iterator[Prefix]:
-        """The prefixes of sources for which the table has routes around this address."""
-        for host, length in self.shifts:
-            key = address >> host << host + BITS | length
-            if key in self.first:
-                yield from (node.source for node in self._nodes_of(key).every if node.source is not None)
-
-    def _enter(self, key: int) -> tuple[Entry, ...]:
-        places = self.positions(key >> BITS, key & 255)
-        found: tuple[Entry, ...]
-        if len(places) == 1:  # the case of nearly every prefix
-            entry = self._entry(places[0], self.routes[places[0]], key & 255)
-            found = () if entry is None else (entry,)
-        else:
-            found = tuple([way.entry for node in self._nodes_of(key).every for way in node.ranked(Sought())])
-        self._entries[key] = found
-        return found
+                    if (entry := node.best(sought)) is not None:
+                        return entry
+        return None
 
     def _nodes_of(self, key: int) -> _Nodes:
         """All routes of this prefix, if it has any."""
@@ -216,8 +115,8 @@ class TableIPv6(Table):
         for place, route in routes:
             of_source.setdefault(route.source, []).append((route.metric, self._entry(place, route, key & 255)))
         nodes = [_Node(source, *zip(*of_source[source], strict=True)) for source in sorted(of_source, key=_by_length)]
-        found = self._nodes[key] = _Nodes(nodes, skippable=bool(key & 255))
-        return found
+        self._nodes[key] = _Nodes(nodes, skippable=bool(key & 255))
+        return self._nodes[key]
 
     def _entry(self, place: int, route: Route, length: int) -> Entry | None:
         """The route with its next hops that are in use; None if it is not usable."""
@@ -229,17 +128,3 @@ class TableIPv6(Table):
 def _by_length(source: Prefix | None) -> tuple[int, ...]:
     """A key that sorts the longest prefix of sources first, and "any source" last."""
     return (1,) if source is None else (-source.length, source.network)
-
-
-def _beside(sources: Iterable[Prefix]) -> dict[Prefix, int]:
-    """The first address of each prefix that is outside the others inside it; one past its end if there is none."""
-    found: dict[Prefix, int] = {}
-    around: list[Prefix] = []
-    for prefix in sorted(sources):  # a prefix before those inside it
-        while around and around[-1].last < prefix.first:
-            around.pop()
-        if around and found[around[-1]] == prefix.first:
-            found[around[-1]] = prefix.last + 1
-        found[prefix] = prefix.first
-        around.append(prefix)
-    return found

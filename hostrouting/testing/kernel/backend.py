@@ -452,9 +452,9 @@ class Namespace:
         self._aging.collect_expired()
 
     def for_lookups(self, snapshot: Snapshot) -> Snapshot:
-        """The same state as lookups see it: each next hop of an IPv6 route separately, and every gateway reachable."""
+        """The same state as lookups see it: each next hop of an IPv6 route separately."""
         in_force = tuple(rule for family in (IPV4, IPV6) for rule in self.rules[family].in_force())
-        seen = attrs.evolve(snapshot, rules=in_force, ipv6_forwarding=True)
+        seen = attrs.evolve(snapshot, rules=in_force)
         if not any(
             len(shape.legs) > 1 and shape.prefix.family == IPV6 for shape in RouteTable.of(snapshot.routes).shapes
         ):

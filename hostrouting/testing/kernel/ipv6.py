@@ -171,10 +171,10 @@ class Checks:
     def _in_table(self, table: int, address: IP, sought: Sought, *, wary: Iterable[str] = ()) -> Route | None:
         """The route of one table for the address; without a carrier, routes by the `wary` devices are skipped."""
         routes = RouteTable.of(self._covering(address, (table,)))
-        index = TableIPv6(routes, frozenset(wary), forwarding=True)
+        index = TableIPv6(routes, frozenset(wary))
         for column in routes.columns:
             index.add(column)
-        entry, _ = index.best(int(address), sought)
+        entry = index.best(int(address), sought)
         return None if entry is None else entry.route
 
     def _by_rules(self, address: IP, dev: str | None) -> Route | None:
@@ -191,7 +191,7 @@ class Checks:
         rules = (
             attrs.evolve(rule, suppress_prefixlength=None, suppress_ifgroup=None) for rule in self._rules.in_force()
         )
-        snapshot = Snapshot(links=links, rules=tuple(rules), routes=routes, ipv6_forwarding=True)
+        snapshot = Snapshot(links=links, rules=tuple(rules), routes=routes)
         return Fib(snapshot).lookup(address, attrs.evolve(PLAIN, ipproto=0, iif="", oif=dev or "")).route
 
     def _covering(self, address: IP, tables: Iterable[int]) -> tuple[Route, ...]:
