@@ -140,7 +140,7 @@ def repaired_config(check: Check, base: HostRoutingConfig) -> tuple[HostRoutingC
         section,
         expected_cidrs=(*section.expected_cidrs, *wanted.expected_cidrs),
         expected_devs=wanted.expected_devs or section.expected_devs,
-        mode=(section if section.expected_cidrs else wanted).mode,
+        mode=(section if section.cidrs else wanted).mode,
     )
     config = attrs.evolve(base, route_overlap=overlap)
     missing, conflicts = missing_routes(config, check.snapshot)

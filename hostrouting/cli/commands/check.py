@@ -47,7 +47,7 @@ def _page(check: Check, arguments: argparse.Namespace) -> Iterator[Line]:
     yield lasting_line()
     installed = check.installed.route_overlap if check.installed and (arguments.cidrs or arguments.devs) else None
     wanted = check.config.route_overlap
-    if installed and installed.expected_cidrs and attrs.evolve(wanted, mode=installed.mode) != installed:
+    if installed and installed.cidrs and attrs.evolve(wanted, mode=installed.mode) != installed:
         yield line("This was not the check that is installed on this host; to run that: hostrouting check")
 
 

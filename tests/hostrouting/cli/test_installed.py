@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +59,14 @@ def test_another_check_than_the_installed_one(
     host = installed(written(mode=mode))
     told = "This was not the check that is installed on this host; to run that: hostrouting check"
     assert (told in say("check", *words, host=host).lines) is said
+
+
+def test_an_installed_check_of_services_only(tmp_path: Path) -> None:
+    """An installed check of service CIDRs alone is as good: another check says so, and a repair keeps its mode."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"routeOverlap": {"serviceCidrs": [CIDR], "mode": "STRICT"}}))
+    host = installed(str(config))
+    assert "This was not the check that is installed on this host; to run that: hostrouting check" in (
+        say("check", OTHER, host=host).lines
+    )
+    assert json.loads(say("repair", OTHER, "--as-config", host=host).out)["routeOverlap"]["mode"] == "STRICT"
