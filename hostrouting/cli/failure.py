@@ -74,5 +74,7 @@ def document_of(error: BaseException) -> dict[str, Any]:
         "message": str(error),
         "canRetry": ours.can_retry,
         "findings": [finding.to_mapping() for finding in ours.findings],
-        "faults": [attrs.asdict(fault) for fault in error.faults] if isinstance(error, ConfigError) else [],
+        "faults": [attrs.asdict(fault) for fault in error.faults]
+        if isinstance(error, ConfigError | InputError)
+        else [],
     }

@@ -38,6 +38,7 @@ def test_bad_files(name: str, kind: str, tmp_path: Path) -> None:
     assert said.code == 2
     assert not said.out
     assert (of_config if kind == "config" else of_snapshot) in said.err
+    assert [fault["rule"] in said.err for fault in say(*words, "--json").json["faults"]] == [True]
     assert say(*words, "--json").json["schema"] == "hostrouting/error/2"
 
 
