@@ -164,7 +164,7 @@ def missing_routes(
 ) -> tuple[tuple[DesiredRoute, ...], tuple[Finding, ...]]:
     """The routes that a configuration lacks to repair this host once it is applied, and its conflicts.
 
-    `apply` deletes each route of ours that is not configured, so a repair is computed on the host as it is after that.
+    `apply` deletes the routes of ours that are not configured. So the repair is computed without them.
     """
     conflicts: tuple[Finding, ...] = ()
     if config.static_routes.routes or any(route.protocol == OURS for route in snapshot.routes):
@@ -277,7 +277,7 @@ _REMEDIES = {
     "other-packets": 'if this is intended, add the rule\'s selectors to routeOverlap.intendedRules: "{selection}"',
 }
 _SENTENCES = {
-    "default-routes": "it is not known by which of {reason} the packets to {where} are meant to leave",
+    "default-routes": "packets to {where} should leave by one of {reason}, but it is not known by which",
     "own-network": "packets to {where} do not reach this host's network: {reason}",
     "two-cnis": "packets to {where} leave by a bridge for pods, {reason}",
     "refused-range": "packets to {where} are refused: {reason}",

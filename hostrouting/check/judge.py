@@ -216,7 +216,7 @@ class Judge:
             return Opinion(DOUBT, "two-cnis", f"{dev} beside {rival}") if rival else Opinion(FINE, "allowed", allowed)
         is_below_tunnel = uplinks.card is None and any(map(self.is_tunnel, uplinks.doubtful))
         if is_below_tunnel and self._leads_out(dev) and not self.is_tunnel(dev) and self._is_connected(dev, route):
-            return Opinion(DOUBT, "default-routes", f"a tunnel and {dev}, perhaps the card below it,")
+            return Opinion(DOUBT, "default-routes", f"a tunnel and {dev}, perhaps the card below it")
         return Opinion(ESCAPE, "overlap", dev)
 
     def _allowed_by(self, dev: str, route: Route, *, is_marked: bool) -> str:
@@ -301,7 +301,7 @@ class Judge:
         return any(row is cni for row, _ in self._rows(dev))
 
     def _leading_inside(self, route: Route) -> list[tuple[str, int]]:
-        """Devices and lengths of routes inside a refused range, and of own addresses in it; no uplink leads to a pod."""
+        """Devices and lengths of routes inside a refused range, and of own addresses in it, but for the uplinks."""
         routes = (
             other
             for other in self.fib.routes
@@ -362,7 +362,7 @@ class Judge:
         return Opinion(FINE, "own-address") if leaves_by_holder else None
 
     def _sources_of(self, decision: Decision) -> tuple[IP, ...]:
-        """The sources of which Linux may choose one for packets that end so."""
+        """The addresses that Linux may write as the source into packets with this decision."""
         route = decision.route
         if route is None or decision.kind != "unicast":
             return ()

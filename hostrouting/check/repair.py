@@ -1,4 +1,4 @@
-"""The smallest repair: the fewest routes in table main by which everything that escapes leaves as expected again.
+"""The smallest repair: the fewest routes in table main that send everything that escapes out as expected.
 
 Theory of operation. A route of ours to a prefix takes the packets of each range in it whose present route in table main
 is shorter or is missing; a range that an earlier rule decides does not notice it. So for each range there is a shortest

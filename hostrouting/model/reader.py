@@ -3,8 +3,8 @@
 How an object is read follows from the fields of its class, and is worked out once for each class: a fleet has thousands
 of snapshots. A field is read by its type, with the rules in its metadata: `read` reads one value instead, `in` has the
 numbers that are allowed, `must` what else has to hold; a list that is `filled` has an item, and an `empty` text is as
-good as null. What is wrong raises `Invalid`, whose faults have paths that begin at the value: whoever reads the object or
-list around it adds its own key, and continues with the other values.
+good as null. What is wrong raises `Invalid`, whose faults have paths that begin at the value: whoever reads the object
+or list around it adds its own key, and continues with the other values.
 
 A plain class (`Route`) is only made from a document. A `Section` reads the arguments of its constructor, so values from
 Python and from a file follow the same rules.

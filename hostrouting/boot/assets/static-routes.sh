@@ -83,7 +83,7 @@ function settle(wish,   word, n, i, r, name, given, place, want, lack, stands, t
     r = holder[place, i]; if (lack != "" || way[r] in need) { is_right[r] = stands = 1; need[way[r]] = 0 }
     else if (is_ours[r]) stale = stale ? stale : r; else if (family == 6 || !stands) other = r
     if (step_of[r] == 4) step_of[r] = i > 1 ? 1 : 3; if (!is_ours[r]) theirs = r
-  } for (i in need) if (need[i] && theirs) other = theirs # it gets no next hop of ours
+  } for (i in need) if (need[i] && theirs) other = theirs # next hops of ours would be added to it
   if (given["optional"]) { if (lack != "" || other) return } else if (lack != "") {
     block("missing ROUTE-WAITS: " name ": waiting for " lack "; last seen:" (family in seen ? seen[family] : " none"))
   } else if (other) block("refused ROUTE-CONFLICT: " name ": another program has the route [" line[other] "]: " \

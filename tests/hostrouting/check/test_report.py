@@ -121,8 +121,8 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
     "default-routes": (
         lambda: vpn_node().snapshot(),
         (
-            "DEFAULT-ROUTES: it is not known by which of eth0 and wg0 the packets to 172.16.0.0–172.16.255.255 are "  # noqa: RUF001
-            "meant to leave; name the devices that are meant in routeOverlap.expectedDevs"
+            "DEFAULT-ROUTES: packets to 172.16.0.0–172.16.255.255 should leave by one of eth0 and wg0, but it is not "  # noqa: RUF001
+            "known by which; name the devices that are meant in routeOverlap.expectedDevs"
         ),
     ),
     "competing-defaults": (
