@@ -284,7 +284,8 @@ class HostRoutingConfig(Section):
 
 
 def _error(error: Invalid, source: str | None = None) -> ConfigError:
-    return ConfigError([attrs.evolve(it, path=it.path or source or "configuration") for it in error.faults], source)
+    faults = [attrs.evolve(fault, path=fault.path or source or "configuration") for fault in error.faults]
+    return ConfigError(faults, source)
 
 
 def _is_step(routes: StaticRoutesConfig, check: RouteOverlapConfig, rewrite: ProbeRewriteConfig) -> bool:

@@ -87,8 +87,8 @@ class Said:
     def verdicts(self) -> set[str]:
         """The verdicts that are right."""
         known = {"ok", "overlap", "undecided", "no-default-route"}
-        asked = self.verdict or ("overlap" if self.escapes else "ok")
-        return {"any": known, "not ok": known - {"ok"}}.get(asked, {asked})
+        verdict = self.verdict or ("overlap" if self.escapes else "ok")
+        return {"any": known, "not ok": known - {"ok"}}.get(verdict, {verdict})
 
 
 @attrs.frozen

@@ -55,7 +55,7 @@ def test_every_field_is_drawn() -> None:
                 seen.setdefault((type(value), name), set()).add(str(left[-1]))
 
     look()
-    classes = [it for it in vars(sections).values() if isinstance(it, type) and issubclass(it, Section)]
+    classes = [kind for kind in vars(sections).values() if isinstance(kind, type) and issubclass(kind, Section)]
     fields = {(cls, field.name) for cls in classes if attrs.has(cls) for field in attrs.fields(cls)}
     assert {key for key, values in seen.items() if len(values) > 1} == fields
 
@@ -83,7 +83,7 @@ def test_every_fault_is_found_at_once(config: HostRoutingConfig, data: st.DataOb
     """Whichever values are replaced by wrong ones, and wherever a key is misspelt, one reading names all of them."""
     document = config.to_mapping()
     places = data.draw(
-        st.lists(st.sampled_from([*leaves(document)]), min_size=1, max_size=9, unique_by=lambda it: it[0])
+        st.lists(st.sampled_from([*leaves(document)]), min_size=1, max_size=9, unique_by=lambda leaf: leaf[0])
     )
     for path, holder in places:
         holder[path[-1]] = {"odd": 1}

@@ -138,7 +138,7 @@ class TestEachSelector:
         row, rule = ROWS[selector.word], FullRule(family=4, priority=7, table=100, **ROWS[selector.word].fields)
         assert (selector.says(rule), selector.text(rule)) == (True, row.text)
         assert ((selector.word, row.text) in rule.rule.selectors()) is selector.worded
-        assert [it for it in SELECTORS if it.says(FullRule(family=4, priority=7))] == []
+        assert [selector for selector in SELECTORS if selector.says(FullRule(family=4, priority=7))] == []
         [line] = print_rules([rule.rule], IPV4, ["eth0", "wg0"])
         assert f" {row.shown} " in line.replace(":\t", " ") or not selector.worded, line
 

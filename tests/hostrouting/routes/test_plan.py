@@ -39,7 +39,7 @@ def test_what_every_plan_is(there: list[Route], desired: list[DesiredRoute], dat
     theirs, still = (Counter(route for route in host.routes if route.protocol != OURS) for host in (snapshot, after))
     assert theirs == still
     settled = {step.route.key for step in plan.steps if step.action != "delete"} | {
-        it.desired.key for it in plan.pending
+        pending.desired.key for pending in plan.pending
     }
     assert {route.key for route in after.routes if route.protocol == OURS} <= settled
 
@@ -140,15 +140,15 @@ class TestWhatAnOperatorReads:
             (0, "error", "; apply would fail at once"),
             (1, "warning", "; apply would wait up to 1 s for it, then fail"),
         ):
-            conflict, both, one = plan.findings(wait=wait)
+            conflict, of_x, of_y = plan.findings(wait=wait)
             assert (conflict.name, conflict.target, conflict.severity) == ("route-conflict", "10.7.0.0/16", "error")
             assert conflict.facts == {"held": "10.7.0.0/16 dev eth0 proto boot scope link", "metric": 0}
-            assert (both.sentence, both.severity, both.target) == (
+            assert (of_x.sentence, of_x.severity, of_x.target) == (
                 f"2 routes, such as 10.1.0.0/16 dev x, need the device x{then}",
                 severity,
                 "10.1.0.0/16",
             )
-            assert (one.sentence, one.can_retry) == (f"10.3.0.0/16 dev y needs the device y{then}", True)
+            assert (of_y.sentence, of_y.can_retry) == (f"10.3.0.0/16 dev y needs the device y{then}", True)
 
     def test_a_diff(self) -> None:
         """A plan reads as a diff: deleted, added and kept routes, and those that wait."""
@@ -174,7 +174,7 @@ def test_what_is_pending_stays() -> None:
     ours = Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS)
     snapshot = plain().with_routes([ours], without=[plain().routes[0]])
     plan = plan_routes([want("10.1.0.0/16")], snapshot)
-    assert (plan.steps, [it.missing for it in plan.pending]) == ((), ["an IPv4 default route"])
+    assert (plan.steps, [pending.missing for pending in plan.pending]) == ((), ["an IPv4 default route"])
 
 
 def test_two_wishes_of_one_key() -> None:

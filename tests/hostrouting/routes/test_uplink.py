@@ -218,11 +218,11 @@ class TestWhatIsMeant:
         first = NextHop("eth0", gateway=as_ip("10.0.0.1"), linkdown=True, dead=True, weight=2)
         second = NextHop("eth1", gateway=as_ip("10.1.0.1"), weight=3)
         fib = Fib(host(INTERFACES, [Route(ANYWHERE, (first, second))]), IPV4)
-        both, one = resolve_route(want(), fib), resolve_route(want(dev="eth1"), fib)
+        both, of_eth1 = resolve_route(want(), fib), resolve_route(want(dev="eth1"), fib)
         assert isinstance(both, Route)
-        assert isinstance(one, Route)
+        assert isinstance(of_eth1, Route)
         assert both.legs == (attrs.evolve(first, linkdown=False, dead=False), second)
-        assert one.legs == (attrs.evolve(second, weight=1),)
+        assert of_eth1.legs == (attrs.evolve(second, weight=1),)
         assert str(resolve_route(want("10.1.0.7"), fib)) == "10.9.0.0/16 via 10.1.0.7 dev eth1 proto hostrouting"
 
     def test_one_gateway_on_two_devices(self) -> None:
