@@ -78,7 +78,7 @@ class Flow:
         }
 
 
-# Nothing is known: the answer names every rule that could change it.
+# Nothing is known: a lookup assumes the fields of a plain packet.
 ANY = Flow()
 # The packet of `ip route get`: sent by this host as root, without a mark, from a socket that is not bound. For IPv4 the
 # kernel assumes UDP (17) and port 0 at both ends unless the request says otherwise.
