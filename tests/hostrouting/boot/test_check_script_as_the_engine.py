@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import attrs
 import pytest
@@ -21,7 +22,7 @@ from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import DEFAULT_METRIC, REFUSING, Route
-from hostrouting.model.rule import Rule
+from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
 from tests.support.awks import AWKS, TREES
 from tests.support.check_script import Checked, EnginesCheck, check
@@ -199,17 +200,45 @@ def engines_check(namespace: Namespace, config: HostRoutingConfig) -> EnginesChe
         return EnginesCheck.of(backend.snapshot(), config)
 
 
+class Question(NamedTuple):
+    """A node, and the networks that are checked on it."""
+
+    family: int
+    node: Snapshot
+    cidr: Prefix
+    services: tuple[Prefix, ...] = ()
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> Question:
+    """Any node, with a network around its routes or inside."""
+    family, node = draw(nodes())
+    cidr = draw(st.just(block_of(family)) | node_prefixes(family))
+    return Question(family, node, cidr, tuple(draw(st.lists(node_prefixes(family), max_size=1))))
+
+
+def small(*routes: Route) -> Question:
+    """A node with an Ethernet and an InfiniBand device, and these routes beside its default route."""
+    links = (
+        Link(name="lo", index=1, type=772, up=True),
+        Link(name="eth0", index=2, type=1, up=True),
+        Link(name="ib0", index=3, type=32, up=True),
+    )
+    default = Route.to("0.0.0.0/0", gateway="10.0.0.1", dev="eth0")
+    return Question(IPV4, Snapshot(links=links, rules=default_rules(IPV4), routes=(default, *routes)), block_of(IPV4))
+
+
 def test_the_two_laws_with_cnis_and_tunnels(tmp_path_factory: pytest.TempPathFactory) -> None:
     """They hold on hosts with devices of CNIs, tunnels and refused ranges; a veth stands in for each device."""
     reached: Counter[tuple[str, str]] = Counter()
 
     @settings(max_examples=scaled(100), deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
-    @given(nodes(), st.sampled_from([[], [], ["eth0"], ["wg0"]]), st.sampled_from(AWKS), st.data())
-    def law(node: tuple[int, Snapshot], devs: list[str], awk: str, data: st.DataObject) -> None:
-        family, wanted = node
-        cidr = data.draw(st.just(block_of(family)) | node_prefixes(family))
-        services = [str(prefix) for prefix in data.draw(st.lists(node_prefixes(family), max_size=1))]
-        config = check(str(cidr), expected_devs=devs, service_cidrs=services)
+    @example(small(), [], AWKS[0])
+    @example(small(Route.to(str(block_of(IPV4)), dev="ib0")), [], AWKS[0])
+    @given(questions(), st.sampled_from([[], [], ["eth0"], ["wg0"]]), st.sampled_from(AWKS))
+    def law(question: Question, devs: list[str], awk: str) -> None:
+        family, wanted, cidr, services = question
+        config = check(str(cidr), expected_devs=devs, service_cidrs=list(map(str, services)))
         links = {link.name: link for link in wanted.links if link.name != "lo"}
         with private_namespace() as namespace:
             build = [*APART, "link set lo up", *(line for dev in links for line in ports(dev))]
