@@ -8,17 +8,17 @@ backend.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Collection, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 import attrs
 
 from hostrouting.arguments import listed
 from hostrouting.errors import BackendError, RouteRefused  # noqa: TC001  get_type_hints looks one up here
-from hostrouting.kernel._fib.packet import ANY, Flow
 from hostrouting.kernel._route_table import RouteTable
-from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, as_prefix
-from hostrouting.model.route import PATHLESS, REFUSING, Route
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, as_prefix, spans_of
+from hostrouting.model.route import OURS, PATHLESS, REFUSING, Route
 from hostrouting.model.rule import reached_tables
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hostrouting.kernel._fib.decision import Kind
-    from hostrouting.kernel.concern import Concern
     from hostrouting.model.snapshot import Snapshot
     from phases import Clock
 
@@ -149,35 +148,29 @@ class RouteBackend(Protocol):
         self,
         *,
         family: int | None = None,
-        table: int | None = None,
-        protocol: int | None = None,
-        prefixes: Collection[Prefix | str] | None = None,
         reached: bool = False,
-        about: Callable[[Snapshot], Concern] | None = None,
-        anew: bool = False,
+        near: Collection[Prefix] | None = None,
+        also: Callable[[Route], bool] | None = None,
     ) -> Snapshot:
         """The present links and addresses, by the numbers of devices, and the rules and routes, in the kernel's order.
 
-        `family` (4 or 6) leaves out the other family's addresses, rules and routes; the snapshot says so, and its `Fib`
-        answers no question about them. `table`, `protocol` and `prefixes` leave out other routes: a real kernel filters
-        by table and protocol itself, so that reading a few routes among 100,000 is fast. `reached` leaves out the
-        tables that no rule looks up, except Linux's own (`reached_tables`): they decide nothing, and may be large. The
-        snapshot is consistent: if any part of it may have changed while it was read, everything is read again, a few
-        times; then BackendError is raised (unsettled), with the last snapshot. Changes of routes that are left out do
-        not matter (in IPv6: those of other tables), so a few prefixes can be read on a host whose tables keep changing.
-        With `about`, only changes that matter to that answer count. A part without a reported change may be reused from
-        the last such call; `anew` prevents that.
-        Settings are there for both families in any case. Needs no privilege.
+        What is not asked for is not decoded, so that a few routes among 100,000 are read fast:
+
+        - `family` (4 or 6) leaves out the other family's addresses, rules and routes; the snapshot says so.
+        - `reached` leaves out the tables that no rule looks up, except Linux's own (`reached_tables`).
+        - `near` leaves out unicast routes that overlap none of these prefixes, are longer than /1 and are not ours
+          (protocol 213), unless `also` is true of them. It is asked once for each kind of route: routes that differ
+          only in their first address are of one kind. So it must not look at that address.
+
+        If the tables changed while they were read, they are read again, up to three times in all. After that the last
+        reading is returned, and its `restless` is true. Needs no privilege.
         """
 
-    def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
-        """Ask the kernel what it would do with a packet to each destination; the answers are in the same order.
+    def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
+        """What the kernel would do with a plain packet of this host to each destination, in the same order.
 
-        A destination may be text. The kernel is given the known fields of the flow: source, iif, oif, mark, tos, uid,
-        ipproto and ports; the others are those of a plain packet: it is of root, whoever asks. If the protocol is
-        unknown, the packet is UDP, in both families; 0 means no protocol in IPv6, and UDP in IPv4. Needs no privilege
-        and sends no packet. Raises ValueError for mixed families, TypeError for one destination outside a list, and
-        BackendError for a device that does not exist or a source address that this host cannot use.
+        The packet is UDP, of root, without a mark. Needs no privilege and sends no packet. Raises ValueError for
+        destinations of both families.
         """
 
     def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
@@ -194,7 +187,7 @@ class RouteBackend(Protocol):
         """Begin to listen for changes of links, addresses, rules and routes.
 
         Listen first, then take a snapshot, then wait: this way no change is missed. Raises BackendError if it cannot
-        listen now; if that comes later, `troubles` of the watch says so.
+        listen.
         """
 
     def close(self) -> None:
@@ -210,30 +203,13 @@ class RouteBackend(Protocol):
 class Watch(Protocol):
     """A listener for changes. It reports that something may have changed; read again to see what."""
 
-    def heed(self, concerns: Collection[Concern] | None) -> None:
-        """Report only what matters to one of these answers; None, the default, means every change.
-
-        That goes for changes that nobody has waited for yet, too. To report more is allowed.
-        """
-
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
         """Wait for a change since the last wait or the start: True, or False after `timeout` seconds.
 
         `clock` is the clock of the run: a fake kernel waits on it, so that a fake clock takes no real time. A real
         kernel uses the machine's clock in any case. A burst of changes, also one that overflowed the socket's buffer,
         is reported as one True. True without a change is allowed; False before the time is up only comes from `wake()`,
-        called by another thread. A watch that cannot listen tries again every second. Losing and regaining a source are
-        each reported as a change, because a change may have been missed.
-        """
-
-    @property
-    def troubles(self) -> tuple[str, ...]:
-        """A sentence for each source that the last wait could not listen to; empty if there is none."""
-
-    def listen(self, *, nftables: bool) -> None:
-        """Listen to changes of nftables as well, or stop that. A new watch ignores them.
-
-        Like `wait`, it does not fail if it cannot listen: `troubles` says so, and the waits try again.
+        called by another thread. Raises BackendError if it cannot listen any more.
         """
 
     def wake(self) -> None:
@@ -278,22 +254,53 @@ def asked_prefixes(prefixes: Iterable[Prefix | str] | None) -> frozenset[Prefix]
 def part_of(
     snapshot: Snapshot,
     *,
-    family: int | None,
-    table: int | None,
-    protocol: int | None,
-    prefixes: Collection[Prefix | str] | None,
-    reached: bool,
+    family: int | None = None,
+    reached: bool = False,
+    near: Collection[Prefix] | None = None,
+    also: Callable[[Route], bool] | None = None,
+    table: int | None = None,
+    protocol: int | None = None,
+    prefixes: Collection[Prefix | str] | None = None,
 ) -> Snapshot:
     """The requested part of a snapshot, as `RouteBackend.snapshot` promises it."""
     rules = tuple(rule for rule in snapshot.rules if family in {None, rule.family})
+    tables = reached_tables(rules) if reached else None
     routes = RouteTable.of(snapshot.routes)
-    if reached and (tables := reached_tables(rules)) is not None:
-        near = routes.places(lambda outline: outline.table in tables)
-        routes = routes.part(near)
+    if tables is not None:
+        routes = routes.part(routes.places(lambda outline: outline.table in tables))
+    routes = routes.only(family=family, table=table, protocol=protocol, prefixes=asked_prefixes(prefixes))
     return attrs.evolve(
         snapshot,
         family=family,
         addresses=tuple(address for address in snapshot.addresses if family in {None, address.ip.version}),
         rules=rules,
-        routes=routes.only(family=family, table=table, protocol=protocol, prefixes=asked_prefixes(prefixes)),
+        routes=routes if near is None else tuple(nearby(routes, near, also)),
     )
+
+
+def nearby(routes: Iterable[Route], near: Collection[Prefix], also: Callable[[Route], bool] | None) -> Iterator[Route]:
+    """The routes that `near` and `also` of `RouteBackend.snapshot` leave."""
+    borders: dict[tuple[int, int], list[int]] = {}
+    kinds: dict[Route, bool] = {}
+    for route in routes:
+        prefix = route.prefix
+        kind = attrs.evolve(route, prefix=Prefix(prefix.family, 0, prefix.length))
+        if kind not in kinds:
+            kinds[kind] = is_kept(route) or (also is not None and also(route))
+        size = (prefix.family, prefix.length)
+        if size not in borders:
+            borders[size] = borders_of(near, *size)
+        if kinds[kind] or bisect_right(borders[size], prefix.network) % 2:
+            yield route
+
+
+def is_kept(route: Route) -> bool:
+    """Whether `near` leaves the route wherever it leads."""
+    return route.type != "unicast" or route.prefix.length <= 1 or route.protocol == OURS
+
+
+def borders_of(near: Iterable[Prefix], family: int, length: int) -> list[int]:
+    """Where the blocks begin and end, in turn, that a prefix of this length has to lie in to overlap one of `near`."""
+    blocks = [prefix for prefix in near if prefix.family == family]
+    widened = (Prefix.around(family, block.network, min(block.length, length)) for block in blocks)
+    return [border for _, first, last in spans_of(widened) for border in (first, last + 1)]

@@ -191,12 +191,9 @@ class _Transaction:
         return f"not every change could be rolled back{problem}: there is now {pairs}"
 
     def _read(self) -> Snapshot:
-        families, tables = {key.prefix.family for key in self._wanted}, {key.table for key in self._wanted}
-        return self._backend.snapshot(
-            family=families.pop() if len(families) == 1 else None,
-            table=tables.pop() if len(tables) == 1 else None,
-            prefixes={key.prefix for key in self._wanted},
-        )
+        prefixes = {key.prefix for key in self._wanted}
+        families = {prefix.family for prefix in prefixes}
+        return self._backend.snapshot(family=families.pop() if len(families) == 1 else None, near=prefixes)
 
     def _table(self, snapshot: Snapshot) -> dict[RouteKey, list[Route]]:
         """By key the routes of a snapshot that the plan is about, without the state of their next hops.

@@ -88,7 +88,7 @@ def fake() -> MemoryBackend:
 def put(backend: RouteBackend, routes: Iterable[Route]) -> None:
     """Have exactly these routes, as far as the kernel takes them, to the prefixes and as default routes."""
     every = [*EVERY, Prefix(IPV4, 0, 0), Prefix(IPV6, 0, 0)]
-    while there := backend.snapshot(prefixes=every).routes:
+    while there := [route for route in backend.snapshot().routes if route.prefix in every]:
         hops = [route.legs if route.prefix.family == IPV6 else (None,) for route in there]
         each = [(route, hop) for route, legs in zip(there, hops, strict=True) for hop in legs]
         backend.change(
@@ -113,7 +113,7 @@ def table(snapshot: Snapshot) -> dict[RouteKey, list[tuple[object, ...]]]:
 def owned(backend: RouteBackend, protocol: int) -> set[tuple[RouteKey, NextHop]]:
     """The next hops of this owner; those of IPv6 are gone afterwards."""
     owned_hops = set()
-    for route in backend.snapshot(prefixes=EVERY).routes:
+    for route in (route for route in backend.snapshot().routes if route.prefix in EVERY):
         if route.prefix.family == IPV4:
             owned_hops |= {(route.key, hop) for hop in route.legs if route.protocol == protocol}
             continue

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel._fib.packet import ANY, Flow
-from hostrouting.kernel.base import Answer, Outcome, RouteRequest, Source, asked_addresses, asked_prefixes
+from hostrouting.kernel.base import Answer, Outcome, RouteRequest, Source, asked_addresses, asked_prefixes, part_of
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import Channel, here, inside, open_namespace, open_socket
 from hostrouting.kernel.netlink.keep import Kept
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from hostrouting.kernel.concern import Concern
     from hostrouting.model.prefix import IP, Prefix
+    from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -69,6 +70,8 @@ class NetlinkBackend:
         reached: bool = False,
         about: Callable[[Snapshot], Concern] | None = None,
         anew: bool = False,
+        near: Collection[Prefix] | None = None,
+        also: Callable[[Route], bool] | None = None,
     ) -> Snapshot:
         """The present links, addresses, rules and routes, in the kernel's order."""
         channel = self._begin()
@@ -76,7 +79,7 @@ class NetlinkBackend:
         take = partial(take_snapshot, channel, wanted=wanted)
         if about is None or not wanted.is_whole:
             with closing(Kept(self._listener(family))) as kept:
-                return take(kept)
+                return take(kept) if near is None else part_of(take(kept), family=family, near=near, also=also)
         if anew or (self._kept is not None and not self._kept.is_ours):
             self._forget()
         if self._kept is None:

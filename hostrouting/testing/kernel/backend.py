@@ -89,10 +89,21 @@ class MemoryBackend:
         reached: bool = False,
         about: object = None,  # noqa: ARG002  nothing changes meanwhile
         anew: bool = False,  # noqa: ARG002  nothing is kept
+        near: Collection[Prefix] | None = None,
+        also: Callable[[Route], bool] | None = None,
     ) -> Snapshot:
         """The present state, or the requested part of it."""
         self._meet("snapshot")
-        return part_of(self._now(), family=family, table=table, protocol=protocol, prefixes=prefixes, reached=reached)
+        return part_of(
+            self._now(),
+            family=family,
+            table=table,
+            protocol=protocol,
+            prefixes=prefixes,
+            reached=reached,
+            near=near,
+            also=also,
+        )
 
     def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
         """The FIB entry that decides for each destination."""
