@@ -1,23 +1,20 @@
 """Carry out a plan: add, read back, delete, read back; if anything fails, take back what was done.
 
-Here: the only place where our routes are changed. Not here: which routes are wanted (`plan`), and the routes of
-azure-vnet, which `tasks.cleanup` deletes.
+Each step is one request, and has one that reverses it. What is read back is right if a plan made from it has nothing
+left to do. If it does, or if Linux refuses a request, or the run was cancelled, the reverse requests are made, the last
+first, also for requests without an answer. All of them are harmless then: a request to delete names our protocol, and
+one to add is refused while another route has the key. Then the table is read once more, so that the error says what is
+true now.
 
-What is read back is right if a plan made from it has nothing to do. If it is not, or Linux refuses a change, or the run
-was cancelled, each change is reversed, the last first: what was added is deleted, and what was deleted is added again.
-That goes for changes without an answer, too: a request to delete is only for a route that is ours, and equal in every
-field. Then the table is read once more, so that the error says what is true now.
-
-A changed IPv4 route is one `replace`, planned only where our route is alone with its key. In IPv6 the new next hops are
-added beside the old ones, which are deleted one at a time, with our protocol. Only the first is known to be ours, so it
-is the last: if one of the others stays, that is another program's, and everything is taken back.
+A replaced route is ours alone, or it would be a conflict (`plan`). In IPv6, a route of ours can have next hops of
+another program. Linux deletes each next hop by its protocol, so theirs stay; that it could not delete them is no error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import attrs
 
@@ -27,7 +24,7 @@ from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.prefix import IPV6
 from hostrouting.model.route import OURS
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.routes.plan import bare, holders_of, hops_of, steps_for
+from hostrouting.routes.plan import bare, holders_of, steps_for
 from phases.errors import add_note
 
 if TYPE_CHECKING:
@@ -36,10 +33,10 @@ if TYPE_CHECKING:
     from hostrouting.routes.plan import RoutePlan, Step
 
 T = TypeVar("T")
-_Change: TypeAlias = "tuple[RouteRequest, RouteRequest]"
-"""A request, and the one that reverses it."""
 
 _TRIES = 3  # attempts to roll back while the kernel does not answer
+_DONE = {"add": "exists", "delete": "no-such-route"}
+"""By verb: the refusal that means that another program has done the same. Reading back decides."""
 
 
 class Applied(NamedTuple):
@@ -86,35 +83,20 @@ class _Failed(Exception):  # noqa: N818  it starts the way back and never leaves
         self.reasons = reasons
 
 
-def _changes(step: Step) -> tuple[list[_Change], list[_Change]]:
-    """What this step adds, and what it deletes afterwards."""
-    route, held = step.route, step.held
-    if step.action == "delete":
-        return [], [*map(_deleting, reversed(_entries(route)))]
-    if held is None:
-        return [(RouteRequest("add", route), RouteRequest("delete", route))], []
-    if route.prefix.family != IPV6:
-        return [(RouteRequest("replace", route), RouteRequest("replace", bare(held)))], []
-    first, *others = _entries(held)
-    if hops_of(route) == hops_of(held):  # other fields differ, and Linux does not add the same next hop again
-        return [*map(_deleting, (*others, first)), (RouteRequest("add", route), RouteRequest("delete", route))], []
-    new = [entry for entry in _entries(route) if not hops_of(entry) <= hops_of(held)]
-    stale = [entry for entry in others if not hops_of(entry) <= hops_of(route)]
-    added = [(RouteRequest("append", entry), RouteRequest("delete", entry)) for entry in new]
-    return [*map(_deleting, stale), *added], [] if hops_of(first) <= hops_of(route) else [_deleting(first)]
+class _Change(NamedTuple):
+    """A request, and the one that reverses it."""
 
+    request: RouteRequest
+    reverse: RouteRequest
 
-def _deleting(route: Route) -> _Change:
-    """Delete a route of ours. It is restored with `append`, because another can hold its key by then."""
-    ours = attrs.evolve(bare(route), protocol=OURS)
-    return RouteRequest("delete", ours), RouteRequest("append", ours)
-
-
-def _entries(route: Route) -> tuple[Route, ...]:
-    """The entries of the kernel's table that make up this route: in IPv6, one for each next hop."""
-    if route.prefix.family != IPV6 or len(route.legs) < 2:
-        return (route,)
-    return tuple(attrs.evolve(route, legs=(attrs.evolve(leg, weight=1),)) for leg in route.legs)
+    @classmethod
+    def of(cls, step: Step) -> _Change:
+        """The change that carries out this step."""
+        route = attrs.evolve(bare(step.route), protocol=OURS)
+        if step.held is not None:
+            return cls(RouteRequest("replace", route), RouteRequest("replace", bare(step.held)))
+        adding, deleting = RouteRequest("add", route), RouteRequest("delete", route)
+        return cls(deleting, adding) if step.action == "delete" else cls(adding, deleting)
 
 
 class _Transaction:
@@ -133,24 +115,22 @@ class _Transaction:
 
     def carry_out(self, plan: RoutePlan, check: Callable[[], object]) -> None:
         """Add, verify, delete, verify."""
-        changes = [_changes(step) for step in plan.changes]
-        for is_complete in (False, True):
-            if some := [change for halves in changes for change in halves[is_complete]]:
+        for is_last, actions in enumerate(({"add", "replace"}, {"delete"})):
+            if changes := [_Change.of(step) for step in plan.changes if step.action in actions]:
                 check()
-                self._send(some)
+                self._send(changes)
                 check()
-                self._verify(is_complete=is_complete or not any(deleting for _, deleting in changes))
+                self._verify(may_delete=not is_last)
 
     def _send(self, changes: list[_Change]) -> None:
-        """Make the changes. All of them are tried, so that the failure names every route that the kernel refuses.
-
-        What another program has done already does not fail: reading back decides.
-        """
-        done = len(self._sent)
+        """Make the changes. All of them are tried, so that the failure names every route that the kernel refuses."""
+        count = len(self._sent)
         self._sent += changes
-        outcomes = self._request(request for request, _ in changes)
-        self._sent[done:] = [pair for pair, outcome in zip(changes, outcomes, strict=True) if outcome.ok]
-        failed = [outcome for outcome in outcomes if not outcome.ok and not _is_done(outcome)]
+        outcomes = self._request(change.request for change in changes)
+        # Of an IPv6 route to delete, Linux may have deleted our next hops and refused the others.
+        made = (outcome.ok or (_is_done(outcome) and outcome.change.verb == "delete") for outcome in outcomes)
+        self._sent[count:] = [change for change, is_made in zip(changes, made, strict=True) if is_made]
+        failed = [outcome for outcome in outcomes if not _is_done(outcome)]
         if failed:
             raise _Failed({outcome.change.route.key: str(outcome.error) for outcome in failed}) from failed[0].error
 
@@ -159,23 +139,22 @@ class _Transaction:
         self.done += [outcome.change for outcome in outcomes if outcome.ok]
         return outcomes
 
-    def _verify(self, *, is_complete: bool) -> None:
-        """Read back: every wanted route is there, beside at most one old next hop; once all is done, nothing else."""
-        now, reasons = self._table(self._read()), {}
-        for key, wanted in self._wanted.items():
-            hops = set() if wanted is None else hops_of(wanted)
-            present = [hops_of(route) for route in now[key]]
-            is_there = wanted is None or any(hops <= some and len(some - hops) < 2 for some in present)
-            if not is_there or (is_complete and any(step.action != "keep" for step in steps_for(wanted, now[key]))):
-                reasons[key] = _reason(wanted, now[key])
-        if reasons:
-            raise _Failed(reasons)
+    def _verify(self, *, may_delete: bool) -> None:
+        """Read back: nothing is left to do, or only to delete."""
+        now, rest = self._table(self._read()), {"keep", "delete"} if may_delete else {"keep"}
+        wrong = [
+            (wanted, now[key])
+            for key, wanted in self._wanted.items()
+            if any(step.action not in rest for step in steps_for(wanted, now[key]))
+        ]
+        if wrong:
+            raise _Failed({(wanted or present[0]).key: _reason(wanted, present) for wanted, present in wrong})
 
     def undo(self) -> str:
         """Reverse what was done, and return a sentence about what is true now."""
         problem = ""
         try:
-            _patiently(lambda: self._request(reverse for _, reverse in reversed(self._sent)))
+            _patiently(lambda: self._request(change.reverse for change in reversed(self._sent)))
         except BackendError as error:
             problem = f" ({error})"
         try:
@@ -191,9 +170,10 @@ class _Transaction:
         return f"not every change could be rolled back{problem}: there is now {pairs}"
 
     def _read(self) -> Snapshot:
-        prefixes = {key.prefix for key in self._wanted}
-        families = {prefix.family for prefix in prefixes}
-        return self._backend.snapshot(family=families.pop() if len(families) == 1 else None, near=prefixes)
+        families = {key.prefix.family for key in self._wanted}
+        return self._backend.snapshot(
+            family=families.pop() if len(families) == 1 else None, near={key.prefix for key in self._wanted}
+        )
 
     def _table(self, snapshot: Snapshot) -> dict[RouteKey, list[Route]]:
         """By key the routes of a snapshot that the plan is about, without the state of their next hops.
@@ -217,22 +197,14 @@ def _in_order(route: Route) -> Route:
 
 
 def _is_done(outcome: Outcome) -> bool:
-    kind = "" if outcome.error is None else outcome.error.kind
-    return kind == ("no-such-route" if outcome.change.verb == "delete" else "exists")
+    return outcome.error is None or outcome.error.kind == _DONE.get(outcome.change.verb)
 
 
-def _reason(wanted: Route | None, holding: list[Route]) -> str:
+def _reason(wanted: Route | None, present: list[Route]) -> str:
     """Why what was read back is not right."""
-    hops = frozenset() if wanted is None else hops_of(wanted)
-    mixed = [
-        route for route in holding if route.prefix.family == IPV6 and len(route.legs) > 1 and hops < hops_of(route)
-    ]
-    if mixed:
-        ways = ", ".join(entry.ways[0] for entry in _entries(mixed[0]) if not hops_of(entry) <= hops)
-        way_out = "delete it" if wanted is None else "delete it, or choose another metric"
-        return f"{mixed[0].prefix}: another program has a next hop beside ours ({ways}): {way_out}"
-    should, present = "no route of ours" if wanted is None else f"[{wanted}]", _words(holding)
-    return f"there should be {should}, but there is {present}: another program changes these routes at the same time"
+    should = "no route of ours" if wanted is None else f"[{wanted}]"
+    rival = "another program changes these routes at the same time"
+    return f"there should be {should}, but there is {_words(present)}: {rival}"
 
 
 def _words(routes: Iterable[Route]) -> str:

@@ -7,8 +7,8 @@ Routes are compared key by key: table, prefix and metric. What holds a key is ri
 program's. No step changes a route that is not ours: if such a route holds the key of a wanted one, that is a conflict.
 
 In IPv6, each next hop of a route is an entry of its own with its own protocol, but Linux lists them as one route with
-the protocol of the first. So a route of ours can have next hops that are another program's. They are deleted one at a
-time, with our protocol: Linux then deletes only those that are ours, and `apply` finds out which ones stay.
+the protocol of the first. So a route of ours with several next hops may be partly another program's. Linux deletes just
+those of our protocol, but would replace all of them: where such a route is not as wanted, that is a conflict, too.
 """
 
 from __future__ import annotations
@@ -202,9 +202,13 @@ def steps_for(wanted: Route | None, holders: list[Route]) -> Iterator[Step]:
         yield Step("keep", first, reason)
         yield from (Step("delete", route, "ours, and not needed beside the wanted route") for route in stale)
     elif stale:
-        # In IPv6, a next hop that stays must not be deleted with another of our routes.
-        is_ipv6 = wanted.prefix.family != IPV4
-        held = max(stale, key=lambda route: len(hops_of(route) & hops_of(wanted))) if is_ipv6 else stale[0]
+        # Linux replaces an IPv6 route with a gateway only by one with a gateway, if there are both.
+        alike = (route for route in stale if _has_gateway(route) is _has_gateway(wanted))
+        held = stale[0] if wanted.prefix.family == IPV4 else next(alike, stale[0])
+        if wanted.prefix.family != IPV4 and (joined := [route for route in stale if len(route.legs) > 1]):
+            reason = f"next hops of another program may be a part of our present route: [{joined[0]}]"
+            yield Step("conflict", wanted, reason, joined[0], "delete it, or choose another metric")
+            return
         yield Step("replace", wanted, "ours, but different", held)
         yield from (
             Step("delete", route, "ours, and not needed beside the wanted route")
@@ -225,6 +229,10 @@ def is_as_wanted(route: Route, wanted: Route) -> bool:
     is_ipv4 = route.prefix.family == IPV4
     has_hops = bare(route).legs == wanted.legs if is_ipv4 else hops_of(route) == hops_of(wanted)
     return has_hops and attrs.evolve(route, legs=wanted.legs, protocol=wanted.protocol) == wanted
+
+
+def _has_gateway(route: Route) -> bool:
+    return any(leg.gateway is not None for leg in route.legs)
 
 
 def hops_of(route: Route) -> set[tuple[object, ...]]:

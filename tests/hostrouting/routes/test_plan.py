@@ -13,7 +13,7 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.routes.plan import RoutePlan, plan_routes, plan_static_routes, steps_for
+from hostrouting.routes.plan import RoutePlan, plan_routes, plan_static_routes
 from hostrouting.routes.uplink import DesiredRoute, wanted_routes
 from tests.support.examples import scaled
 from tests.support.own_routes import HOPS, PREFIXES, entry, fake, hosts, put, wishes
@@ -36,6 +36,8 @@ def test_what_every_plan_is(there: list[Route], desired: list[DesiredRoute], dat
     actions = [step.action for step in plan.steps]
     assert actions == sorted(actions, key=["conflict", "keep", "add", "replace", "delete"].index)
     assert {route.protocol for step in plan.changes for route in (step.route, step.held) if route} <= {OURS}
+    replaced = [step.held for step in plan.steps if step.action == "replace"]
+    assert all(len(route.legs) == 1 for route in replaced if route is not None and route.prefix.family == IPV6)
     theirs, still = (Counter(route for route in host.routes if route.protocol != OURS) for host in (snapshot, after))
     assert theirs == still
     settled = {step.route.key for step in plan.steps if step.action != "delete"} | {
@@ -65,14 +67,15 @@ FOREIGN = 12
         (IPV4, [(B, FOREIGN), (A, OURS)], None, ["delete 0"]),
         (IPV6, [((1, 0), OURS)], (0, 1), ["keep 10"]),
         (IPV6, [(A, OURS)], (0, 1), ["replace 01"]),
-        (IPV6, [((0, 2), OURS)], (0, 1), ["replace 01"]),
-        (IPV6, [((0, 1), OURS)], A, ["replace 0"]),
+        (IPV6, [((0, 2), OURS)], (0, 1), ["conflict 01"]),
+        (IPV6, [((0, 1), OURS)], A, ["conflict 0"]),
         (IPV6, [((0, 1), OURS)], None, ["delete 01"]),
         (IPV6, [((0, 1), FOREIGN)], A, ["conflict 0"]),
         (IPV6, [(A, FOREIGN)], (0, 1), ["conflict 01"]),
         (IPV6, [(A, FOREIGN), (DEV, FOREIGN)], A, ["keep 0"]),
         (IPV6, [(DEV, OURS)], A, ["replace 0"]),
         (IPV6, [(DEV, OURS), (B, FOREIGN)], A, ["conflict 0"]),
+        (IPV6, [(DEV, OURS), (B, OURS)], A, ["replace 0", "delete 3"]),
     ],
     ids=str,
 )
@@ -236,12 +239,3 @@ def ipv6_host(*more: Route) -> Snapshot:
     """A plain host that also has an IPv6 default route on eth0, and these routes."""
     default = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024, protocol=9)
     return attrs.evolve(plain().with_routes([default, *more]), rules=(*default_rules(4), *default_rules(6)))
-
-
-def test_a_next_hop_that_stays_is_not_deleted_with_another_route_of_its_key() -> None:
-    """Of several IPv6 routes of ours with one key, the one that shares next hops with the wanted route is changed."""
-    prefix = Prefix.parse("fd20::/48")
-    on_link, shared = entry(prefix, HOPS[IPV6][3]), entry(prefix, HOPS[IPV6][0])
-    wanted = attrs.evolve(shared, legs=tuple(HOPS[IPV6][:2]))
-    steps = list(steps_for(wanted, [on_link, shared]))
-    assert [(step.action, step.held or step.route) for step in steps] == [("replace", shared), ("delete", on_link)]

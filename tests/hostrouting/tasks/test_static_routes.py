@@ -178,7 +178,7 @@ def test_another_programs_next_hop() -> None:
     theirs = Route.to("fd20::/32", dev="eth0", gateway="2001:db8::9", metric=1024, protocol=12)
     kernel.ip_route("append", theirs)
     before = kernel.reopen().snapshot()
-    failure_of(run, task, of=ApplyError, match="another program has a next hop beside ours .via 2001:db8::9 dev eth0.")
+    failure_of(run, task, of=RouteConflict, match="next hops of another program may be a part of our present route")
     assert kernel.reopen().snapshot() == before
     run(Remove(host=host))
     assert [route for route in kernel.reopen().snapshot().routes if route.prefix == theirs.prefix] == [theirs]
