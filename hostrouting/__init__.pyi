@@ -62,7 +62,7 @@ from hostrouting.model.route import OURS as OURS  # the route protocol number th
 from hostrouting.fib.engine import Fib as Fib  # what the kernel does with a packet, for one address or for all of a prefix
 from hostrouting.fib.engine import Decision as Decision, Cell as Cell  # what happens to a packet, and a range of addresses with one decision
 from hostrouting.check.repair import Repair as Repair  # the fewest routes that close what escapes, with what they cost
-from hostrouting.routes.uplink import DesiredRoute as DesiredRoute, resolve_route as resolve_route, Pending as Pending  # a wanted route; makes it complete on a host, or says what is missing for it
+from hostrouting.routes.uplink import DesiredRoute as DesiredRoute  # a wanted route, of which device and gateway may be left open
 from hostrouting.routes.plan import plan_routes as plan_routes, RoutePlan as RoutePlan  # makes a RoutePlan from wanted routes and a Snapshot; printed, it is the dry run
 
 # 6. Access to a kernel

@@ -21,7 +21,7 @@ from hostrouting.check.judge import ESCAPE, FINE, Judge
 from hostrouting.fib.engine import conditions_of, is_plain
 from hostrouting.model.prefix import Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
-from hostrouting.routes.uplink import DesiredRoute, Pending, resolve_route
+from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Decision
@@ -113,7 +113,8 @@ def _way_out(judge: Judge) -> tuple[str | None, Route | Pending]:
     if not devs or (uplinks.doubtful and not judge.named):
         return None, Pending(DesiredRoute(every), "routeOverlap.expectedDevs to name the device")
     open_first: list[str | None] = [*devs] if judge.named else [None, *devs]
-    ways = [(dev, resolve_route(DesiredRoute(every, dev=dev), judge.fib)) for dev in open_first]
+    uplink = Uplink(judge.fib.snapshot, judge.fib.family)
+    ways = [(dev, uplink.resolve(DesiredRoute(every, dev=dev))) for dev in open_first]
     good = (way for way in ways if isinstance(way[1], Route) and uplinks.devs.issuperset(way[1].devs))
     return next(good, ways[-1])
 
@@ -208,7 +209,8 @@ def _inside(block: Prefix, ranges: Sequence[_Range]) -> list[_Range]:
 def _proven(judge: Judge, dev: str | None, prefixes: Sequence[Prefix], ranges: Sequence[_Range]) -> Repair:
     """The repair, with what stays lost; without the routes that would make anything worse."""
     wishes = tuple(DesiredRoute(prefix, dev=dev) for prefix in prefixes)
-    resolved = tuple(route for wish in wishes if isinstance(route := resolve_route(wish, judge.fib), Route))
+    uplink = Uplink(judge.fib.snapshot, judge.fib.family)
+    resolved = tuple(route for wish in wishes if isinstance(route := uplink.resolve(wish), Route))
     after = judge.with_routes(resolved)
     unsafe: list[Unsafe] = []
     harmed: list[_Range] = []

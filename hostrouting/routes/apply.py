@@ -13,28 +13,20 @@ another program. Linux deletes each next hop by its protocol, so theirs stay; th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
-
-import attrs
+from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import tell_effects
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.model.prefix import IPV6
-from hostrouting.model.route import OURS
-from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import bare, holders_of, steps_for
 from phases.errors import add_note
 
 if TYPE_CHECKING:
     from hostrouting.kernel.base import Outcome, RouteBackend
     from hostrouting.model.route import Route, RouteKey
+    from hostrouting.model.snapshot import Snapshot
     from hostrouting.routes.plan import RoutePlan, Step
 
-T = TypeVar("T")
-
-_TRIES = 3  # attempts to roll back while the kernel does not answer
 _DONE = {"add": "exists", "delete": "no-such-route"}
 """By verb: the refusal that means that another program has done the same. Reading back decides."""
 
@@ -92,10 +84,9 @@ class _Change(NamedTuple):
     @classmethod
     def of(cls, step: Step) -> _Change:
         """The change that carries out this step."""
-        route = attrs.evolve(bare(step.route), protocol=OURS)
         if step.held is not None:
-            return cls(RouteRequest("replace", route), RouteRequest("replace", bare(step.held)))
-        adding, deleting = RouteRequest("add", route), RouteRequest("delete", route)
+            return cls(RouteRequest("replace", step.route), RouteRequest("replace", step.held))
+        adding, deleting = RouteRequest("add", step.route), RouteRequest("delete", step.route)
         return cls(deleting, adding) if step.action == "delete" else cls(adding, deleting)
 
 
@@ -128,10 +119,9 @@ class _Transaction:
         self._sent += changes
         outcomes = self._request(change.request for change in changes)
         # Of an IPv6 route to delete, Linux may have deleted our next hops and refused the others.
-        made = (outcome.ok or (_is_done(outcome) and outcome.change.verb == "delete") for outcome in outcomes)
+        made = [outcome.ok or (_is_done(outcome) and outcome.change.verb == "delete") for outcome in outcomes]
         self._sent[count:] = [change for change, is_made in zip(changes, made, strict=True) if is_made]
-        failed = [outcome for outcome in outcomes if not _is_done(outcome)]
-        if failed:
+        if failed := [outcome for outcome in outcomes if not _is_done(outcome)]:
             raise _Failed({outcome.change.route.key: str(outcome.error) for outcome in failed}) from failed[0].error
 
     def _request(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
@@ -141,70 +131,44 @@ class _Transaction:
 
     def _verify(self, *, may_delete: bool) -> None:
         """Read back: nothing is left to do, or only to delete."""
-        now, rest = self._table(self._read()), {"keep", "delete"} if may_delete else {"keep"}
-        wrong = [
-            (wanted, now[key])
-            for key, wanted in self._wanted.items()
-            if any(step.action not in rest for step in steps_for(wanted, now[key]))
-        ]
-        if wrong:
-            raise _Failed({(wanted or present[0]).key: _reason(wanted, present) for wanted, present in wrong})
+        now, reasons = self._read(), {}
+        for key, wanted in self._wanted.items():
+            rest = {step.action for step in steps_for(wanted, now[key])}
+            if rest - {"keep"} - ({"delete"} if may_delete else set()):
+                should = "no route of ours" if wanted is None else f"[{wanted}]"
+                rival = "another program changes these routes at the same time"
+                reasons[key] = f"there should be {should}, but there is {_words(now[key])}: {rival}"
+        if reasons:
+            raise _Failed(reasons)
 
     def undo(self) -> str:
         """Reverse what was done, and return a sentence about what is true now."""
         problem = ""
         try:
-            _patiently(lambda: self._request(change.reverse for change in reversed(self._sent)))
+            self._request(change.reverse for change in reversed(self._sent))
         except BackendError as error:
             problem = f" ({error})"
         try:
-            now = _patiently(lambda: self._table(self._read()))
+            now = self._read()
         except BackendError as error:
-            if not isinstance(error.last, Snapshot):
-                return f"whether every change could be rolled back is not known: {error}"
-            now = self._table(error.last)
+            return f"whether every change could be rolled back is not known: {error}"
         left = [key for key, routes in self._before.items() if now[key] != routes]
         if not left:
             return "every change was rolled back: the route table is as it was before"
         pairs = "; ".join(f"{_words(now[key])} instead of {_words(self._before[key])}" for key in left)
         return f"not every change could be rolled back{problem}: there is now {pairs}"
 
-    def _read(self) -> Snapshot:
-        families = {key.prefix.family for key in self._wanted}
-        return self._backend.snapshot(
-            family=families.pop() if len(families) == 1 else None, near={key.prefix for key in self._wanted}
-        )
+    def _read(self) -> dict[RouteKey, list[Route]]:
+        return self._table(self._backend.snapshot(near={key.prefix for key in self._wanted}))
 
     def _table(self, snapshot: Snapshot) -> dict[RouteKey, list[Route]]:
-        """By key the routes of a snapshot that the plan is about, without the state of their next hops.
-
-        Those of IPv6 are sorted: Linux adds each at the end, whatever the order was.
-        """
+        """By key the routes of a snapshot that the plan is about."""
         holders = holders_of(snapshot, self._wanted)
-        return {key: [_in_order(bare(route)) for route in holders[key]] for key in self._wanted}
-
-
-def _patiently(call: Callable[[], T]) -> T:
-    """The result of the call, which is repeated while the kernel does not answer."""
-    for _ in range(_TRIES - 1):
-        with suppress(BackendError):
-            return call()
-    return call()
-
-
-def _in_order(route: Route) -> Route:
-    return attrs.evolve(route, legs=tuple(sorted(route.legs, key=str))) if route.prefix.family == IPV6 else route
+        return {key: [bare(route) for route in holders[key]] for key in self._wanted}
 
 
 def _is_done(outcome: Outcome) -> bool:
     return outcome.error is None or outcome.error.kind == _DONE.get(outcome.change.verb)
-
-
-def _reason(wanted: Route | None, present: list[Route]) -> str:
-    """Why what was read back is not right."""
-    should = "no route of ours" if wanted is None else f"[{wanted}]"
-    rival = "another program changes these routes at the same time"
-    return f"there should be {should}, but there is {_words(present)}: {rival}"
 
 
 def _words(routes: Iterable[Route]) -> str:

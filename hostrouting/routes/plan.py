@@ -1,7 +1,6 @@
 """The plan: the ordered steps from the present routes of a host to the wanted ones, each with its reason.
 
-Here: keep, add, replace, delete, conflict, and why. All are functions from values to values: a printed plan is the dry
-run. Not here: carrying out the steps (`apply`), and completing a wanted route (`uplink`).
+All are functions from values to values: a printed plan is the dry run, and `apply` carries out its steps.
 
 Routes are compared key by key: table, prefix and metric. What holds a key is right, ours (protocol 213), or another
 program's. No step changes a route that is not ours: if such a route holds the key of a wanted one, that is a conflict.
@@ -19,10 +18,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import attrs
 
 from hostrouting.errors import RouteConflict
-from hostrouting.fib.engine import Fib
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IPV4, width_of
-from hostrouting.model.route import OURS, Route, RouteKey, protocol_name
+from hostrouting.model.route import OURS, NextHop, Route, RouteKey, protocol_name
 from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink, bare_leg, wanted_routes
 
 if TYPE_CHECKING:
@@ -33,7 +31,6 @@ Action: TypeAlias = Literal["keep", "add", "replace", "delete", "conflict"]
 
 # Conflicts first, because they prevent the rest; then additions before deletions.
 _SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "add": "+", "replace": "~", "delete": "-"}
-_RANKS: dict[Action, int] = {action: rank for rank, action in enumerate(_SIGNS)}
 
 
 class Step(NamedTuple):
@@ -49,7 +46,17 @@ class Step(NamedTuple):
     @property
     def why(self) -> str:
         """The reason and the remedy."""
-        return "; ".join(part for part in (self.reason, self.remedy) if part)
+        return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
+
+    @property
+    def finding(self) -> Finding:
+        """The conflict as a finding."""
+        prefix = str(self.route.prefix)
+        # A lifetime changes with each look.
+        held = None if self.held is None else str(attrs.evolve(self.held, expires=None))
+        facts = {"held": held, "metric": self.route.metric}
+        sentence = f"{prefix} cannot be installed: {self.reason}"
+        return Finding("route-conflict", "error", sentence, prefix, self.remedy, facts)
 
     def __str__(self) -> str:
         before = f"- {self.held}\n" if self.action == "replace" else ""
@@ -83,29 +90,23 @@ class RoutePlan(NamedTuple):
     def require_possible(self) -> None:
         """Raise RouteConflict if a route that is not ours holds the key of a wanted one."""
         if conflicts := self.conflicts:
-            raise RouteConflict(_conflict(step) for step in conflicts)
+            raise RouteConflict(step.finding for step in conflicts)
 
     def findings(self, *, wait: float | None = None) -> Iterator[Finding]:
         """What keeps the wanted routes from being installed.
 
         `wait` is how long the task would wait for what is missing; None if that is not known.
         """
-        yield from map(_conflict, self.conflicts)
-        lacking: dict[str, list[DesiredRoute]] = {}
-        for pending in self.pending:
-            lacking.setdefault(pending.missing, []).append(pending.desired)
-        for missing, wanted in lacking.items():
-            need = f"{wanted[0]} needs" if len(wanted) == 1 else f"{len(wanted):,} routes, such as {wanted[0]}, need"
-            then = f"; apply would wait up to {wait:g} s for it, then fail" if wait else ""
-            then = "; apply would fail at once" if wait == 0 else then
-            yield Finding(
-                "route-waits",
-                "error" if wait == 0 else "warning",
-                f"{need} {missing}{then}",
-                str(wanted[0].destination),
-                "add it, or correct the configuration",
-                can_retry=True,
-            )
+        yield from (step.finding for step in self.conflicts)
+        then = f"; apply would wait up to {wait:g} s for it, then fail" if wait else ""
+        then = "; apply would fail at once" if wait == 0 else then
+        for missing in dict.fromkeys(pending.missing for pending in self.pending):
+            first, *more = (pending.desired for pending in self.pending if pending.missing == missing)
+            need = f"{len(more) + 1:,} routes, such as {first}, need" if more else f"{first} needs"
+            remedy = "add it, or correct the configuration"
+            severity: Literal["error", "warning"] = "error" if wait == 0 else "warning"
+            sentence, target = f"{need} {missing}{then}", str(first.destination)
+            yield Finding("route-waits", severity, sentence, target, remedy, can_retry=True)
         yield from self.left_out
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
@@ -122,15 +123,6 @@ class RoutePlan(NamedTuple):
         return "\n".join(lines) or "no routes are wanted, and none of our routes exist"
 
 
-def _conflict(step: Step) -> Finding:
-    prefix = str(step.route.prefix)
-    # A lifetime changes with each look.
-    held = None if step.held is None else str(attrs.evolve(step.held, expires=None))
-    facts = {"held": held, "metric": step.route.metric}
-    sentence = f"{prefix} cannot be installed: {step.reason}"
-    return Finding("route-conflict", "error", sentence, prefix, step.remedy, facts)
-
-
 def plan_static_routes(config: HostRoutingConfig, snapshot: Snapshot) -> RoutePlan:
     """The plan that leads from this snapshot to the routes of a configuration."""
     return plan_routes(wanted_routes(config), snapshot)
@@ -142,107 +134,94 @@ def plan_routes(desired: Iterable[DesiredRoute], snapshot: Snapshot) -> RoutePla
     An optional route that cannot be installed now is left out, with a warning. Raises ValueError for two different
     desired routes with one destination and metric.
     """
-    wishes = _by_key(desired)
-    families = {wish.destination.family for wish in wishes.values()}
-    uplinks = {family: Uplink(Fib(snapshot, family)) for family in families}
+    wishes: dict[RouteKey, DesiredRoute] = {}
+    for wish in desired:
+        if (other := wishes.setdefault(wish.key, wish)) != wish:
+            raise ValueError(f"two different routes are wanted for one destination and metric: {other}; {wish}")
+    uplinks = {family: Uplink(snapshot, family) for family in {key.prefix.family for key in wishes}}
     holders = holders_of(snapshot, wishes)
     steps: list[Step] = []
     pending: list[Pending] = []
     left_out: list[Finding] = []
     for key, wish in wishes.items():
-        route = uplinks[wish.destination.family].resolve(wish)
         # While a wish waits, our route with its key stays.
-        holding = holders.pop(key, [])
-        new = list(steps_for(route, holding)) if isinstance(route, Route) else []
-        if wish.is_optional and (isinstance(route, Pending) or new[0].action == "conflict"):
+        route, present = uplinks[key.prefix.family].resolve(wish), holders.pop(key)
+        new = [*steps_for(route, present)] if isinstance(route, Route) else []
+        if isinstance(route, Route) and not (wish.is_optional and new[0].action == "conflict"):
+            steps += new
+        elif wish.is_optional:
             left_out.append(_left_out(wish, route if isinstance(route, Pending) else new[0]))
         elif isinstance(route, Pending):
             pending.append(route)
-        else:
-            steps += new
-    steps += (step for holding in holders.values() for step in steps_for(None, holding))
-    return RoutePlan(tuple(sorted(steps, key=lambda step: _RANKS[step.action])), tuple(pending), tuple(left_out))
-
-
-def _by_key(desired: Iterable[DesiredRoute]) -> dict[RouteKey, DesiredRoute]:
-    """Each wish once, in an order that does not depend on the order of the input."""
-    wishes: dict[RouteKey, DesiredRoute] = {}
-    for wish in desired:
-        other = wishes.setdefault(wish.key, wish)
-        if other is not wish and other != wish:
-            raise ValueError(f"two different routes are wanted for one destination and metric: {other}; {wish}")
-    # Comparing numbers is faster than comparing keys.
-    return dict(sorted(wishes.items(), key=lambda pair: (*attrs.astuple(pair[0].prefix), pair[0].metric)))
+    steps += (step for present in holders.values() for step in steps_for(None, present))
+    ordered = (step for action in _SIGNS for step in steps if step.action == action)
+    return RoutePlan(tuple(ordered), tuple(pending), tuple(left_out))
 
 
 def holders_of(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
     """The routes that hold these keys, and those of the keys of our other routes; the kernel uses the first of each."""
     holders: dict[RouteKey, list[Route]] = {key: [] for key in keys}
-    routes = tuple(snapshot.routes)
-    holders |= {route.key: [] for route in routes if route.protocol == OURS}
-    prefixes = {key.prefix for key in holders}
-    for route in routes:
-        if route.prefix in prefixes and (holding := holders.get(route.key)) is not None:
-            holding.append(route)
+    holders |= {route.key: [] for route in snapshot.routes if route.protocol == OURS}
+    networks = {key.prefix.network for key in holders}
+    for route in snapshot.routes:
+        if route.prefix.network in networks and (present := holders.get(route.key)) is not None:
+            present.append(route)
     return holders
 
 
-def steps_for(wanted: Route | None, holders: list[Route]) -> Iterator[Step]:
+def steps_for(wanted: Route | None, present: list[Route]) -> Iterator[Step]:
     """The steps for one key: the wanted route, and the routes that hold the key now."""
-    right = [] if wanted is None else [route for route in holders if is_as_wanted(route, wanted)]
-    stale = [route for route in holders if route.protocol == OURS and route not in right]
-    first = next((route for route in holders if route not in stale), None)
+    right = [] if wanted is None else [route for route in present if is_as_wanted(route, wanted)]
+    stale = [route for route in present if route.protocol == OURS and route not in right]
+    first = next((route for route in present if route not in stale), None)
     if wanted is None:
         yield from (Step("delete", route, "ours, and no longer wanted") for route in stale)
-    elif first is not None and first not in right:
-        reason = f"another route has the same destination and metric: [{first}], which is not ours"
-        yield Step("conflict", wanted, reason, first, _way_out(wanted))
-    elif first is not None:
-        reason = "exists" if first.protocol == OURS else f"exists (proto {protocol_name(first.protocol)}), and stays"
-        yield Step("keep", first, reason)
-        yield from (Step("delete", route, "ours, and not needed beside the wanted route") for route in stale)
-    elif stale:
-        # Linux replaces an IPv6 route with a gateway only by one with a gateway, if there are both.
-        alike = (route for route in stale if _has_gateway(route) is _has_gateway(wanted))
-        held = stale[0] if wanted.prefix.family == IPV4 else next(alike, stale[0])
-        if wanted.prefix.family != IPV4 and (joined := [route for route in stale if len(route.legs) > 1]):
-            reason = f"next hops of another program may be a part of our present route: [{joined[0]}]"
-            yield Step("conflict", wanted, reason, joined[0], "delete it, or choose another metric")
-            return
-        yield Step("replace", wanted, "ours, but different", held)
-        yield from (
-            Step("delete", route, "ours, and not needed beside the wanted route")
-            for route in stale
-            if route is not held
+        return
+    step = _step_for(wanted, first, stale, is_right=first in right)
+    yield step
+    if step.action != "conflict":
+        rest = (route for route in stale if route is not step.held)
+        yield from (Step("delete", route, "ours, and not needed beside the wanted route") for route in rest)
+
+
+def _step_for(wanted: Route, first: Route | None, stale: list[Route], *, is_right: bool) -> Step:
+    """The step for the wanted route. `first` holds its key and stays; the stale ones are ours, and go."""
+    if first is not None and is_right:
+        is_ours = first.protocol == OURS
+        return Step(
+            "keep", first, "exists" if is_ours else f"exists (proto {protocol_name(first.protocol)}), and stays"
         )
-    else:
-        yield Step("add", wanted, "missing")
-
-
-def is_as_wanted(route: Route, wanted: Route) -> bool:
-    """Whether a route is as wanted, whatever its protocol and the state of its next hops.
-
-    IPv6 next hops are separate entries, without an order; Linux drops `onlink`, and the weight of a single one.
-    """
-    if route == wanted:
-        return True
-    is_ipv4 = route.prefix.family == IPV4
-    has_hops = bare(route).legs == wanted.legs if is_ipv4 else hops_of(route) == hops_of(wanted)
-    return has_hops and attrs.evolve(route, legs=wanted.legs, protocol=wanted.protocol) == wanted
+    if first is not None:
+        reason = f"another route has the same destination and metric: [{first}], which is not ours"
+        return Step("conflict", wanted, reason, first, _way_out(wanted))
+    if wanted.prefix.family == IPV4:
+        alike = stale
+    elif joined := [route for route in stale if len(route.legs) > 1]:
+        reason = f"next hops of another program may be a part of our present route: [{joined[0]}]"
+        return Step("conflict", wanted, reason, joined[0], "delete it, or choose another metric")
+    else:  # Linux replaces one with a gateway by one with a gateway
+        alike = sorted(stale, key=lambda route: _has_gateway(route) is not _has_gateway(wanted))
+    return Step("replace", wanted, "ours, but different", alike[0]) if alike else Step("add", wanted, "missing")
 
 
 def _has_gateway(route: Route) -> bool:
     return any(leg.gateway is not None for leg in route.legs)
 
 
-def hops_of(route: Route) -> set[tuple[object, ...]]:
-    """By what Linux distinguishes the IPv6 next hops of one key."""
-    return {(leg.dev, leg.gateway) for leg in route.legs}
+def is_as_wanted(route: Route, wanted: Route) -> bool:
+    """Whether a route is as wanted, whatever its protocol and the state of its next hops."""
+    return route == wanted or attrs.evolve(bare(route), protocol=wanted.protocol) == bare(wanted)
 
 
 def bare(route: Route) -> Route:
-    """The route without the state of its next hops."""
-    return attrs.evolve(route, legs=tuple(map(bare_leg, route.legs)))
+    """The route without the state of its next hops.
+
+    IPv6 next hops are separate entries without an order; Linux drops `onlink`, and the weight of a single one.
+    """
+    legs = tuple(map(bare_leg, route.legs))
+    if route.prefix.family != IPV4:
+        legs = tuple(sorted((NextHop(leg.dev, gateway=leg.gateway) for leg in legs), key=str))
+    return attrs.evolve(route, legs=legs)
 
 
 def _way_out(wanted: Route) -> str:

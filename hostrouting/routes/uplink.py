@@ -1,8 +1,8 @@
 """The uplink of a host: its default route, and the device and gateway for routes that leave them open.
 
-Here: the routes that a configuration wants; the default routes, in the order in which Linux looks them up; and a
-route made complete, or what is missing for that. Not here: whether a route conflicts with others (`plan`), and which
-devices are expected (`check.judge`, which uses the same search).
+Here: the routes that a configuration wants; the default routes, in the order in which Linux looks them up; and a route
+made complete, or what is missing for that. Whether a route conflicts with others is asked in `plan`, and which devices
+are expected in `check.judge`, which uses the same search.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import attrs
 
-from hostrouting.fib.engine import conditions_of, is_plain
+from hostrouting.fib.engine import Fib, conditions_of, is_plain
 from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix, as_ip, as_prefix
 from hostrouting.model.route import (
     DEFAULT_METRIC,
@@ -28,8 +28,7 @@ from hostrouting.model.route import (
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
-    from hostrouting.fib.engine import Fib
-    from hostrouting.model.snapshot import Link
+    from hostrouting.model.snapshot import Link, Snapshot
 
 _Way: TypeAlias = tuple[tuple[NextHop, ...], int]
 """The next hops of a route, and its scope."""
@@ -64,22 +63,27 @@ class DesiredRoute:
         """The route as written under staticRoutes.routes in the configuration."""
         return {
             "destination": str(self.destination),
-            "gateway": str(self.gateway) if self.gateway else "",
+            "gateway": str(self.gateway or ""),
             "dev": self.dev or "",
             "metric": self.metric,
         }
 
     def __str__(self) -> str:
-        words = [str(self.destination)]
-        words += [f"via {self.gateway}"] if self.gateway else []
-        words += [f"dev {self.dev}"] if self.dev else []
-        words += [f"metric {self.metric}"] if self.metric else []
-        return " ".join(words)
+        fields = {"via": self.gateway, "dev": self.dev, "metric": self.metric}
+        return " ".join([str(self.destination), *(f"{word} {value}" for word, value in fields.items() if value)])
 
 
 def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
-    """Every route of ours that a configuration asks for: its static routes, and the route for replies to probes."""
-    return (*wanted_routes_of(config.static_routes), *_reply_routes(config))
+    """Every route of ours that a configuration asks for: its static routes, and the one for replies to probes.
+
+    A configured route with the key of that one takes its place.
+    """
+    routes, rewrite = wanted_routes_of(config.static_routes), config.probe_rewrite
+    if rewrite.enabled and rewrite.ensure_route:
+        [dev] = rewrite.interfaces
+        reply = DesiredRoute(Prefix.of(rewrite.global_address), dev=dev, is_on_link=True, is_optional=True)
+        routes += () if reply.key in (route.key for route in routes) else (reply,)
+    return routes
 
 
 def wanted_routes_of(static: StaticRoutesConfig) -> tuple[DesiredRoute, ...]:
@@ -88,16 +92,6 @@ def wanted_routes_of(static: StaticRoutesConfig) -> tuple[DesiredRoute, ...]:
         DesiredRoute(Prefix.of(route.destination), gateway=route.gateway, dev=route.dev, metric=route.metric)
         for route in (static.routes if static.enabled else ())
     )
-
-
-def _reply_routes(config: HostRoutingConfig) -> Iterator[DesiredRoute]:
-    """The route by which replies to probes leave, if it is wanted: a configured route with its key takes its place."""
-    rewrite = config.probe_rewrite
-    if rewrite.enabled and rewrite.ensure_route:
-        [dev] = rewrite.interfaces
-        route = DesiredRoute(Prefix.of(rewrite.global_address), dev=dev, is_on_link=True, is_optional=True)
-        if route.key not in (wish.key for wish in wanted_routes_of(config.static_routes)):
-            yield route
 
 
 class Pending(NamedTuple):
@@ -122,12 +116,12 @@ class Default(NamedTuple):
 
 
 def find_defaults(fib: Fib) -> list[Default]:
-    """The default routes for plain packets, in the order of the lookup.
+    """The default routes for plain packets by which packets can leave, in the order of the lookup.
 
-    Those only by InfiniBand or lo are left out. Halves count only where there is no 0/0: beside it, they are a capture.
+    Halves count only where there is no 0/0: beside it, they are a capture.
     """
     links = {link.name: link for link in fib.snapshot.links}
-    every = [default for default in _defaults(fib) if any(leads_out(links.get(dev)) for dev in default.devs)]
+    every = [default for default in all_defaults(fib) if any(leads_out(links.get(dev)) for dev in default.devs)]
     return [default for default in every if not default.is_halves] or every
 
 
@@ -136,7 +130,8 @@ def leads_out(link: Link | None) -> bool:
     return link is not None and not link.infiniband and not link.loopback
 
 
-def _defaults(fib: Fib) -> Iterator[Default]:
+def all_defaults(fib: Fib) -> Iterator[Default]:
+    """All default routes for plain packets, in the order of the lookup."""
     for rule in fib.rules:
         conditions = conditions_of(rule)
         is_skipped = bool(conditions) and is_plain(rule, conditions) is rule.invert
@@ -153,44 +148,36 @@ def _defaults(fib: Fib) -> Iterator[Default]:
                 yield Default(route.devs, route, rule.table, is_halves=False, is_suppressed=limit >= 0)
 
 
-def resolve_route(desired: DesiredRoute, fib: Fib) -> Route | Pending:
-    """The complete route on this host as it is now; or a Pending that says what is missing.
-
-    `fib` is that of the route's family. Our own routes are ignored, because they may be deleted.
-    """
-    return Uplink(fib).resolve(desired)
-
-
 def bare_leg(leg: NextHop) -> NextHop:
     """The next hop without the state that the kernel reports, as in a request."""
     return attrs.evolve(leg, linkdown=False, dead=False, pervasive=False)
 
 
 class Uplink:
-    """The default routes and devices of one host, to resolve many routes of one family by."""
+    """The default routes and devices of one host, to complete routes of one family by."""
 
-    def __init__(self, fib: Fib) -> None:
-        """Use this host; our own routes are ignored."""
-        self._fib, self._family = fib, fib.family
-        self._links = {link.name: link for link in fib.snapshot.links}
+    def __init__(self, snapshot: Snapshot, family: int) -> None:
+        """Use this host as it is now, without our own routes, because they may be deleted."""
+        others = [route for route in snapshot.routes if route.protocol != OURS]
+        self._fib, self._family = Fib(attrs.evolve(snapshot, routes=others), family), family
+        self._links = {link.name: link for link in snapshot.links}
         self._known: dict[tuple[str | None, IP | None, bool], _Way | str] = {}
+        """By device and gateway, which many routes share: the way, or what is missing."""
 
     def resolve(self, desired: DesiredRoute) -> Route | Pending:
         """The complete route; or a Pending that says what it still needs."""
-        # Many routes share a few combinations of device and gateway.
-        way = (desired.dev, desired.gateway, desired.is_on_link)
-        known = self._known.get(way)
-        if known is None:
-            known = self._known[way] = self._find_way(desired)
-        if isinstance(known, str):
-            return Pending(desired, known)
-        legs, scope = known
+        fields = (desired.dev, desired.gateway, desired.is_on_link)
+        way = self._known.get(fields)
+        if way is None:
+            way = self._known[fields] = self._find_way(*fields)
+        if isinstance(way, str):
+            return Pending(desired, way)
         metric = desired.metric or DEFAULT_METRIC[self._family]
-        return Route(desired.destination, legs, metric=metric, scope=scope, protocol=OURS)
+        return Route(desired.destination, way[0], metric=metric, scope=way[1], protocol=OURS)
 
-    def _find_way(self, desired: DesiredRoute) -> _Way | str:
+    def _find_way(self, dev: str | None, gateway: IP | None, is_on_link: bool) -> _Way | str:  # noqa: FBT001  a field
         """The next hops and the scope; or a phrase for what is missing."""
-        legs = (NextHop(desired.dev),) if desired.is_on_link else self._legs(desired.dev, desired.gateway)
+        legs = (NextHop(dev),) if is_on_link else self._legs(dev, gateway)
         if isinstance(legs, str):
             return legs
         scope = SCOPE_LINK if self._family == IPV4 and not any(leg.gateway for leg in legs) else SCOPE_UNIVERSE
@@ -207,22 +194,20 @@ class Uplink:
         if not ways or gateway is None:
             return f"an IPv{self._family} default route" + (f" on {dev}" if dev else "")
         devs = [leg.dev for leg in ways]
-        reaching = (name for name in devs if self._reaches(name, gateway))
-        return (NextHop(next(reaching, devs[0]), gateway=gateway),)
+        return (NextHop(next((name for name in devs if self._reaches(name, gateway)), devs[0]), gateway=gateway),)
 
     def _default_legs(self, dev: str | None) -> tuple[NextHop, ...]:
         """The next hops of the default route that is used, or of the first one by `dev`, also if that is InfiniBand.
 
         One whose device is down is left out, unless it is the only one: then that device is missing.
         """
-        defaults = find_defaults(self._fib) if dev is None else _defaults(self._fib)
-        used = (default for default in defaults if dev in default.devs or (dev is None and not default.is_suppressed))
-        routes = (default.route for default in used if default.route.protocol != OURS and not default.is_halves)
-        route = next(routes, None)
-        legs = () if route is None else route.legs
         if dev is None:
-            legs = tuple(leg for leg in legs if leads_out(self._links.get(leg.dev or "")))
-        ways = tuple(bare_leg(leg) for leg in legs if dev in {None, leg.dev})
+            defaults = [default for default in find_defaults(self._fib) if not default.is_suppressed]
+        else:
+            defaults = [default for default in all_defaults(self._fib) if dev in default.devs]
+        legs = next((default.route.legs for default in defaults if not default.is_halves), ())
+        is_meant = (leg.dev == dev if dev else leads_out(self._links.get(leg.dev or "")) for leg in legs)
+        ways = tuple(bare_leg(leg) for leg, is_used in zip(legs, is_meant, strict=True) if is_used)
         return tuple(leg for leg in ways if (link := self._links.get(leg.dev or "")) and link.up) or ways
 
     def _missing(self, leg: NextHop) -> str:
@@ -234,11 +219,11 @@ class Uplink:
             return f"the device {leg.dev} to be up"
         if self._family == IPV6 and link.ipv6_disabled:
             return f"IPv6 to be enabled on {leg.dev}"
-        if gateway is None or gateway.version != self._family:
+        if gateway is None or gateway.version != self._family or gateway in LINK_LOCAL:
             return ""  # IPv4 has no rules for a neighbour of the other family
-        if int(gateway) in self._fib.local_addresses and gateway not in LINK_LOCAL:
+        if int(gateway) in self._fib.local_addresses:
             return f"{gateway} to be a router next to this host (it is this host's own address)"
-        if leg.onlink or gateway in LINK_LOCAL or self._reaches(leg.dev, gateway):
+        if leg.onlink or self._reaches(leg.dev, gateway):
             return ""
         return f"an address or route on {leg.dev} that reaches the gateway {gateway} directly"
 
@@ -253,6 +238,5 @@ class Uplink:
             (route.prefix, {leg.dev for leg in route.legs if leg.gateway is None})
             for route in self._fib.snapshot.routes
             if route.table == TABLE_MAIN and route.prefix.family == self._family and route.source is None
-            if route.type == "unicast" and route.protocol != OURS
-            if self._family != IPV4 or route.scope >= SCOPE_LINK
+            if route.type == "unicast" and (self._family != IPV4 or route.scope >= SCOPE_LINK)
         ]

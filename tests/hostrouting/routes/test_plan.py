@@ -32,7 +32,7 @@ def test_what_every_plan_is(there: list[Route], desired: list[DesiredRoute], dat
     again = plan_routes(desired, after)
     assert (again.changes, again.pending) == ((), plan.pending)
     assert [step.route for step in again.conflicts] == [step.route for step in plan.conflicts]
-    assert plan == plan_routes(data.draw(st.permutations(desired)), snapshot)
+    assert set(plan.steps) == set(plan_routes(data.draw(st.permutations(desired)), snapshot).steps)
     actions = [step.action for step in plan.steps]
     assert actions == sorted(actions, key=["conflict", "keep", "add", "replace", "delete"].index)
     assert {route.protocol for step in plan.changes for route in (step.route, step.held) if route} <= {OURS}

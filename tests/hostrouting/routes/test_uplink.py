@@ -17,7 +17,7 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
-from hostrouting.routes.uplink import DesiredRoute, find_defaults, resolve_route
+from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink, find_defaults
 from tests.support.commands import LINKS, furnish
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
@@ -79,7 +79,12 @@ WAYS: dict[str, tuple[tuple[Route, ...], tuple[Rule, ...], str]] = {
 
 def meant(wish: DesiredRoute, snapshot: Snapshot) -> str:
     """The resolved route, or what is missing, as text."""
-    return str(resolve_route(wish, Fib(snapshot, wish.destination.family)))
+    return str(resolved(wish, snapshot))
+
+
+def resolved(wish: DesiredRoute, snapshot: Snapshot) -> Route | Pending:
+    """The resolved route, or what is missing."""
+    return Uplink(snapshot, wish.destination.family).resolve(wish)
 
 
 def want(gateway: str | None = None, dev: str | None = None) -> DesiredRoute:
@@ -100,11 +105,11 @@ class TestDefaultRoute:
     def test_the_way_of_plain_packets(self, name: str) -> None:
         """An open route has the device that the check expects; but halves, and routes of ours, are not taken for it."""
         routes, rules, dev = WAYS[name]
-        fib = Fib(node(routes, rules), IPV4)
-        route = resolve_route(want(), fib)
+        snapshot = node(routes, rules)
+        route = resolved(want(), snapshot)
         assert (route.devs if isinstance(route, Route) else ()) == ((dev,) if dev else ())
         if name not in {"halves alone", "ours"}:
-            assert Judge(fib).uplinks.devs == ({dev} if dev else set())
+            assert Judge(Fib(snapshot, IPV4)).uplinks.devs == ({dev} if dev else set())
 
     def test_by_a_device(self) -> None:
         """For a given device, it is the first one by that device, whatever comes before it: InfiniBand can be named."""
@@ -165,7 +170,7 @@ def test_an_open_route_is_that_of_plain_packets(namespace: Namespace, data: st.D
     with NetlinkBackend(netns=namespace.path) as backend:
         made = [outcome for outcome in backend.change([RouteRequest("add", route) for route in defaults]) if outcome.ok]
         try:
-            route = resolve_route(wish, Fib(backend.snapshot(), family))
+            route = resolved(wish, backend.snapshot())
             [answer] = backend.lookup([wish.destination.ip])
             assert isinstance(route, Route) == (answer.route is not None)
             if isinstance(route, Route) and answer.route is not None:
@@ -217,13 +222,13 @@ class TestWhatIsMeant:
         """Of several next hops: all, one by its device, or the one that reaches the gateway; not in their present state."""
         first = NextHop("eth0", gateway=as_ip("10.0.0.1"), linkdown=True, dead=True, weight=2)
         second = NextHop("eth1", gateway=as_ip("10.1.0.1"), weight=3)
-        fib = Fib(host(INTERFACES, [Route(ANYWHERE, (first, second))]), IPV4)
-        both, of_eth1 = resolve_route(want(), fib), resolve_route(want(dev="eth1"), fib)
+        snapshot = host(INTERFACES, [Route(ANYWHERE, (first, second))])
+        both, of_eth1 = resolved(want(), snapshot), resolved(want(dev="eth1"), snapshot)
         assert isinstance(both, Route)
         assert isinstance(of_eth1, Route)
         assert both.legs == (attrs.evolve(first, linkdown=False, dead=False), second)
         assert of_eth1.legs == (attrs.evolve(second, weight=1),)
-        assert str(resolve_route(want("10.1.0.7"), fib)) == "10.9.0.0/16 via 10.1.0.7 dev eth1 proto hostrouting"
+        assert meant(want("10.1.0.7"), snapshot) == "10.9.0.0/16 via 10.1.0.7 dev eth1 proto hostrouting"
 
     def test_one_gateway_on_two_devices(self) -> None:
         """A given gateway is one next hop: the first of the default route that has it."""
