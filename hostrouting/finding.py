@@ -20,15 +20,18 @@ ESCAPES = ("overlap", "own-range", "no-route", "unreachable", "blackhole", "proh
 NAMES = (
     *ESCAPES,
     "no-default-route",
+    "no-such-device",
     # the rules and the default routes themselves
     "local-rule",
     "missing-rule",
     "competing-defaults",
+    "no-carrier",
     "service-network-holds-host",
     # what makes a verdict undecided
     "default-routes",
     "own-network",
     "two-cnis",
+    "on-link",
     "refused-range",
     "other-packets",
     "not-judged",

@@ -92,6 +92,12 @@ class FamilyReport:
         return tuple(sorted(self.judge.uplinks.devs))
 
     @property
+    def missing(self) -> str:
+        """What has to come before a device is expected."""
+        devs = spoken(sorted(self.judge.named), last="or")
+        return f"the device {devs}" if devs else f"an IPv{self.family} default route"
+
+    @property
     def verdict(self) -> Verdict:
         """The verdict on this family."""
         if self.escapes:
@@ -146,8 +152,7 @@ def check_host(
             last[:] = [CheckReport(tuple(_asked(report, backend, is_settled=is_settled) for report in reports))]
             if not any(doubt.name == "kernel-differs" for report in last[0].families for doubt in report.doubts):
                 break
-        lost = [report.family for report in last[0].families if report.verdict == "no-default-route"]
-        missing = " and ".join(f"an IPv{family} default route" for family in lost)
+        missing = " and ".join(report.missing for report in last[0].families if report.verdict == "no-default-route")
         return (None, missing) if missing else (last[0], "")
 
     if ctx is None:
@@ -196,7 +201,7 @@ def _judged(judge: Judge, cidrs: list[Prefix], pods: list[Prefix]) -> FamilyRepo
     flaws = find_flaws(judge) if cidrs else ()
     unseen = list(not_judged(judge.fib))
     if not judge.uplinks.devs:
-        hidden = [thing for thing in unseen if not thing.prefix.length]
+        hidden = [] if judge.named else [thing for thing in unseen if not thing.prefix.length]
         return FamilyReport(judge, tuple(cidrs), doubts=tuple(map(_unseen, hidden)), flaws=flaws)
     results = _Results()
     for cidr in disjoint(cidrs):
@@ -272,6 +277,7 @@ class _Results:
 _REMEDIES = {
     "default-routes": "name the devices that are meant in routeOverlap.expectedDevs",
     "own-network": "give pods another network, or delete the route",
+    "on-link": "if they are behind a router, add it as the gateway; if not, add the device to routeOverlap.allowedDevs",
     "two-cnis": "remove what the CNI that is not used left behind",
     "refused-range": "if the range belongs to pods of this node, this is right; otherwise delete the route",
     "other-packets": 'if this is intended, add the rule\'s selectors to routeOverlap.intendedRules: "{selection}"',
@@ -279,7 +285,8 @@ _REMEDIES = {
 _SENTENCES = {
     "default-routes": "packets to {where} should leave by one of {reason}, but it is not known by which",
     "own-network": "packets to {where} do not reach this host's network: {reason}",
-    "two-cnis": "packets to {where} leave by a bridge for pods, {reason}",
+    "on-link": "packets to {where} leave by the right card, but without a gateway: {reason}",
+    "two-cnis": "packets to {where} leave by a CNI's device that may be left behind, {reason}",
     "refused-range": "packets to {where} are refused: {reason}",
     "other-packets": "some packets to {where} are routed differently, by {reason}",
 }

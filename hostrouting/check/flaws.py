@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 def find_flaws(judge: Judge) -> tuple[Finding, ...]:
     """The flaws of one family, the worst first."""
-    return (*_undelivered(judge), *_inside_services(judge), *_missing_rules(judge), *_competing_defaults(judge))
+    finders = (_undelivered, _inside_services, _missing_rules, _without_carrier, _competing_defaults)
+    return tuple(flaw for find in finders for flaw in find(judge))
 
 
 def _undelivered(judge: Judge) -> Iterator[Finding]:
@@ -65,6 +66,14 @@ def _missing_rules(judge: Judge) -> Iterator[Finding]:
 
 def _adding(rule: Rule) -> str:
     return f"add the rule with: {command_adding(rule)}"
+
+
+def _without_carrier(judge: Judge) -> Iterator[Finding]:
+    """Uplinks whose routes are used although nothing is at the other end."""
+    for link in judge.fib.snapshot.links:
+        if link.name in judge.uplinks.devs and link.up and not link.carrier:
+            sentence = f"{link.name} has no carrier, so the packets that leave by it are lost"
+            yield Finding("no-carrier", "warning", sentence, link.name, "see to the cable, or to the other end")
 
 
 def _competing_defaults(judge: Judge) -> Iterator[Finding]:

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from hostrouting.config.cni import CNIS, Cni, Device, Use, devices_of
 from hostrouting.fib.engine import PLAIN, Cell, Decision, End, Fib, Packet, conditions_of
 from hostrouting.model.prefix import LINK_LOCAL, Prefix
-from hostrouting.model.route import REFUSING, TABLE_MAIN
-from hostrouting.routes.uplink import Default, find_defaults, leads_out
+from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, TABLE_MAIN
+from hostrouting.routes.uplink import Default, all_defaults, find_defaults, leads_out
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -42,9 +42,10 @@ _LIKE_ETHERNET = {"vxlan", "geneve", "gretap", "ip6gretap", "tun"}
 """Kinds of tunnels that can look like Ethernet."""
 _MODEMS = {"wwan"}
 """Kinds of network cards that do not look like one."""
+ARPHRD_ETHER, PROTOCOL_RA, PROTOCOL_DHCP = 1, 9, 16
 _HARDWARE = {1, 32, 772}
 """Link types that are not tunnels': Ethernet, InfiniBand and loopback."""
-_RA = 9
+_LINK_LOCAL = Prefix.parse("169.254.0.0/16")
 _EVERYWHERE = {4: Prefix.parse("127.0.0.0/8"), 6: Prefix.of(LINK_LOCAL)}
 """By family: the addresses that every host has, and on every link."""
 _POD_BLOCK = {4: 20, 6: 64}
@@ -142,6 +143,8 @@ class Judge:
         defaults = find_defaults(self.fib)
         cards = [default for default in defaults if not any(map(self.is_tunnel, default.devs))]
         if self.named:
+            if not self.named & self._links.keys():
+                return Uplinks()  # a wrong name says nothing of the host
             behind = cards[0].devs if cards and any(map(self.is_tunnel, self.named)) else ()
             return Uplinks(self.named, card=behind[0] if len(behind) == 1 else None)
         used = next((default for default in defaults if not default.is_suppressed), None)
@@ -151,7 +154,7 @@ class Judge:
         equals = [default for default in defaults if not default.is_suppressed and _rank(default) == _rank(used)]
         of_equals = frozenset(dev for default in equals for dev in self._useful(default.devs))
         doubtful = of_equals if of_equals != devs else frozenset()
-        if self.fib.family == 6 and used.route.protocol == _RA and len(devs) > 1:
+        if self.fib.family == 6 and used.route.protocol == PROTOCOL_RA and len(devs) > 1:
             doubtful |= devs  # several routers advertise themselves, each on its own device
         card = None
         if any(map(self.is_tunnel, devs)):
@@ -208,7 +211,9 @@ class Judge:
         if dev in self.named or (dev in uplinks.devs and self._leads_out(dev)):
             if dev in uplinks.doubtful:
                 return Opinion(DOUBT, "default-routes", spoken(sorted(uplinks.doubtful)))
-            return Opinion(FINE, "expected", dev)
+            return (
+                Opinion(DOUBT, "on-link", f"[{route}]") if self._is_far(dev, route) else Opinion(FINE, "expected", dev)
+            )
         if allowed := self._allowed_by(dev, route, is_marked=is_marked):
             if not is_marked and (owner := self._owner_of_network(dev, route)):
                 return Opinion(DOUBT, "own-network", f"{dev} has a part of the network of {owner}")
@@ -221,7 +226,7 @@ class Judge:
 
     def _allowed_by(self, dev: str, route: Route, *, is_marked: bool) -> str:
         """What allows this device for packets of this route, in words; empty if nothing does."""
-        if any(fnmatchcase(dev, pattern) for pattern in self._allowed):
+        if self._is_allowed(dev):
             return f"{dev} (allowedDevs)"
         for cni, device in self._rows(dev):
             is_single = route.prefix.length == self.fib.width
@@ -233,6 +238,27 @@ class Judge:
         """Whether the route has no gateway, and its prefix lies in a network of the device."""
         networks = (address.network for address in self._addresses if address.dev == dev)
         return all(leg.gateway is None for leg in route.legs) and any(route.prefix in network for network in networks)
+
+    def _is_far(self, dev: str, route: Route) -> bool:
+        """Whether the route asks a card's link for addresses that are probably behind the router.
+
+        It is made by hand: DHCP, an advertisement and an address say who is a neighbour. Where the default route by
+        this card needs no gateway, no other route does.
+        """
+        is_by_hand = route.protocol not in {PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP} and "encap" not in route.unread
+        is_wide = 0 < route.prefix.length < self.fib.width and route.prefix not in _LINK_LOCAL
+        if not (is_by_hand and is_wide and self.is_card(dev) and self._links[dev].type == ARPHRD_ETHER):
+            return False
+        has_router = any(
+            leg.dev == dev and leg.gateway for default in all_defaults(self.fib) for leg in default.route.legs
+        )
+        if not has_router or any(leg.gateway for leg in route.legs if leg.dev == dev):
+            return False
+        networks = (address.network for address in self._addresses if address.dev == dev)
+        return not any(route.prefix in network for network in networks) and not self._is_allowed(dev)
+
+    def _is_allowed(self, dev: str) -> bool:
+        return any(fnmatchcase(dev, pattern) for pattern in self._allowed)
 
     def _owner_of_network(self, dev: str, route: Route) -> str:
         """The card or the pods' bridge in whose connected network a CNI has put a route for many addresses."""
@@ -246,12 +272,12 @@ class Judge:
         return ""
 
     def _rival_of(self, dev: str) -> str:
-        """If the device is a bridge for pods: pods of another CNI, in words; empty if there are none."""
-        rows = self._rows(dev)
-        if not any(device.use is Use.BRIDGE for _, device in rows):
+        """Pods of another CNI than that of this device, which may be left behind; empty if there are none."""
+        rows = [(cni, device) for cni, device in self._rows(dev) if device.use in {Use.BRIDGE, Use.NETWORK}]
+        if any(cni.serves is None and device.use is Use.NETWORK for cni, device in rows):
             return ""
-        own = {cni.name for cni, _ in rows} | {"bridge"}
-        for other in self._pod_devs:
+        own = {"bridge", *(name for cni, _ in rows for name in (cni.name, *(cni.serves or ())))}
+        for other in self._pod_devs if rows else ():
             for cni, device in self._rows(other):
                 if cni.name not in own and (device.use is Use.POD or other == "cilium_host"):
                     return f"pods of {cni.name} ({other})"
@@ -348,20 +374,21 @@ class Judge:
 
     def _of_source(self, end: End, plain: Decision) -> Opinion | None:
         """The opinion on packets that a `from` selects, if they are forwarded or leave by their source's device."""
-        block = end.rule.src
-        own = [address for address in self._addresses if block is not None and address.ip in block]
-        own = [address for address in own if not (self._rows(address.dev) or address.ip.is_loopback)]
-        if block is None or not own:
-            return Opinion(FINE, "forwarded")
-        decision = end.decision
-        if any(source in block for source in self._sources_of(plain)) and set(decision.devs) != set(plain.devs):
+        block, decision = end.rule.src, end.decision
+        if block is None:
+            return None
+        if any(source in block for source in self.sources_of(plain)) and set(decision.devs) != set(plain.devs):
             # TCP looks up a second time, with the source that Linux chose for the plain route.
             return Opinion(DOUBT, "other-packets", f"rule {end.rule}", end.rule.selection)
+        own = [address for address in self._addresses if address.ip in block]
+        own = [address for address in own if not (self._rows(address.dev) or address.ip.is_loopback)]
+        if not own:
+            return Opinion(FINE, "forwarded")
         holders = [{other.dev for other in own if other.ip == address.ip} for address in own]
         leaves_by_holder = decision.kind == "unicast" and all(set(decision.devs) <= devs for devs in holders)
         return Opinion(FINE, "own-address") if leaves_by_holder else None
 
-    def _sources_of(self, decision: Decision) -> tuple[IP, ...]:
+    def sources_of(self, decision: Decision) -> tuple[IP, ...]:
         """The addresses that Linux may write as the source into packets with this decision."""
         route = decision.route
         if route is None or decision.kind != "unicast":

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import attrs
 
 from hostrouting.check.judge import ESCAPE, FINE, Judge
-from hostrouting.fib.engine import conditions_of, is_plain
+from hostrouting.fib.engine import Decision, conditions_of, is_plain
 from hostrouting.model.prefix import Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
-from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink
+from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink, all_defaults
 
 if TYPE_CHECKING:
-    from hostrouting.fib.engine import Decision
     from hostrouting.model.rule import Rule
 
 MOST = 512
@@ -56,6 +55,8 @@ class Repair:
     unsafe: tuple[Unsafe, ...] = ()
     diverted: tuple[tuple[str, Prefix], ...] = ()
     """Networks of other devices of which a part would be reached by the uplink instead: device and network."""
+    lacks: tuple[str, ...] = ()
+    """What the default route has and a static route cannot have: an mtu, or another source than Linux chooses."""
 
 
 class _Range(NamedTuple):
@@ -90,7 +91,7 @@ def propose_repair(judge: Judge, cidrs: Iterable[Prefix]) -> Repair:
     prefixes = [prefix for block in blocks for prefix in cover.prefixes(block)]
     if len(prefixes) > MOST:
         return Repair(unsafe=tuple(part.unsafe("too-many") for part in escaping))
-    return _proven(judge, dev, prefixes, ranges)
+    return attrs.evolve(_proven(judge, dev, prefixes, ranges), lacks=tuple(_lacking(judge, way)))
 
 
 def disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
@@ -224,6 +225,16 @@ def _proven(judge: Judge, dev: str | None, prefixes: Sequence[Prefix], ranges: S
     if harmed and prefixes:
         return _proven(judge, dev, [prefix for prefix in prefixes if not _inside(prefix, harmed)], ranges)
     return Repair(wishes, resolved, tuple(unsafe), tuple(_diverted(judge, prefixes, ranges)))
+
+
+def _lacking(judge: Judge, way: Route) -> Iterator[str]:
+    hops = {(leg.dev, leg.gateway) for leg in way.legs}
+    defaults = (default.route for default in all_defaults(judge.fib))
+    default = next((route for route in defaults if hops <= {(leg.dev, leg.gateway) for leg in route.legs}), way)
+    if default.mtu is not None:
+        yield f"mtu {default.mtu}"
+    if default.prefsrc is not None and judge.sources_of(Decision("unicast", way)) != (default.prefsrc,):
+        yield f"src {default.prefsrc}"
 
 
 def _diverted(judge: Judge, prefixes: Sequence[Prefix], ranges: Sequence[_Range]) -> Iterator[tuple[str, Prefix]]:

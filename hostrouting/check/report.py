@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from hostrouting.check.pods import phrase_of
 from hostrouting.fib.engine import PLAIN
 from hostrouting.finding import Finding, Severity
-from hostrouting.model.prefix import LINK_LOCAL, extent, ip_at
+from hostrouting.model.prefix import LINK_LOCAL, Prefix, extent, ip_at
 from hostrouting.model.route import OURS, protocol_name, table_name
+from hostrouting.routes.uplink import leads_out
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ def check_findings(report: CheckReport, *, mode: str, wait: float = 0.0) -> tupl
     for family in report.families:
         findings += _unsafe(family, severity)
         findings += (_diversion(dev, str(network)) for dev, network in family.repair.diverted)
+        if family.repair.lacks:
+            sentence = f"the repair's routes do not have the {spoken(family.repair.lacks)} of the default route"
+            findings.append(Finding("repair-cost", "warning", sentence, "staticRoutes.routes"))
         findings += family.flaws
         findings += family.doubts
         findings += _allowances(family)
@@ -79,7 +83,7 @@ def verdict_sentence(family: FamilyReport) -> str:
     """The verdict on one family, in one sentence without the verdict's own word."""
     cidrs, devs = spoken([str(cidr) for cidr in family.cidrs]), spoken(family.expected_devs, last="or")
     if family.verdict == "no-default-route":
-        return f"there is no IPv{family.family} default route, so no device is expected for {cidrs}"
+        return f"{_missing(family)}, so no device is expected for {cidrs}"
     if family.verdict == "overlap":
         ways = dict.fromkeys(_way(escape) for escape in family.escapes)
         size = "all" if _is_whole(family) else "a part"
@@ -156,12 +160,41 @@ def _facts(escape: Escape) -> dict[str, Any]:
 
 def _no_default_route(family: FamilyReport, severity: Severity, *, wait: float) -> Finding:
     """That no device is expected, how long the check waited, and which devices may be meant."""
-    when = f" within {wait:g} s" if wait else ""
-    sentence = f"no IPv{family.family} default route was there{when}, so no device is expected"
-    devs = spoken(list(_candidates(family)), last="or")
+    facts, devs = {"family": family.family}, spoken(list(_candidates(family)), last="or")
+    sentence = f"{_missing(family, f' within {wait:g} s' if wait else '')}, so no device is expected"
+    if family.judge.named:
+        remedy = f"correct routeOverlap.expectedDevs{f': it may be {devs}' if devs else ''}"
+        return Finding("no-such-device", severity, sentence, "routeOverlap.expectedDevs", remedy, facts, can_retry=True)
     remedy = f"add one, or name routeOverlap.expectedDevs{f': it may be {devs}' if devs else ''}"
     target = f"IPv{family.family} default route"
-    return Finding("no-default-route", severity, sentence, target, remedy, {"family": family.family}, can_retry=True)
+    return Finding("no-default-route", severity, sentence, target, remedy, facts, can_retry=True)
+
+
+def _missing(family: FamilyReport, when: str = "") -> str:
+    """What is missing, so that no device is expected; and the default routes that do not count."""
+    thing = f"IPv{family.family} default route"
+    if family.judge.named:
+        thing = f"device {spoken(sorted(family.judge.named), last='or')} (routeOverlap.expectedDevs)"
+    elif others := [f"[{route}] {why}" for route, why in _passed_over(family)]:
+        thing += f" but {spoken(others)}"
+    return f"no {thing} was there{when}" if when else f"there is no {thing}"
+
+
+def _passed_over(family: FamilyReport) -> Iterator[tuple[Route, str]]:
+    """The default routes that are not an uplink's, and why."""
+    fib = family.judge.fib
+    links = {link.name: link for link in fib.snapshot.links}
+    for route in fib.snapshot.routes:
+        if route.prefix == Prefix(family.family, 0, 0) and route.type == "unicast":
+            used = [links[dev] for dev in route.devs if dev in links]
+            masters = (links[link.master] for link in used if link.master in links)
+            vrf = next((link.name for link in masters if link.kind == "vrf"), "")
+            if used and all(link.infiniband for link in used):
+                yield route, "by InfiniBand"
+            elif vrf or route.table not in fib.tables:
+                yield route, f"in the VRF {vrf}" if vrf else "in a table that no rule looks up"
+            elif used and not any(map(leads_out, used)):
+                yield route, f"by a {used[0].kind or 'loopback'} device"
 
 
 def _candidates(family: FamilyReport) -> Iterator[str]:
@@ -192,7 +225,11 @@ def _diversion(dev: str, network: str) -> Finding:
 
 
 def _allowances(family: FamilyReport) -> Iterator[Finding]:
-    """Which ranges leave by a device that is only allowed, by what allows it."""
+    """Which ranges leave by a device that is only allowed, by what allows it; and tunnels that are named."""
+    for dev in family.expected_devs if family.judge.named else ():
+        if family.judge.is_tunnel(dev):
+            sentence = f"{dev} is a tunnel ({_kind_of(family, dev)}), and routeOverlap.expectedDevs names it"
+            yield Finding("allowed", "note", sentence, dev)
     ranges: dict[str, list[str]] = {}
     for name, where in family.allowed:
         ranges.setdefault(name, []).append(where)

@@ -40,10 +40,16 @@ class Check:
     """The configuration and the report of a check."""
 
     def __init__(
-        self, report: CheckReport, config: HostRoutingConfig, installed: HostRoutingConfig | None = None
+        self,
+        report: CheckReport,
+        config: HostRoutingConfig,
+        installed: HostRoutingConfig | None = None,
+        *,
+        is_saved: bool = False,
     ) -> None:
-        """Keep them; `installed` is the installed configuration, if this is the host."""
+        """Keep them. `installed` is the installed configuration, if this is the host; a saved one is another host."""
         self.report, self.config, self.installed = report, config, installed
+        self._as_root = ", on that host as root:" if is_saved else ", as root:"
         self.findings = check_findings(report, mode=config.route_overlap.mode)
 
     @classmethod
@@ -84,9 +90,9 @@ class Check:
             return
         yield line()
         if len(commands) <= SHOWN:
-            yield line(Painted("Until the next boot", "strong"), ", as root:")
+            yield line(Painted("Until the next boot", "strong"), self._as_root)
             yield from (line("  ", command) for command in commands)
-        yield line(Painted("Permanently", "strong"), ", as root:")
+        yield line(Painted("Permanently", "strong"), self._as_root)
         yield line(f"  hostrouting repair {question} --as-config | hostrouting apply --config -")
 
     def finding_lines(self) -> Iterator[Line]:
@@ -118,7 +124,7 @@ def make_check(arguments: argparse.Namespace, host: Callable[[], Host]) -> Check
     else:
         with open_kernel(host) as kernel:
             report = check_host(kernel, config)
-    check = Check(report, config, installed)
+    check = Check(report, config, installed, is_saved=saved is not None)
     known_devices(arguments, check.snapshot)
     return check
 

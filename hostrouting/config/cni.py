@@ -54,6 +54,8 @@ class Cni(NamedTuple):
     name: str
     devices: tuple[Device, ...]
     refusals: tuple[Refusal, ...] = ()
+    serves: tuple[str, ...] | None = ()
+    """The other CNIs whose pods its devices can lead to, beside those of the plain bridge plugin; None for any."""
 
 
 BOOT, BIRD, CALICO = 3, 12, 80
@@ -71,6 +73,7 @@ CNIS = (
     Cni(
         "Antrea",
         (*_network("antrea-gw* openvswitch", "antrea-wg0 wireguard"), Device("antrea-ext.*", ("vlan",), Use.MARKED)),
+        serves=None,
     ),
     # amazon-vpc-cni-k8s cmd/routed-eni-cni-plugin
     Cni("AWS VPC CNI", (Device("eni*", ("veth",), Use.POD), Device("vlan*", ("veth",), Use.POD))),
@@ -108,6 +111,7 @@ CNIS = (
             Device("lxc*", ("veth", "netkit"), Use.POD),
         ),
         (Refusal(PROTOCOL_KERNEL, ("unreachable",), {4: (32, 32), 6: (128, 128)}, is_exclusive=True),),
+        serves=("AWS VPC CNI", "Azure CNI", "GKE"),  # chained behind them
     ),
     # flannel pkg/backend/*, main.go --ip-blackhole-route
     Cni(
@@ -121,15 +125,16 @@ CNIS = (
             "flannel0 tun",
         ),
         (Refusal(BOOT, ("blackhole",), {4: (8, 30), 6: (48, 124)}, is_node_subnet=True),),
+        serves=("Calico",),  # Canal
     ),
     Cni("GKE", (Device("gke*", ("veth",), Use.POD),)),
     # kubernetes-sigs/kindnet
     Cni("kindnet", (Device("knet*", ("veth",), Use.POD),)),
     # squat/kilo --interface, and the bridge of its manifests
-    Cni("Kilo", (*_network("kilo0 wireguard"), Device("kube-bridge", ("bridge",), Use.BRIDGE))),
-    Cni("KubeSpan", _network("kubespan wireguard")),
+    Cni("Kilo", (*_network("kilo0 wireguard"), Device("kube-bridge", ("bridge",), Use.BRIDGE)), serves=None),
+    Cni("KubeSpan", _network("kubespan wireguard"), serves=None),
     Cni("kube-router", (*_network("tun-* ipip ip6tnl"), Device("kube-bridge", ("bridge",), Use.BRIDGE))),
-    Cni("Kube-OVN", _network("ovn0 openvswitch")),
+    Cni("Kube-OVN", _network("ovn0 openvswitch"), serves=None),
     Cni("kubenet", (Device("cbr0", ("bridge",), Use.BRIDGE),)),
     Cni("OVN-Kubernetes", _network("ovn-k8s-mp* openvswitch")),
     Cni("OpenShift SDN", _network("tun0 openvswitch")),
@@ -157,6 +162,7 @@ CNIS = (
             ),
             Device("cbr0", ("bridge",), Use.BRIDGE),
         ),
+        serves=None,
     ),
     Cni("Weave Net", _network("weave bridge openvswitch")),
 )

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 _Way: TypeAlias = tuple[tuple[NextHop, ...], int]
 """The next hops of a route, and its scope."""
 
+_DEAD_ENDS = {"dummy", "ifb", "vrf"}
+"""Kinds of devices by which no packet leaves the host; a VRF sends it on by a table of its own."""
+
 
 def _as_gateway(value: IP | str | None) -> IP | None:
     return None if value is None else as_ip(value)
@@ -127,7 +130,7 @@ def find_defaults(fib: Fib) -> list[Default]:
 
 def leads_out(link: Link | None) -> bool:
     """Whether a default route by this device can be one of the network: InfiniBand has to be named."""
-    return link is not None and not link.infiniband and not link.loopback
+    return link is not None and not link.infiniband and not link.loopback and link.kind not in _DEAD_ENDS
 
 
 def all_defaults(fib: Fib) -> Iterator[Default]:

@@ -81,7 +81,7 @@ function read_link(   dev, piece, word, i, n, row_at) {
   dev = $2; sub(/(@[^@]*)?:$/, "", dev); split($0, piece, /\\ +/); split(piece[3], word, " ")
   is_down[dev] = $3 !~ /[<,]UP[,>]/; is_tunnel[dev] = word[1] ~ /^(vxlan|geneve|gretap|ip6gretap|tun)$/ || \
     (word[1] !~ /^(addrgenmode|wwan)?$/ && piece[2] !~ /^link\/(\[(1|32|772)\]|ether|infiniband|loopback)/)
-  if (piece[2] ~ /^link\/(\[32\]|infiniband|\[772\]|loopback)/) is_fabric[dev]
+  if (piece[2] ~ /^link\/(\[32\]|infiniband|\[772\]|loopback)/ || word[1] ~ /^(dummy|ifb|vrf)$/) is_fabric[dev]
   for (n = split(of_kind["any"] of_kind[word[1]], row_at, " "); n; n--) if (dev ~ name[i = row_at[n]]) {
     if (cni[i]) { of[dev] = of[dev] " " cni[i] " "; is_used[cni[i]] = 1; if (is_down[dev]) has_hidden = 1 }
     if (use[i] != "marked") is_allowed_one[dev]; if (use[i] !~ /^(marked|pod)$/) is_allowed[dev]

@@ -65,6 +65,19 @@ def test_the_order_of_addresses_decides_nothing(order: int) -> None:
     assert reported(attrs.evolve(host, addresses=tuple(held[::order]))).verdict == "undecided"
 
 
+def test_a_source_of_its_own_on_a_pods_bridge() -> None:
+    """A `from` that the host's own address on a CNI's bridge fulfils is not only about forwarded packets.
+
+    Linux writes that address into packets that leave by a device without one, and looks up again with it.
+    """
+    links = (Link(name="cni0", index=10, kind="bridge"), IB0)
+    rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.244.1.0/24"))
+    host = node(ELSEWHERE, rules=(rule,), links=links)
+    bridge = Address(ip=as_ip("10.244.1.1"), length=24, dev="cni0")
+    assert reported(attrs.evolve(host, addresses=(*host.addresses, bridge))).verdict == "ok"
+    assert reported(attrs.evolve(host, addresses=(bridge,))).verdict == "undecided"
+
+
 def test_reserved_ranges_are_the_hosts_own() -> None:
     """A check of everything is not about the loopback network, nor about the addresses of each single link."""
     assert reported(node(), "0.0.0.0/0").verdict == "ok"

@@ -9,7 +9,7 @@ from hostrouting.check.check import check_snapshot
 from hostrouting.check.report import check_document, check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.finding import ESCAPES, Finding
-from hostrouting.model.prefix import Prefix
+from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
@@ -50,6 +50,13 @@ def no_default() -> Snapshot:
     """A plain VM without its default route."""
     host = plain_vm().snapshot()
     return host.with_routes(without=[route for route in host.routes if not route.prefix.length])
+
+
+def no_carrier() -> Snapshot:
+    """A plain VM whose uplink has lost its carrier."""
+    host = plain_vm().snapshot()
+    links = (attrs.evolve(link, carrier=link.name != "eth0") for link in host.links)
+    return attrs.evolve(host, links=tuple(links))
 
 
 def skipping() -> Snapshot:
@@ -95,6 +102,25 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
         (
             "NO-DEFAULT-ROUTE: no IPv4 default route was there within 60 s, so no device is expected; add one, or name "
             "routeOverlap.expectedDevs: it may be eth0 (10.0.0.4/24)"
+        ),
+    ),
+    "no-such-device": (
+        node(),
+        (
+            "NO-SUCH-DEVICE: no device eth00 (routeOverlap.expectedDevs) was there within 60 s, so no device is "
+            "expected; correct routeOverlap.expectedDevs: it may be eth0 (10.0.0.4/24)"
+        ),
+    ),
+    "no-carrier": (
+        no_carrier,
+        "NO-CARRIER: eth0 has no carrier, so the packets that leave by it are lost; see to the cable, or to the other end",
+    ),
+    "on-link": (
+        node(Route(INSIDE, (NextHop("eth0"),), protocol=3)),
+        (
+            "ON-LINK: packets to 172.16.5.0\u2013172.16.5.255 leave by the right card, but without a gateway: "
+            "[172.16.5.0/24 dev eth0 proto boot]; if they are behind a router, add it as the gateway; if not, add the "
+            "device to routeOverlap.allowedDevs"
         ),
     ),
     "action": (
@@ -172,7 +198,39 @@ def findings(snapshot: Snapshot, *cidrs: str, **section: object) -> tuple[Findin
 def test_each_line(name: str) -> None:
     """The line names the thing, the reason and the remedy."""
     make, line = LINES[name]
-    assert [finding.line for finding in findings(make()) if finding.name == name] == [line]
+    section = {"expectedDevs": ["eth00"]} if name == "no-such-device" else {}
+    assert [finding.line for finding in findings(make(), **section) if finding.name == name] == [line]
+
+
+@pytest.mark.parametrize(
+    ("route", "link", "why"),
+    [
+        (Route.to("0.0.0.0/0", dev="ib0", protocol=16), Link(name="ib0", index=9, type=32), "by InfiniBand"),
+        (Route.to("0.0.0.0/0", dev="ifb0"), Link(name="ifb0", index=9, kind="ifb"), "by a ifb device"),
+        (Route.to("0.0.0.0/0", dev="eth1", table=7), Link(name="eth1", index=9, master="blue"), "in the VRF blue"),
+        (Route.to("0.0.0.0/0", dev="eth1", table=7), Link(name="eth1", index=9), "in a table that no rule looks up"),
+    ],
+)
+def test_a_default_route_that_does_not_count(route: Route, link: Link, why: str) -> None:
+    """The only default route is named, and why no device is expected for it."""
+    vrf = Link(name="blue", index=10, kind="vrf")
+    host = attrs.evolve(no_default().with_routes([route]), links=(*no_default().links, link, vrf))
+    [finding] = findings(host)
+    assert f"no IPv4 default route but [{route}] {why} was there within 60 s" in finding.sentence
+
+
+def test_what_a_repair_lacks() -> None:
+    """The mtu of the default route, and its source unless Linux chooses that anyway, are parts of the cost."""
+    host = h200().snapshot()
+    default = next(route for route in host.routes if not route.prefix.length)
+    for change, words in (
+        ({"mtu": 1400}, ["the repair's routes do not have the mtu 1400 of the default route"]),
+        ({"prefsrc": as_ip("10.0.0.4")}, []),
+        ({"prefsrc": as_ip("10.0.0.9")}, ["the repair's routes do not have the src 10.0.0.9 of the default route"]),
+    ):
+        changed = host.with_routes([attrs.evolve(default, **change)], without=[default])
+        costs = [finding.sentence for finding in findings(changed) if finding.name == "repair-cost"]
+        assert costs[1:] == words
 
 
 def test_what_allowed_which_range() -> None:

@@ -96,7 +96,12 @@ def test_all_or_nothing(backend: RouteBackend, there: list[Route], wanted: list[
         assert isinstance(raised_by(lambda: apply_plan(plan, backend, before=before)), RouteConflict)
         assert backend.snapshot() == before
         return
-    apply_plan(plan, backend, before=before)
+    if error := raised_by(lambda: apply_plan(plan, backend, before=before)):
+        # Linux does not list an on-link IPv6 route that was added between next hops that it has joined.
+        assert isinstance(error, ApplyError)
+        assert is_true(error.after, backend.snapshot(), before)
+        plan, before = planned(backend, wanted)
+        apply_plan(plan, backend, before=before)
     again, now = planned(backend, wanted)
     assert not again.changes
     assert not again.conflicts
