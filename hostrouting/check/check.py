@@ -92,12 +92,6 @@ class FamilyReport:
         return tuple(sorted(self.judge.uplinks.devs))
 
     @property
-    def missing(self) -> str:
-        """What has to come before a device is expected."""
-        devs = spoken(sorted(self.judge.named), last="or")
-        return f"the device {devs}" if devs else f"an IPv{self.family} default route"
-
-    @property
     def verdict(self) -> Verdict:
         """The verdict on this family."""
         if self.escapes:
@@ -152,7 +146,8 @@ def check_host(
             last[:] = [CheckReport(tuple(_asked(report, backend, is_settled=is_settled) for report in reports))]
             if not any(doubt.name == "kernel-differs" for report in last[0].families for doubt in report.doubts):
                 break
-        missing = " and ".join(report.missing for report in last[0].families if report.verdict == "no-default-route")
+        lost = [report.family for report in last[0].families if report.verdict == "no-default-route"]
+        missing = " and ".join(f"an IPv{family} default route" for family in lost)
         return (None, missing) if missing else (last[0], "")
 
     if ctx is None:
@@ -201,7 +196,7 @@ def _judged(judge: Judge, cidrs: list[Prefix], pods: list[Prefix]) -> FamilyRepo
     flaws = find_flaws(judge) if cidrs else ()
     unseen = list(not_judged(judge.fib))
     if not judge.uplinks.devs:
-        hidden = [] if judge.named else [thing for thing in unseen if not thing.prefix.length]
+        hidden = [thing for thing in unseen if not thing.prefix.length]
         return FamilyReport(judge, tuple(cidrs), doubts=tuple(map(_unseen, hidden)), flaws=flaws)
     results = _Results()
     for cidr in disjoint(cidrs):

@@ -143,8 +143,6 @@ class Judge:
         defaults = find_defaults(self.fib)
         cards = [default for default in defaults if not any(map(self.is_tunnel, default.devs))]
         if self.named:
-            if not self.named & self._links.keys():
-                return Uplinks()  # a wrong name says nothing of the host
             behind = cards[0].devs if cards and any(map(self.is_tunnel, self.named)) else ()
             return Uplinks(self.named, card=behind[0] if len(behind) == 1 else None)
         used = next((default for default in defaults if not default.is_suppressed), None)

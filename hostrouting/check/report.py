@@ -55,6 +55,7 @@ def check_findings(report: CheckReport, *, mode: str, wait: float = 0.0) -> tupl
     severity: Severity = "error" if mode == "STRICT" else "warning"
     findings: list[Finding] = []
     for family in report.families:
+        findings += _no_such_device(family)
         if family.verdict == "no-default-route":
             findings.append(_no_default_route(family, severity, wait=wait))
         findings += (_escape(escape, family, severity) for escape in family.escapes)
@@ -83,7 +84,8 @@ def verdict_sentence(family: FamilyReport) -> str:
     """The verdict on one family, in one sentence without the verdict's own word."""
     cidrs, devs = spoken([str(cidr) for cidr in family.cidrs]), spoken(family.expected_devs, last="or")
     if family.verdict == "no-default-route":
-        return f"{_missing(family)}, so no device is expected for {cidrs}"
+        route = f"IPv{family.family} default route{_passed_over(family)}"
+        return f"there is no {route}, so no device is expected for {cidrs}"
     if family.verdict == "overlap":
         ways = dict.fromkeys(_way(escape) for escape in family.escapes)
         size = "all" if _is_whole(family) else "a part"
@@ -160,51 +162,48 @@ def _facts(escape: Escape) -> dict[str, Any]:
 
 def _no_default_route(family: FamilyReport, severity: Severity, *, wait: float) -> Finding:
     """That no device is expected, how long the check waited, and which devices may be meant."""
-    facts, devs = {"family": family.family}, spoken(list(_candidates(family)), last="or")
-    sentence = f"{_missing(family, f' within {wait:g} s' if wait else '')}, so no device is expected"
-    if family.judge.named:
-        remedy = f"correct routeOverlap.expectedDevs{f': it may be {devs}' if devs else ''}"
-        return Finding("no-such-device", severity, sentence, "routeOverlap.expectedDevs", remedy, facts, can_retry=True)
-    remedy = f"add one, or name routeOverlap.expectedDevs{f': it may be {devs}' if devs else ''}"
-    target = f"IPv{family.family} default route"
-    return Finding("no-default-route", severity, sentence, target, remedy, facts, can_retry=True)
+    when, target = f" within {wait:g} s" if wait else "", f"IPv{family.family} default route"
+    sentence = f"no {target} was there{when}{_passed_over(family)}, so no device is expected"
+    remedy = f"add one, or name routeOverlap.expectedDevs{_candidates(family)}"
+    return Finding("no-default-route", severity, sentence, target, remedy, {"family": family.family}, can_retry=True)
 
 
-def _missing(family: FamilyReport, when: str = "") -> str:
-    """What is missing, so that no device is expected; and the default routes that do not count."""
-    thing = f"IPv{family.family} default route"
-    if family.judge.named:
-        thing = f"device {spoken(sorted(family.judge.named), last='or')} (routeOverlap.expectedDevs)"
-    elif others := [f"[{route}] {why}" for route, why in _passed_over(family)]:
-        thing += f" but {spoken(others)}"
-    return f"no {thing} was there{when}" if when else f"there is no {thing}"
+def _no_such_device(family: FamilyReport) -> Iterator[Finding]:
+    """That the configuration names only devices that this host does not have."""
+    named = family.judge.named
+    if named and not any(link.name in named for link in family.judge.fib.snapshot.links):
+        sentence = f"this host has no device {spoken(sorted(named), last='or')}, so nothing leaves as expected"
+        remedy = f"correct routeOverlap.expectedDevs{_candidates(family)}"
+        yield Finding("no-such-device", "error", sentence, "routeOverlap.expectedDevs", remedy)
 
 
-def _passed_over(family: FamilyReport) -> Iterator[tuple[Route, str]]:
-    """The default routes that are not an uplink's, and why."""
+def _passed_over(family: FamilyReport) -> str:
+    """The default routes that do not count, and why, as the end of a clause; empty if there are none."""
     fib = family.judge.fib
-    links = {link.name: link for link in fib.snapshot.links}
+    links, reasons = {link.name: link for link in fib.snapshot.links}, []
     for route in fib.snapshot.routes:
         if route.prefix == Prefix(family.family, 0, 0) and route.type == "unicast":
             used = [links[dev] for dev in route.devs if dev in links]
             masters = (links[link.master] for link in used if link.master in links)
-            vrf = next((link.name for link in masters if link.kind == "vrf"), "")
-            if used and all(link.infiniband for link in used):
-                yield route, "by InfiniBand"
-            elif vrf or route.table not in fib.tables:
-                yield route, f"in the VRF {vrf}" if vrf else "in a table that no rule looks up"
-            elif used and not any(map(leads_out, used)):
-                yield route, f"by a {used[0].kind or 'loopback'} device"
+            if vrf := next((link.name for link in masters if link.kind == "vrf"), ""):
+                reasons.append(f"[{route}] in the VRF {vrf}")
+            elif route.table not in fib.tables:
+                reasons.append(f"[{route}] in a table that no rule looks up")
+            elif not any(map(leads_out, used)):
+                kinds = ["InfiniBand" if link.infiniband else f"a device of kind {link.kind}" for link in used]
+                reasons.append(f"[{route}] by {spoken(list(dict.fromkeys(kinds)))}")
+    return f" but {spoken(reasons)}" if reasons else ""
 
 
-def _candidates(family: FamilyReport) -> Iterator[str]:
-    """The devices that are up and have an address, other than InfiniBand."""
-    snapshot = family.judge.fib.snapshot
+def _candidates(family: FamilyReport) -> str:
+    """The devices that may be meant: those that are up and have an address, other than InfiniBand."""
+    candidates, snapshot = [], family.judge.fib.snapshot
     for link in snapshot.links:
         addresses = [address for address in snapshot.addresses if address.dev == link.name]
         own = [address for address in addresses if address.ip.version == family.family and address.ip not in LINK_LOCAL]
-        if own and link.up and not link.infiniband and not link.loopback:
-            yield f"{link.name} ({own[0].ip}/{own[0].length})"
+        if own and link.up and leads_out(link):
+            candidates.append(f"{link.name} ({own[0].ip}/{own[0].length})")
+    return f": it may be {spoken(candidates, last='or')}" if candidates else ""
 
 
 def _unsafe(family: FamilyReport, severity: Severity) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.install import SectionTask
 from hostrouting.tasks.results import CheckResult, Plan
 
-_WRONG = (*ESCAPES, "no-default-route", "no-such-device")
+_WRONG = (*ESCAPES, "no-default-route")
 _REMEDIES = ("missing-rule", "action", "unsafe", "repair-cost")
 
 

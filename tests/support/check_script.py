@@ -102,6 +102,7 @@ class EnginesCheck:
 
     verdict: str
     escapes: Escapes
+    cidrs: tuple[Prefix, ...]
     own: tuple[Prefix, ...]
     """The host's own addresses: they may or may not be parts of a range."""
     is_certain: bool
@@ -118,6 +119,7 @@ class EnginesCheck:
         return cls(
             report.verdict,
             frozenset((str(it.cidr), it.first, it.last, frozenset(it.devs)) for it in report.escapes),
+            tuple(map(Prefix.of, config.route_overlap.cidrs)),
             (*_OWN, *(route.prefix for route in snapshot.routes if route.type in _OWN_TYPES)),
             not any(leg.dead for route in snapshot.routes for leg in route.legs)
             and not any(name == "ipproto" for rule in snapshot.rules for name, _ in rule.others),
@@ -133,22 +135,28 @@ class EnginesCheck:
         return [*broken, *(self._differences(checked) if compared else ())]
 
     def _differences(self, checked: Checked) -> list[tuple[str, int]]:
-        """The addresses that escape in one of both checks alone, or by other devices; the ends of ranges are compared."""
-        every = self.escapes | checked.escapes
-        ends = {(cidr, end + step) for cidr, *both, _ in every for end in both for step in (-1, 0, 1)}
-        return [
-            (cidr, address)
-            for cidr, address in sorted(ends)
-            if _at(self.escapes, cidr, address) != _at(checked.escapes, cidr, address)
-            and not any(
-                block.first <= address <= block.last for block in self.own if (":" in cidr) == (block.family == IPV6)
-            )
-        ]
+        """The addresses that escape in one of both checks alone, or by other devices; the ends of ranges are compared.
+
+        The script names a range in each CIDR that has it, and the engine in the widest.
+        """
+        differing = []
+        for cidr in self.cidrs:
+            ours = [
+                (first, last, devs) for of, first, last, devs in self.escapes if (":" in of) == (cidr.family == IPV6)
+            ]
+            theirs = [(first, last, devs) for of, first, last, devs in checked.escapes if of == str(cidr)]
+            ends = {end + step for *both, _ in (*ours, *theirs) for end in both for step in (-1, 0, 1)}
+            differing += [
+                (str(cidr), address)
+                for address in sorted(end for end in ends if cidr.first <= end <= cidr.last)
+                if _at(ours, address) != _at(theirs, address)
+                and not any(block.family == cidr.family and block.first <= address <= block.last for block in self.own)
+            ]
+        return differing
 
 
-def _at(escapes: Escapes, cidr: str, address: int) -> set[frozenset[str]]:
-    # Of any CIDR in that family: the engine names a range in two of them once.
-    return {devs for of, first, last, devs in escapes if (":" in of) == (":" in cidr) and first <= address <= last}
+def _at(ranges: list[tuple[int, int, frozenset[str]]], address: int) -> set[frozenset[str]]:
+    return {devs for first, last, devs in ranges if first <= address <= last}
 
 
 def _place(address: str) -> int:

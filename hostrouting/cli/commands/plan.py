@@ -138,7 +138,8 @@ def _answer_line(prospect: Prospect, config: str) -> Line:
         return line(Painted("CONFLICT:", "bad"), " apply would fail, for the reasons below")
     if prospect.answer == "not-ready":
         families = prospect.after.report.families if prospect.after is not None else ()
-        lacking = [family.missing for family in families if family.verdict == "no-default-route"]
+        lost = [family.family for family in families if family.verdict == "no-default-route"]
+        lacking = [f"an IPv{family} default route" for family in lost]
         what = (
             f"{' and '.join(lacking)}, which the check needs"
             if lacking

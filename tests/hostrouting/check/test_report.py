@@ -107,8 +107,8 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
     "no-such-device": (
         node(),
         (
-            "NO-SUCH-DEVICE: no device eth00 (routeOverlap.expectedDevs) was there within 60 s, so no device is "
-            "expected; correct routeOverlap.expectedDevs: it may be eth0 (10.0.0.4/24)"
+            "NO-SUCH-DEVICE: this host has no device eth00, so nothing leaves as expected; correct "
+            "routeOverlap.expectedDevs: it may be eth0 (10.0.0.4/24)"
         ),
     ),
     "no-carrier": (
@@ -206,7 +206,7 @@ def test_each_line(name: str) -> None:
     ("route", "link", "why"),
     [
         (Route.to("0.0.0.0/0", dev="ib0", protocol=16), Link(name="ib0", index=9, type=32), "by InfiniBand"),
-        (Route.to("0.0.0.0/0", dev="ifb0"), Link(name="ifb0", index=9, kind="ifb"), "by a ifb device"),
+        (Route.to("0.0.0.0/0", dev="ifb0"), Link(name="ifb0", index=9, kind="ifb"), "by a device of kind ifb"),
         (Route.to("0.0.0.0/0", dev="eth1", table=7), Link(name="eth1", index=9, master="blue"), "in the VRF blue"),
         (Route.to("0.0.0.0/0", dev="eth1", table=7), Link(name="eth1", index=9), "in a table that no rule looks up"),
     ],
@@ -216,7 +216,7 @@ def test_a_default_route_that_does_not_count(route: Route, link: Link, why: str)
     vrf = Link(name="blue", index=10, kind="vrf")
     host = attrs.evolve(no_default().with_routes([route]), links=(*no_default().links, link, vrf))
     [finding] = findings(host)
-    assert f"no IPv4 default route but [{route}] {why} was there within 60 s" in finding.sentence
+    assert f"no IPv4 default route was there within 60 s but [{route}] {why}, so no" in finding.sentence
 
 
 def test_what_a_repair_lacks() -> None:
