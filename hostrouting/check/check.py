@@ -10,22 +10,22 @@ is expected; else ok. OK is never wrong for packets of the host itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
 from hostrouting.check.flaws import find_flaws
-from hostrouting.check.judge import DOUBT, ESCAPE, FINE, Judge, Opinion
+from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion, Part
 from hostrouting.check.pods import pod_packets
-from hostrouting.check.repair import Repair, disjoint, propose_repair
+from hostrouting.check.repair import Repair, propose_repair
 from hostrouting.errors import NotReady
 from hostrouting.fib.engine import PLAIN, Decision, Fib, Packet
 from hostrouting.fib.not_judged import NotJudged, not_judged
 from hostrouting.finding import Finding
 from hostrouting.kernel.awaiting import await_result, read_snapshot
 from hostrouting.model.prefix import IPV4, Prefix, extent, ip_at, prefixes_between
-from hostrouting.model.route import OURS
+from hostrouting.routes.plan import plan_static_routes
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ class FamilyReport:
 
     judge: Judge = attrs.field(eq=False, repr=False)
     cidrs: tuple[Prefix, ...]
+    parts: tuple[Part, ...] = attrs.field(default=(), repr=False)
+    """The ranges of the CIDRs, for the host's own packets."""
     escapes: tuple[Escape, ...] = ()
     doubts: tuple[Finding, ...] = ()
     """What makes the verdict undecided, unless something escapes."""
@@ -166,107 +168,93 @@ def missing_routes(
 
     `apply` deletes the routes of ours that are not configured. So the repair is computed without them.
     """
-    conflicts: tuple[Finding, ...] = ()
-    if config.static_routes.routes or any(route.protocol == OURS for route in snapshot.routes):
-        from hostrouting.routes.plan import plan_static_routes  # noqa: PLC0415  a verdict needs no plan
-
-        plan = plan_static_routes(config, snapshot)
-        conflicts = tuple(finding for finding in plan.findings() if finding.name == "route-conflict")
-        snapshot = plan.apply_to(snapshot)
-    return check_snapshot(snapshot, config).routes, conflicts
+    plan = plan_static_routes(config, snapshot)
+    return check_snapshot(plan.apply_to(snapshot), config).routes, tuple(step.finding for step in plan.conflicts)
 
 
 def _families(snapshot: Snapshot, config: HostRoutingConfig) -> Iterator[FamilyReport]:
     check = config.route_overlap
-    services = [*map(Prefix.of, check.service_cidrs)]
-    cidrs = [*map(Prefix.of, check.cidrs)]
+    cidrs, pods = [*map(Prefix.of, check.cidrs)], [*map(Prefix.of, check.pod_cidrs)]
     for family in sorted({cidr.family for cidr in cidrs}) or [IPV4]:
-        judge = Judge(
-            Fib(snapshot, family),
-            expected_devs=check.expected_devs,
-            allowed_devs=check.allowed_devs,
-            service_cidrs=[cidr for cidr in services if cidr.family == family],
-            intended_rules=[rule.rule for rule in check.intended_rules],
-        )
-        pods = [Prefix.of(cidr) for cidr in check.pod_cidrs]
-        yield _judged(judge, [cidr for cidr in cidrs if cidr.family == family], pods)
+        own = tuple(cidr for cidr in cidrs if cidr.family == family)
+        yield _judged(Judge(Fib(snapshot, family), check), own, pods)
 
 
-def _judged(judge: Judge, cidrs: list[Prefix], pods: list[Prefix]) -> FamilyReport:
+def _judged(judge: Judge, cidrs: tuple[Prefix, ...], pods: list[Prefix]) -> FamilyReport:
     flaws = find_flaws(judge) if cidrs else ()
     unseen = list(not_judged(judge.fib))
     if not judge.uplinks.devs:
         hidden = [thing for thing in unseen if not thing.prefix.length]
-        return FamilyReport(judge, tuple(cidrs), doubts=tuple(map(_unseen, hidden)), flaws=flaws)
-    results = _Results()
-    for cidr in disjoint(cidrs):
+        return FamilyReport(judge, cidrs, doubts=tuple(map(_unseen, hidden)), flaws=flaws)
+    every: list[Part] = []
+    escapes: list[Escape] = []
+    doubts: dict[Opinion, dict[str, None]] = {}  # and where there is the same doubt
+    allowed: dict[tuple[str, str], None] = {}
+    blocks = _disjoint(cidrs)
+    for block in blocks:
         for packet in (PLAIN, *pod_packets(judge.fib, pods)):
-            results.add(judge, cidr, packet)
-        for thing in unseen:
-            if thing.prefix.first <= cidr.last and cidr.first <= thing.prefix.last:
-                results.unseen[_unseen(thing)] = None
-    doubts = [*(_doubt(opinion, places) for opinion, places in results.doubts.items()), *results.unseen]
-    repair = propose_repair(judge, cidrs)
-    return FamilyReport(
-        judge, tuple(cidrs), tuple(results.escapes), tuple(doubts), tuple(results.allowed), flaws, repair
+            parts = list(judge.parts(block.first, block.last, packet))
+            every += parts if packet is PLAIN else ()
+            new = _escapes(block, parts, packet)
+            escapes += new if packet is PLAIN else (escape for escape in new if not _is_said(escape, escapes))
+            for part in parts:
+                for opinion in (part.opinion, *part.others):
+                    if opinion.grade == DOUBT and opinion.name != "not-judged":
+                        doubts.setdefault(opinion, {})[_where(block, part)] = None
+                if part.opinion.name == "allowed":
+                    allowed[part.opinion.reason, _where(block, part)] = None
+    near = [
+        _unseen(thing)
+        for thing in unseen
+        if any(thing.prefix.first <= block.last and block.first <= thing.prefix.last for block in blocks)
+    ]
+    said = [*(_doubt(opinion, list(places)) for opinion, places in doubts.items()), *dict.fromkeys(near)]
+    repair = propose_repair(judge, blocks, every)
+    return FamilyReport(judge, cidrs, tuple(every), tuple(escapes), tuple(said), tuple(allowed), flaws, repair)
+
+
+def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
+    """The CIDRs of which none lies in another one."""
+    blocks: list[Prefix] = []
+    for cidr in sorted(cidrs):
+        if not blocks or cidr not in blocks[-1]:
+            blocks.append(cidr)
+    return blocks
+
+
+def _where(block: Prefix, part: Part) -> str:
+    return extent(block.family, part.first, part.last)
+
+
+def _escapes(block: Prefix, parts: Iterable[Part], packet: Packet) -> list[Escape]:
+    """What escapes. Own addresses in it, behind it, and of the network at the block's start would only split it."""
+    escapes: list[Escape] = []
+    behind_network = block.first
+    for part in parts:
+        last = escapes[-1] if escapes and escapes[-1].last + 1 == part.first else None
+        if part.opinion.grade == ESCAPE:
+            first, opinion = block.first if part.first == behind_network else part.first, part.opinion
+            escape = Escape(block, first, part.last, opinion.name, part.decision, opinion.devs, packet)
+            if last is not None and attrs.evolve(last, last=part.last) == attrs.evolve(escape, first=last.first):
+                escapes[-1] = attrs.evolve(last, last=part.last)
+            else:
+                escapes.append(escape)
+        elif last is not None and part.opinion.name == "own":
+            escapes[-1] = attrs.evolve(last, last=part.last)
+        elif part.first == block.first and part.decision.kind in {"broadcast", "anycast"}:
+            behind_network = part.last + 1
+    return escapes
+
+
+def _is_said(escape: Escape, escapes: Iterable[Escape]) -> bool:
+    """Whether the host's own packets escape in the same way."""
+    return any(
+        other.packet is PLAIN
+        and other.decision == escape.decision
+        and other.first <= escape.first
+        and escape.last <= other.last
+        for other in escapes
     )
-
-
-class _Results:
-    """What is found in the ranges of one family, in their order."""
-
-    def __init__(self) -> None:
-        self.escapes: list[Escape] = []
-        self.doubts: dict[Opinion, list[str]] = {}
-        """The ranges about which there is the same doubt."""
-        self.unseen: dict[Finding, None] = {}
-        self.allowed: dict[tuple[str, str], None] = {}
-
-    def add(self, judge: Judge, cidr: Prefix, packet: Packet) -> None:
-        """Judge the ranges of this CIDR for these packets."""
-        escapes: list[Escape] = []
-        behind_network = cidr.first  # behind the CIDR's first address, if Linux takes that for one of the network
-        for cell in judge.fib.cells(cidr, packet):
-            opinion, where = judge.opinion(cell.decision), extent(cidr.family, cell.first, cell.last)
-            is_next = bool(escapes) and escapes[-1].last + 1 == cell.first
-            if opinion.grade == ESCAPE:
-                first = cidr.first if cell.first == behind_network else cell.first
-                escape = Escape(cidr, first, cell.last, opinion.name, cell.decision, opinion.devs, packet)
-                if is_next and attrs.evolve(escape, first=escapes[-1].first) == attrs.evolve(
-                    escapes[-1], last=cell.last
-                ):
-                    escapes[-1] = attrs.evolve(escapes[-1], last=cell.last)
-                else:
-                    escapes.append(escape)
-            elif opinion.name == "own" and is_next:
-                # An own address in or at the end of an escape would only split it.
-                escapes[-1] = attrs.evolve(escapes[-1], last=cell.last)
-            elif cell.first == cidr.first and cell.decision.kind in {"broadcast", "anycast"}:
-                behind_network = cell.last + 1
-            elif opinion.grade == DOUBT and opinion.name != "not-judged":
-                self._add_doubt(opinion, where)
-            elif opinion.name == "allowed":
-                self.allowed[opinion.reason, where] = None
-            for end in cell.others:
-                other = judge.opinion_of_other(end, cell.decision, packet)
-                if other.grade != FINE and other.name != "not-judged":
-                    self._add_doubt(other, where)
-        self.escapes += escapes if packet is PLAIN else filter(self._is_of_pods_alone, escapes)
-
-    def _is_of_pods_alone(self, escape: Escape) -> bool:
-        """Whether the host's own packets do not escape in the same way."""
-        return not any(
-            other.packet is PLAIN
-            and other.decision == escape.decision
-            and other.first <= escape.first
-            and escape.last <= other.last
-            for other in self.escapes
-        )
-
-    def _add_doubt(self, opinion: Opinion, where: str) -> None:
-        places = self.doubts.setdefault(opinion._replace(devs=()), [])
-        if where not in places:
-            places.append(where)
 
 
 _REMEDIES = {
@@ -306,14 +294,13 @@ def _asked(report: FamilyReport, backend: RouteBackend, *, is_settled: bool) -> 
     if not is_settled:
         sentence = "the route tables kept changing while they were read; the verdict is for the last reading"
         doubts.append(Finding("kernel-differs", "warning", sentence))
-    cells = [cell for cidr in disjoint(report.cidrs) for cell in report.judge.fib.cells(cidr)]
-    for begin in range(0, len(cells), _AT_ONCE):
-        some = cells[begin : begin + _AT_ONCE]
-        addresses = [ip_at(report.family, cell.first) for cell in some]
-        for cell, ip, answer in zip(some, addresses, backend.lookup(addresses), strict=True):
-            if not _agrees(report.judge, cell.decision, answer):
+    for begin in range(0, len(report.parts), _AT_ONCE):
+        parts = report.parts[begin : begin + _AT_ONCE]
+        addresses = [ip_at(report.family, part.first) for part in parts]
+        for part, ip, answer in zip(parts, addresses, backend.lookup(addresses), strict=True):
+            if not _agrees(report.judge, part.decision, answer):
                 by = answer.kind if answer.route is None else f"[{answer.route}]"
-                sentence = f"{ip}: the kernel answers {by}, and its tables say [{cell.decision}]"
+                sentence = f"{ip}: the kernel answers {by}, and its tables say [{part.decision}]"
                 doubts.append(Finding("kernel-differs", "warning", sentence, str(ip)))
     return attrs.evolve(report, doubts=tuple(dict.fromkeys(doubts)))
 

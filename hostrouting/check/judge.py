@@ -23,15 +23,16 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.config.cni import CNIS, Cni, Device, Use, devices_of
-from hostrouting.fib.engine import PLAIN, Cell, Decision, End, Fib, Packet, conditions_of
+from hostrouting.fib.engine import PLAIN, Decision, End, Fib, Packet, conditions_of
 from hostrouting.model.prefix import LINK_LOCAL, Prefix
 from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, TABLE_MAIN
 from hostrouting.routes.uplink import Default, all_defaults, find_defaults, leads_out
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator
 
+    from hostrouting.config.settings import RouteOverlapConfig
     from hostrouting.model.prefix import IP
     from hostrouting.model.route import Route
 
@@ -42,10 +43,10 @@ _LIKE_ETHERNET = {"vxlan", "geneve", "gretap", "ip6gretap", "tun"}
 """Kinds of tunnels that can look like Ethernet."""
 _MODEMS = {"wwan"}
 """Kinds of network cards that do not look like one."""
-ARPHRD_ETHER, PROTOCOL_RA, PROTOCOL_DHCP = 1, 9, 16
-_HARDWARE = {1, 32, 772}
+_ETHERNET = 1
+_HARDWARE = {_ETHERNET, 32, 772}
 """Link types that are not tunnels': Ethernet, InfiniBand and loopback."""
-_LINK_LOCAL = Prefix.parse("169.254.0.0/16")
+_RA, _DHCP = 9, 16
 _EVERYWHERE = {4: Prefix.parse("127.0.0.0/8"), 6: Prefix.of(LINK_LOCAL)}
 """By family: the addresses that every host has, and on every link."""
 _POD_BLOCK = {4: 20, 6: 64}
@@ -66,6 +67,22 @@ class Opinion(NamedTuple):
     """The devices by which packets escape."""
 
 
+class Part(NamedTuple):
+    """A range of addresses that are judged alike."""
+
+    first: int
+    last: int
+    decision: Decision
+    opinion: Opinion
+    others: tuple[Opinion, ...]
+    """The opinions on other ends."""
+
+    @property
+    def grade(self) -> int:
+        """The worst grade of its ends."""
+        return max(self.opinion.grade, *(other.grade for other in self.others), FINE)
+
+
 class Uplinks(NamedTuple):
     """Which devices are expected."""
 
@@ -81,40 +98,27 @@ class Uplinks(NamedTuple):
 class Judge:
     """Judges the ends of packets on one host, for one family."""
 
-    def __init__(
-        self,
-        fib: Fib,
-        *,
-        expected_devs: Collection[str] = (),
-        allowed_devs: Collection[str] = (),
-        service_cidrs: Sequence[Prefix] = (),
-        intended_rules: Collection[str] = (),
-    ) -> None:
+    def __init__(self, fib: Fib, check: RouteOverlapConfig) -> None:
         """Use these tables, and what the configuration says about them."""
-        self.fib = fib
-        self.named = frozenset(expected_devs)
+        self.fib, self._check = fib, check
+        self.named = frozenset(check.expected_devs)
         """The devices that the configuration expects."""
-        self._allowed = tuple(allowed_devs)
-        self.services, self._intended = tuple(service_cidrs), frozenset(intended_rules)
+        services = map(Prefix.of, check.service_cidrs)
+        self.services = tuple(cidr for cidr in services if cidr.family == fib.family)
+        self._intended = {intended.rule for intended in check.intended_rules}
         self._links = {link.name: link for link in fib.snapshot.links}
         self._refusals: dict[Route, Opinion] = {}
         self._addresses = [address for address in fib.snapshot.addresses if address.ip.version == fib.family]
 
     def with_routes(self, routes: Iterable[Route]) -> Judge:
         """The same judge of a host that also has these routes."""
-        fib = Fib(self.fib.snapshot.with_routes(routes), self.fib.family)
-        return Judge(
-            fib,
-            expected_devs=self.named,
-            allowed_devs=self._allowed,
-            service_cidrs=self.services,
-            intended_rules=self._intended,
-        )
+        return Judge(Fib(self.fib.snapshot.with_routes(routes), self.fib.family), self._check)
 
-    def grade(self, cell: Cell) -> int:
-        """The worst grade of the ends of packets to this range."""
-        others = (self.opinion_of_other(end, cell.decision).grade for end in cell.others)
-        return max(self.opinion(cell.decision).grade, *others, FINE)
+    def parts(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Part]:
+        """The ranges of these addresses, in order."""
+        for cell in self.fib.cells_between(first, last, packet):
+            others = tuple(self.opinion_of_other(end, cell.decision, packet) for end in cell.others)
+            yield Part(cell.first, cell.last, cell.decision, self.opinion(cell.decision), others)
 
     # Devices.
 
@@ -122,11 +126,15 @@ class Judge:
         link = self._links.get(dev)
         return [] if link is None else _rows_of(dev, link.kind)
 
+    def _is_of(self, dev: str, cni: Cni) -> bool:
+        return any(row is cni for row, _ in self._rows(dev))
+
     def is_tunnel(self, dev: str) -> bool:
         """Whether the device has a kind, and its packets go to another device again."""
         link = self._links.get(dev)
-        is_one = link is not None and link.kind not in {"", *_MODEMS}
-        return is_one and link is not None and (link.type not in _HARDWARE or link.kind in _LIKE_ETHERNET)
+        if link is None or link.kind in {"", *_MODEMS}:
+            return False
+        return link.type not in _HARDWARE or link.kind in _LIKE_ETHERNET
 
     def is_card(self, dev: str) -> bool:
         """Whether the device can have a default route of the network, and is not a tunnel."""
@@ -134,6 +142,10 @@ class Judge:
 
     def _leads_out(self, dev: str) -> bool:
         return leads_out(self._links.get(dev))
+
+    def _is_listed(self, dev: str) -> bool:
+        """Whether the configuration allows the device."""
+        return any(fnmatchcase(dev, pattern) for pattern in self._check.allowed_devs)
 
     # 1. Expected.
 
@@ -152,7 +164,7 @@ class Judge:
         equals = [default for default in defaults if not default.is_suppressed and _rank(default) == _rank(used)]
         of_equals = frozenset(dev for default in equals for dev in self._useful(default.devs))
         doubtful = of_equals if of_equals != devs else frozenset()
-        if self.fib.family == 6 and used.route.protocol == PROTOCOL_RA and len(devs) > 1:
+        if self.fib.family == 6 and used.route.protocol == _RA and len(devs) > 1:
             doubtful |= devs  # several routers advertise themselves, each on its own device
         card = None
         if any(map(self.is_tunnel, devs)):
@@ -166,7 +178,7 @@ class Judge:
         return Uplinks(devs | doubtful, doubtful, card, used)
 
     def _useful(self, devs: Collection[str]) -> frozenset[str]:
-        return frozenset(dev for dev in devs if self._leads_out(dev))
+        return frozenset(filter(self._leads_out, devs))
 
     # 2 to 5, for one end.
 
@@ -212,30 +224,32 @@ class Judge:
             return (
                 Opinion(DOUBT, "on-link", f"[{route}]") if self._is_far(dev, route) else Opinion(FINE, "expected", dev)
             )
-        if allowed := self._allowed_by(dev, route, is_marked=is_marked):
+        if self._is_listed(dev):
+            return Opinion(FINE, "allowed", f"{dev} (allowedDevs)")
+        if row := self._row_allowing(dev, route, is_marked=is_marked):
+            cni, device = row
             if not is_marked and (owner := self._owner_of_network(dev, route)):
                 return Opinion(DOUBT, "own-network", f"{dev} has a part of the network of {owner}")
-            rival = self._rival_of(dev)
-            return Opinion(DOUBT, "two-cnis", f"{dev} beside {rival}") if rival else Opinion(FINE, "allowed", allowed)
+            if rival := self._rival_of(dev):
+                return Opinion(DOUBT, "two-cnis", f"{dev} beside {rival}")
+            return Opinion(FINE, "allowed", f"{device.pattern} ({cni.name})")
         is_below_tunnel = uplinks.card is None and any(map(self.is_tunnel, uplinks.doubtful))
-        if is_below_tunnel and self._leads_out(dev) and not self.is_tunnel(dev) and self._is_connected(dev, route):
+        if is_below_tunnel and self.is_card(dev) and self._is_connected(dev, route):
             return Opinion(DOUBT, "default-routes", f"a tunnel and {dev}, perhaps the card below it")
         return Opinion(ESCAPE, "overlap", dev)
 
-    def _allowed_by(self, dev: str, route: Route, *, is_marked: bool) -> str:
-        """What allows this device for packets of this route, in words; empty if nothing does."""
-        if self._is_allowed(dev):
-            return f"{dev} (allowedDevs)"
+    def _row_allowing(self, dev: str, route: Route, *, is_marked: bool) -> tuple[Cni, Device] | None:
+        """The row of the table that allows this device for packets of this route."""
+        is_single = route.prefix.length == self.fib.width
         for cni, device in self._rows(dev):
-            is_single = route.prefix.length == self.fib.width
             if (device.use is not Use.MARKED or is_marked) and (device.use is not Use.POD or is_single):
-                return f"{device.pattern} ({cni.name})"
-        return ""
+                return cni, device
+        return None
 
     def _is_connected(self, dev: str, route: Route) -> bool:
         """Whether the route has no gateway, and its prefix lies in a network of the device."""
         networks = (address.network for address in self._addresses if address.dev == dev)
-        return all(leg.gateway is None for leg in route.legs) and any(route.prefix in network for network in networks)
+        return not any(leg.gateway for leg in route.legs) and any(route.prefix in network for network in networks)
 
     def _is_far(self, dev: str, route: Route) -> bool:
         """Whether the route asks a card's link for addresses that are probably behind the router.
@@ -243,20 +257,14 @@ class Judge:
         It is made by hand: DHCP, an advertisement and an address say who is a neighbour. Where the default route by
         this card needs no gateway, no other route does.
         """
-        is_by_hand = route.protocol not in {PROTOCOL_KERNEL, PROTOCOL_RA, PROTOCOL_DHCP} and "encap" not in route.unread
-        is_wide = 0 < route.prefix.length < self.fib.width and route.prefix not in _LINK_LOCAL
-        if not (is_by_hand and is_wide and self.is_card(dev) and self._links[dev].type == ARPHRD_ETHER):
+        is_wide = 0 < route.prefix.length < self.fib.width and route.prefix not in _ZEROCONF
+        is_by_hand = route.protocol not in {PROTOCOL_KERNEL, _RA, _DHCP} and "encap" not in route.unread
+        is_ethernet = self.is_card(dev) and self._links[dev].type == _ETHERNET
+        if not (is_wide and is_by_hand and is_ethernet) or self._is_listed(dev) or self._is_connected(dev, route):
             return False
-        has_router = any(
-            leg.dev == dev and leg.gateway for default in all_defaults(self.fib) for leg in default.route.legs
-        )
-        if not has_router or any(leg.gateway for leg in route.legs if leg.dev == dev):
-            return False
-        networks = (address.network for address in self._addresses if address.dev == dev)
-        return not any(route.prefix in network for network in networks) and not self._is_allowed(dev)
-
-    def _is_allowed(self, dev: str) -> bool:
-        return any(fnmatchcase(dev, pattern) for pattern in self._allowed)
+        legs = (leg for default in all_defaults(self.fib) for leg in default.route.legs)
+        has_router = any(leg.gateway for leg in legs if leg.dev == dev)
+        return has_router and not any(leg.gateway for leg in route.legs if leg.dev == dev)
 
     def _owner_of_network(self, dev: str, route: Route) -> str:
         """The card or the pods' bridge in whose connected network a CNI has put a route for many addresses."""
@@ -285,58 +293,44 @@ class Judge:
     def _pod_devs(self) -> tuple[str, ...]:
         """The devices with a row in the table by which routes lead."""
         devs = dict.fromkeys(dev for route in self.fib.routes if route.type == "unicast" for dev in route.devs)
-        return tuple(dev for dev in devs if self._rows(dev))
+        return tuple(filter(self._rows, devs))
 
     # 4. Refused ranges.
 
     def _of_refusal(self, route: Route) -> Opinion:
-        escape = Opinion(ESCAPE, route.type, str(route))
+        length, opinion = route.prefix.length, Opinion(ESCAPE, route.type, str(route))
         if any(route.prefix in services or services in route.prefix for services in self.services):
-            return escape
-        opinion, inside = escape, None
+            return opinion
+        inside = self._leading_inside(route)
+        has_pod = any(single == self.fib.width and self._rows(dev) for dev, single in inside)
+        if has_pod and length >= _POD_BLOCK[self.fib.family]:
+            opinion = Opinion(DOUBT, "refused-range", f"{route}, with pods inside")
         for cni in CNIS:
+            has_device = any(self._is_of(dev, cni) for dev in self._links)
             for row in cni.refusals:
                 low, high = row.lengths[self.fib.family]
-                is_alike = row.protocol == route.protocol and route.type in row.types
-                if not (is_alike and low <= route.prefix.length <= high):
+                is_alike = row.protocol == route.protocol and route.type in row.types and low <= length <= high
+                if not is_alike or (row.is_node_subnet and not self._is_node_subnet(route, cni)):
                     continue
-                if row.is_node_subnet and not self._is_node_subnet(route, cni):
-                    continue
-                has_device = any(self._is_of(dev, cni) for dev in self._links)
-                fine = Opinion(FINE, "pod-block", f"{route.prefix} ({cni.name})")
-                if has_device and row.is_exclusive:
-                    return fine
-                inside = self._leading_inside(route) if inside is None else inside
-                if has_device and any(self._is_of(dev, cni) or row.is_node_subnet for dev, _ in inside):
-                    return fine
+                is_known = row.is_exclusive or any(self._is_of(dev, cni) or row.is_node_subnet for dev, _ in inside)
+                if has_device and is_known:
+                    return Opinion(FINE, "pod-block", f"{route.prefix} ({cni.name})")
                 if has_device or (cni.name == "Calico" and self._protocols[route.protocol] > 1):
                     opinion = Opinion(DOUBT, "refused-range", f"{route}, perhaps of {cni.name}")
-        inside = self._leading_inside(route) if inside is None else inside
-        has_pod = any(length == self.fib.width and self._rows(dev) for dev, length in inside)
-        if opinion is escape and has_pod and route.prefix.length >= _POD_BLOCK[self.fib.family]:
-            return Opinion(DOUBT, "refused-range", f"{route}, with pods inside")
         return opinion
 
     @cached_property
     def _protocols(self) -> Counter[int]:
         return Counter(route.protocol for route in self.fib.routes)
 
-    def _is_of(self, dev: str, cni: Cni) -> bool:
-        return any(row is cni for row, _ in self._rows(dev))
-
     def _leading_inside(self, route: Route) -> list[tuple[str, int]]:
         """Devices and lengths of routes inside a refused range, and of own addresses in it, but for the uplinks."""
-        routes = (
-            other
-            for other in self.fib.routes
-            if other.type == "unicast" and other.table == route.table and other.prefix in route.prefix
-        )
         inside = [
             (dev, other.prefix.length)
-            for other in routes
-            if other.prefix != route.prefix
+            for other in self.fib.routes
+            if other.type == "unicast" and other.table == route.table and other.prefix in route.prefix
             for dev in other.devs
-            if dev not in self.uplinks.devs
+            if other.prefix != route.prefix and dev not in self.uplinks.devs
         ]
         own = (address for address in self._addresses if address.ip in route.prefix)
         return [*inside, *((address.dev, self.fib.width) for address in own)]
@@ -358,7 +352,7 @@ class Judge:
         if packet is PLAIN:  # of pods, source and device are known
             if end.meets and "iif" in conditions:
                 return Opinion(FINE, "forwarded")
-            if rule.src is not None and (known := self._of_source(end, plain)):
+            if rule.src is not None and (known := self._of_source(rule.src, end, plain)):
                 return known
         if end.meets and decision.kind == "unicast" and decision.devs == (conditions.get("oif"),):
             return Opinion(FINE, "bound")
@@ -366,20 +360,15 @@ class Judge:
         opinion = self.opinion(decision, is_marked=is_marked)
         if opinion.grade == FINE or (is_marked and self._is_of_vpn(decision)):
             return Opinion(FINE, opinion.name)
-        if rule.selection in self._intended:
-            return Opinion(FINE, "intended", str(rule))
-        return Opinion(DOUBT, "other-packets", f"rule {rule}", rule.selection)
+        return Opinion(FINE, "intended") if rule.selection in self._intended else _opaque(end)
 
-    def _of_source(self, end: End, plain: Decision) -> Opinion | None:
+    def _of_source(self, block: Prefix, end: End, plain: Decision) -> Opinion | None:
         """The opinion on packets that a `from` selects, if they are forwarded or leave by their source's device."""
-        block, decision = end.rule.src, end.decision
-        if block is None:
-            return None
+        decision = end.decision
         if any(source in block for source in self.sources_of(plain)) and set(decision.devs) != set(plain.devs):
-            # TCP looks up a second time, with the source that Linux chose for the plain route.
-            return Opinion(DOUBT, "other-packets", f"rule {end.rule}", end.rule.selection)
-        own = [address for address in self._addresses if address.ip in block]
-        own = [address for address in own if not (self._rows(address.dev) or address.ip.is_loopback)]
+            return _opaque(end)  # TCP looks up a second time, with the source that Linux chose for the plain route
+        own = [address for address in self._addresses if address.ip in block and not address.ip.is_loopback]
+        own = [address for address in own if not self._rows(address.dev)]
         if not own:
             return Opinion(FINE, "forwarded")
         holders = [{other.dev for other in own if other.ip == address.ip} for address in own]
@@ -406,6 +395,13 @@ class Judge:
             return False
         is_default = route.table == TABLE_MAIN and not route.prefix.length and bool(self._useful(decision.devs))
         return is_default or decision.devs == (self.uplinks.card,)
+
+
+_ZEROCONF = Prefix.parse("169.254.0.0/16")
+
+
+def _opaque(end: End) -> Opinion:
+    return Opinion(DOUBT, "other-packets", f"rule {end.rule}", end.rule.selection)
 
 
 def _rank(default: Default) -> tuple[int, bool, int]:

@@ -13,11 +13,12 @@ fine, and nothing else may be worse. What no route can repair is named, with one
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import attrs
 
-from hostrouting.check.judge import ESCAPE, FINE, Judge
+from hostrouting.check.judge import ESCAPE, FINE, Judge, Part
 from hostrouting.fib.engine import Decision, conditions_of, is_plain
 from hostrouting.model.prefix import Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
@@ -60,50 +61,43 @@ class Repair:
 
 
 class _Range(NamedTuple):
-    """A range of addresses with one decision, and what a route of ours would do to it."""
+    """A range of addresses, and what a route of ours would do to it."""
 
-    first: int
-    last: int
-    decision: Decision
-    grade: int
-    is_escape: bool
+    part: Part
     length: int
     """The shortest length with which a route of ours takes the range; longer than an address if none does."""
     reason: Reason
     """Why, in that case."""
 
-    def unsafe(self, reason: Reason | None = None, missing: str = "") -> Unsafe:
+    @property
+    def is_escape(self) -> bool:
+        """Whether it is to be repaired."""
+        return self.part.opinion.grade == ESCAPE
+
+    def unsafe(self, reason: Reason, missing: str = "") -> Unsafe:
         """The range as one that cannot be repaired."""
-        return Unsafe(self.first, self.last, self.decision, reason or self.reason, missing)
+        return Unsafe(self.part.first, self.part.last, self.part.decision, reason, missing)
 
 
-def propose_repair(judge: Judge, cidrs: Iterable[Prefix]) -> Repair:
-    """The repair for everything that escapes in these CIDRs."""
-    blocks = disjoint(cidrs)
-    ranges = [part for block in blocks for part in _ranges(judge, block)]
-    escaping = [part for part in ranges if part.is_escape]
+def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Iterable[Part]) -> Repair:
+    """The repair for everything that escapes in these disjoint blocks, of which these are all ranges."""
+    ranges = list(_ranges(judge, parts))
+    escaping = [each for each in ranges if each.is_escape]
     if not escaping:
         return Repair()
-    dev, way = _way_out(judge)
+    uplink = Uplink(judge.fib.snapshot, judge.fib.family)
+    dev, way = _way_out(judge, uplink)
     if isinstance(way, Pending):
-        return Repair(unsafe=tuple(part.unsafe("no-gateway", way.missing) for part in escaping))
+        return Repair(unsafe=tuple(each.unsafe("no-gateway", way.missing) for each in escaping))
     cover = _Cover(judge, ranges, way)
     prefixes = [prefix for block in blocks for prefix in cover.prefixes(block)]
     if len(prefixes) > MOST:
-        return Repair(unsafe=tuple(part.unsafe("too-many") for part in escaping))
-    return attrs.evolve(_proven(judge, dev, prefixes, ranges), lacks=tuple(_lacking(judge, way)))
+        return Repair(unsafe=tuple(each.unsafe("too-many") for each in escaping))
+    repair = _proven(judge, uplink, [DesiredRoute(prefix, dev=dev) for prefix in prefixes], ranges)
+    return attrs.evolve(repair, lacks=tuple(_lacking(judge, way)))
 
 
-def disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
-    """The CIDRs of which none lies in another one."""
-    blocks: list[Prefix] = []
-    for cidr in sorted(cidrs):
-        if not blocks or cidr not in blocks[-1]:
-            blocks.append(cidr)
-    return blocks
-
-
-def _way_out(judge: Judge) -> tuple[str | None, Route | Pending]:
+def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | Pending]:
     """The device that the repair's routes name, and a route with their next hops; or what such a route needs.
 
     The device is left open where the default route fills it in rightly: it differs from host to host. A tunnel has to
@@ -114,28 +108,25 @@ def _way_out(judge: Judge) -> tuple[str | None, Route | Pending]:
     if not devs or (uplinks.doubtful and not judge.named):
         return None, Pending(DesiredRoute(every), "routeOverlap.expectedDevs to name the device")
     open_first: list[str | None] = [*devs] if judge.named else [None, *devs]
-    uplink = Uplink(judge.fib.snapshot, judge.fib.family)
     ways = [(dev, uplink.resolve(DesiredRoute(every, dev=dev))) for dev in open_first]
     good = (way for way in ways if isinstance(way[1], Route) and uplinks.devs.issuperset(way[1].devs))
     return next(good, ways[-1])
 
 
-def _ranges(judge: Judge, block: Prefix) -> Iterator[_Range]:
+def _ranges(judge: Judge, parts: Iterable[Part]) -> Iterator[_Range]:
     fib = judge.fib
     # For plain packets, table main is first looked up here; a route of ours is used from here on.
-    at_main = next((place for place, rule in enumerate(fib.rules) if _looks_up_main(rule)), len(fib.rules))
+    before_main = [*takewhile(lambda rule: not _looks_up_main(rule), fib.rules)]
     table = fib.tables.get(TABLE_MAIN)
-    for cell in fib.cells(block):
-        decision, opinion = cell.decision, judge.opinion(cell.decision)
-        is_escape = opinion.grade == ESCAPE
+    for part in parts:
         length, reason = 0, _HOST_ROUTE
-        is_before = at_main == len(fib.rules) or decision.rule in fib.rules[:at_main]
-        if is_before or opinion.name == "own-range":
+        is_before = len(before_main) == len(fib.rules) or part.decision.rule in before_main
+        if is_before or part.opinion.name == "own-range":
             length, reason = fib.width + 1, _EARLIER_RULE
-        elif table is not None and (best := table.best(cell.first)) is not None:
+        elif table is not None and (best := table.best(part.first)) is not None:
             # Also a throw, or a route that the rule suppresses, comes before a route of ours that is not more specific.
             length = best.prefix.length + (0 if best.metric > DEFAULT_METRIC[fib.family] else 1)
-        yield _Range(cell.first, cell.last, decision, judge.grade(cell), is_escape, length, reason)
+        yield _Range(part, length, reason)
 
 
 def _looks_up_main(rule: Rule) -> bool:
@@ -151,8 +142,8 @@ class _Cover:
         """Use these ranges, and the next hops of this route."""
         self._fib, self._way = judge.fib, way
         self._known: dict[tuple[Prefix, int], tuple[int, tuple[Prefix, ...]]] = {}
-        self._open = [part for part in ranges if part.is_escape and part.length <= self._fib.width]
-        self._kept = [part for part in ranges if not part.is_escape and not self._goes_the_same_way(part)]
+        self._open = [each for each in ranges if each.is_escape and each.length <= self._fib.width]
+        self._kept = [each for each in ranges if not each.is_escape and not self._goes_the_same_way(each.part)]
         metric = DEFAULT_METRIC[self._fib.family]
         self._taken = {
             route.prefix
@@ -172,7 +163,7 @@ class _Cover:
         A route of the length `taken` to a wider prefix is there already.
         """
         if (block, taken) not in self._known:
-            inside = [part for part in _inside(block, escapes) if part.length > taken]
+            inside = [each for each in _inside(block, escapes) if each.length > taken]
             self._known[block, taken] = self._covered(block, taken, inside, _inside(block, kept))
         return self._known[block, taken]
 
@@ -184,9 +175,9 @@ class _Cover:
             return 0, ()
         is_no_destination = is_reserved(block.family, block.first, block.last)
         can_be = (
-            not is_no_destination and block not in self._taken and not any(part.length <= block.length for part in kept)
+            not is_no_destination and block not in self._taken and not any(each.length <= block.length for each in kept)
         )
-        takes = [part for part in escapes if part.length <= block.length] if can_be else []
+        takes = [each for each in escapes if each.length <= block.length] if can_be else []
         if len(takes) == len(escapes):
             return 0, (block,)
         if block.length == self._fib.width or is_no_destination:
@@ -197,34 +188,31 @@ class _Cover:
             ways.append((lost + more_lost, (*route, *first, *second)))
         return min(ways, key=lambda way: (way[0], len(way[1])))
 
-    def _goes_the_same_way(self, part: _Range) -> bool:
+    def _goes_the_same_way(self, part: Part) -> bool:
         """Whether a route of ours changes nothing for this range."""
         route = part.decision.route
         return part.grade == FINE and route is not None and {*route.legs} == {*self._way.legs}
 
 
 def _inside(block: Prefix, ranges: Sequence[_Range]) -> list[_Range]:
-    return [part for part in ranges if part.first <= block.last and block.first <= part.last]
+    return [each for each in ranges if each.part.first <= block.last and block.first <= each.part.last]
 
 
-def _proven(judge: Judge, dev: str | None, prefixes: Sequence[Prefix], ranges: Sequence[_Range]) -> Repair:
+def _proven(judge: Judge, uplink: Uplink, wishes: Sequence[DesiredRoute], ranges: Sequence[_Range]) -> Repair:
     """The repair, with what stays lost; without the routes that would make anything worse."""
-    wishes = tuple(DesiredRoute(prefix, dev=dev) for prefix in prefixes)
-    uplink = Uplink(judge.fib.snapshot, judge.fib.family)
     resolved = tuple(route for wish in wishes if isinstance(route := uplink.resolve(wish), Route))
     after = judge.with_routes(resolved)
     unsafe: list[Unsafe] = []
     harmed: list[_Range] = []
-    for part in ranges:
-        for cell in after.fib.cells_between(part.first, part.last):
-            grade = after.grade(cell)
-            if grade > part.grade:
-                harmed.append(part)
-            elif part.is_escape and grade > FINE:
-                unsafe.append(Unsafe(cell.first, cell.last, cell.decision, part.reason))
-    if harmed and prefixes:
-        return _proven(judge, dev, [prefix for prefix in prefixes if not _inside(prefix, harmed)], ranges)
-    return Repair(wishes, resolved, tuple(unsafe), tuple(_diverted(judge, prefixes, ranges)))
+    for each in ranges:
+        for part in after.parts(each.part.first, each.part.last):
+            if part.grade > each.part.grade:
+                harmed.append(each)
+            elif each.is_escape and part.grade > FINE:
+                unsafe.append(Unsafe(part.first, part.last, part.decision, each.reason))
+    if harmed and wishes:
+        return _proven(judge, uplink, [wish for wish in wishes if not _inside(wish.destination, harmed)], ranges)
+    return Repair(tuple(wishes), resolved, tuple(unsafe), tuple(_diverted(judge, resolved, ranges)))
 
 
 def _lacking(judge: Judge, way: Route) -> Iterator[str]:
@@ -237,14 +225,12 @@ def _lacking(judge: Judge, way: Route) -> Iterator[str]:
         yield f"src {default.prefsrc}"
 
 
-def _diverted(judge: Judge, prefixes: Sequence[Prefix], ranges: Sequence[_Range]) -> Iterator[tuple[str, Prefix]]:
+def _diverted(judge: Judge, routes: Sequence[Route], ranges: Sequence[_Range]) -> Iterator[tuple[str, Prefix]]:
     """The networks of other devices of which the repair takes a part."""
-    devs = {dev for part in ranges if part.is_escape for dev in part.decision.devs}
-    networks = dict.fromkeys(
-        (address.dev, address.network)
-        for address in judge.fib.snapshot.addresses
-        if address.ip.version == judge.fib.family and address.dev in devs and address.network.length < judge.fib.width
-    )
-    for dev, network in networks:
-        if any(prefix in network or network in prefix for prefix in prefixes):
+    devs = {dev for each in ranges if each.is_escape for dev in each.part.decision.devs}
+    addresses = (address for address in judge.fib.snapshot.addresses if address.dev in devs)
+    for dev, network in dict.fromkeys((address.dev, address.network) for address in addresses):
+        if network.length < judge.fib.width and any(
+            route.prefix in network or network in route.prefix for route in routes
+        ):
             yield dev, network

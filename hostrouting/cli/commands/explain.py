@@ -14,7 +14,6 @@ from hostrouting.errors import BackendError
 from hostrouting.fib.engine import Decision, End, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules
-from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import protocol_name, table_name
 from hostrouting.text import spoken
 
@@ -54,14 +53,7 @@ class Explanation:
         """Look it up, rule by rule."""
         check, fib = config.route_overlap, Fib(snapshot, address.version)
         self.address, self.snapshot = address, snapshot
-        intended = [rule.rule for rule in check.intended_rules]
-        self._judge = Judge(
-            fib,
-            expected_devs=check.expected_devs,
-            allowed_devs=check.allowed_devs,
-            service_cidrs=[cidr for cidr in map(Prefix.of, check.service_cidrs) if cidr.family == address.version],
-            intended_rules=intended,
-        )
+        self._judge = Judge(fib, check)
         self.rules = tuple(trace_rules(fib, address))
         self.decision, self.others = fib.ends(int(address))
         self.opinion = self._judge.opinion(self.decision)

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hostrouting.check.judge import Judge
+from hostrouting.config.settings import RouteOverlapConfig
 from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
@@ -109,7 +110,7 @@ class TestDefaultRoute:
         route = resolved(want(), snapshot)
         assert (route.devs if isinstance(route, Route) else ()) == ((dev,) if dev else ())
         if name not in {"halves alone", "ours"}:
-            assert Judge(Fib(snapshot, IPV4)).uplinks.devs == ({dev} if dev else set())
+            assert Judge(Fib(snapshot, IPV4), RouteOverlapConfig()).uplinks.devs == ({dev} if dev else set())
 
     def test_by_a_device(self) -> None:
         """For a given device, it is the first one by that device, whatever comes before it: InfiniBand can be named."""
