@@ -19,6 +19,7 @@ from hostrouting.check.flaws import find_flaws
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion, Part
 from hostrouting.check.pods import pod_packets
 from hostrouting.check.repair import Repair, propose_repair
+from hostrouting.config.cni import REFUSING_PROTOCOLS, is_name_of_cni
 from hostrouting.errors import NotReady
 from hostrouting.fib.engine import PLAIN, Decision, Fib, Packet
 from hostrouting.fib.not_judged import NotJudged, not_judged
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import phases
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.kernel.base import Answer, RouteBackend
+    from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
     from hostrouting.routes.uplink import DesiredRoute
 
@@ -138,12 +140,13 @@ def check_host(
     last: list[CheckReport] = []
     check = config.route_overlap
     families = {cidr.version for cidr in check.cidrs}
+    family = families.pop() if len(families) == 1 else None
+    # A repair of the configuration asks what holds the keys of its routes.
+    near = [*map(Prefix.of, check.cidrs), *(Prefix.of(route.destination) for route in config.static_routes.routes)]
 
     def attempt() -> tuple[CheckReport | None, str]:
         for _ in range(_READINGS):
-            snapshot, is_settled = read_snapshot(
-                backend, family=families.copy().pop() if len(families) == 1 else None, reached=True
-            )
+            snapshot, is_settled = read_snapshot(backend, family=family, reached=True, near=near, also=is_needed)
             reports = check_snapshot(snapshot, config).families
             last[:] = [CheckReport(tuple(_asked(report, backend, is_settled=is_settled) for report in reports))]
             if not any(doubt.name == "kernel-differs" for report in last[0].families for doubt in report.doubts):
@@ -159,6 +162,15 @@ def check_host(
         return await_result(ctx, backend, attempt, wait=wait)
     except NotReady:
         return last[0]
+
+
+def is_needed(route: Route) -> bool:
+    """Whether the judge needs such a route although it leads past the CIDRs, as `also` of `RouteBackend.snapshot`.
+
+    A route without a gateway can be a pod's or an own network's. Others can be traces of a CNI.
+    """
+    has_gateway = any(leg.gateway for leg in route.legs)
+    return not has_gateway or route.protocol in REFUSING_PROTOCOLS or any(map(is_name_of_cni, route.devs))
 
 
 def missing_routes(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hostrouting.errors import BackendError, NotReady
 from hostrouting.model.snapshot import Snapshot
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def read_snapshot(backend: RouteBackend, *, family: int | None = None, reached: bool = False) -> tuple[Snapshot, bool]:
+def read_snapshot(backend: RouteBackend, **part: Any) -> tuple[Snapshot, bool]:
     """The host's state, and whether it is consistent: if the tables kept changing, it is the last reading.
 
-    `family` leaves out the other family, and `reached` the tables that no rule looks up.
+    `part` is what to leave out, as in `RouteBackend.snapshot`.
     """
     try:
-        return backend.snapshot(family=family, reached=reached), True
+        return backend.snapshot(**part), True
     except BackendError as error:
         if isinstance(error.last, Snapshot):
             return error.last, False

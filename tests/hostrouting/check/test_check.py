@@ -5,7 +5,7 @@ from unittest import mock
 import pytest
 
 import phases
-from hostrouting.check.check import CheckReport, check_host, check_snapshot, missing_routes
+from hostrouting.check.check import CheckReport, check_host, check_snapshot, is_needed, missing_routes
 from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
@@ -65,11 +65,12 @@ def test_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("cidrs", "family"), [((CIDR,), 4), ((CIDR6,), 6), ((CIDR, CIDR6), None)])
 def test_only_what_is_asked_for_is_read(cidrs: tuple[str, ...], family: int | None) -> None:
-    """The other family is left out, and so are the tables that no rule looks up."""
+    """The other family is left out, the tables that no rule looks up, and the routes that do not matter."""
     kernel = mock.Mock(wraps=h200(dual_stack=True))
     report = check_host(kernel, config(cidrs=cidrs))
     assert report.verdict == "overlap"
-    assert kernel.snapshot.mock_calls == [mock.call(family=family, reached=True)]
+    near = [*map(Prefix.parse, cidrs)]
+    assert kernel.snapshot.mock_calls == [mock.call(family=family, reached=True, near=near, also=is_needed)]
 
 
 def test_each_family_has_a_verdict() -> None:

@@ -7,9 +7,10 @@ import attrs
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from hostrouting.check.check import CheckReport, check_snapshot
+from hostrouting.check.check import CheckReport, check_snapshot, is_needed
 from hostrouting.check.report import check_document
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.kernel.base import nearby
 from hostrouting.model.prefix import Prefix, width_of
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Snapshot
@@ -59,6 +60,17 @@ def test_the_order_of_a_snapshot_does_not_matter(node: tuple[int, Snapshot], ord
         routes=tuple(route for group in groups for route in group),
     )
     assert rank(shuffled, block_of(family)) == rank(snapshot, block_of(family))
+
+
+@given(nodes(), st.integers(0, 3))
+def test_what_is_not_needed_changes_nothing(node: tuple[int, Snapshot], part: int) -> None:
+    """A check of a small CIDR says the same of a snapshot without the routes that it does not need."""
+    family, snapshot = node
+    block = [*block_of(family).halves()[part // 2].halves()][part % 2]
+    near = attrs.evolve(snapshot, routes=tuple(nearby(snapshot.routes, [block], is_needed)))
+    event(f"left out {len(snapshot.routes) > len(near.routes)}")
+    whole, rest = (check_document(checked(host, [block]), mode="STRICT") for host in (snapshot, near))
+    assert whole == rest
 
 
 @given(nodes())
