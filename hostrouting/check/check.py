@@ -19,6 +19,7 @@ from hostrouting.check.flaws import find_flaws
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion, Part
 from hostrouting.check.pods import pod_packets
 from hostrouting.check.repair import Repair, propose_repair
+from hostrouting.check.report import doubt
 from hostrouting.config.cni import REFUSING_PROTOCOLS, is_name_of_cni
 from hostrouting.errors import NotReady
 from hostrouting.fib.engine import PLAIN, Decision, Fib, Packet
@@ -27,7 +28,6 @@ from hostrouting.finding import Finding
 from hostrouting.kernel.awaiting import await_result, read_snapshot
 from hostrouting.model.prefix import IPV4, Prefix, extent, ip_at, prefixes_between
 from hostrouting.routes.plan import plan_static_routes
-from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     import phases
@@ -220,7 +220,7 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...], pods: list[Prefix]) -> Fami
         for thing in unseen
         if any(thing.prefix.first <= block.last and block.first <= thing.prefix.last for block in blocks)
     ]
-    said = [*(_doubt(opinion, list(places)) for opinion, places in doubts.items()), *dict.fromkeys(near)]
+    said = [*(doubt(opinion, list(places)) for opinion, places in doubts.items()), *dict.fromkeys(near)]
     repair = propose_repair(judge, blocks, every)
     return FamilyReport(judge, cidrs, tuple(every), tuple(escapes), tuple(said), tuple(allowed), flaws, repair)
 
@@ -267,32 +267,6 @@ def _is_said(escape: Escape, escapes: Iterable[Escape]) -> bool:
         and escape.last <= other.last
         for other in escapes
     )
-
-
-_REMEDIES = {
-    "default-routes": "name the devices that are meant in routeOverlap.expectedDevs",
-    "own-network": "give pods another network, or delete the route",
-    "on-link": "if they are behind a router, add it as the gateway; if not, add the device to routeOverlap.allowedDevs",
-    "two-cnis": "remove what the CNI that is not used left behind",
-    "refused-range": "if the range belongs to pods of this node, this is right; otherwise delete the route",
-    "other-packets": 'if this is intended, add the rule\'s selectors to routeOverlap.intendedRules: "{selection}"',
-}
-_SENTENCES = {
-    "default-routes": "packets to {where} should leave by one of {reason}, but it is not known by which",
-    "own-network": "packets to {where} do not reach this host's network: {reason}",
-    "on-link": "packets to {where} leave by the right card, but without a gateway: {reason}",
-    "two-cnis": "packets to {where} leave by a CNI's device that may be left behind, {reason}",
-    "refused-range": "packets to {where} are refused: {reason}",
-    "other-packets": "some packets to {where} are routed differently, by {reason}",
-}
-
-
-def _doubt(opinion: Opinion, places: list[str]) -> Finding:
-    """The finding for ends about which there is the same doubt."""
-    where = spoken(places, most=3)
-    sentence = _SENTENCES[opinion.name].format(where=where, reason=opinion.reason)
-    remedy = _REMEDIES[opinion.name].format(selection=opinion.selection)
-    return Finding(opinion.name, "warning", sentence, where, remedy)
 
 
 def _unseen(thing: NotJudged) -> Finding:

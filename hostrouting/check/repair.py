@@ -14,18 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import attrs
 
 from hostrouting.check.judge import ESCAPE, FINE, Judge, Part
-from hostrouting.fib.engine import Decision, conditions_of, is_plain
+from hostrouting.fib.engine import Decision, Step
 from hostrouting.model.prefix import Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
 from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink, all_defaults
-
-if TYPE_CHECKING:
-    from hostrouting.model.rule import Rule
 
 MOST = 512
 """More routes than this are not proposed: no operator would read them."""
@@ -38,9 +35,7 @@ _HOST_ROUTE: Reason = "host-route"
 class Unsafe(NamedTuple):
     """A range that no route can repair."""
 
-    first: int
-    last: int
-    decision: Decision
+    part: Part
     reason: Reason
     missing: str = ""
     """What a route would need, such as `an IPv4 default route on eth0`."""
@@ -74,10 +69,6 @@ class _Range(NamedTuple):
         """Whether it is to be repaired."""
         return self.part.opinion.grade == ESCAPE
 
-    def unsafe(self, reason: Reason, missing: str = "") -> Unsafe:
-        """The range as one that cannot be repaired."""
-        return Unsafe(self.part.first, self.part.last, self.part.decision, reason, missing)
-
 
 def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Iterable[Part]) -> Repair:
     """The repair for everything that escapes in these disjoint blocks, of which these are all ranges."""
@@ -88,11 +79,11 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Iterable[Part]
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
     dev, way = _way_out(judge, uplink)
     if isinstance(way, Pending):
-        return Repair(unsafe=tuple(each.unsafe("no-gateway", way.missing) for each in escaping))
+        return Repair(unsafe=tuple(Unsafe(each.part, "no-gateway", way.missing) for each in escaping))
     cover = _Cover(judge, ranges, way)
     prefixes = [prefix for block in blocks for prefix in cover.prefixes(block)]
     if len(prefixes) > MOST:
-        return Repair(unsafe=tuple(each.unsafe("too-many") for each in escaping))
+        return Repair(unsafe=tuple(Unsafe(each.part, "too-many") for each in escaping))
     repair = _proven(judge, uplink, [DesiredRoute(prefix, dev=dev) for prefix in prefixes], ranges)
     return attrs.evolve(repair, lacks=tuple(_lacking(judge, way)))
 
@@ -116,7 +107,7 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | Pending]
 def _ranges(judge: Judge, parts: Iterable[Part]) -> Iterator[_Range]:
     fib = judge.fib
     # For plain packets, table main is first looked up here; a route of ours is used from here on.
-    before_main = [*takewhile(lambda rule: not _looks_up_main(rule), fib.rules)]
+    before_main = [step.rule for step in takewhile(lambda step: not _looks_up_main(step), fib.steps())]
     table = fib.tables.get(TABLE_MAIN)
     for part in parts:
         length, reason = 0, _HOST_ROUTE
@@ -129,10 +120,9 @@ def _ranges(judge: Judge, parts: Iterable[Part]) -> Iterator[_Range]:
         yield _Range(part, length, reason)
 
 
-def _looks_up_main(rule: Rule) -> bool:
-    conditions = conditions_of(rule)
-    is_for_plain = not conditions or is_plain(rule, conditions) is not rule.invert
-    return rule.action == "to_table" and rule.table == TABLE_MAIN and rule.dst is None and is_for_plain
+def _looks_up_main(step: Step) -> bool:
+    rule = step.rule
+    return rule.action == "to_table" and rule.table == TABLE_MAIN and rule.dst is None and step.is_for_plain(0)
 
 
 class _Cover:
@@ -209,7 +199,7 @@ def _proven(judge: Judge, uplink: Uplink, wishes: Sequence[DesiredRoute], ranges
             if part.grade > each.part.grade:
                 harmed.append(each)
             elif each.is_escape and part.grade > FINE:
-                unsafe.append(Unsafe(part.first, part.last, part.decision, each.reason))
+                unsafe.append(Unsafe(part, each.reason))
     if harmed and wishes:
         return _proven(judge, uplink, [wish for wish in wishes if not _inside(wish.destination, harmed)], ranges)
     return Repair(tuple(wishes), resolved, tuple(unsafe), tuple(_diverted(judge, resolved, ranges)))

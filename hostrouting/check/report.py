@@ -7,7 +7,7 @@ escapes, the repair, what cannot be repaired, how to allow it, and what limits t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.check.pods import phrase_of
@@ -20,12 +20,40 @@ from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
     from hostrouting.check.check import CheckReport, Escape, FamilyReport
+    from hostrouting.check.judge import Opinion
     from hostrouting.check.repair import Unsafe
     from hostrouting.model.route import Route
     from hostrouting.routes.uplink import DesiredRoute
 
 CHECK_SCHEMA = "hostrouting/check/3"
 
+_DOUBTS = {
+    "default-routes": (
+        "packets to {where} should leave by one of {reason}, but it is not known by which",
+        "name the devices that are meant in routeOverlap.expectedDevs",
+    ),
+    "own-network": (
+        "packets to {where} do not reach this host's network: {reason}",
+        "give pods another network, or delete the route",
+    ),
+    "on-link": (
+        "packets to {where} leave by the right card, but without a gateway: {reason}",
+        "if they are behind a router, add it as the gateway; if not, add the device to routeOverlap.allowedDevs",
+    ),
+    "two-cnis": (
+        "packets to {where} leave by a CNI's device that may be left behind, {reason}",
+        "remove what the CNI that is not used left behind",
+    ),
+    "refused-range": (
+        "packets to {where} are refused: {reason}",
+        "if the range belongs to pods of this node, this is right; otherwise delete the route",
+    ),
+    "other-packets": (
+        "some packets to {where} are routed differently, by {reason}",
+        'if this is intended, add the rule\'s selectors to routeOverlap.intendedRules: "{selection}"',
+    ),
+}
+"""By the name of a doubt: the sentence and the remedy."""
 _FATES = {
     "no-route": "has no route",
     "blackhole": "is dropped",
@@ -66,10 +94,7 @@ def check_findings(report: CheckReport, *, mode: str, wait: float = 0.0) -> tupl
         findings.append(Finding("action", "note", sentence, "staticRoutes.routes", remedy, {"routes": routes}))
     for family in report.families:
         findings += _unsafe(family, severity)
-        findings += (_diversion(dev, str(network)) for dev, network in family.repair.diverted)
-        if family.repair.lacks:
-            sentence = f"the repair's routes do not have the {spoken(family.repair.lacks)} of the default route"
-            findings.append(Finding("repair-cost", "warning", sentence, "staticRoutes.routes"))
+        findings += _costs(family)
         findings += family.flaws
         findings += family.doubts
         findings += _allowances(family)
@@ -97,6 +122,13 @@ def verdict_sentence(family: FamilyReport) -> str:
     allowed = dict.fromkeys(name for name, _ in family.allowed)
     beside = f", or by {spoken([*allowed])}" if allowed else ""
     return f"every address of {cidrs} leaves by {devs}{beside}, or is this host's own"
+
+
+def doubt(opinion: Opinion, places: Sequence[str]) -> Finding:
+    """The finding for places about which there is the same doubt."""
+    where, (sentence, remedy) = spoken(places, most=_RANGES), _DOUBTS[opinion.name]
+    sentence = sentence.format(where=where, reason=opinion.reason)
+    return Finding(opinion.name, "warning", sentence, where, remedy.format(selection=opinion.selection))
 
 
 def _is_whole(family: FamilyReport) -> bool:
@@ -212,15 +244,19 @@ def _unsafe(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
     for unsafe in family.repair.unsafe:
         by_reason.setdefault((unsafe.reason, unsafe.missing), []).append(unsafe)
     for (reason, missing), alike in by_reason.items():
-        ranges = [extent(family.family, unsafe.first, unsafe.last) for unsafe in alike]
+        ranges = [extent(family.family, unsafe.part.first, unsafe.part.last) for unsafe in alike]
         where = spoken(ranges, most=_RANGES)
         sentence = f"{where} cannot be repaired by routes: {_REASONS[reason].format(missing=missing)}"
         yield Finding("unsafe", severity, sentence, where, facts={"reason": reason, "ranges": ranges})
 
 
-def _diversion(dev: str, network: str) -> Finding:
-    sentence = f"the repair takes a part of {network}: neighbours there are no longer reached by {dev} over IP"
-    return Finding("repair-cost", "warning", sentence, network)
+def _costs(family: FamilyReport) -> Iterator[Finding]:
+    for dev, network in family.repair.diverted:
+        sentence = f"the repair takes a part of {network}: neighbours there are no longer reached by {dev} over IP"
+        yield Finding("repair-cost", "warning", sentence, str(network))
+    if family.repair.lacks:
+        sentence = f"the repair's routes do not have the {spoken(family.repair.lacks)} of the default route"
+        yield Finding("repair-cost", "warning", sentence, "staticRoutes.routes")
 
 
 def _allowances(family: FamilyReport) -> Iterator[Finding]:
@@ -258,14 +294,10 @@ def repair_document(routes: Iterable[DesiredRoute]) -> list[dict[str, Any]]:
 
 def repair_commands(routes: Iterable[Route]) -> tuple[str, ...]:
     """The commands that add these routes until the next boot."""
-    return tuple(_command(route) for route in routes)
-
-
-def _command(route: Route) -> str:
-    words = ["ip route replace", str(route.prefix)]
-    words += [f"metric {route.metric}"] if route.metric else []
-    words += [f"proto {route.protocol}"]
-    if len(route.legs) == 1:
-        return " ".join([*words, *route.ways])
-    ways = zip(route.ways, route.legs, strict=True)
-    return " ".join([*words, *(f"nexthop {way} weight {leg.weight}" for way, leg in ways)])
+    commands = []
+    for route in routes:
+        ways = zip(route.ways, route.legs, strict=True)
+        hops = [f" nexthop {way} weight {leg.weight}" for way, leg in ways] if route.legs[1:] else [f" {route.ways[0]}"]
+        metric = f" metric {route.metric}" if route.metric else ""
+        commands.append(f"ip route replace {route.prefix}{metric} proto {route.protocol}{''.join(hops)}")
+    return tuple(commands)

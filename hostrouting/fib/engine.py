@@ -71,7 +71,7 @@ NO_ROUTE = Decision("no-route")
 
 
 class End(NamedTuple):
-    """Another end of packets with the same destination: they differ from the plain one at this rule."""
+    """Another end of packets with the same destination, which differ from the plain one at this rule."""
 
     rule: Rule
     decision: Decision
@@ -149,7 +149,7 @@ class Fib:
         for route in self.routes:
             by_table.setdefault(route.table, []).append(route)
         self.tables = {number: Table(routes, self.width) for number, routes in by_table.items()}
-        self._known_steps: dict[Packet, tuple[_Step, ...]] = {}
+        self._known_steps: dict[Packet, tuple[Step, ...]] = {}
 
     @cached_property
     def local_addresses(self) -> frozenset[int]:
@@ -168,18 +168,14 @@ class Fib:
     def cells_between(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Cell]:
         """The ranges of these addresses."""
         borders = self._borders
-        inside = borders[bisect_right(borders, first) : bisect_right(borders, last)]
-        cell: Cell | None = None
-        for start, behind in zip([first, *inside], [*inside, last + 1], strict=True):
-            decision, others = self.ends(start, packet)
-            if cell is not None and (cell.decision, cell.others) == (decision, others):
-                cell = cell._replace(last=behind - 1)
-                continue
-            if cell is not None:
-                yield cell
-            cell = Cell(start, behind - 1, decision, others)
-        if cell is not None:
-            yield cell
+        starts = [first, *borders[bisect_right(borders, first) : bisect_right(borders, last)]]
+        cell = Cell(first, last, *self.ends(first, packet))
+        for start in starts[1:]:
+            ends = self.ends(start, packet)
+            if ends != (cell.decision, cell.others):
+                yield cell._replace(last=start - 1)
+                cell = Cell(start, last, *ends)
+        yield cell
 
     @cached_property
     def _borders(self) -> list[int]:
@@ -193,11 +189,9 @@ class Fib:
         """The plain decision, and the other ends: one pass over the rules."""
         plain: Decision | None = None
         left: tuple[Rule, bool] | None = None  # the rule at which the plain packet left others, and if these meet it
-        gone: dict[
-            Conditions, bool
-        ] = {}  # of packets with these conditions: those that meet them are gone, or the rest
+        gone: dict[Conditions, bool] = {}  # which packets have ended: those that meet these conditions, or the rest
         others: list[End] = []
-        for step in self._steps(packet):
+        for step in self.steps(packet):
             conditions = step.inside if step.first <= address <= step.last else step.outside
             if conditions is None or (conditions and gone.get(conditions) is step.takes):
                 continue
@@ -218,14 +212,14 @@ class Fib:
                 others.append(End(left[0], NO_ROUTE, left[1]))
         return plain or NO_ROUTE, tuple(others)
 
-    def _steps(self, packet: Packet) -> tuple[_Step, ...]:
+    def steps(self, packet: Packet = PLAIN) -> tuple[Step, ...]:
         """The rules, with what is known of them for this packet."""
         if packet not in self._known_steps:
-            self._known_steps[packet] = tuple(_Step.of(self, rule, packet) for rule in self.rules)
+            self._known_steps[packet] = tuple(Step.of(self, rule, packet) for rule in self.rules)
         return self._known_steps[packet]
 
 
-class _Step(NamedTuple):
+class Step(NamedTuple):
     """One rule, as it is for one kind of packet."""
 
     rule: Rule
@@ -240,7 +234,7 @@ class _Step(NamedTuple):
     table: Table | None
 
     @classmethod
-    def of(cls, fib: Fib, rule: Rule, packet: Packet) -> _Step:
+    def of(cls, fib: Fib, rule: Rule, packet: Packet) -> Step:
         """The step for this rule."""
         first, last = (0, (1 << fib.width) - 1) if rule.dst is None else (rule.dst.first, rule.dst.last)
         table = fib.tables.get(rule.table) if rule.action == "to_table" else None
@@ -249,6 +243,11 @@ class _Step(NamedTuple):
         unknown = tuple(condition for condition, answer in answers.items() if answer is None)
         inside = never if False in answers.values() else unknown or (None if rule.invert else ())
         return cls(rule, not rule.invert, first, last, inside, never, table)
+
+    def is_for_plain(self, address: int) -> bool:
+        """Whether the rule selects a plain packet to this address."""
+        conditions = self.inside if self.first <= address <= self.last else self.outside
+        return conditions is not None and (not conditions or is_plain(self.rule, conditions) is self.takes)
 
     def decision_for(self, address: int) -> Decision | None:
         """The decision for packets that the rule selects; None if they go on to the next rule."""

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from hostrouting.fib.engine import conditions_of, is_plain
-from hostrouting.model.route import REFUSING
-
 if TYPE_CHECKING:
-    from hostrouting.fib.engine import Fib
+    from hostrouting.fib.engine import Fib, Step
     from hostrouting.model.prefix import IP
     from hostrouting.model.route import Route
     from hostrouting.model.rule import Rule
@@ -29,31 +26,21 @@ class Tried(NamedTuple):
 
 def trace_rules(fib: Fib, address: IP) -> Iterator[Tried]:
     """Each rule that a plain packet to this address meets, up to the one that decides."""
-    number = int(address)
-    for rule in fib.rules:
-        tried = _try(fib, rule, number)
+    for step in fib.steps():
+        tried = _try(step, int(address))
         yield tried
         if tried.result in {"refuses", "decides"}:
             return
 
 
-def _try(fib: Fib, rule: Rule, number: int) -> Tried:
-    conditions = conditions_of(rule)
-    is_inside = rule.dst is None or rule.dst.first <= number <= rule.dst.last
-    meets = is_inside and all(condition == ("iif", "lo") or is_plain(rule, (condition,)) for condition in conditions)
-    if meets is rule.invert:
-        return Tried(rule, "skipped")
-    if rule.action in REFUSING:
-        return Tried(rule, "refuses")
-    if rule.action != "to_table":
-        return Tried(rule, "not-judged")
-    table = fib.tables.get(rule.table)
-    route = None if table is None else table.best(number)
+def _try(step: Step, address: int) -> Tried:
+    if not step.is_for_plain(address):
+        return Tried(step.rule, "skipped")
+    if decision := step.decision_for(address):
+        return Tried(step.rule, "decides" if decision.route else "refuses", decision.route)
+    if step.rule.action != "to_table":
+        return Tried(step.rule, "not-judged")
+    route = None if step.table is None else step.table.best(address)
     if route is None:
-        return Tried(rule, "no-route")
-    if route.type == "throw":
-        return Tried(rule, "thrown", route)
-    limit = rule.suppress_prefixlength
-    if limit is not None and route.type not in REFUSING and route.prefix.length <= limit:
-        return Tried(rule, "suppressed", route)
-    return Tried(rule, "decides", route)
+        return Tried(step.rule, "no-route")
+    return Tried(step.rule, "thrown" if route.type == "throw" else "suppressed", route)

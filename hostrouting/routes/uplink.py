@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import attrs
 
-from hostrouting.fib.engine import Fib, conditions_of, is_plain
+from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix, as_ip, as_prefix
 from hostrouting.model.route import (
     DEFAULT_METRIC,
@@ -135,11 +135,9 @@ def leads_out(link: Link | None) -> bool:
 
 def all_defaults(fib: Fib) -> Iterator[Default]:
     """All default routes for plain packets, in the order of the lookup."""
-    for rule in fib.rules:
-        conditions = conditions_of(rule)
-        is_skipped = bool(conditions) and is_plain(rule, conditions) is rule.invert
-        table = fib.tables.get(rule.table) if rule.action == "to_table" else None
-        if table is None or rule.dst is not None or is_skipped:
+    for step in fib.steps():
+        rule, table = step.rule, step.table
+        if table is None or rule.dst is not None or not step.is_for_plain(0):
             continue
         limit = -1 if rule.suppress_prefixlength is None else rule.suppress_prefixlength
         halves = [routes[0] for half in (0, 1) if (routes := table.at(1, half << fib.width - 1))]

@@ -62,6 +62,8 @@ WAYS: dict[str, tuple[tuple[Route, ...], tuple[Rule, ...], str]] = {
     "a rule by source": ((DEFAULT, away(100)), (LOCAL, to_100(src=Prefix.parse("10.1.0.4/32")), MAIN), "eth0"),
     "a rule by mark": ((DEFAULT, away(100)), (LOCAL, to_100(fwmark=1, fwmask=1), MAIN), "eth0"),
     "a rule by a mark that 0 fulfils": ((DEFAULT, away(100)), (LOCAL, to_100(fwmark=0, fwmask=15), MAIN), "eth1"),
+    "a rule by what the host itself sends": ((DEFAULT, away(100)), (LOCAL, to_100(iif="lo"), MAIN), "eth1"),
+    "a rule that selects nothing": ((DEFAULT, away(100)), (LOCAL, to_100(invert=True), MAIN), "eth0"),
     "a rule by destination": ((DEFAULT, away(100)), (LOCAL, to_100(dst=NINE), MAIN), "eth0"),
     "wg-quick": ((DEFAULT, away(51820, "wg0")), (LOCAL, *TUNNEL, MAIN), "wg0"),
     "wg-quick, whose tunnel is down": ((DEFAULT,), (LOCAL, *TUNNEL, MAIN), "eth0"),
