@@ -19,7 +19,9 @@ BEGIN { split("unicast local broadcast anycast multicast blackhole unreachable p
 $1 == "protocol" { ours = $2; next }
 $1 == "route" { wish[++wishes] = substr($0, 7); is_wanted[$2] = 1; next }
 /^Dump was interrupted/ { block("missing the routes changed while they were read"); next }
-/^[0-9]+: / { sub(/(@[^@]*)?:$/, "", $2); is_up[$2] = $3 ~ /[<,]UP[,>]/; is_fabric[$2] = / link\/(infini|loop)/; next }
+/^[0-9]+: / {
+  sub(/(@[^@]*)?:$/, "", $2); is_up[$2] = $3 ~ /[<,]UP[,>]/; is_fabric[$2] = / link\/(\[(32|772)\]|infini|loop)/; next
+}
 $1 == "end" && ours { plan(); exit }
 { last = $0; if ($1 in type) { $1 = type[$1]; read_route(2) } else read_route(1) }
 END { if (!is_planned) print "refused the routes cannot be read: " last "\nend" }
