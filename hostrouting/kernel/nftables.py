@@ -3,7 +3,7 @@
 Here: tables of the family ip6, by name; the commands of nft, how their exit codes are handled, and an error for each
 kind of failure, with one sentence that is the same for nft and for a fake. Not here: what is in a table. Its text is
 loaded as it is, and compared only with what nft listed before: nft prints a table in its own way, which depends on its
-version. The fake is `hostrouting.testing.MemoryNftables`; one contract suite checks both.
+version. The fake is `hostrouting.testing.FakeNftables`; one contract suite checks both.
 
 nft gets its text on the standard input, an argument list and a timeout, and no shell. Its errors are recognised by
 their text, so it runs with LC_ALL=C.

@@ -1,10 +1,10 @@
 """Test kit for code that uses hostrouting: a fake kernel, ready-made hosts, and contract suites.
 
-    MemoryBackend      a fake kernel in memory that behaves like Linux; faults can be injected
+    FakeKernel      a fake kernel in memory that behaves like Linux; faults can be injected
     Faults             the faults to inject
-    MemoryNftables     fake nftables in memory; faults can be injected
-    MemoryEbtables     fake ebtables in memory; faults can be injected
-    MemoryLinkLayer    fake MAC addresses and neighbours in memory; faults can be injected
+    FakeNftables     fake nftables in memory; faults can be injected
+    FakeEbtables     fake ebtables in memory; faults can be injected
+    FakeLinkLayer    fake MAC addresses and neighbours in memory; faults can be injected
     FakeHost           the fake kernel with files and a service manager, for tests of tasks; FakeFiles, FakeManager
     topologies         ready-made hosts: `plain_vm()`, `h200()`, `vpn_node()`, `ecmp_node()`, `cni_node()`
     contract           the contract suite of RouteBackend: subclass `contract.BackendContract`
@@ -28,18 +28,18 @@ import sys
 if (pytest := sys.modules.get("pytest")) is not None:  # in a test: failed assertions of these suites show their values
     pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in ("contract", "tasks")))
 
+from hostrouting.testing.filters import FakeEbtables, FakeLinkLayer, FakeNftables
 from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager
-from hostrouting.testing.kernel import Faults, MemoryBackend
-from hostrouting.testing.kernel.filters import MemoryEbtables, MemoryLinkLayer, MemoryNftables
+from hostrouting.testing.kernel import FakeKernel, Faults
 from hostrouting.testing.topologies import cni_node, ecmp_node, h200, plain_vm, vpn_node
 
 __all__ = [
     # the kernel
-    "MemoryBackend",
+    "FakeKernel",
     "Faults",
-    "MemoryNftables",
-    "MemoryEbtables",
-    "MemoryLinkLayer",
+    "FakeNftables",
+    "FakeEbtables",
+    "FakeLinkLayer",
     # a whole host
     "FakeFiles",
     "FakeHost",

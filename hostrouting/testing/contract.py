@@ -37,13 +37,13 @@ from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, PROTOCOL_KERNEL, SCOPE_LINK, TABLE_LOCAL, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.testing.kernel import MemoryBackend
+from hostrouting.testing.kernel import FakeKernel
 from phases.context import SystemClock
 
 
-def contract_host() -> MemoryBackend:
+def contract_host() -> FakeKernel:
     """The host that the contract suite requires, as a fake kernel."""
-    kernel = MemoryBackend()
+    kernel = FakeKernel()
     kernel.set_up("lo")
     for name, interface in (("eth0", "10.0.0.4/24"), ("ib0", "172.16.1.10/16")):
         kernel.add_link(name)

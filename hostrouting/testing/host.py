@@ -21,8 +21,8 @@ from hostrouting.host.files import PROTECTED
 from hostrouting.host.host import Host, makes_edge, not_callable
 from hostrouting.host.systemd import UnitState, require_room
 from hostrouting.kernel.programs import Rights
-from hostrouting.testing.kernel import MemoryBackend
-from hostrouting.testing.kernel.filters import MemoryEbtables, MemoryLinkLayer, MemoryNftables
+from hostrouting.testing.filters import FakeEbtables, FakeLinkLayer, FakeNftables
+from hostrouting.testing.kernel import FakeKernel
 from hostrouting.testing.topologies import plain_vm
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ class FakeManager:
 class Visit:
     """A backend for one task. The task closes it, and the kernel behind it stays open for the test."""
 
-    kernel: MemoryBackend
+    kernel: FakeKernel
     over: bool = False
 
     def __getattr__(self, name: str) -> Any:
@@ -293,7 +293,7 @@ def _is_installed(name: str) -> str:
 
 
 def _is_kernel(_instance: object, _attribute: object, value: Any) -> None:
-    require(value, MemoryBackend, "FakeHost(kernel=…)", "write kernel=h200(), or pass your own MemoryBackend")
+    require(value, FakeKernel, "FakeHost(kernel=…)", "write kernel=h200(), or pass your own FakeKernel")
 
 
 @attrs.frozen(kw_only=True)
@@ -305,22 +305,22 @@ class FakeHost(Host):
     print(host.kernel)  # as `ip rule` and `ip route` print it
     """
 
-    kernel: MemoryBackend = attrs.field(factory=plain_vm, validator=_is_kernel)
+    kernel: FakeKernel = attrs.field(factory=plain_vm, validator=_is_kernel)
     backend: Callable[[], RouteBackend] | None = attrs.field(
         default=attrs.Factory(lambda self: lambda: cast("RouteBackend", Visit(self.kernel.reopen())), takes_self=True),
         validator=makes_edge,
     )
     files: FakeFiles = attrs.field(factory=FakeFiles, validator=not_callable)
     manager: FakeManager | None = attrs.field(factory=FakeManager, validator=not_callable)
-    tables: MemoryNftables = attrs.field(factory=MemoryNftables)
+    tables: FakeNftables = attrs.field(factory=FakeNftables)
     nftables: Callable[[], Nftables] | None = attrs.field(
         default=attrs.Factory(lambda self: lambda: self.tables, takes_self=True), validator=makes_edge
     )
-    bridge_rules: MemoryEbtables = attrs.field(factory=MemoryEbtables)
+    bridge_rules: FakeEbtables = attrs.field(factory=FakeEbtables)
     ebtables: Callable[[], Ebtables] | None = attrs.field(
         default=attrs.Factory(lambda self: lambda: self.bridge_rules, takes_self=True), validator=makes_edge
     )
-    neighbours: MemoryLinkLayer = attrs.field(factory=MemoryLinkLayer)
+    neighbours: FakeLinkLayer = attrs.field(factory=FakeLinkLayer)
     link_layer: Callable[[], LinkLayer] | None = attrs.field(
         default=attrs.Factory(lambda self: lambda: self.neighbours, takes_self=True), validator=makes_edge
     )

@@ -8,16 +8,16 @@ from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link
-from hostrouting.testing.kernel import MemoryBackend
+from hostrouting.testing.kernel import FakeKernel
 
 _RA = 9
 _DHCP = 16
 _STATIC = 4
 
 
-def plain_vm() -> MemoryBackend:
+def plain_vm() -> FakeKernel:
     """One Ethernet device, 10.0.0.4/24, with a default route via 10.0.0.1, as DHCP configures it."""
-    kernel = MemoryBackend(promote_secondaries=True, ipv6_forwarding=True)
+    kernel = FakeKernel(promote_secondaries=True, ipv6_forwarding=True)
     kernel.set_up("lo")
     kernel.add_link(Link(name="eth0", index=2))
     kernel.add_address("eth0", "10.0.0.4/24")
@@ -25,7 +25,7 @@ def plain_vm() -> MemoryBackend:
     return kernel
 
 
-def h200(*, dual_stack: bool = False) -> MemoryBackend:
+def h200(*, dual_stack: bool = False) -> FakeKernel:
     """The host that this library was written for: a plain VM whose ib0 … ib7 are all connected to 172.16.0.0/16.
 
     With `dual_stack`, they are also all connected to fd16::/48, and a router advertises an IPv6 default route on eth0.
@@ -42,7 +42,7 @@ def h200(*, dual_stack: bool = False) -> MemoryBackend:
     return kernel
 
 
-def vpn_node() -> MemoryBackend:
+def vpn_node() -> FakeKernel:
     """A plain VM that sends all packets by wg0, as wg-quick configures it.
 
     One rule looks up table main, but ignores its default route. The next rule looks up WireGuard's own table, for
@@ -59,9 +59,9 @@ def vpn_node() -> MemoryBackend:
     return kernel
 
 
-def ecmp_node() -> MemoryBackend:
+def ecmp_node() -> FakeKernel:
     """A host with two uplinks, eth0 and eth1, which share its default route."""
-    kernel = MemoryBackend(promote_secondaries=True)
+    kernel = FakeKernel(promote_secondaries=True)
     kernel.set_up("lo")
     for number in (0, 1):
         kernel.add_link(f"eth{number}")
@@ -71,7 +71,7 @@ def ecmp_node() -> MemoryBackend:
     return kernel
 
 
-def cni_node() -> MemoryBackend:
+def cni_node() -> FakeKernel:
     """A plain VM with a CNI: the pod bridge cni0 has 10.244.0.0/24, and eth0 has routes to other nodes' pods."""
     kernel = plain_vm()
     kernel.add_link(Link(name="cni0", index=0, kind="bridge"))
@@ -82,7 +82,7 @@ def cni_node() -> MemoryBackend:
     return kernel
 
 
-def _install(kernel: MemoryBackend, *routes: Route) -> None:
+def _install(kernel: FakeKernel, *routes: Route) -> None:
     for outcome in kernel.change(RouteRequest("add", route) for route in routes):
         if outcome.error is not None:
             raise outcome.error

@@ -18,7 +18,7 @@ from hostrouting import (
 )
 from hostrouting.kernel import RouteRequest
 from hostrouting.kernel.netlink.change import carry_out
-from hostrouting.testing import FakeFiles, FakeHost, MemoryBackend, h200
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200
 
 CONFIG = HostRoutingConfig()
 NODE = h200().snapshot()
@@ -46,7 +46,7 @@ change: Any = carry_out
     [
         (Host.local, r"not Host\.local; call it: Host\.local\(\)"),
         (FakeHost, r"not FakeHost; call it: FakeHost\(\)"),
-        (MemoryBackend(), r"not a MemoryBackend; a kernel is only part of a host: FakeHost\(kernel=…\) in a test"),
+        (FakeKernel(), r"not a FakeKernel; a kernel is only part of a host: FakeHost\(kernel=…\) in a test"),
         ("node-7", r"not a str; Host\.local\(\) is this host, Host\.offline\(root\) an image"),
     ],
 )
@@ -57,11 +57,11 @@ def test_what_is_not_a_host(make: Any, given: object, remedy: str) -> None:
 
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
-    (lambda: fake(kernel=h200), r"takes a MemoryBackend, not h200; call it: h200\(\)"),
+    (lambda: fake(kernel=h200), r"takes a FakeKernel, not h200; call it: h200\(\)"),
     (lambda: fake(files=FakeFiles), r"files: FakeFiles is a type; call it: FakeFiles\(\)"),
     (lambda: fake(layout="/mnt"), r"layout takes a HostLayout, not a str; write HostLayout\(root=…\)"),
-    (lambda: fake(backend=h200()), r"makes one, not a MemoryBackend; write backend=lambda: …"),
-    (lambda: host(backend=h200(), files=FakeFiles(), manager=None), r"makes one, not a MemoryBackend"),
+    (lambda: fake(backend=h200()), r"makes one, not a FakeKernel; write backend=lambda: …"),
+    (lambda: host(backend=h200(), files=FakeFiles(), manager=None), r"makes one, not a FakeKernel"),
     (lambda: kernel.change(ADD), r"^change: add .* is not a list; write \[add "),
     (lambda: change(None, ADD), r"^change: add .* is not a list; write \[add "),
 ]

@@ -6,7 +6,7 @@ from hostrouting.config.settings import AzureVnetCleanupConfig, HostRoutingConfi
 from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
-from hostrouting.testing import FakeHost, MemoryEbtables, MemoryLinkLayer, plain_vm
+from hostrouting.testing import FakeEbtables, FakeHost, FakeLinkLayer, plain_vm
 from tests.support.azure_rules import NODE_RULES, pod_rules
 
 MANAGED = ("10.1.0.0/16", "fd00::/64")
@@ -43,5 +43,5 @@ def host(**changed: Any) -> FakeHost:
         kernel.add_link(Link(name=link.name, index=0, kind=link.kind))
     for route in (*STALE_ROUTES, Route.to("10.1.0.8/32", dev="azv1", protocol=3)):
         kernel.ip_route("add", route)
-    rules, links = MemoryEbtables([*KEPT_RULES, *STALE_RULES]), MemoryLinkLayer(LINKS, NEIGHBOURS)
+    rules, links = FakeEbtables([*KEPT_RULES, *STALE_RULES]), FakeLinkLayer(LINKS, NEIGHBOURS)
     return FakeHost(**{"kernel": kernel, "bridge_rules": rules, "neighbours": links, **changed})

@@ -12,7 +12,7 @@ from unittest import mock
 from hostrouting.cli import main
 from hostrouting.host.host import Host
 from hostrouting.testing import FakeHost
-from hostrouting.testing.kernel import MemoryBackend
+from hostrouting.testing.kernel import FakeKernel
 
 # Independent of the terminal and the locale in which the tests are run.
 PLAIN = {"LC_ALL": "C.UTF-8", "TERM": "dumb", "COLUMNS": "80"}
@@ -37,7 +37,7 @@ class Said(NamedTuple):
 
 
 def say(
-    *words: str, host: Host | None = None, kernel: MemoryBackend | None = None, stdin: bytes = b"", **environment: str
+    *words: str, host: Host | None = None, kernel: FakeKernel | None = None, stdin: bytes = b"", **environment: str
 ) -> Said:
     """Run one command line on a fake host."""
     where = host or (FakeHost() if kernel is None else FakeHost(kernel=kernel))

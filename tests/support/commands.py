@@ -11,7 +11,7 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import PROTOCOL_KERNEL, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link
-from hostrouting.testing import MemoryBackend
+from hostrouting.testing import FakeKernel
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.strategies import DEVICES, routes, rules
 from tests.support.waiting import wait_for
@@ -69,7 +69,7 @@ def ports(*names: str) -> list[str]:
     ]
 
 
-def commands_of(kernel: MemoryBackend) -> list[str]:
+def commands_of(kernel: FakeKernel) -> list[str]:
     """The commands that make a host like this one; every device becomes one end of a veth, and IPv6 is left out."""
     host = kernel.snapshot(family=4)
     return [

@@ -11,9 +11,9 @@ import attrs
 from hostrouting.errors import BackendError, FileError, ManagerError, ProgramError
 from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, plain_vm
+from hostrouting.testing.filters import FakeNftables
 from hostrouting.testing.host import _FakeLock
-from hostrouting.testing.kernel import MemoryBackend
-from hostrouting.testing.kernel.filters import MemoryNftables
+from hostrouting.testing.kernel import FakeKernel
 
 
 class Killed(BaseException):
@@ -116,7 +116,7 @@ class MishapManager(FakeManager):
         super().stop(unit)
 
 
-class MishapNftables(MemoryNftables):
+class MishapNftables(FakeNftables):
     """The nftables of such a host."""
 
     mishaps: Mishaps
@@ -127,7 +127,7 @@ class MishapNftables(MemoryNftables):
         super().load(text)
 
 
-def fabric_vm() -> MemoryBackend:
+def fabric_vm() -> FakeKernel:
     """A host whose default route uses eth0, and whose fabric ib0 has 172.16.0.0/16."""
     kernel = plain_vm()
     kernel.add_link("ib0")
@@ -135,7 +135,7 @@ def fabric_vm() -> MemoryBackend:
     return kernel
 
 
-def mishap_host(kernel: MemoryBackend | None = None) -> tuple[FakeHost, Mishaps]:
+def mishap_host(kernel: FakeKernel | None = None) -> tuple[FakeHost, Mishaps]:
     """A host with this kernel, or that of `fabric_vm`, and the list of effects on it."""
     mishaps, kernel, tables = Mishaps(), kernel or fabric_vm(), MishapNftables()
     tables.mishaps = mishaps

@@ -25,7 +25,7 @@ from hostrouting.model.route import (
 )
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link
-from hostrouting.testing.kernel import MemoryBackend
+from hostrouting.testing.kernel import FakeKernel
 from tests.support.rawkernel import RawKernel, Said
 from tests.support.rules import rule
 
@@ -51,7 +51,7 @@ def do_linux(kernel: RawKernel, operation: Operation) -> Said:
     return said
 
 
-def do_fake(kernel: MemoryBackend, operation: Operation, *, ignore_linkdown: bool = False) -> Said:
+def do_fake(kernel: FakeKernel, operation: Operation, *, ignore_linkdown: bool = False) -> Said:
     """Run it on the fake kernel."""
     verb, arguments, options = operation.verb, operation.arguments, dict(operation.options)
     try:

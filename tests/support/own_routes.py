@@ -13,7 +13,7 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import DEFAULT_METRIC, OURS, SCOPE_LINK, SCOPE_UNIVERSE, NextHop, Route, RouteKey
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import DesiredRoute
-from hostrouting.testing import MemoryBackend
+from hostrouting.testing import FakeKernel
 
 FOREIGN = 186
 PREFIXES = {
@@ -75,9 +75,9 @@ def hosts() -> st.SearchStrategy[list[Route]]:
     return st.builds(lambda route, routes: [ipv4, route, *routes], ipv6, entries())
 
 
-def fake() -> MemoryBackend:
+def fake() -> FakeKernel:
     """The fake kernel as the host of the tests."""
-    kernel = MemoryBackend()
+    kernel = FakeKernel()
     for dev in ("eth0", "eth1"):
         kernel.add_link(dev)
     kernel.add_address("eth0", "10.0.0.4/24")

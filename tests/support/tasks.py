@@ -10,7 +10,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200
+from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200
 from phases.testing import FakeClock
 
 LAYOUT = HostLayout()
@@ -29,7 +29,7 @@ def run(task: phases.Task[object]) -> object:
     return phases.execute(task, phases.Context(clock=FakeClock(), observers=[]))
 
 
-def configured(settings: HostRoutingConfig, *, kernel: MemoryBackend | None = None) -> FakeHost:
+def configured(settings: HostRoutingConfig, *, kernel: FakeKernel | None = None) -> FakeHost:
     """A host with this kernel, or that of an H200 node, on which this configuration is applied."""
     host = FakeHost(kernel=kernel or h200())
     run(Configure(settings, host=host))

@@ -8,7 +8,7 @@ from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import PROTOCOL_KERNEL, SCOPE_HOST, SCOPE_LINK, TABLE_LOCAL, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Address, Link, Snapshot
-from hostrouting.testing import MemoryBackend, topologies
+from hostrouting.testing import FakeKernel, topologies
 
 
 def connected(dev: str, interface: str) -> tuple[Route, ...]:
@@ -66,7 +66,7 @@ def host(
     )
 
 
-def marked_vm() -> MemoryBackend:
+def marked_vm() -> FakeKernel:
     """A plain VM that sends packets with a mark by eth1: nobody can know which packets these are."""
     kernel = topologies.plain_vm()
     kernel.add_link(Link(name="eth1", index=0))
@@ -75,7 +75,7 @@ def marked_vm() -> MemoryBackend:
     return kernel
 
 
-def refusing() -> MemoryBackend:
+def refusing() -> FakeKernel:
     """An H200 node with a rule that none of our routes can mend."""
     kernel = topologies.h200()
     kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse("172.16.0.0/24")))

@@ -1,6 +1,6 @@
 """A kernel in a dictionary: Linux's routing, without Linux, for tests and for trying things out.
 
-`MemoryBackend` implements the contract of `hostrouting.kernel.base`, and has methods with which a test changes the
+`FakeKernel` implements the contract of `hostrouting.kernel.base`, and has methods with which a test changes the
 fake kernel: devices, addresses and rules are added and deleted, a carrier is lost, another program changes a route. It
 is equal to Linux: a property test does the same random things to both and compares every outcome and errno, the whole
 table in order after every step, lookups wherever an answer can change, and the text that `ip` prints.
@@ -43,7 +43,7 @@ Known limits, where this kernel differs from Linux:
   its prefix route with metric 256.
 """
 
-from hostrouting.testing.kernel.backend import MemoryBackend, MemoryWatch
-from hostrouting.testing.kernel.faults import Faults, Moment
+from hostrouting.testing.faults import Faults, Moment
+from hostrouting.testing.kernel.backend import FakeKernel, MemoryWatch
 
-__all__ = ["Faults", "MemoryBackend", "MemoryWatch", "Moment"]
+__all__ = ["Faults", "FakeKernel", "MemoryWatch", "Moment"]

@@ -1,4 +1,4 @@
-"""MemoryBackend: the fake kernel as a whole, with the contract of RouteBackend and the methods that change it.
+"""FakeKernel: the fake kernel as a whole, with the contract of RouteBackend and the methods that change it.
 
 Here: the interface for programs and tests; the network namespace behind it, with each thing that can happen to a host
 and all its consequences; and the watch, with the clock that it waits on. Not here: what Linux does with the routes and
@@ -36,8 +36,8 @@ from hostrouting.kernel.requests import Obstacle, find_exactly, misfit, refusal
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.route import REFUSING, TABLE_LOCAL, TABLE_MAIN, NextHop, Route
 from hostrouting.model.snapshot import Address, Link, Snapshot
+from hostrouting.testing.faults import Faults, Moment
 from hostrouting.testing.kernel.devices import Device, Devices, Refused
-from hostrouting.testing.kernel.faults import Faults, Moment
 from hostrouting.testing.kernel.ipv4 import Addresses as Addresses4
 from hostrouting.testing.kernel.ipv4 import Routes as Routes4
 from hostrouting.testing.kernel.ipv6 import Addresses as Addresses6
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from phases.context import Flag
 
 
-class MemoryBackend:
+class FakeKernel:
     """A kernel's routing without a kernel; `hostrouting.testing.kernel` lists how far it is equal to Linux."""
 
     def __init__(self, *, promote_secondaries: bool = False, ipv6_forwarding: bool = False) -> None:

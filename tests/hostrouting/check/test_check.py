@@ -14,7 +14,7 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import MemoryBackend, h200, plain_vm
+from hostrouting.testing import FakeKernel, h200, plain_vm
 from phases.testing import FakeClock
 from tests.support.tasks import CIDR, REPAIR, config
 
@@ -53,7 +53,7 @@ def test_the_kernel_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = plain_vm()
     other = Route.to(CIDR, dev="ib7")
     monkeypatch.setattr(
-        MemoryBackend, "lookup", lambda _, addresses, *__: tuple(Answer("unicast", other) for _ in addresses)
+        FakeKernel, "lookup", lambda _, addresses, *__: tuple(Answer("unicast", other) for _ in addresses)
     )
     snapshot = mock.Mock(wraps=kernel.snapshot)
     monkeypatch.setattr(kernel, "snapshot", snapshot)

@@ -13,7 +13,7 @@ from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import MemoryBackend, cni_node, h200, plain_vm, vpn_node
+from hostrouting.testing import FakeKernel, cni_node, h200, plain_vm, vpn_node
 
 CIDR = "172.16.0.0/16"
 INSIDE = Prefix.parse("172.16.5.0/24")
@@ -282,7 +282,7 @@ def test_the_document() -> None:
 
 def test_no_line_is_long_without_a_need() -> None:
     """Sentences without the text of a route or a rule stay below 160 characters."""
-    kernel = MemoryBackend()
+    kernel = FakeKernel()
     for make, _ in LINES.values():
         for finding in findings(make()):
             assert len(finding.sentence) < 160 or "[" in finding.sentence or "rule" in finding.sentence

@@ -14,7 +14,7 @@ import pytest
 
 from hostrouting.fleet.dispatch import Workers
 from hostrouting.model.route import Route
-from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm
+from hostrouting.testing import FakeKernel, cni_node, ecmp_node, h200, plain_vm
 from tests.support.cli import Said, say
 from tests.support.fleets import CIDR, Inline, distinct_nodes, save
 from tests.support.programs import completed
@@ -41,7 +41,7 @@ def fleet(tmp_path: Path) -> Path:
     nodes: dict[str, Snapshot | str | bytes] = {
         **distinct_nodes(9),
         "refusing": refusing().snapshot(),
-        "nothing": MemoryBackend().snapshot(),
+        "nothing": FakeKernel().snapshot(),
         "marked": marked_vm().snapshot(),
         "broken": "{",
         "vm-1": vm,
@@ -121,7 +121,7 @@ def configured(tmp_path: Path, *routes: dict[str, object]) -> str:
     return str(path)
 
 
-def held() -> MemoryBackend:
+def held() -> FakeKernel:
     """An H200 node on which another program has a route to the second half."""
     kernel = h200()
     kernel.ip_route("add", Route.to(OTHER, dev="ib0", protocol=4))
@@ -158,13 +158,13 @@ def test_each_line_is_the_document_of_the_node(fleet: Path) -> None:
     [
         ([plain_vm, ecmp_node], 0),
         ([plain_vm, marked_vm], 3),
-        ([plain_vm, MemoryBackend], 3),
+        ([plain_vm, FakeKernel], 3),
         ([None, marked_vm], 2),
         ([None, plain_vm], 2),
         ([marked_vm, None, h200, cni_node], 1),
     ],
 )
-def test_the_worst_node_decides(tmp_path: Path, nodes: list[Callable[[], MemoryBackend] | None], code: int) -> None:
+def test_the_worst_node_decides(tmp_path: Path, nodes: list[Callable[[], FakeKernel] | None], code: int) -> None:
     """1 if an address escapes on a node; else 2 if a file is not a snapshot; else 3 if there is no answer; else 0."""
     save(tmp_path, {str(number): make().snapshot() if make else "?" for number, make in enumerate(nodes)})
     for more in ([], ["--json"]):

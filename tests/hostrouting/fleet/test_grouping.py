@@ -10,7 +10,7 @@ from hostrouting.fleet import NodeEscape, NodeResult, group_nodes
 from hostrouting.fleet.judge import Question, judge
 from hostrouting.model.prefix import Prefix
 from hostrouting.routes.uplink import DesiredRoute
-from hostrouting.testing import MemoryBackend, h200
+from hostrouting.testing import FakeKernel, h200
 from tests.support.fleets import ASKED, CIDR, HALVES, config_of, escape, node
 
 
@@ -117,7 +117,7 @@ def test_one_repair_for_all(nodes: list[NodeResult], found: list[tuple[str, tupl
 
 def test_no_default_route() -> None:
     """A host without a default route has that problem; if another family escapes, both are named."""
-    nothing = judge(MemoryBackend().snapshot().to_json().encode(), ASKED)
+    nothing = judge(FakeKernel().snapshot().to_json().encode(), ASKED)
     both = judge(h200().snapshot().to_json().encode(), Question(config_of(CIDR, "fd00::/8")))
     assert [group.problem for group in group_nodes([nothing, both])] == [
         "172.16.0.0/16 by ib0 and no IPv6 default route",

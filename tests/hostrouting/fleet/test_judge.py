@@ -20,7 +20,7 @@ from hostrouting.host.saved import snapshot_bytes
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
-from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
+from hostrouting.testing import FakeKernel, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
 from tests.support.fleets import ASKED, CIDR, config_of
 from tests.support.topologies import refusing
@@ -34,7 +34,7 @@ def alone(data: bytes, config: HostRoutingConfig, folder: Path, *words: str) -> 
     return said.code, said.json
 
 
-def marking() -> MemoryBackend:
+def marking() -> FakeKernel:
     """A host where a rule sends packets with a mark elsewhere."""
     kernel = plain_vm()
     kernel.add_link(Link(name="eth1", index=0))
@@ -43,7 +43,7 @@ def marking() -> MemoryBackend:
     return kernel
 
 
-NODES: dict[str, tuple[Callable[[], MemoryBackend], HostRoutingConfig]] = {
+NODES: dict[str, tuple[Callable[[], FakeKernel], HostRoutingConfig]] = {
     "h200": (h200, config_of()),
     "dual stack": (lambda: h200(dual_stack=True), config_of(CIDR, "fd16::/48")),
     "half": (lambda: h200(dual_stack=False), config_of(CIDR, "fd16::/48")),
@@ -54,7 +54,7 @@ NODES: dict[str, tuple[Callable[[], MemoryBackend], HostRoutingConfig]] = {
     "refusing": (refusing, config_of()),
     "marking": (marking, config_of()),
     "pods": (cni_node, config_of(podCidrs=["10.244.0.0/24"])),
-    "nothing": (MemoryBackend, config_of()),
+    "nothing": (FakeKernel, config_of()),
 }
 
 
@@ -95,7 +95,7 @@ def test_what_escapes() -> None:
     assert (str(escape.cidr), escape.kind, escape.devs, escape.is_whole) == ("172.0.0.0/8", "overlap", ("ib0",), False)
     marked = judge(marking().snapshot().to_json().encode(), ASKED)
     assert (marked.verdict, marked.escapes, marked.doubts) == ("undecided", (), ("other-packets",))
-    lost = judge(MemoryBackend().snapshot().to_json().encode(), ASKED)
+    lost = judge(FakeKernel().snapshot().to_json().encode(), ASKED)
     assert (lost.escapes, lost.without_default) == ((), (4,))
 
 

@@ -7,7 +7,7 @@ import pytest
 import phases
 from hostrouting.errors import BackendError, NotReady
 from hostrouting.kernel.awaiting import await_result, read_snapshot
-from hostrouting.testing import MemoryBackend, plain_vm
+from hostrouting.testing import FakeKernel, plain_vm
 from phases.testing import FakeClock
 from tests.support.kinds import raises
 
@@ -17,7 +17,7 @@ def context() -> phases.Context:
     return phases.Context(clock=FakeClock(), observers=[])
 
 
-def links_of(kernel: MemoryBackend, *names: str) -> mock.Mock:
+def links_of(kernel: FakeKernel, *names: str) -> mock.Mock:
     """An attempt that needs these devices, and counts how often it was made."""
 
     def attempt() -> tuple[str | None, str]:
@@ -37,15 +37,15 @@ def test_ready_at_once() -> None:
 
 def test_nobody_waits() -> None:
     """Without a wait there is one attempt; what is missing is still named."""
-    attempt = links_of(MemoryBackend(), "eth0")
+    attempt = links_of(FakeKernel(), "eth0")
     with pytest.raises(NotReady, match="gave up after 0 s: the device eth0"):
-        await_result(context(), MemoryBackend(), attempt, wait=0)
+        await_result(context(), FakeKernel(), attempt, wait=0)
     assert attempt.call_count == 1
 
 
 def test_what_is_waited_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Each time that something else is missing, the log says what; the time of the failure is the deadline."""
-    kernel, ctx = MemoryBackend(), context()
+    kernel, ctx = FakeKernel(), context()
     kernel.later(lambda: kernel.add_link("eth0"))
     with caplog.at_level("INFO"), pytest.raises(NotReady, match=r"gave up after 12\.5 s: the device eth1"):
         await_result(ctx, kernel, links_of(kernel, "eth0", "eth1"), wait=12.5)
@@ -58,7 +58,7 @@ def test_what_is_waited_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_change_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change between the first attempt and the start of the watch is seen without a wait."""
-    kernel, ctx = MemoryBackend(), context()
+    kernel, ctx = FakeKernel(), context()
     watch = kernel.watch
 
     def late() -> object:
@@ -73,7 +73,7 @@ def test_a_change_before_anybody_listens(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("has_own_clock", [False, True])
 def test_a_watch_with_a_clock_of_its_own(*, has_own_clock: bool) -> None:
     """On a fake clock the seconds pass at once, also where the kernel's watch has another clock, and nobody polls."""
-    ctx, kernel = context(), MemoryBackend()
+    ctx, kernel = context(), FakeKernel()
     watched, watch = mock.Mock(wraps=kernel), kernel.watch()
     wait = mock.Mock(side_effect=lambda left, *, clock: watch.wait(left, clock=None if has_own_clock else clock))
     watched.watch.return_value = mock.MagicMock(wait=wait)
@@ -86,15 +86,15 @@ def test_a_watch_with_a_clock_of_its_own(*, has_own_clock: bool) -> None:
 
 def test_a_run_that_is_cancelled_or_ends() -> None:
     """A cancelled run attempts nothing, and the deadline of the run ends the wait in time."""
-    ctx, attempt = context(), links_of(MemoryBackend(), "eth0")
+    ctx, attempt = context(), links_of(FakeKernel(), "eth0")
     ctx.cancel()
     with pytest.raises(phases.Cancelled):
-        await_result(ctx, MemoryBackend(), attempt, wait=0)
+        await_result(ctx, FakeKernel(), attempt, wait=0)
     attempt.assert_not_called()
     clock = FakeClock()
     ctx = phases.Context(clock=clock, deadline=12, observers=[])
     with pytest.raises(phases.Cancelled, match="the 12 s of the run are over"):
-        await_result(ctx, MemoryBackend(), attempt, wait=30)
+        await_result(ctx, FakeKernel(), attempt, wait=30)
     assert clock.now() == 12
 
 

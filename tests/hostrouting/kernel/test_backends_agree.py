@@ -14,7 +14,7 @@ from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import PREFERENCES, NextHop, Route, RouteType
-from hostrouting.testing.kernel import MemoryBackend
+from hostrouting.testing.kernel import FakeKernel
 from tests.support.commands import ports
 from tests.support.namespace import private_namespace
 
@@ -112,9 +112,9 @@ def linux() -> Iterator[NetlinkBackend]:
             yield backend
 
 
-def fake() -> MemoryBackend:
+def fake() -> FakeKernel:
     """The same host."""
-    kernel = MemoryBackend()
+    kernel = FakeKernel()
     kernel.set_up("lo")
     for name in ("eth0", "ib0"):
         kernel.add_link(name)

@@ -20,7 +20,7 @@ from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_routes
 from hostrouting.routes.uplink import DesiredRoute
-from hostrouting.testing import Faults, MemoryBackend
+from hostrouting.testing import FakeKernel, Faults
 from tests.support.commands import furnish
 from tests.support.examples import scaled
 from tests.support.namespace import private_namespace
@@ -119,7 +119,7 @@ def test_all_or_nothing(backend: RouteBackend, there: list[Route], wanted: list[
     assert {(key, hop) for key, hop in last[OURS] if key not in kept} == right - then[FOREIGN]
 
 
-FAULTS: dict[str, Callable[[MemoryBackend, int], None]] = {
+FAULTS: dict[str, Callable[[FakeKernel, int], None]] = {
     "refused": lambda kernel, nth: kernel.faults.fail("change", errno.EINVAL, nth=nth),
     "not permitted": lambda kernel, nth: kernel.faults.fail(
         "change", BackendError("no", kind="not-permitted"), nth=nth
@@ -234,7 +234,7 @@ def test_somebody_else_at_the_same_time(
     foreign = [[route for route in before.routes if route.protocol == FOREIGN and route.prefix in PREFIXES[4]]]
 
     def somebody_else() -> None:
-        MemoryBackend.change(kernel, [theirs])
+        FakeKernel.change(kernel, [theirs])
         routes = kernel.snapshot().routes
         foreign.append([route for route in routes if route.protocol == FOREIGN and route.prefix in PREFIXES[4]])
 

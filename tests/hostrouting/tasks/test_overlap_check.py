@@ -13,7 +13,7 @@ from hostrouting.errors import BackendError, RouteOverlapError
 from hostrouting.host.effects import effects_of
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
-from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm
+from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, run
 
 
@@ -27,7 +27,7 @@ def markers(host: FakeHost) -> dict[str, str]:
     return {path.rpartition(".")[2]: host.files.texts[path] for path in LAYOUT.markers if path in host.files.texts}
 
 
-def restless(kernel: MemoryBackend) -> MemoryBackend:
+def restless(kernel: FakeKernel) -> FakeKernel:
     """The kernel, with tables that keep changing while they are read."""
     error = BackendError("changing", last=kernel.snapshot(family=4), kind="unsettled")
     for nth in range(1, 20):
@@ -83,7 +83,7 @@ class TestModes:
     @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
     def test_no_default_route(self, mode: str) -> None:
         """Without a default route by the deadline the verdict says so: STRICT fails, WARN passes."""
-        host = FakeHost(kernel=MemoryBackend())
+        host = FakeHost(kernel=FakeKernel())
         if mode == "STRICT":
             match = r"NO-DEFAULT-ROUTE: no IPv4 default route was there within 60 s"
             assert failure_of(checked, host, CIDR, mode=mode, match=match).can_retry

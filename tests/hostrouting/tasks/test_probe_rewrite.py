@@ -15,7 +15,7 @@ from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
-from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm
+from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from tests.support.tasks import LAYOUT, config, failure_of, ours, run
 
 KNOWN = "2603:1062:0:1:fe80:1234:5678:9abc"
@@ -98,7 +98,7 @@ class TestInTheWay:
 
     def test_warnings(self, caplog: pytest.LogCaptureFixture) -> None:
         """A port of a bridge, a host that does not forward and a device that is missing are warnings, each once."""
-        kernel = MemoryBackend(ipv6_forwarding=False)
+        kernel = FakeKernel(ipv6_forwarding=False)
         kernel.add_link("br0")
         kernel.add_link(Link(name="eth0", index=0, master="br0"))
         host = FakeHost(kernel=kernel)

@@ -13,7 +13,7 @@ from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import FakeHost, MemoryBackend, h200
+from hostrouting.testing import FakeHost, FakeKernel, h200
 from phases.testing import FakeClock
 from tests.support.notes import notes_of
 from tests.support.tasks import LAYOUT, REPAIR, config, configured, failure_of, ours, run
@@ -66,7 +66,7 @@ class TestDefaultRoute:
     @pytest.fixture
     def host(self) -> FakeHost:
         """A host without a default route."""
-        kernel = MemoryBackend()
+        kernel = FakeKernel()
         kernel.add_link("eth0")
         return FakeHost(kernel=kernel)
 

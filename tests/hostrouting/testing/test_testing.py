@@ -106,9 +106,9 @@ def test_the_plugin_is_switched_on_by_name(tmp_path: Path) -> None:
     """With one line in a conftest.py, each test has a new host."""
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["hostrouting.testing.plugin"]\n')
     (tmp_path / "test_it.py").write_text(
-        "def test_hosts(memory_kernel, plain_vm, h200, vpn_node, ecmp_node, cni_node):\n"
+        "def test_hosts(fake_kernel, plain_vm, h200, vpn_node, ecmp_node, cni_node):\n"
         "    assert len(h200.snapshot().links) == 10\n"
-        "    assert len(memory_kernel.snapshot().links) == 1\n"
+        "    assert len(fake_kernel.snapshot().links) == 1\n"
         "    h200.delete_link('ib0')\n"
         "def test_fresh(h200):\n"
         "    assert h200.snapshot().link('ib0')\n"

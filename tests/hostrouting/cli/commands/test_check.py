@@ -7,7 +7,7 @@ import pytest
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
-from hostrouting.testing import MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
+from hostrouting.testing import FakeKernel, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
 from tests.support.topologies import marked_vm, refusing
 
@@ -49,10 +49,10 @@ def test_the_whole_page() -> None:
         (h200(), "172.16.5.9/12", 1, "OVERLAP: a part of 172.16.0.0/12 leaves by ib0; expected: eth0"),
         (vpn_node(), CIDR, 3, "UNDECIDED: packets to 172.16.0.0"),
         (marked_vm(), CIDR, 3, "UNDECIDED: some packets to 172.16.0.0"),
-        (MemoryBackend(), CIDR, 3, "NO-DEFAULT-ROUTE: there is no IPv4 default route, so no device is expected for"),
+        (FakeKernel(), CIDR, 3, "NO-DEFAULT-ROUTE: there is no IPv4 default route, so no device is expected for"),
     ],
 )
-def test_each_verdict(kernel: MemoryBackend, cidr: str, code: int, answer: str) -> None:
+def test_each_verdict(kernel: FakeKernel, cidr: str, code: int, answer: str) -> None:
     """The first line has the verdict, the CIDR and the devices, and the exit code and the document the same."""
     said = say("check", cidr, kernel=kernel)
     assert said.lines[0].startswith(answer)

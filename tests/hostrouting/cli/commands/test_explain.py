@@ -6,7 +6,7 @@ import pytest
 
 from hostrouting.kernel.base import Answer
 from hostrouting.model.route import Route
-from hostrouting.testing import MemoryBackend, cni_node, h200, plain_vm, vpn_node
+from hostrouting.testing import FakeKernel, cni_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
 from tests.support.topologies import marked_vm, refusing
 
@@ -42,7 +42,7 @@ def test_the_whole_page() -> None:
         (cni_node(), "10.244.0.9", "10.244.0.9 leaves by cni0, directly to the neighbour (allowed: cni0 (bridge))"),
     ],
 )
-def test_each_answer(kernel: MemoryBackend, address: str, answer: str) -> None:
+def test_each_answer(kernel: FakeKernel, address: str, answer: str) -> None:
     """The first line says where the packet goes, and whether that is expected."""
     assert say("explain", address, kernel=kernel).lines[0].startswith(answer)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from hostrouting.testing import FakeHost, MemoryBackend, h200
+from hostrouting.testing import FakeHost, FakeKernel, h200
 from tests.support.cli import say
 
 HALF = {"destination": "172.16.0.0/17"}
@@ -74,7 +74,7 @@ def test_a_snapshot_has_no_files(repaired: str) -> None:
 
 def test_no_default_route_to_judge_by(written: Callable[..., str]) -> None:
     """Without a default route and static routes the result is unknown: exit code 3, also of apply and status."""
-    config, host = written(), FakeHost(kernel=MemoryBackend())
+    config, host = written(), FakeHost(kernel=FakeKernel())
     said = say("plan", "--config", config, host=host)
     assert said.code == 3
     assert said.lines[0] == "NOT READY: apply would wait for an IPv4 default route, which the check needs"

@@ -7,7 +7,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
-from hostrouting.testing import FakeHost, MemoryBackend, h200, plain_vm
+from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from tests.support.cli import say
 from tests.support.tasks import REPAIR, config, configured
 from tests.support.topologies import refusing
@@ -48,7 +48,7 @@ def test_no_repair() -> None:
     said = say("repair", CIDR, kernel=kernel)
     assert (said.code, said.out) == (1, "")
     assert "a rule decides before table main is looked up" in said.err
-    said = say("repair", CIDR, "--as-config", kernel=MemoryBackend())
+    said = say("repair", CIDR, "--as-config", kernel=FakeKernel())
     assert (said.code, said.out) == (3, "")
     assert "name the expected device: --dev DEV" in said.err
 

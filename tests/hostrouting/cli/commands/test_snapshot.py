@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from hostrouting import Snapshot
-from hostrouting.testing import FakeHost, MemoryBackend, cni_node, ecmp_node, h200, plain_vm, vpn_node
+from hostrouting.testing import FakeHost, FakeKernel, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
 
-HOSTS = {"h200": h200, "vpn": vpn_node, "cni": cni_node, "ecmp": ecmp_node, "plain": plain_vm, "bare": MemoryBackend}
+HOSTS = {"h200": h200, "vpn": vpn_node, "cni": cni_node, "ecmp": ecmp_node, "plain": plain_vm, "bare": FakeKernel}
 
 
 @pytest.mark.parametrize("name", HOSTS)

@@ -13,7 +13,7 @@ from hostrouting.host.systemd import UnitState
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link
-from hostrouting.testing import FakeHost, FakeManager, MemoryBackend, h200, plain_vm
+from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200, plain_vm
 from tests.support.cli import say
 from tests.support.tasks import LAYOUT, lose_routes, manager_of
 
@@ -25,7 +25,7 @@ OVERLAP = "OVERLAP: all of 172.16.0.0/16 leaves by ib0; expected: eth0"
 AGAIN = f"To make it so, as root: hostrouting apply --config {LAYOUT.config_path}"
 
 
-def applied(config: str, kernel: MemoryBackend, *, code: int = 0) -> FakeHost:
+def applied(config: str, kernel: FakeKernel, *, code: int = 0) -> FakeHost:
     """A host on which this configuration was applied."""
     host = FakeHost(kernel=kernel)
     assert say("apply", "--config", config, "--wait", "0", host=host).code == code

@@ -17,7 +17,7 @@ from hostrouting.kernel import ebtables as refusal
 from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac
 from hostrouting.kernel.programs import Rights
 from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet, CleanupResult
-from hostrouting.testing import FakeFiles, FakeHost, MemoryEbtables
+from hostrouting.testing import FakeEbtables, FakeFiles, FakeHost
 from tests.support import azure_leftovers as azure
 from tests.support.kinds import kind_of
 from tests.support.tasks import LAYOUT, failure_of, run
@@ -118,7 +118,7 @@ def test_where_there_is_nothing_to_do(tmp_path: Path) -> None:
     [
         ({"files": FakeFiles(dict(CONFLIST))}, "/etc/cni/net.d/10-azure.conflist says that azure-vnet manages"),
         ({"files": FakeFiles({"/var/run/azure-vnet.json": "{"})}, "azure-vnet's state file /var/run/azure-vnet.json"),
-        ({"bridge_rules": MemoryEbtables(azure.STALE_RULES[:1] * 998)}, "1,001 entries are stale"),
+        ({"bridge_rules": FakeEbtables(azure.STALE_RULES[:1] * 998)}, "1,001 entries are stale"),
     ],
 )
 def test_it_is_refused(parts: dict[str, Any], why: str) -> None:
@@ -138,7 +138,7 @@ def test_ebtables_cannot_be_had() -> None:
     for fault in (refusal.missing(), refusal.not_loaded(), refusal.not_permitted()):
         host.bridge_rules.fault = fault
         assert kind_of(failure(host)) == ("not-permitted" if fault.kind == "not-permitted" else "refused")
-    host = azure.host(bridge_rules=MemoryEbtables(azure.STALE_RULES, elsewhere=azure.STALE_RULES))
+    host = azure.host(bridge_rules=FakeEbtables(azure.STALE_RULES, elsewhere=azure.STALE_RULES))
     assert kind_of(failure(host)) == "wrong-backend"
 
 

@@ -1,4 +1,4 @@
-"""MemoryBackend: the contract, its methods beyond it, and known facts about Linux, one by one."""
+"""FakeKernel: the contract, its methods beyond it, and known facts about Linux, one by one."""
 
 import errno
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.testing import h200, plain_vm
 from hostrouting.testing.contract import BackendContract, contract_host
-from hostrouting.testing.kernel import MemoryBackend
+from hostrouting.testing.kernel import FakeKernel
 from phases.testing import FakeClock
 
 FABRIC = Prefix.parse("172.16.0.0/16")
@@ -26,13 +26,13 @@ def ours(prefix: str, gateway: str | None = "10.0.0.1", dev: str = "eth0", metri
     return Route.to(prefix, dev=dev, gateway=gateway, metric=metric, protocol=OURS)
 
 
-def do(kernel: MemoryBackend, verb: Verb, route: Route) -> RouteRefused | None:
+def do(kernel: FakeKernel, verb: Verb, route: Route) -> RouteRefused | None:
     """The result of one change."""
     (outcome,) = kernel.change([RouteRequest(verb, route)])
     return outcome.error
 
 
-def at(kernel: MemoryBackend, prefix: Prefix) -> list[str]:
+def at(kernel: FakeKernel, prefix: Prefix) -> list[str]:
     """The routes of this prefix in table main."""
     routes = kernel.snapshot(family=prefix.family, table=254).routes
     return [f"{'/'.join(route.devs)} {route.protocol}" for route in routes if route.prefix == prefix]
@@ -93,7 +93,7 @@ def brief(gateway: str | None = "fe80::1", dev: str = "eth0", **more: Any) -> Ro
     return attrs.evolve(ours("2001:db8:1::/64", gateway=gateway, dev=dev, metric=1024), **more)
 
 
-def lasting(kernel: MemoryBackend) -> list[int | None]:
+def lasting(kernel: FakeKernel) -> list[int | None]:
     """The seconds that our routes still last."""
     return [route.expires for route in kernel.snapshot(protocol=OURS).routes]
 
@@ -142,7 +142,7 @@ class TestTime:
         assert lasting(kernel) == []
 
 
-def found(kernel: MemoryBackend) -> str | None:
+def found(kernel: FakeKernel) -> str | None:
     """The gateway of the route that decides."""
     (answer,) = kernel.lookup(["2001:db8:1::1"])
     return str(answer.route.legs[0].gateway) if answer.route else None
@@ -172,6 +172,6 @@ def test_it_prints_what_ip_prints() -> None:
 class TestMemoryBackend(BackendContract):
     """Every promise, on the fake kernel."""
 
-    def make(self) -> AbstractContextManager[MemoryBackend]:
+    def make(self) -> AbstractContextManager[FakeKernel]:
         """The contract's own host."""
         return contract_host()

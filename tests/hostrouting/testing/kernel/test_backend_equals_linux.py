@@ -20,7 +20,7 @@ from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, RouteRequest, Verb
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, ip_at
 from hostrouting.model.route import SCOPE_HOST, NextHop, Route
 from hostrouting.model.snapshot import Address
-from hostrouting.testing.kernel import MemoryBackend
+from hostrouting.testing.kernel import FakeKernel
 from hostrouting.testing.kernel.text import print_routes, print_rules
 from tests.support.examples import scaled
 from tests.support.operations import DEVICES, FROM, Operation, do_fake, do_linux, furnish, operations, resolve
@@ -29,7 +29,7 @@ from tests.support.rules import rule as rule_with
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
-Finish: TypeAlias = Callable[[RawKernel, MemoryBackend, int], None]
+Finish: TypeAlias = Callable[[RawKernel, FakeKernel, int], None]
 SETTINGS = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -37,7 +37,7 @@ SETTINGS = settings(
 )
 
 
-def compare(linux: RawKernel, fake: MemoryBackend, family: int) -> None:
+def compare(linux: RawKernel, fake: FakeKernel, family: int) -> None:
     """Routes, rules and addresses are the same, and in the same order."""
     snapshot = fake.snapshot(family=family)
     # Time passes on Linux only; whether a route has expired is compared all the same.
@@ -61,7 +61,7 @@ def places(routes: tuple[Route, ...], family: int) -> list[IP]:
     return [ip_at(family, place) for place in sorted(found | beyond) if 0 < place < multicast]
 
 
-def compare_words(linux: RawKernel, fake: MemoryBackend, family: int) -> None:
+def compare_words(linux: RawKernel, fake: FakeKernel, family: int) -> None:
     """Both print the same."""
     snapshot = fake.snapshot()
     option = f"-{family}"
@@ -91,7 +91,7 @@ def without_late_words(text: str) -> list[str]:
     ]
 
 
-def compare_lookups(linux: RawKernel, fake: MemoryBackend, family: int) -> None:
+def compare_lookups(linux: RawKernel, fake: FakeKernel, family: int) -> None:
     """Both name the same FIB entry, or the same error."""
     # Every place is asked about from one of the sources.
     every = places(linux.routes(family), family)
@@ -145,7 +145,7 @@ def run(family: int, happening: list[Operation], sysctls: dict[str, bool], finis
     """Carry out all operations on the fake kernel and on Linux, and compare."""
     wary = sysctls["ignore_linkdown"]
     with raw_kernel(**sysctls) as linux:
-        fake = MemoryBackend(promote_secondaries=sysctls["promote_secondaries"])
+        fake = FakeKernel(promote_secondaries=sysctls["promote_secondaries"])
         start = [Operation("set_up", ("lo",))]
         for name in DEVICES:
             start += [Operation("add_link", (name,)), Operation("set_up", (name,))]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import ProgramError
-from hostrouting.testing.kernel.filters import MemoryEbtables
+from hostrouting.testing.filters import FakeEbtables
 from tests.support.filter_contracts import CONTRACT_RULES, EbtablesContract
 from tests.support.kinds import raises
 
@@ -20,7 +20,7 @@ ARP = CONTRACT_RULES[0]
 
 def test_what_happens_meanwhile() -> None:
     """Another program may delete a rule just before our deletion."""
-    ebtables = MemoryEbtables([ARP, ARP])
+    ebtables = FakeEbtables([ARP, ARP])
     ebtables.meanwhile(lambda: ebtables.rules.remove(ARP))
     with raises(ProgramError, "no-such-rule", match="has no rule 'PREROUTING -p ARP"):
         ebtables.delete([ARP, ARP])
@@ -30,7 +30,7 @@ def test_what_happens_meanwhile() -> None:
 
 def test_both_backends() -> None:
     """If both have rules, nothing is read and nothing is deleted."""
-    ebtables = MemoryEbtables([ARP], elsewhere=[CONTRACT_RULES[1]])
+    ebtables = FakeEbtables([ARP], elsewhere=[CONTRACT_RULES[1]])
     for verb in (ebtables.save, ebtables.program, partial(ebtables.delete, [ARP])):
         with raises(ProgramError, "wrong-backend", match=r"\(1 in nft and 1 in legacy\)"):
             verb()
@@ -39,7 +39,7 @@ def test_both_backends() -> None:
 
 def test_text() -> None:
     """The text has every chain, the rules chain by chain, and the other tables."""
-    ebtables = MemoryEbtables([CONTRACT_RULES[3], "mine -j DROP", ARP], others="*filter\n")
+    ebtables = FakeEbtables([CONTRACT_RULES[3], "mine -j DROP", ARP], others="*filter\n")
     assert re.findall(r"^(?:[*:]\S+|-A \S+)", str(ebtables), re.MULTILINE) == [
         "*nat",
         *(":PREROUTING", ":OUTPUT", ":POSTROUTING", ":mine"),
@@ -55,6 +55,6 @@ class TestMemoryEbtables(EbtablesContract):
     """Every promise, on a list."""
 
     @contextmanager
-    def make(self, *rules: str) -> Iterator[MemoryEbtables]:
+    def make(self, *rules: str) -> Iterator[FakeEbtables]:
         """With these rules."""
-        yield MemoryEbtables(rules)
+        yield FakeEbtables(rules)

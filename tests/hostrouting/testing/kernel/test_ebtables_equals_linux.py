@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hostrouting.errors import ProgramError
 from hostrouting.kernel.ebtables import EbtablesProgram, nat_rules
-from hostrouting.testing.kernel.filters import MemoryEbtables
+from hostrouting.testing.filters import FakeEbtables
 from tests.support.azure_rules import add_rules
 from tests.support.examples import scaled
 from tests.support.filter_contracts import CONTRACT_RULES
@@ -51,7 +51,7 @@ def test_the_same_answers(namespace: Namespace, rules: list[str], deletions: lis
     assert namespace.run("nft", "flush", "ruleset").returncode == 0
     if rules:
         add_rules(namespace, rules)
-    real, fake = EbtablesProgram("nft", words=namespace.enter), MemoryEbtables(rules)
+    real, fake = EbtablesProgram("nft", words=namespace.enter), FakeEbtables(rules)
     for lines in deletions:
         assert answer(real, lines) == answer(fake, lines)
         assert nat_rules(real.save()) == nat_rules(fake.save())

@@ -12,7 +12,7 @@ from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.prefix import as_ip
 from hostrouting.model.route import OURS, Route
 from hostrouting.testing import plain_vm
-from hostrouting.testing.kernel.filters import MemoryEbtables, MemoryLinkLayer, MemoryNftables
+from hostrouting.testing.filters import FakeEbtables, FakeLinkLayer, FakeNftables
 from tests.support.filter_contracts import CONTRACT_RULES, contract_table, contract_view
 from tests.support.kinds import kind_of, raises
 
@@ -119,9 +119,9 @@ EBTABLES = [("save",), ("delete", ARP)]
 NFTABLES = [("listing", "first"), ("load", contract_table()), ("counts", "first"), ("names",)]
 NEIGHBOURS = [("look",), ("delete_neighbour", NEIGHBOUR)]
 FAKES: dict[str, tuple[Callable[[], Any], list[tuple[Any, ...]]]] = {
-    "ebtables": (lambda: MemoryEbtables(ARP), EBTABLES),
-    "nftables": (lambda: MemoryNftables(contract_table()), NFTABLES),
-    "link layer": (lambda: MemoryLinkLayer(contract_view().links, contract_view().neighbours), NEIGHBOURS),
+    "ebtables": (lambda: FakeEbtables(ARP), EBTABLES),
+    "nftables": (lambda: FakeNftables(contract_table()), NFTABLES),
+    "link layer": (lambda: FakeLinkLayer(contract_view().links, contract_view().neighbours), NEIGHBOURS),
 }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac, UnknownPeer, canonical_mac
-from hostrouting.testing.kernel.filters import MemoryLinkLayer
+from hostrouting.testing.filters import FakeLinkLayer
 from tests.support.filter_contracts import LinkLayerContract, contract_view
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 NEIGHBOUR = contract_view().neighbours[0]
 
 
-def fake() -> MemoryLinkLayer:
+def fake() -> FakeLinkLayer:
     """The host of the contract."""
-    return MemoryLinkLayer(contract_view().links, contract_view().neighbours)
+    return FakeLinkLayer(contract_view().links, contract_view().neighbours)
 
 
 def test_text() -> None:
@@ -56,7 +56,7 @@ class TestMemoryLinkLayer(LinkLayerContract):
     """Every promise, on two lists."""
 
     @contextmanager
-    def make(self) -> Iterator[MemoryLinkLayer]:
+    def make(self) -> Iterator[FakeLinkLayer]:
         """The contract's host."""
         view = contract_view()
-        yield MemoryLinkLayer(view.links, view.neighbours)
+        yield FakeLinkLayer(view.links, view.neighbours)

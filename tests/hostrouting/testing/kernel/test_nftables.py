@@ -9,7 +9,7 @@ import pytest
 
 from hostrouting.errors import ProgramError
 from hostrouting.kernel.nftables import missing
-from hostrouting.testing.kernel.filters import MemoryNftables
+from hostrouting.testing.filters import FakeNftables
 from tests.support.filter_contracts import NftablesContract, contract_table
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def test_a_fault_after_the_work() -> None:
     """A fault may strike after the load, as a timeout does; every load that was done is recorded."""
-    nft = MemoryNftables()
+    nft = FakeNftables()
     nft.fail(missing(), done=True)
     with pytest.raises(ProgramError, match="was not found"):
         nft.load(contract_table())
@@ -28,7 +28,7 @@ def test_a_fault_after_the_work() -> None:
 
 def test_what_another_program_does() -> None:
     """A flush deletes everything, also of other families, and may happen just before a call; a test is notified."""
-    nft, heard = MemoryNftables(contract_table(), others=[("inet", "filter")]), list[bool]()
+    nft, heard = FakeNftables(contract_table(), others=[("inet", "filter")]), list[bool]()
     nft.on_change = lambda: heard.append(True)
     assert str(nft).startswith("table inet filter {\n}\ntable ip6 first {\n")
     nft.meanwhile(nft.flush)
@@ -37,7 +37,7 @@ def test_what_another_program_does() -> None:
 
 def test_counts() -> None:
     """A test sets the counts of packets; other numbers than the table has counters are as if nothing was counted."""
-    nft = MemoryNftables(contract_table())
+    nft = FakeNftables(contract_table())
     nft.count("first", 1, 2)
     assert nft.counts("first") == (1, 2)
     nft.count("first", 1)
@@ -48,6 +48,6 @@ class TestMemoryNftables(NftablesContract):
     """Every promise, on a dictionary."""
 
     @contextmanager
-    def make(self) -> Iterator[MemoryNftables]:
+    def make(self) -> Iterator[FakeNftables]:
         """Without tables."""
-        yield MemoryNftables()
+        yield FakeNftables()

@@ -9,7 +9,7 @@ import pytest
 
 from hostrouting.errors import BackendError
 from hostrouting.testing import FakeHost, plain_vm
-from hostrouting.testing.kernel import MemoryBackend
+from hostrouting.testing.kernel import FakeKernel
 from phases.context import SystemClock
 from phases.testing import FakeClock
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def test_everything_that_happens_is_heard() -> None:
     """Changes of devices, addresses, rules and routes are reported; a refused one may be, no change is not."""
-    kernel = MemoryBackend()
+    kernel = FakeKernel()
     watch = kernel.watch()
     happenings: list[Callable[[], object]] = [
         partial(kernel.add_link, "eth0"),
@@ -39,7 +39,7 @@ def test_everything_that_happens_is_heard() -> None:
 
 def test_what_is_to_come_comes_while_somebody_waits() -> None:
     """`later` is for changes during a wait: each wait calls the next ones until one changes something."""
-    kernel = MemoryBackend()
+    kernel = FakeKernel()
     kernel.later(lambda: kernel.add_link("eth0"))
     kernel.later(lambda: None)
     kernel.later(lambda: kernel.add_address("eth0", "10.0.0.4/24"))
@@ -51,7 +51,7 @@ def test_what_is_to_come_comes_while_somebody_waits() -> None:
 
 def test_the_seconds_pass_on_the_clock_of_the_run() -> None:
     """A wait without a change takes its seconds from the clock; a wait with a pending change takes none."""
-    kernel, clock = MemoryBackend(), FakeClock()
+    kernel, clock = FakeKernel(), FakeClock()
     with kernel.watch() as watch:
         kernel.add_link("eth0")
         assert watch.wait(7, clock=clock) is True
@@ -67,7 +67,7 @@ def test_the_seconds_pass_on_the_clock_of_the_run() -> None:
 @pytest.mark.parametrize("make", [FakeClock, SystemClock])
 def test_a_change_from_another_thread_ends_the_wait(make: Callable[[], Clock]) -> None:
     """A change by another thread ends the wait at once, on a fake clock and on the machine's."""
-    kernel, clock = MemoryBackend(), make()
+    kernel, clock = FakeKernel(), make()
 
     def change() -> None:
         clock.event().wait(0.02)

@@ -15,12 +15,12 @@ from hostrouting.kernel import ebtables as refusal
 from hostrouting.kernel.ebtables import BACKENDS, Backend, missing_from, require_distinct, require_lines
 from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour
 from hostrouting.kernel.nftables import refused, require_name
-from hostrouting.testing.kernel.faults import Faulty
+from hostrouting.testing.faults import Faulty
 
 _COMMAND = re.compile(r"(add|delete) table ip6 (\w+)\n|(table ip6 (\w+) \{\n(?: .*\n)*\}\n)|\s*(?:#.*)?\n")
 
 
-class MemoryNftables(Faulty[ProgramError]):
+class FakeNftables(Faulty[ProgramError]):
     """nftables in a dictionary, compared with Linux; `str()` is what `nft list ruleset` would print."""
 
     def __init__(self, text: str = "", *, others: Iterable[tuple[str, str]] = ()) -> None:
@@ -102,7 +102,7 @@ class MemoryNftables(Faulty[ProgramError]):
 _CHAINS = ("PREROUTING", "OUTPUT", "POSTROUTING")
 
 
-class MemoryEbtables(Faulty[ProgramError]):
+class FakeEbtables(Faulty[ProgramError]):
     """ebtables in a list, compared with Linux; `str()` is what ebtables-save would print."""
 
     def __init__(
@@ -159,7 +159,7 @@ class MemoryEbtables(Faulty[ProgramError]):
         return "\n".join(["*nat", *(f":{chain} ACCEPT" for chain in chains), *rules, self.others])
 
 
-class MemoryLinkLayer(Faulty[BackendError]):
+class FakeLinkLayer(Faulty[BackendError]):
     """The link layer in two lists; `str()` prints them, neighbours as `ip neigh` does."""
 
     def __init__(self, links: Iterable[EthernetLink] = (), neighbours: Iterable[Neighbour] = ()) -> None:
