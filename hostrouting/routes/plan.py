@@ -92,21 +92,14 @@ class RoutePlan(NamedTuple):
         if conflicts := self.conflicts:
             raise RouteConflict(step.finding for step in conflicts)
 
-    def findings(self, *, wait: float | None = None) -> Iterator[Finding]:
-        """What keeps the wanted routes from being installed.
-
-        `wait` is how long the task would wait for what is missing; None if that is not known.
-        """
+    def findings(self) -> Iterator[Finding]:
+        """What keeps the wanted routes from being installed."""
         yield from (step.finding for step in self.conflicts)
-        then = f"; apply would wait up to {wait:g} s for it, then fail" if wait else ""
-        then = "; apply would fail at once" if wait == 0 else then
         for missing in dict.fromkeys(pending.missing for pending in self.pending):
             first, *more = (pending.desired for pending in self.pending if pending.missing == missing)
             need = f"{len(more) + 1:,} routes, such as {first}, need" if more else f"{first} needs"
-            remedy = "add it, or correct the configuration"
-            severity: Literal["error", "warning"] = "error" if wait == 0 else "warning"
-            sentence, target = f"{need} {missing}{then}", str(first.destination)
-            yield Finding("route-waits", severity, sentence, target, remedy, can_retry=True)
+            sentence, remedy = f"{need} {missing}", "add it, or correct the configuration"
+            yield Finding("route-waits", "warning", sentence, str(first.destination), remedy, can_retry=True)
         yield from self.left_out
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:

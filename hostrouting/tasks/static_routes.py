@@ -42,7 +42,7 @@ class ConfigureStaticRoutes(SectionTask):
             return Plan()
         with self.host.backend() as backend:
             routes = self._plan(self.config, read_snapshot(backend)[0])
-        return Plan(routes=routes, findings=tuple(routes.findings(wait=self.wait)))
+        return Plan(routes=routes, findings=tuple(routes.findings()))
 
     def carry_out(self, ctx: phases.Context) -> RoutesResult | phases.Skip:
         """See SectionTask."""

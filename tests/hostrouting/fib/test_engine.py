@@ -6,7 +6,7 @@ import attrs
 from hypothesis import event, given
 
 from hostrouting.fib.engine import Fib
-from hostrouting.model.prefix import Prefix, ip_at
+from hostrouting.model.prefix import ip_at
 from hostrouting.model.route import REFUSING, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
@@ -104,9 +104,3 @@ def end_of_met(fib: Fib, met: Rule, address: int) -> object:
 def bare(rule: Rule) -> Rule:
     """The rule without its conditions, as a packet sees it that meets them."""
     return attrs.evolve(rule, src=None, iif=None, fwmark=0, fwmask=0, others=())
-
-
-def test_a_prefix_of_another_family_is_not_asked() -> None:
-    """An empty host has no route, in each family."""
-    for family in (4, 6):
-        assert Fib(Snapshot(), family).ends(0) == Fib(Snapshot(), family).ends(Prefix(family, 0, 0).last)

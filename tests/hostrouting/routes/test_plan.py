@@ -138,20 +138,12 @@ class TestWhatAnOperatorReads:
         many = [want("10.1.0.0/16", dev="x"), want("10.2.0.0/16", dev="x")]
         wanted = [*many, want("10.3.0.0/16", dev="y"), want("10.7.0.0/16")]
         plan = plan_routes(wanted, plain().with_routes([theirs]))
-        for wait, severity, then in (
-            (None, "warning", ""),
-            (0, "error", "; apply would fail at once"),
-            (1, "warning", "; apply would wait up to 1 s for it, then fail"),
-        ):
-            conflict, of_x, of_y = plan.findings(wait=wait)
-            assert (conflict.name, conflict.target, conflict.severity) == ("route-conflict", "10.7.0.0/16", "error")
-            assert conflict.facts == {"held": "10.7.0.0/16 dev eth0 proto boot scope link", "metric": 0}
-            assert (of_x.sentence, of_x.severity, of_x.target) == (
-                f"2 routes, such as 10.1.0.0/16 dev x, need the device x{then}",
-                severity,
-                "10.1.0.0/16",
-            )
-            assert (of_y.sentence, of_y.can_retry) == (f"10.3.0.0/16 dev y needs the device y{then}", True)
+        conflict, of_x, of_y = plan.findings()
+        assert (conflict.name, conflict.target, conflict.severity) == ("route-conflict", "10.7.0.0/16", "error")
+        assert conflict.facts == {"held": "10.7.0.0/16 dev eth0 proto boot scope link", "metric": 0}
+        assert of_x.sentence == "2 routes, such as 10.1.0.0/16 dev x, need the device x"
+        assert (of_x.severity, of_x.target) == ("warning", "10.1.0.0/16")
+        assert (of_y.sentence, of_y.can_retry) == ("10.3.0.0/16 dev y needs the device y", True)
 
     def test_a_diff(self) -> None:
         """A plan reads as a diff: deleted, added and kept routes, and those that wait."""

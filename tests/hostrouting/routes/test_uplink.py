@@ -18,7 +18,7 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
-from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink, find_defaults
+from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink
 from tests.support.commands import LINKS, furnish
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
@@ -125,18 +125,6 @@ class TestDefaultRoute:
             "10.9.0.0/16 dev eth1: waiting for an IPv4 default route on eth1",
         ]
 
-    def test_ipv6(self) -> None:
-        """Each family has its own default route."""
-        six = Route.to("::/0", dev="eth1", gateway="fe80::1", metric=1024)
-        snapshot = node([DEFAULT, six], (*MOST, *default_rules(6)))
-        assert [default.devs for family in (4, 6) for default in find_defaults(Fib(snapshot, family))] == [
-            ("eth0",),
-            ("eth1",),
-        ]
-        assert meant(DesiredRoute("fd09::/16"), snapshot) == (
-            "fd09::/16 via fe80::1 dev eth1 proto hostrouting metric 1024"
-        )
-
 
 @pytest.fixture(scope="module")
 def namespace() -> Iterator[Namespace]:
@@ -185,17 +173,6 @@ def test_an_open_route_is_that_of_plain_packets(namespace: Namespace, data: st.D
                 )
         finally:
             backend.change([RouteRequest("delete", outcome.change.route) for outcome in made])
-
-
-def test_in_words() -> None:
-    """Only what is given is said; the fields behind the destination are told apart by their names."""
-    wish = DesiredRoute("10.9.0.0/16", gateway="10.0.0.9", dev="eth0", metric=7)
-    assert [str(wish), str(DesiredRoute("10.9.0.0/16"))] == [
-        "10.9.0.0/16 via 10.0.0.9 dev eth0 metric 7",
-        "10.9.0.0/16",
-    ]
-    with pytest.raises(TypeError):
-        DesiredRoute("10.9.0.0/16", "eth0")  # type: ignore[call-arg]  # what is refused
 
 
 class TestWhatIsMeant:
