@@ -95,8 +95,10 @@ class RoutePlan(NamedTuple):
     def findings(self) -> Iterator[Finding]:
         """What keeps the wanted routes from being installed."""
         yield from (step.finding for step in self.conflicts)
-        for missing in dict.fromkeys(pending.missing for pending in self.pending):
-            first, *more = (pending.desired for pending in self.pending if pending.missing == missing)
+        lacking: dict[str, list[DesiredRoute]] = {}
+        for pending in self.pending:
+            lacking.setdefault(pending.missing, []).append(pending.desired)
+        for missing, (first, *more) in lacking.items():
             need = f"{len(more) + 1:,} routes, such as {first}, need" if more else f"{first} needs"
             sentence, remedy = f"{need} {missing}", "add it, or correct the configuration"
             yield Finding("route-waits", "warning", sentence, str(first.destination), remedy, can_retry=True)
