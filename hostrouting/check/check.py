@@ -148,7 +148,7 @@ def check_host(
         for _ in range(_READINGS):
             snapshot, is_settled = read_snapshot(backend, family=family, reached=True, near=near, also=is_needed)
             reports = check_snapshot(snapshot, config).families
-            last[:] = [CheckReport(tuple(_asked(report, backend, is_settled=is_settled) for report in reports))]
+            last[:] = [CheckReport(tuple(_compared(report, backend, is_settled=is_settled) for report in reports))]
             if not any(doubt.name == "kernel-differs" for report in last[0].families for doubt in report.doubts):
                 break
         lost = [report.family for report in last[0].families if report.verdict == "no-default-route"]
@@ -208,7 +208,7 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...], pods: list[Prefix]) -> Fami
             parts = list(judge.parts(block.first, block.last, packet))
             every += parts if packet is PLAIN else ()
             new = _escapes(block, parts, packet)
-            escapes += new if packet is PLAIN else (escape for escape in new if not _is_said(escape, escapes))
+            escapes += new if packet is PLAIN else (escape for escape in new if not _is_of_host_too(escape, escapes))
             for part in parts:
                 for opinion in (part.opinion, *part.others):
                     if opinion.grade == DOUBT and opinion.name != "not-judged":
@@ -220,9 +220,9 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...], pods: list[Prefix]) -> Fami
         for thing in unseen
         if any(thing.prefix.first <= block.last and block.first <= thing.prefix.last for block in blocks)
     ]
-    said = [*(doubt(opinion, list(places)) for opinion, places in doubts.items()), *dict.fromkeys(near)]
+    findings = [*(doubt(opinion, list(places)) for opinion, places in doubts.items()), *dict.fromkeys(near)]
     repair = propose_repair(judge, blocks, every)
-    return FamilyReport(judge, cidrs, tuple(every), tuple(escapes), tuple(said), tuple(allowed), flaws, repair)
+    return FamilyReport(judge, cidrs, tuple(every), tuple(escapes), tuple(findings), tuple(allowed), flaws, repair)
 
 
 def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
@@ -258,7 +258,7 @@ def _escapes(block: Prefix, parts: Iterable[Part], packet: Packet) -> list[Escap
     return escapes
 
 
-def _is_said(escape: Escape, escapes: Iterable[Escape]) -> bool:
+def _is_of_host_too(escape: Escape, escapes: Iterable[Escape]) -> bool:
     """Whether the host's own packets escape in the same way."""
     return any(
         other.packet is PLAIN
@@ -274,7 +274,7 @@ def _unseen(thing: NotJudged) -> Finding:
     return Finding("not-judged", "warning", f"not judged: {thing.name}", str(thing.prefix))
 
 
-def _asked(report: FamilyReport, backend: RouteBackend, *, is_settled: bool) -> FamilyReport:
+def _compared(report: FamilyReport, backend: RouteBackend, *, is_settled: bool) -> FamilyReport:
     """The report after the kernel was asked once in each range; where it differs, that is a doubt."""
     doubts = list(report.doubts)
     if not is_settled:

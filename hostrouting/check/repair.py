@@ -55,7 +55,7 @@ class Repair:
     """What the default route has and a static route cannot have: an mtu, or another source than Linux chooses."""
 
 
-class _Range(NamedTuple):
+class _Span(NamedTuple):
     """A range of addresses, and what a route of ours would do to it."""
 
     part: Part
@@ -71,20 +71,20 @@ class _Range(NamedTuple):
 
 
 def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Iterable[Part]) -> Repair:
-    """The repair for everything that escapes in these disjoint blocks, of which these are all ranges."""
-    ranges = list(_ranges(judge, parts))
-    escaping = [each for each in ranges if each.is_escape]
+    """The repair for everything that escapes in these disjoint blocks, of which these are all parts."""
+    spans = list(_spans(judge, parts))
+    escaping = [span for span in spans if span.is_escape]
     if not escaping:
         return Repair()
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
     dev, way = _way_out(judge, uplink)
     if isinstance(way, Pending):
-        return Repair(unsafe=tuple(Unsafe(each.part, "no-gateway", way.missing) for each in escaping))
-    cover = _Cover(judge, ranges, way)
+        return Repair(unsafe=tuple(Unsafe(span.part, "no-gateway", way.missing) for span in escaping))
+    cover = _Cover(judge, spans, way)
     prefixes = [prefix for block in blocks for prefix in cover.prefixes(block)]
     if len(prefixes) > MOST:
-        return Repair(unsafe=tuple(Unsafe(each.part, "too-many") for each in escaping))
-    repair = _proven(judge, uplink, [DesiredRoute(prefix, dev=dev) for prefix in prefixes], ranges)
+        return Repair(unsafe=tuple(Unsafe(span.part, "too-many") for span in escaping))
+    repair = _proven(judge, uplink, [DesiredRoute(prefix, dev=dev) for prefix in prefixes], spans)
     return attrs.evolve(repair, lacks=tuple(_lacking(judge, way)))
 
 
@@ -104,7 +104,7 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | Pending]
     return next(good, ways[-1])
 
 
-def _ranges(judge: Judge, parts: Iterable[Part]) -> Iterator[_Range]:
+def _spans(judge: Judge, parts: Iterable[Part]) -> Iterator[_Span]:
     fib = judge.fib
     # For plain packets, table main is first looked up here; a route of ours is used from here on.
     before_main = [step.rule for step in takewhile(lambda step: not _looks_up_main(step), fib.steps())]
@@ -117,7 +117,7 @@ def _ranges(judge: Judge, parts: Iterable[Part]) -> Iterator[_Range]:
         elif table is not None and (best := table.best(part.first)) is not None:
             # Also a throw, or a route that the rule suppresses, comes before a route of ours that is not more specific.
             length = best.prefix.length + (0 if best.metric > DEFAULT_METRIC[fib.family] else 1)
-        yield _Range(part, length, reason)
+        yield _Span(part, length, reason)
 
 
 def _looks_up_main(step: Step) -> bool:
@@ -128,12 +128,12 @@ def _looks_up_main(step: Step) -> bool:
 class _Cover:
     """Finds the fewest prefixes."""
 
-    def __init__(self, judge: Judge, ranges: Sequence[_Range], way: Route) -> None:
+    def __init__(self, judge: Judge, spans: Sequence[_Span], way: Route) -> None:
         """Use these ranges, and the next hops of this route."""
         self._fib, self._way = judge.fib, way
         self._known: dict[tuple[Prefix, int], tuple[int, tuple[Prefix, ...]]] = {}
-        self._open = [each for each in ranges if each.is_escape and each.length <= self._fib.width]
-        self._kept = [each for each in ranges if not each.is_escape and not self._goes_the_same_way(each.part)]
+        self._open = [span for span in spans if span.is_escape and span.length <= self._fib.width]
+        self._kept = [span for span in spans if not span.is_escape and not self._goes_the_same_way(span.part)]
         metric = DEFAULT_METRIC[self._fib.family]
         self._taken = {
             route.prefix
@@ -146,28 +146,28 @@ class _Cover:
         return self._fewest(block, -1, self._open, self._kept)[1]
 
     def _fewest(
-        self, block: Prefix, taken: int, escapes: Sequence[_Range], kept: Sequence[_Range]
+        self, block: Prefix, taken: int, escapes: Sequence[_Span], kept: Sequence[_Span]
     ) -> tuple[int, tuple[Prefix, ...]]:
         """How many addresses of this block stay lost, and the fewest prefixes for all others.
 
         A route of the length `taken` to a wider prefix is there already.
         """
         if (block, taken) not in self._known:
-            inside = [each for each in _inside(block, escapes) if each.length > taken]
+            inside = [span for span in _inside(block, escapes) if span.length > taken]
             self._known[block, taken] = self._covered(block, taken, inside, _inside(block, kept))
         return self._known[block, taken]
 
     def _covered(
-        self, block: Prefix, taken: int, escapes: Sequence[_Range], kept: Sequence[_Range]
+        self, block: Prefix, taken: int, escapes: Sequence[_Span], kept: Sequence[_Span]
     ) -> tuple[int, tuple[Prefix, ...]]:
         """The same, of ranges in this block."""
         if not escapes:
             return 0, ()
         is_no_destination = is_reserved(block.family, block.first, block.last)
         can_be = (
-            not is_no_destination and block not in self._taken and not any(each.length <= block.length for each in kept)
+            not is_no_destination and block not in self._taken and not any(span.length <= block.length for span in kept)
         )
-        takes = [each for each in escapes if each.length <= block.length] if can_be else []
+        takes = [span for span in escapes if span.length <= block.length] if can_be else []
         if len(takes) == len(escapes):
             return 0, (block,)
         if block.length == self._fib.width or is_no_destination:
@@ -184,25 +184,25 @@ class _Cover:
         return part.grade == FINE and route is not None and {*route.legs} == {*self._way.legs}
 
 
-def _inside(block: Prefix, ranges: Sequence[_Range]) -> list[_Range]:
-    return [each for each in ranges if each.part.first <= block.last and block.first <= each.part.last]
+def _inside(block: Prefix, spans: Sequence[_Span]) -> list[_Span]:
+    return [span for span in spans if span.part.first <= block.last and block.first <= span.part.last]
 
 
-def _proven(judge: Judge, uplink: Uplink, wishes: Sequence[DesiredRoute], ranges: Sequence[_Range]) -> Repair:
+def _proven(judge: Judge, uplink: Uplink, wishes: Sequence[DesiredRoute], spans: Sequence[_Span]) -> Repair:
     """The repair, with what stays lost; without the routes that would make anything worse."""
     resolved = tuple(route for wish in wishes if isinstance(route := uplink.resolve(wish), Route))
     after = judge.with_routes(resolved)
     unsafe: list[Unsafe] = []
-    harmed: list[_Range] = []
-    for each in ranges:
-        for part in after.parts(each.part.first, each.part.last):
-            if part.grade > each.part.grade:
-                harmed.append(each)
-            elif each.is_escape and part.grade > FINE:
-                unsafe.append(Unsafe(part, each.reason))
+    harmed: list[_Span] = []
+    for span in spans:
+        for part in after.parts(span.part.first, span.part.last):
+            if part.grade > span.part.grade:
+                harmed.append(span)
+            elif span.is_escape and part.grade > FINE:
+                unsafe.append(Unsafe(part, span.reason))
     if harmed and wishes:
-        return _proven(judge, uplink, [wish for wish in wishes if not _inside(wish.destination, harmed)], ranges)
-    return Repair(tuple(wishes), resolved, tuple(unsafe), tuple(_diverted(judge, resolved, ranges)))
+        return _proven(judge, uplink, [wish for wish in wishes if not _inside(wish.destination, harmed)], spans)
+    return Repair(tuple(wishes), resolved, tuple(unsafe), tuple(_diverted(judge, resolved, spans)))
 
 
 def _lacking(judge: Judge, way: Route) -> Iterator[str]:
@@ -215,9 +215,9 @@ def _lacking(judge: Judge, way: Route) -> Iterator[str]:
         yield f"src {default.prefsrc}"
 
 
-def _diverted(judge: Judge, routes: Sequence[Route], ranges: Sequence[_Range]) -> Iterator[tuple[str, Prefix]]:
+def _diverted(judge: Judge, routes: Sequence[Route], spans: Sequence[_Span]) -> Iterator[tuple[str, Prefix]]:
     """The networks of other devices of which the repair takes a part."""
-    devs = {dev for each in ranges if each.is_escape for dev in each.part.decision.devs}
+    devs = {dev for span in spans if span.is_escape for dev in span.part.decision.devs}
     addresses = (address for address in judge.fib.snapshot.addresses if address.dev in devs)
     for dev, network in dict.fromkeys((address.dev, address.network) for address in addresses):
         if network.length < judge.fib.width and any(
