@@ -5,8 +5,10 @@ about, only at ends of packets: so a part's verdict is never worse than the whol
 worst of its parts. The rules, in the order in which they are asked:
 
 1. Expected: the configured devices, or those of the default route. A default route by a tunnel, or several that share
-   one metric, leave that in doubt; then the devices are in doubt, and each range that leaves by one of them.
-2. Allowed: devices of a known CNI, by name and kind, and the patterns of the configuration.
+   one metric, leave that in doubt; then the devices are in doubt, and each range that leaves by one of them. So is a
+   wide route by an expected card that was made by hand without a gateway, although the default route has one.
+2. Allowed: devices of a known CNI, by name and kind, and the patterns of the configuration. A bridge or an overlay
+   beside pods of another CNI is in doubt.
 3. Own: single addresses of this host, broadcast and multicast. A wider `local` route is an escape.
 4. Refused ranges: fine only if they are a CNI's, by its table (`config.cni`).
 5. The node's own subnet, where a tunnel's default route hides that of the network card.

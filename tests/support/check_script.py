@@ -107,7 +107,7 @@ class EnginesCheck:
     """The host's own addresses: they may or may not be parts of a range."""
     is_certain: bool
     """Whether all next hops have a carrier: the script takes one that has none for one that may be used; and whether no
-    rule is about a protocol: the script asks for UDP."""
+    rule is about a protocol: the script asks for UDP; and whether all is judged: Linux knows what a goto does."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, config: HostRoutingConfig) -> EnginesCheck:
@@ -122,7 +122,8 @@ class EnginesCheck:
             tuple(map(Prefix.of, config.route_overlap.cidrs)),
             (*_OWN, *(route.prefix for route in snapshot.routes if route.type in _OWN_TYPES)),
             not any(leg.dead for route in snapshot.routes for leg in route.legs)
-            and not any(name == "ipproto" for rule in snapshot.rules for name, _ in rule.others),
+            and not any(name == "ipproto" for rule in snapshot.rules for name, _ in rule.others)
+            and not any(doubt.name == "not-judged" for family in report.families for doubt in family.doubts),
         )
 
     def objections(self, checked: Checked) -> list[object]:

@@ -50,7 +50,8 @@ def routes(draw: st.DrawFn, family: int) -> str:
     several = " ".join(f"nexthop {way}" for way in (through, f"dev {draw(st.sampled_from(DEVS[1:]))}"))
     way = "" if kind else draw(st.sampled_from([hop, hop, through, several]))
     table, metric = draw(st.sampled_from(["main", "main", "100", "101"])), draw(st.sampled_from([0, 10, 100, 1024]))
-    return f"route add {kind} {draw(prefixes(family))} {way} table {table} metric {metric}"
+    verb = draw(st.sampled_from(["add", "append"]))  # with `append`, several have one key
+    return f"route {verb} {kind} {draw(prefixes(family))} {way} table {table} metric {metric}"
 
 
 @st.composite
