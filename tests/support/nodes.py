@@ -27,6 +27,7 @@ _OTHERS = [
     ("cni0", 1, "bridge"),
     ("flannel.1", 1, "vxlan"),
     ("docker0", 1, "bridge"),
+    ("dummy0", 1, "dummy"),
     ("cilium_host", 1, "veth"),
 ]
 _FIRST = {4: int(ip_address("10.96.0.0")), 6: int(ip_address("fd96::"))}
