@@ -20,7 +20,8 @@ $1 == "protocol" { ours = $2; next }
 $1 == "route" { wish[++wishes] = substr($0, 7); is_wanted[$2] = 1; next }
 /^Dump was interrupted/ { block("missing the routes changed while they were read"); next }
 /^[0-9]+: / {
-  sub(/(@[^@]*)?:$/, "", $2); is_up[$2] = $3 ~ /[<,]UP[,>]/; is_fabric[$2] = / link\/(\[(32|772)\]|infini|loop)/; next
+  sub(/(@[^@]*)?:$/, "", $2); is_up[$2] = $3 ~ /[<,]UP[,>]/
+  is_fabric[$2] = / link\/(\[(32|772)\]|infini|loop)|\\ +(dummy|ifb|vrf) /; next # or a dead end
 }
 $1 == "end" && ours { plan(); exit }
 { last = $0; if ($1 in type) { $1 = type[$1]; read_route(2) } else read_route(1) }
@@ -109,7 +110,7 @@ function plan(   i, n) {
 }
 '
 say() { printf '<%s>static-routes: %s\n' "$1" "$2" >&2; }
-list() { printf '%s\n' 'link show' 'route show table all' | ip -N -o -batch - 2>&1 && echo end; }
+list() { { ip -N -o -d link show && ip -N -o route show table all; } 2>&1 && echo end; }
 batch() { (trap '' TERM INT HUP && printf '%s\n' "${@:2}" | ip "$1" -batch - 2>&1); } # a signal does not cut it short
 undo=() told='' stopped='' && trap 'stopped=143' TERM INT HUP
 while :; do # once a second while something is missing that may still come

@@ -104,11 +104,11 @@ class TestWhichDefaultRoute:
     """Gateway and device are those of the default route of table main, in the order of Linux."""
 
     def test_infiniband(self, namespace: Namespace, tmp_path: Path) -> None:
-        """InfiniBand is known by the type of the device, however that is listed; it has to be named."""
+        """It is known by the type of the device, however that is listed, and has to be named; so are dead ends."""
         namespace.batch(["route del default"])
         namespace.batch(["route add default via 10.0.0.1 dev eth0 metric 100", "route add default dev ib0 metric 9"])
-        for shown in ("[32]", "infiniband"):
-            edit = rf"s,(: ib0[@:].* link/)\[1\],\1{shown},"
+        shown = {r"(: ib0[@:].* link/)\[1\]": ["[32]", "infiniband"], r"(: ib0[@:].*\\ +)veth": ["dummy", "ifb", "vrf"]}
+        for edit in [rf"s,{place},\1{word}," for place, names in shown.items() for word in names]:
             shows = f"""[[ " $* " == *" -o "* ]] || exec ip "$@"; ip "$@" | sed -E '{edit}'"""
             assert Ran(namespace, [HALVES[0]], tmp_path, tools={"ip": shows}).status == 0
             assert namespace.ip("route", "show", "172.16.0.0/17").stdout.split()[1:5] == [
