@@ -1,16 +1,17 @@
 """Check the snapshots of many nodes: which have the same problem, and which repair is right for all of them.
 
-Without arguments, it checks a few nodes that it makes up. On a cluster, give check_snapshots another executor, such as
-that of Dask: `executor=distributed.Client(ADDRESS).get_executor()`.
+Without arguments, it checks a few nodes that it makes up, in processes of this computer. With --dask ADDRESS, the
+workers of that Dask cluster judge; they need hostrouting, and see the files under the same paths.
 """
 
 import argparse
 import json
 import tempfile
+from concurrent.futures import Executor, ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from hostrouting import HostRoutingConfig, fleet
-from hostrouting.check.report import repair_document
 from hostrouting.testing import h200, plain_vm
 
 CONFIG = HostRoutingConfig(route_overlap={"expectedCidrs": ["172.16.0.0/16"]})
@@ -25,21 +26,32 @@ def made_up(folder: Path) -> None:
     (folder / "gpu-6.json").write_text("ssh: connect to host gpu-6 port 22: Connection refused\n")
 
 
-def check(paths: list[str]) -> None:
+def check(paths: list[str], executor: Executor) -> None:
     """Print one line for each group, and the repair."""
-    groups = fleet.group_nodes(fleet.check_snapshots(paths, CONFIG))
-    for group in groups:
-        print(f"{len(group.nodes)} {group.verdict_words}: {group.problem or 'nothing is wrong'}")
-        for route in repair_document(group.repair):
-            print(f"  {json.dumps(route)}")
+    for group in fleet.group_nodes(fleet.check_snapshots(paths, CONFIG, executor)):
+        print(f"{len(group.nodes)} {group.verdict}: {group.problem or 'nothing is wrong'}")
+        for route in group.repair:
+            print(f"  {json.dumps(route.to_mapping())}")
 
 
-# Each process that judges snapshots imports this file, and must not begin a check of its own.
+def start(address: str) -> Executor:
+    """The executor: Dask's for a cluster at this address, or else processes."""
+    if not address:
+        return ProcessPoolExecutor()
+    import distributed  # noqa: PLC0415  only a cluster needs it
+
+    client: Any = distributed.Client  # its types are not complete
+    executor: Executor = client(address).get_executor()
+    return executor
+
+
+# A process that judges snapshots may import this file, and must not begin a check of its own.
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("paths", metavar="PATH", nargs="*", help="directories, patterns or files with snapshots")
+    parser.add_argument("paths", metavar="PATH", nargs="*", help="directories or files with snapshots")
+    parser.add_argument("--dask", metavar="ADDRESS", default="", help="the scheduler of a cluster")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, start(given.dask) as executor:
         if not given.paths:
             made_up(Path(folder))
-        check(given.paths or [folder])
+        check(given.paths or [folder], executor)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.cli.entry_point import make_parser
+from hostrouting.cli.parser import make_parser
 from hostrouting.finding import NAMES
 from tests.support.programs import completed
 

@@ -1,20 +1,19 @@
-"""The exit code of an error, and its JSON document.
+"""The exit codes: of a verdict and of an error, whose words and document are here as well.
 
-Here: one table from errors to codes. Not here: the messages of the errors (`hostrouting.errors`), and which commands
-work anyway (`entry_point`).
+0 fine, 1 a problem, 2 bad input, 3 cannot decide. Not here: the messages of the errors (`hostrouting.errors`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, get_args
 
 import attrs
 
-from hostrouting.cli.command import FAILED, UNDECIDED, WRONG_INPUT
+from hostrouting.cli.output import SHOWN, Answer, say, write
 from hostrouting.errors import (
     BackendError,
     ConfigError,
-    FileError,
     FleetError,
     HostRoutingError,
     InputError,
@@ -25,48 +24,46 @@ from hostrouting.errors import (
     is_denied,
 )
 
-_UNANSWERED = (BackendError, FleetError, NotReady, ProgramError)
-"""The errors that leave the answer open, or the work undone."""
+FINE, PROBLEM, BAD_INPUT, CANNOT_DECIDE = 0, 1, 2, 3
+VERDICT_CODES = {"ok": FINE, "overlap": PROBLEM, "undecided": CANNOT_DECIDE, "no-default-route": CANNOT_DECIDE}
+"""The exit code for each verdict of a check."""
 
 
-def code_of(error: BaseException, *, needs_files: bool = True) -> int:
-    """The exit code for this error; in a group of errors, a failure takes precedence over an undecided result.
-
-    For a command that needs no files, an unreadable file means that the answer is unknown, not that the command failed.
-    """
-    if not needs_files and isinstance(error, FileError):
-        return UNDECIDED
-    if parts := _errors_in_group(error):
-        codes = {code_of(one) for one in parts}
-        return FAILED if FAILED in codes else min(codes)
+def code_of(error: BaseException) -> int:
+    """The exit code for this error. A bug is none of a verdict's."""
     if isinstance(error, ConfigError | InputError):
-        return WRONG_INPUT
+        return BAD_INPUT
     if isinstance(error, ProgramError) and error.kind in get_args(Refusal):
-        return FAILED
-    is_late = isinstance(error, RouteOverlapError) and error.can_retry  # there is no default route
-    if isinstance(error, _UNANSWERED) or is_late or is_denied(error) or not isinstance(error, HostRoutingError):
-        return UNDECIDED
-    return FAILED
+        return PROBLEM
+    is_open = isinstance(error, BackendError | FleetError | NotReady | ProgramError) or is_denied(error)
+    is_late = isinstance(error, RouteOverlapError) and error.can_retry  # there is no default route yet
+    return CANNOT_DECIDE if is_open or is_late or not isinstance(error, HostRoutingError) else PROBLEM
 
 
-def errors_in(error: BaseException) -> tuple[BaseException, ...]:
-    """The errors to print for this one, each message once; a group is replaced by its members."""
-    if not (parts := _errors_in_group(error)):
-        return (error,)
-    found = {str(leaf): leaf for one in reversed(parts) for leaf in reversed(errors_in(one))}
-    return tuple(reversed(found.values()))
+def worst_code(codes: Iterable[int]) -> int:
+    """A problem is worse than bad input, and that is worse than not to know."""
+    return min({*codes} - {FINE}, default=FINE)
 
 
-def _errors_in_group(error: BaseException) -> tuple[BaseException, ...]:
-    """The errors in a group; empty for any other error."""
-    from phases.errors import BaseExceptionGroup  # noqa: PLC0415  only a failure needs it
+def words_of(error: BaseException) -> list[str]:
+    """The message of an error in lines, and what to do where that is the same for many errors."""
+    if isinstance(error, RouteOverlapError) and error.report is not None:  # whose page comes as well
+        return [
+            f"the verdict is {error.check and error.check['verdict']}, and the mode is STRICT; no gated unit starts"
+        ]
+    lines = error.summary(SHOWN) if isinstance(error, ConfigError | InputError) else str(error) or type(error).__name__
+    words = lines.splitlines()
+    if is_denied(error):
+        words.append("check, explain, repair, plan, status and snapshot work without root")
+    if isinstance(error, BackendError) and error.kind == "unavailable":
+        words.append("check, explain, repair and plan work on a saved snapshot, with --snapshot FILE")
+    return words
 
-    return error.exceptions if isinstance(error, BaseExceptionGroup) else ()
 
-
-def document_of(error: BaseException) -> dict[str, Any]:
+def error_document(error: BaseException) -> dict[str, Any]:
     """The error as the JSON value `hostrouting/error/2`."""
     ours = error if isinstance(error, HostRoutingError) else HostRoutingError()
+    faults = error.faults if isinstance(error, ConfigError | InputError) else ()
     return {
         "schema": "hostrouting/error/2",
         "error": type(error).__name__,
@@ -74,7 +71,19 @@ def document_of(error: BaseException) -> dict[str, Any]:
         "message": str(error),
         "canRetry": ours.can_retry,
         "findings": [finding.to_mapping() for finding in ours.findings],
-        "faults": [attrs.asdict(fault) for fault in error.faults]
-        if isinstance(error, ConfigError | InputError)
-        else [],
+        "faults": [attrs.asdict(fault) for fault in faults],
     }
+
+
+def write_error(error: Exception, *, as_json: bool) -> int:
+    """Print the error, on standard output as a document; return its exit code."""
+    if isinstance(error, HostRoutingError):
+        say(*words_of(error))
+    else:
+        from traceback import format_exception  # noqa: PLC0415  only a bug needs it
+
+        trace = "".join(format_exception(error)).splitlines()
+        say("this is a bug in hostrouting; please report it with the following text", *trace)
+    if as_json:
+        write(Answer(0, lambda: error_document(error), tuple), as_json=True)
+    return code_of(error)

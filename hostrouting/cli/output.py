@@ -1,101 +1,135 @@
-"""Lines, tables and colours as values, independent of the terminal that shows them.
+"""Prints answers: lines or one JSON document on standard output, remarks and logs on standard error.
 
-Here: pieces of text with a tone, columns that align, and how wide a line may be; with them the words of
-`hostrouting.text`, which most lines need. Not here: what else a terminal can show (`terminal`). The commands are loaded
-for the help, and this module with them, so it imports hardly anything.
+On a terminal, rich colours the lines if it is installed; everywhere else they are plain text. A reader who goes away
+(`| head`, a closed terminal) is not a failure. Not here: what the lines say.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
-TYPE_CHECKING = False  # `typing` costs as much as parsing does
+T = TypeVar("T")
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Literal, TextIO, TypeAlias
-
     from hostrouting.finding import Finding
 
-Tone: TypeAlias = "Literal['good', 'bad', 'warn', 'soft', 'strong', '']"
-Piece: TypeAlias = "str | Painted"
-Line: TypeAlias = "tuple[Painted, ...]"
-
 SHOWN = 20
-"""The number of items of one kind that are shown; the JSON has all of them."""
+"""The number of lines of one kind that are shown; the JSON has all."""
+
+# The first pattern that matches a line decides its colour.
+_STYLES = (
+    (r"^(OK|DONE|NOTHING TO DO|INSTALLED):", "bold green"),
+    (r"^(OVERLAP|FAILED|REFUSED|CONFLICT|DIFFERENT|GATE-OPEN|GATE-SHUT):", "bold red"),
+    (r"^[A-Z][A-Z-]+( [A-Z]+)*:", "bold yellow"),
+    (r"^  (\+|add|wrote) .*", "green"),
+    (r"^  (-|delete|removed) .*", "red"),
+    (r"^\S.*:$", "bold"),
+)
+_GONE = {errno.EPIPE, errno.EIO}  # the pipe was closed; the terminal was
 
 
-class Painted:
-    """A piece of text in a tone. Immutable."""
+class Answer(NamedTuple):
+    """The answer of a command: its exit code, and the same as a document and as lines; only one of them is made."""
 
-    __slots__ = ("text", "tone")
-
-    def __init__(self, text: str, tone: Tone) -> None:
-        """Keep the arguments."""
-        self.text, self.tone = text, tone
+    code: int
+    document: Callable[[], Any]
+    lines: Callable[[], Iterable[str]]
 
 
-def line(*pieces: Piece) -> Line:
-    """A line of these pieces; control characters and line breaks in them are escaped."""
-    from phases.text import escaped  # noqa: PLC0415  see the module
+def write(answer: Answer, *, as_json: bool) -> int:
+    """Print the answer and return its exit code; not 0 if it could not be written."""
+    # Lines are escaped one by one: the name of a file or device could control a terminal.
+    if as_json:
+        import json  # noqa: PLC0415  a check on the host needs none
 
-    return tuple(
-        Painted(escaped(piece), "") if isinstance(piece, str) else Painted(escaped(piece.text), piece.tone)
-        for piece in pieces
-    )
-
-
-def plain(shown: Line) -> str:
-    """The text of the line, without tones."""
-    return "".join(piece.text for piece in shown)
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[Piece]], *, indent: str = "  ") -> Iterator[Line]:
-    """The rows under their headings, in aligned columns."""
-    cells = [[Painted(head.upper(), "soft") for head in heads], *([_painted(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[column].text) for row in cells) for column in range(len(heads))]
-    for row in cells:
-        last = max((at for at, cell in enumerate(row) if cell.text), default=0)
-        padded = [
-            piece
-            for at, cell in enumerate(row[: last + 1])
-            for piece in (cell, Painted("" if at == last else " " * (widths[at] - len(cell.text) + 2), ""))
-        ]
-        yield (Painted(indent, ""), *padded)
-
-
-def capped(lines: Iterable[Line], total: int) -> Iterator[Line]:
-    """The lines for the first of `total` items, and one that counts the items that are not shown."""
-    yield from lines
-    if total > SHOWN:
-        yield line("  ", Painted(f"… and {total - SHOWN:,} more; --json shows all", "soft"))
-
-
-_FINDING_TONES: dict[str, Tone] = {"error": "bad", "warning": "warn", "note": "soft"}
-
-
-def named_lines(findings: Sequence[Finding]) -> Iterator[Line]:
-    """The first findings of any kind, each after its name, which the page Findings explains."""
-    shown = (line(Painted(f"{one.name.upper()}:", _FINDING_TONES[one.severity]), f" {one}") for one in findings[:SHOWN])
-    yield from capped(shown, len(findings))
-
-
-def below(lines: Iterable[Line]) -> Iterator[Line]:
-    """A blank line and the lines; nothing if there are no lines."""
-    for at, one in enumerate(lines):
-        yield from () if at else (line(),)
-        yield one
-
-
-def _painted(piece: Piece) -> Painted:
-    return line(piece)[0]
-
-
-def width_of(stream: TextIO | None, environment: Mapping[str, str]) -> int:
-    """The columns of a line: what COLUMNS says, or else the terminal, or else 80."""
-    # shutil, which also knows it, loads more.
-    if (asked := environment.get("COLUMNS", "")).isascii() and asked.isdigit():
-        return int(asked) or 80
+        text = json.dumps(answer.document(), indent=2)
+    else:
+        text = "\n".join(map(_printable, answer.lines()))
     try:
-        return os.get_terminal_size(stream.fileno() if stream else -1).columns or 80
-    except (OSError, ValueError):
-        return 80
+        if text and not (sys.stdout is not None and sys.stdout.isatty() and not as_json and _in_colour(text)):
+            _plainly(f"{text}\n", sys.stdout)
+    except OSError as error:
+        _discard(sys.stdout)
+        if error.errno not in _GONE:
+            say(f"the answer could not be written: {error.strerror}")
+            return answer.code or 1
+    return answer.code
+
+
+def _plainly(text: str, stream: TextIO | None) -> None:
+    if stream is not None:
+        encoding = stream.encoding or "utf-8"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+
+
+def _in_colour(text: str) -> bool:
+    """Print the lines with rich; false if it is not installed."""
+    try:
+        from rich.console import Console  # noqa: PLC0415  only a terminal needs it
+        from rich.text import Text  # noqa: PLC0415  as above
+    except ImportError:
+        return False
+    console = Console(highlight=False, soft_wrap=True)
+    for line in text.split("\n"):
+        shown = Text(line)
+        for pattern, style in _STYLES:
+            if shown.highlight_regex(pattern, style):
+                break
+        console.print(shown)
+    return True
+
+
+def _printable(line: str) -> str:
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
+
+
+def _discard(stream: TextIO | None) -> None:
+    """Forget what could not be written; Python would try again at its end, complain, and exit with 120."""
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())  # type: ignore[union-attr]  # without a stream there is nothing to forget
+        os.close(nowhere)
+
+
+def say(*lines: str) -> None:
+    """Print a remark on standard error; it is lost if that cannot be written."""
+    try:
+        _plainly("hostrouting: " + "\n".join(map(_printable, lines)) + "\n", sys.stderr)
+    except OSError:
+        _discard(sys.stderr)
+
+
+def log_to_stderr() -> None:
+    """Show the log of a run on standard error, unless the program has handlers of its own."""
+    import logging  # noqa: PLC0415  what changes nothing logs nothing
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+
+
+def progress(things: Iterable[T], total: int) -> Iterable[T]:
+    """The same things; rich shows on a terminal how many of them have come, if it is installed."""
+    try:
+        from rich.console import Console  # noqa: PLC0415  only many snapshots need it
+        from rich.progress import track  # noqa: PLC0415  as above
+    except ImportError:
+        return things
+    console = Console(stderr=True)
+    return track(things, "checking", total, transient=True, disable=not console.is_terminal, console=console)
+
+
+def capped(lines: Sequence[str]) -> Iterator[str]:
+    """The first lines, and one that counts the others."""
+    yield from lines[:SHOWN]
+    if len(lines) > SHOWN:
+        yield f"  … and {len(lines) - SHOWN:,} more; --json shows all"
+
+
+def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
+    """The findings, each after its name, which the page Findings explains."""
+    yield from capped([finding.line for finding in findings])

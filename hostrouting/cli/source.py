@@ -1,149 +1,124 @@
-"""The input of a command: this host's kernel or a saved snapshot, and the configuration.
+"""What the commands read: the configuration, the CIDRs and devices that are typed, this host or a saved snapshot.
 
-Here: converting arguments to values, and their faults to ConfigError or InputError. Not here: any conclusion.
+Here: from arguments to values. Not here: any conclusion.
 """
 
 from __future__ import annotations
 
-import pathlib
-from collections.abc import Callable, Sequence
-from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING
+import argparse
+import shlex
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import attrs
 
-import phases
-from hostrouting.arguments import HOST_OF_A_SNAPSHOT, require_devices
-from hostrouting.cli.terminal import log_to_stderr
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import BackendError, ConfigError, Fault
-from hostrouting.model.document import STANDARD_INPUT, name_of
 
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Callable
 
-    from hostrouting.config.values import Network
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
-    from hostrouting.model.prefix import IP
     from hostrouting.model.snapshot import Snapshot
 
-_PLACEHOLDER = "FILE"
+GetHost: TypeAlias = "Callable[[], Host]"
+"""Makes the host when a command needs it."""
 
 
-def config_of(arguments: argparse.Namespace) -> HostRoutingConfig:
-    """The configuration from --config, or an empty one; with the devices from --dev."""
-    if not hasattr(arguments, "loaded"):  # a pipe can be read only once
-        arguments.loaded = _loaded(arguments)
-    return _with_devs(arguments.loaded, arguments)
+def add_config(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """The option for the configuration."""
+    meaning = "the configuration, as JSON; - is standard input"
+    parser.add_argument("--config", metavar="FILE", required=required, help=meaning)
 
 
-def _loaded(arguments: argparse.Namespace) -> HostRoutingConfig:
-    path = arguments.config
-    if path is None:
-        return HostRoutingConfig()
-    if path == STANDARD_INPUT == getattr(arguments, "snapshot", None):
-        fault = Fault("--config", "'-'", "is standard input, and so is --snapshot", "name a file for one of the two")
-        raise ConfigError([fault])
-    is_piped = path == STANDARD_INPUT or pathlib.Path(path).is_fifo()
-    config = HostRoutingConfig.load(path, is_ours=True)
-    if is_piped:
-        # A pipe has no name that could be typed again. Printed commands have FILE in its place.
-        arguments.config, arguments.piped = _PLACEHOLDER, name_of(path)
-    return config
+def add_snapshot(parser: argparse.ArgumentParser) -> None:
+    """The option for a saved snapshot."""
+    meaning = "read this saved snapshot instead of this host; - is standard input"
+    parser.add_argument("--snapshot", metavar="FILE", help=meaning)
 
 
-def _with_devs(config: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
-    devs = getattr(arguments, "devs", None)
-    if not devs:
-        return config
-    try:
-        return attrs.evolve(config, route_overlap=attrs.evolve(config.route_overlap, expected_devs=devs))
-    except ConfigError as error:
-        raise ConfigError(attrs.evolve(fault, path="--dev") for fault in error.faults) from error
+def add_devs(parser: argparse.ArgumentParser) -> None:
+    """The option for the expected devices."""
+    meaning = "an expected device, instead of those of the default route; may be repeated"
+    parser.add_argument("--dev", dest="devs", metavar="DEV", action="append", default=[], help=meaning)
 
 
-def installed_config(host: Host) -> HostRoutingConfig | None:
-    """The configuration that is installed on this host; None if nothing is. ConfigError if it is not known."""
-    if not host.may_have_ours:
-        return None
-    from hostrouting.tasks.install import read_installed  # noqa: PLC0415  only a host that may have some of ours needs it
+def add_question(parser: argparse.ArgumentParser) -> None:
+    """The arguments of a check."""
+    parser.add_argument("cidrs", metavar="CIDR", nargs="*", help="an expected CIDR, such as 172.16.0.0/16")
+    add_devs(parser)
+    add_config(parser)
+    add_snapshot(parser)
 
-    return read_installed(host)
+
+def read_config(path: str | None) -> HostRoutingConfig:
+    """The configuration in this file; an empty one without a file."""
+    return HostRoutingConfig() if path is None else HostRoutingConfig.load(path, is_ours=True)
 
 
-def expected_of(arguments: argparse.Namespace, installed: HostRoutingConfig | None = None) -> HostRoutingConfig:
-    """The configuration to check by: from --config, or the installed one. Raises ConfigError if it expects no CIDR.
+class Question(NamedTuple):
+    """What a check is to be made of."""
 
-    CIDRs from the command line replace those of the configuration. They replace all check settings of an installed
-    configuration, so that the result is the same as for a snapshot of this host; its routes stay.
+    config: HostRoutingConfig
+    """By what the host is checked."""
+    base: HostRoutingConfig
+    """The configuration in the file, or the installed one, without what was typed; a repair is added to it."""
+    words: str
+    """The arguments that ask the same again, for a shell."""
+
+
+def read_question(arguments: argparse.Namespace, host: GetHost) -> Question:
+    """The configuration to check by: that of --config, or the installed one. Raises ConfigError if nothing is expected.
+
+    CIDRs that are typed replace those of the configuration, and the other settings of an installed check: the answer is
+    the same for this host and for its snapshot.
     """
-    config = installed or config_of(arguments)
+    is_here = not (arguments.config or arguments.snapshot or getattr(arguments, "snapshots", ()))
+    base = _installed(host()) if is_here else read_config(arguments.config)
+    config = base
     if arguments.cidrs:
-        settings = config.route_overlap if installed is None else RouteOverlapConfig()
-        config = attrs.evolve(config, route_overlap=attrs.evolve(settings, expected_cidrs=cidrs_of(arguments.cidrs)))
-    config = _with_devs(config, arguments)
+        check = RouteOverlapConfig() if is_here else base.route_overlap
+        config = _typed(attrs.evolve(base, route_overlap=check), "CIDR", expected_cidrs=arguments.cidrs)
+    config = with_devs(config, arguments.devs)
     if not config.route_overlap.cidrs:
-        where = getattr(arguments, "piped", arguments.config) or "CIDR"
-        remedy = "name one, such as 172.16.0.0/16, or use a --config that has some"
-        raise ConfigError([Fault(where, "", "no expected CIDR is given, so there is nothing to check", remedy)])
-    return config
+        remedy = "name one, such as 172.16.0.0/16, or a --config that has some"
+        raise ConfigError([Fault("CIDR", "", "no expected CIDR is given, so there is nothing to check", remedy)])
+    named = [("--dev", dev) for dev in arguments.devs]
+    named += [(f"--{name}", file) for name in ("config", "snapshot") if (file := getattr(arguments, name)) is not None]
+    return Question(config, base, shlex.join([*arguments.cidrs, *(word for pair in named for word in pair)]))
 
 
-def cidrs_of(given: Sequence[str]) -> tuple[Network, ...]:
-    """The CIDRs from the command line, parsed by the rules of the configuration."""
-    found: dict[Network, None] = {}
-    faults: list[Fault] = []
-    for text in given:
-        try:
-            found |= dict.fromkeys(RouteOverlapConfig(expected_cidrs=[text]).expected_cidrs)
-        except ConfigError as error:
-            faults += [attrs.evolve(fault, path="CIDR") for fault in error.faults]
-    if faults:
-        raise ConfigError(faults, "the command line" if len(faults) > 1 else None)
-    return tuple(found)
+def with_devs(config: HostRoutingConfig, devs: list[str]) -> HostRoutingConfig:
+    """The configuration with these expected devices, if there are any."""
+    return _typed(config, "--dev", expected_devs=devs) if devs else config
 
 
-def known_devices(arguments: argparse.Namespace, snapshot: Snapshot) -> None:
-    """Raise ConfigError if an option names a device that does not exist; the message has those that do."""
-    typed = [("--dev", dev) for dev in arguments.devs]
-    require_devices(typed, snapshot, host="this host" if arguments.snapshot is None else HOST_OF_A_SNAPSHOT)
-
-
-def address_of(text: str, name: str) -> IP:
-    """The address in `text`; `name` is the name of the argument. Raises ConfigError if it is not an address."""
+def _typed(config: HostRoutingConfig, name: str, **settings: list[str]) -> HostRoutingConfig:
+    """The configuration with other settings of the check; a fault names the argument in which they were typed."""
     try:
-        address = ip_address(text)
-    except ValueError as error:
-        fault = Fault(name, repr(text), "is not an address", "write one address, such as 172.16.5.9")
-        raise ConfigError([fault]) from error
-    if isinstance(address, IPv6Address) and address.scope_id is not None:
-        bare = text.partition("%")[0]
-        fault = Fault(name, repr(text), "has a zone", f"write {bare}")
-        raise ConfigError([fault])
-    return address
+        return attrs.evolve(config, route_overlap=attrs.evolve(config.route_overlap, **settings))
+    except ConfigError as error:
+        raise ConfigError([attrs.evolve(fault, path=name) for fault in error.faults]) from error
 
 
-def saved_snapshot(arguments: argparse.Namespace) -> Snapshot | None:
-    """The saved snapshot, if one is named instead of this host."""
-    if arguments.snapshot is None:
-        return None
+def _installed(host: Host) -> HostRoutingConfig:
+    if not host.may_have_ours:
+        return HostRoutingConfig()
+    from hostrouting.tasks.install import read_installed  # noqa: PLC0415  few hosts that are checked have it
+
+    return read_installed(host) or HostRoutingConfig()
+
+
+def read_saved(path: str) -> Snapshot:
+    """The snapshot in this file."""
     from hostrouting.host.saved import read_snapshot  # noqa: PLC0415  for a snapshot only
 
-    return read_snapshot(arguments.snapshot)
+    return read_snapshot(path)
 
 
-def open_kernel(host: Callable[[], Host]) -> RouteBackend:
+def open_kernel(host: GetHost) -> RouteBackend:
     """The routing of this host's kernel."""
-    backend = host().backend
-    if backend is None:
-        raise BackendError(
-            "an image has no kernel to ask; use a snapshot of its host with --snapshot", kind="unavailable"
-        )
+    if (backend := host().backend) is None:
+        sentence = "an image has no kernel to ask; use a snapshot of its host with --snapshot"
+        raise BackendError(sentence, kind="unavailable")
     return backend()
-
-
-def quiet_context() -> phases.Context:
-    """A context for reading the host: it logs waiting, but no start and no end."""
-    log_to_stderr()
-    return phases.Context(observers=[])

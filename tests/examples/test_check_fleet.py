@@ -1,11 +1,12 @@
 """examples/check_fleet.py: the problems of a fleet, and the repair."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from hostrouting.testing import cni_node
-from tests.support.programs import example
+from tests.support.programs import EXAMPLES, completed, example
 
 pytestmark = pytest.mark.linux
 
@@ -15,7 +16,7 @@ def test_by_itself() -> None:
     done = example("check_fleet.py")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
-        "6 overlap: 172.16.0.0/16 by ib0",
+        "6 overlap: 172.16.0.0/16 by ibN",
         '  {"destination": "172.16.0.0/17", "gateway": "", "dev": "", "metric": 0}',
         '  {"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}',
         "1 no verdict: is not JSON, or was not copied whole; save one with: hostrouting snapshot > FILE",
@@ -28,3 +29,24 @@ def test_given_snapshots(tmp_path: Path) -> None:
     (tmp_path / "node.json").write_text(cni_node().snapshot().to_json())
     done = example("check_fleet.py", str(tmp_path))
     assert (done.returncode, done.stdout) == (0, "1 ok: nothing is wrong\n")
+
+
+# A cluster has threads and processes that outlive a test, so it is a program of its own.
+CLUSTER = """\
+import runpy, sys
+from distributed import LocalCluster
+if __name__ == "__main__":
+    with LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster:
+        sys.argv = [*sys.argv[1:], "--dask", cluster.scheduler_address]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_on_a_cluster(tmp_path: Path) -> None:
+    """The workers of a Dask cluster give the same answer."""
+    (tmp_path / "node.json").write_text(cni_node().snapshot().to_json())
+    (tmp_path / "cluster.py").write_text(CLUSTER)
+    (tmp_path / "nodes").mkdir()
+    (tmp_path / "node.json").rename(tmp_path / "nodes" / "node.json")
+    command = [sys.executable, str(tmp_path / "cluster.py"), str(EXAMPLES / "check_fleet.py"), str(tmp_path / "nodes")]
+    assert completed(command).stdout == "1 ok: nothing is wrong\n"

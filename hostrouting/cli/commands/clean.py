@@ -1,144 +1,83 @@
-"""`clean`: show what another CNI left behind and is stale; with --apply, delete it."""
+"""`clean`: show what azure-vnet left behind and is stale; with --apply, delete it. Requires root, even to read.
+
+Before anything is deleted, the commands that restore it are written to a file, which sh runs. dryRun in the
+configuration applies to the task, not to this command. Exit code 1 without --apply: something is stale, or cannot be
+deleted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import argparse
+from collections.abc import Iterator
+from typing import Any, get_args
 
 import attrs
 
-from hostrouting.cli.changes import Run, Work, run_task
-from hostrouting.cli.command import FAILED, FINE, Command, Reply, config_option
-from hostrouting.cli.output import SHOWN, Line, Painted, Tone, below, capped, line, named_lines
-from hostrouting.cli.source import config_of, quiet_context
+import phases
+from hostrouting.cli.failure import FINE, PROBLEM
+from hostrouting.cli.output import Answer, capped, finding_lines, log_to_stderr
+from hostrouting.cli.running import run_task
+from hostrouting.cli.source import GetHost, add_config, read_config
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.finding import of_severity
+from hostrouting.tasks.cleanup.judge import Fate
 from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
-from hostrouting.text import counted
-
-if TYPE_CHECKING:
-    import argparse
-
-    from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.host.host import Host
-    from hostrouting.tasks.cleanup.judge import CleanupEntry
-
-_NOTHING = "nothing of azure-vnet is stale"
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("cni", metavar="CNI", choices=["azure-vnet"], help="which CNI left it behind: azure-vnet")
-    config_option(parser)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See the module."""
+    parser.add_argument("cni", metavar="azure-vnet", choices=["azure-vnet"], help="which CNI left it behind")
+    add_config(parser, required=True)
     parser.add_argument("--apply", action="store_true", help="delete it; without this option nothing is changed")
 
 
-def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    config = config_of(arguments)
-    _require_section(config)
-    return _applied(config, host()) if arguments.apply else _planned(config, host(), arguments.config)
-
-
-def _require_section(config: HostRoutingConfig) -> None:
+def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
+    """See the module."""
+    config = read_config(arguments.config)
     if config.azure_vnet_cleanup is None:
-        remedy = 'name a configuration (--config FILE) with {"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}}'
+        remedy = 'add {"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}}'
         raise ConfigError([Fault("azureVnetCleanup", "", "missing", remedy)])
+    section = attrs.evolve(config.azure_vnet_cleanup, dry_run=False)
+    task = CleanStaleAzureVnet(attrs.evolve(config, azure_vnet_cleanup=section), host=host())
+    return _applied(task) if arguments.apply else _planned(task, arguments.config)
 
 
-def _planned(config: HostRoutingConfig, host: Host, name: str) -> Reply:
-    plan = CleanStaleAzureVnet(_meant(config), host=host).plan(quiet_context())
-    code = FAILED if plan.deletions or plan.hindrances else FINE
-    return Reply(code, lambda: _document(plan), lambda: _plan_page(plan, name))
+def _planned(task: CleanStaleAzureVnet, name: str) -> Answer:
+    log_to_stderr()
+    plan = task.plan(phases.Context(observers=[]))
+
+    def lines() -> Iterator[str]:
+        if plan.hindrances:
+            yield "REFUSED: --apply would delete nothing"
+        elif plan.deletions:
+            yield f"STALE: to delete what is stale, as root: hostrouting clean azure-vnet --config {name} --apply"
+        else:
+            yield "NOTHING TO DO: nothing of azure-vnet is stale"
+        yield from finding_lines(plan.findings) if plan.hindrances else _entries(plan)
+
+    document = {"schema": "hostrouting/clean/2", **plan.to_mapping(), "operations": [], "undoFile": None}
+    return Answer(PROBLEM if plan.deletions or plan.hindrances else FINE, lambda: document, lines)
 
 
-def _applied(config: HostRoutingConfig, host: Host) -> Reply:
-    task = CleanStaleAzureVnet(_meant(config), host=host)
-    run = run_task(task, host)
-    results = (node.result for node in run.report.walk())
-    result = next((found for found in results if isinstance(found, CleanupResult)), CleanupResult(plan=CleanupPlan()))
-    return Reply(run.code, lambda: _document(result.plan, run), lambda: _applied_page(run, result), failed=run.failed)
+def _applied(task: CleanStaleAzureVnet) -> Answer:
+    outcome = run_task(task, task.host)
+    results = [node.result for node in outcome.report.walk() if isinstance(node.result, CleanupResult)]
+    plan = results[0].plan if results else CleanupPlan()
+    undo_file = next((path for path in outcome.wrote if path.endswith(".undo")), None)
+
+    def lines() -> Iterator[str]:
+        done = f"to restore what was deleted, as root: sh {undo_file}"
+        yield from outcome.lines(done, "nothing of azure-vnet is stale")
+        yield from _entries(
+            attrs.evolve(plan, entries=tuple(entry for entry in plan.entries if entry.fate != "delete"))
+        )
+
+    def document() -> dict[str, Any]:
+        return {"schema": "hostrouting/clean/2", **outcome.document(), **plan.to_mapping(), "undoFile": undo_file}
+
+    return Answer(outcome.code, document, lines)
 
 
-def _meant(config: HostRoutingConfig) -> HostRoutingConfig:
-    """The configuration with dryRun off."""
-    section = config.azure_vnet_cleanup
-    return config if section is None else attrs.evolve(config, azure_vnet_cleanup=attrs.evolve(section, dry_run=False))
-
-
-def _plan_page(plan: CleanupPlan, name: str) -> Iterator[Line]:
-    if plan.hindrances:
-        yield line(Painted("REFUSED:", "bad"), f" --apply would delete nothing: {plan.hindrances[0]}")
-    elif not plan.deletions:
-        more = "; see the warnings below" if any(of_severity(plan.findings, "warning")) else ""
-        yield line(Painted("NOTHING TO DO:", "good"), f" {_NOTHING}{more}")
-    else:
-        yield line(Painted("STALE:", "warn"), f" {counted(len(plan.deletions), 'thing')} of azure-vnet to delete")
-    yield from _part("To be deleted:", plan.deletions, "warn")
-    yield from _rest(plan)
-    if plan.deletions and not plan.hindrances:
-        yield line()
-        yield line(f"To delete this, as root: hostrouting clean azure-vnet --config {name} --apply")
-
-
-def _applied_page(run: Run, result: CleanupResult) -> Iterator[Line]:
-    yield from _run_lines(run, _NOTHING)
-    if not run.ok and not run.effects.operations:
-        return
-    yield from _rest(result.plan)
-    if path := _undo_file(run):
-        yield line()
-        yield line(f"To restore it, as root: sh {path}")
-
-
-def _run_lines(run: Run, nothing: str) -> Iterator[Line]:
-    """What was deleted; the undo file has a line of its own."""
-    return run.lines(Work(operations=run.effects.operations, is_done=True), nothing)
-
-
-def _rest(plan: CleanupPlan) -> Iterator[Line]:
-    yield from _part("In conflict, and kept (two CNIs may use one address):", plan.with_fate("conflict"), "bad")
-    yield from _part("Without effect, and kept:", plan.with_fate("inert"), "soft")
-    yield from _part("Kept:", plan.with_fate("keep"), "soft")
-    yield from below(named_lines(plan.findings))
-
-
-def _part(title: str, things: Sequence[CleanupEntry], tone: Tone) -> Iterator[Line]:
-    if things:
-        yield line()
-        yield line(title)
-        yield from capped((line("  ", Painted(str(thing), tone)) for thing in things[:SHOWN]), len(things))
-
-
-def _undo_file(run: Run) -> str:
-    """The path of the file that can undo the deletions; empty if nothing was deleted."""
-    return next((path for path in run.wrote if path.endswith(".undo")), "")
-
-
-def _document(plan: CleanupPlan, run: Run | None = None) -> dict[str, Any]:
-    return {
-        "schema": COMMAND.schema,
-        "ok": run is None or run.ok,
-        **plan.to_mapping(),
-        "operations": [] if run is None else [operation.to_mapping() for operation in run.effects.operations],
-        "undoFile": ("" if run is None else _undo_file(run)) or None,
-        "failures": [] if run is None else run.failures,
-    }
-
-
-COMMAND = Command(
-    name="clean",
-    version=2,
-    answer=_answer,
-    options=_options,
-    more="""\
-Requires root even to read. Without --apply nothing is changed. With --apply, what is stale then is logged to
-standard error and deleted. Before anything is deleted, the commands that restore it are written to a file, which sh
-runs. dryRun applies to the task, not to this command.
-""",
-    examples="""\
-# as root: what did azure-vnet leave behind?
-hostrouting clean azure-vnet --config agent.json
-# delete it
-hostrouting clean azure-vnet --config agent.json --apply
-""",
-    failing="something is stale, or --apply would be refused; with --apply: it failed",
-)
+def _entries(plan: CleanupPlan) -> Iterator[str]:
+    for fate in get_args(Fate):
+        yield from capped([f"  {fate} {entry}" for entry in plan.with_fate(fate)])
+    yield from finding_lines(plan.findings)

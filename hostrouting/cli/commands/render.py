@@ -1,74 +1,40 @@
-"""`render`: the boot files of a configuration, written into an image."""
+"""`render`: the files that apply would write on the host, below the directory where the host's image is mounted."""
 
 from __future__ import annotations
 
+import argparse
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
 
-from hostrouting.cli.changes import Run, run_task
-from hostrouting.cli.command import Command, Reply, config_option
-from hostrouting.cli.output import Line, below, named_lines
-from hostrouting.cli.source import config_of
+from hostrouting.cli.output import Answer, finding_lines
+from hostrouting.cli.running import run_task
+from hostrouting.cli.source import GetHost, add_config, read_config
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
 
-if TYPE_CHECKING:
-    import argparse
 
-    from hostrouting.finding import Finding
-
-
-def _options(parser: argparse.ArgumentParser) -> None:
-    config_option(parser, required=True)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See the module."""
+    add_config(parser, required=True)
     parser.add_argument("--root", metavar="DIR", required=True, help="where the image is mounted")
 
 
-def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    config, root = config_of(arguments), os.path.abspath(arguments.root)
+def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
+    """See the module."""
+    config, root = read_config(arguments.config), os.path.abspath(arguments.root)
     if not os.path.isdir(root):
         raise ConfigError([Fault("--root", repr(arguments.root), "is not a directory", "mount the image there first")])
     if os.path.samefile(root, "/") and (manager := host().manager) is not None and manager.is_running():
-        rule = "is this host, and systemd is running on it"
-        remedy = (
-            f"name the directory of a mounted image; on this host run: hostrouting apply --config {arguments.config}"
-        )
-        raise ConfigError([Fault("--root", repr(arguments.root), rule, remedy)])
-    image = Host.offline(root)
-    configure = Configure(config, host=image)
-    findings = configure.plan().findings  # if one is an error, the run fails and says the same
-    run = run_task(configure, image, quietly=True)
-    return Reply(run.code, lambda: _document(run, root), lambda: _page(run, root, findings), failed=run.failed)
+        remedy = f"for this host: hostrouting apply --config {arguments.config}"
+        raise ConfigError([Fault("--root", repr(arguments.root), "is this host, and systemd is running on it", remedy)])
+    task = Configure(config, host=Host.offline(root))
+    findings = task.plan().findings
+    outcome = run_task(task, task.host)
 
+    def lines() -> Iterator[str]:
+        done = f"the files are in {root}, and take effect when the image boots"
+        yield from outcome.lines(done, f"the image in {root} is as the configuration asks")
+        yield from finding_lines(findings) if outcome.report.ok else ()
 
-def _page(run: Run, root: str, findings: Sequence[Finding]) -> Iterator[Line]:
-    nothing = f"the image at {root} already matches the configuration"
-    yield from run.lines(run.work(), nothing, "; it takes effect when the image boots")
-    if run.ok:
-        yield from below(named_lines(findings))
-
-
-def _document(run: Run, root: str) -> dict[str, Any]:
-    return {
-        "schema": COMMAND.schema,
-        "ok": run.ok,
-        "root": root,
-        "files": run.work().document()["files"],
-        "failures": run.failures,
-    }
-
-
-COMMAND = Command(
-    name="render",
-    answer=_answer,
-    options=_options,
-    more="""\
-Writes the files that apply would write on the host below DIR, where the host's image is mounted.
-""",
-    examples="""\
-# as root: write the boot files into the image that is mounted there
-hostrouting render --config agent.json --root /mnt/image
-""",
-    failing="not everything could be written",
-)
+    return Answer(outcome.code, lambda: {"schema": "hostrouting/render/2", "root": root, **outcome.document()}, lines)

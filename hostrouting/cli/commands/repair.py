@@ -1,127 +1,61 @@
-"""`repair`: the fewest static routes that close what check finds, as commands or as a configuration for apply."""
+"""`repair`: the configuration that repairs what check finds, as apply reads it.
+
+The configuration includes the installed one, or the one that is named. Where the gateway and the device of the default
+route are right, its routes name neither, so it fits other nodes with the same problem. What it costs, and what it
+cannot repair, is written to standard error. Without a repair nothing is printed, and the exit code is 1.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import attrs
-
-from hostrouting.check.report import repair_document
-from hostrouting.cli.check import Check, make_check, repaired_config
-from hostrouting.cli.command import FAILED, FINE, UNDECIDED, Command, Reply, question_of
-from hostrouting.cli.commands.check import check_options
-from hostrouting.cli.output import Line, line, named_lines, plain
-from hostrouting.cli.source import config_of
-from hostrouting.cli.terminal import remark
+from hostrouting.cli.check import make_check, repaired_config
+from hostrouting.cli.failure import FINE, PROBLEM
+from hostrouting.cli.output import Answer, say
+from hostrouting.cli.source import GetHost, add_question, read_question
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import NotReady, RouteOverlapError
-from hostrouting.text import counted
-
-if TYPE_CHECKING:
-    import argparse
-
-    from hostrouting.host.host import Host
-
-_ABOUT_REPAIR = ("unsafe", "repair-cost")
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
-    check_options(parser)
-    meaning = "print only a configuration that includes the repair: hostrouting apply --config - reads it"
-    parser.add_argument("--as-config", action="store_true", help=meaning)
-    meaning = "the mode of that configuration (default: that of the installed or the named one, or else WARN)"
-    parser.add_argument("--mode", type=str.upper, choices=("WARN", "STRICT"), help=meaning)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See the module."""
+    add_question(parser)
+    meaning = "print the commands that repair it until the next boot, instead of a configuration"
+    parser.add_argument("--commands", action="store_true", help=meaning)
 
 
-def _answer(arguments: argparse.Namespace, host: Callable[[], Host]) -> Reply:
-    check = make_check(arguments, host)
+def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
+    """See the module."""
+    question = read_question(arguments, host)
+    check = make_check(arguments, question.config, host)
     report = check.report
     if report.verdict == "no-default-route":
-        raise NotReady(f"{'; '.join(map(plain, check.answer_lines()))}; name the expected device: --dev DEV")
+        raise NotReady(f"{'; '.join(check.verdict_lines())}; name the expected device: --dev DEV")
+    unsafe = [finding for finding in check.findings if finding.name == "unsafe"]
     if report.escapes and not report.routes:
-        reasons = "; ".join(str(finding) for finding in check.findings if finding.name == "unsafe")
         of_pods = "only packets of pods escape, by rules that no route in table main changes"
-        raise RouteOverlapError(f"there is no repair: {reasons or of_pods}", report=report)
-    if arguments.as_config:
-        return _as_config(check, arguments)
-    return Reply(_code(check), lambda: _document(check), lambda: _page(check, arguments))
-
-
-def _as_config(check: Check, arguments: argparse.Namespace) -> Reply:
-    """The reply with only the configuration; what there is to know about it goes to standard error."""
-    base = config_of(arguments) if arguments.config else check.installed or HostRoutingConfig()
-    config, conflicts = repaired_config(check, base)
-    if arguments.mode:
-        config = attrs.evolve(config, route_overlap=attrs.evolve(config.route_overlap, mode=arguments.mode))
-    for finding in check.findings:
-        if finding.name in _ABOUT_REPAIR:
-            remark(str(finding))
-    for conflict in conflicts:
-        remark(f"left out of the configuration: {conflict.sentence}")
-    return Reply(_code(check), lambda: json.dumps(_written(config), indent=2))
-
-
-def _written(config: HostRoutingConfig) -> dict[str, Any]:
-    """The configuration without the sections that it leaves as they are by default."""
+        raise RouteOverlapError(f"there is no repair: {'; '.join(map(str, unsafe)) or of_pods}")
+    config, conflicts = repaired_config(check, question.config, question.base)
+    limits = [*unsafe, *(finding for finding in check.findings if finding.name == "repair-cost"), *conflicts]
+    for finding in limits:
+        say(str(finding))
+    code = PROBLEM if unsafe else FINE if report.verdict == "overlap" else check.code
     usual = HostRoutingConfig().to_mapping()
-    return {name: section for name, section in config.to_mapping().items() if section != usual.get(name)}
+    plain = {name: _short(part) for name, part in config.to_mapping().items() if part != usual.get(name)}
+
+    def document() -> dict[str, Any]:
+        told = {"commands": list(check.commands()), "findings": [finding.to_mapping() for finding in limits]}
+        return {"schema": "hostrouting/repair/3", "verdict": report.verdict, "config": plain, **told}
+
+    lines = check.commands() if arguments.commands else json.dumps(plain, indent=2).splitlines()
+    return Answer(code, document, lambda: lines)
 
 
-def _code(check: Check) -> int:
-    if any(finding.name == "unsafe" for finding in check.findings):
-        return FAILED
-    return UNDECIDED if check.report.verdict == "undecided" else FINE
-
-
-def _document(check: Check) -> dict[str, Any]:
-    return {
-        "schema": COMMAND.schema,
-        "verdict": check.report.verdict,
-        "routes": repair_document(check.report.routes),
-        "commands": list(check.commands()),
-        "findings": [finding.to_mapping() for finding in check.findings if finding.name in _ABOUT_REPAIR],
-    }
-
-
-def _page(check: Check, arguments: argparse.Namespace) -> Iterator[Line]:
-    count = len(check.report.routes)
-    yield from check.answer_lines()
-    if not count:
-        yield line("There is nothing to repair.")
-        return
-    verb = "repairs" if count == 1 else "repair"
-    proof = "proved on the present tables"
-    yield line(
-        f"{counted(count, 'static route')} {verb} {'all of' if _code(check) != FAILED else 'a part of'} it, {proof}."
-    )
-    yield from check.repair_lines(question_of(arguments))
-    yield from named_lines([finding for finding in check.findings if finding.name in _ABOUT_REPAIR])
-
-
-COMMAND = Command(
-    name="repair",
-    answer=_answer,
-    version=2,
-    options=_options,
-    more="""\
-Exit code 1 means that no static route can repair some or all of the overlap; if there is no repair at all, nothing is
-printed but the reason, on standard error. 3 means that the verdict is undecided. 0 means that the routes repair
-everything, or that nothing was wrong.
-
-The result of --as-config includes the installed configuration, or the named one; the cost of the repair is
-written to standard error. Its routes name no gateway, and without --dev no device, if those of the default route are
-right. So it can be applied on other nodes with the same problem.
-""",
-    examples="""\
-# which routes repair it, and what do they cost?
-hostrouting repair 172.16.0.0/16
-# as root: repair it now, and at every boot
-hostrouting repair 172.16.0.0/16 --as-config | hostrouting apply --config -
-# a file with it: once applied, no gated unit starts while an address escapes
-hostrouting repair 172.16.0.0/16 --as-config --mode STRICT > new.json
-""",
-    failing="no static route can repair some of the overlap",
-    takes_snapshot=True,
-)
+def _short(part: Any) -> Any:
+    """A part of the configuration without empty texts and lists, which are the default everywhere."""
+    if isinstance(part, list):
+        return [_short(member) for member in part]
+    is_object = isinstance(part, dict)
+    return {key: _short(value) for key, value in part.items() if value not in ("", [])} if is_object else part

@@ -1,29 +1,21 @@
-"""`snapshot`: everything on this host that an answer can depend on, as JSON, to examine elsewhere."""
+"""`snapshot`: everything on this host that an answer can depend on, for check, explain, repair and plan elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import argparse
+import json
 
-from hostrouting.cli.command import FINE, Command, Reply
-from hostrouting.cli.source import open_kernel
-
-if TYPE_CHECKING:
-    import argparse
-
-    from hostrouting.host.host import Host
+from hostrouting.cli.failure import FINE
+from hostrouting.cli.output import Answer
+from hostrouting.cli.source import GetHost, open_kernel
 
 
-def _answer(_: argparse.Namespace, host: Callable[[], Host]) -> Reply:
+def add_arguments(_: argparse.ArgumentParser) -> None:
+    """See the module."""
+
+
+def run(_: argparse.Namespace, host: GetHost) -> Answer:
+    """See the module."""
     with open_kernel(host) as kernel:
-        return Reply(FINE, kernel.snapshot().to_json)
-
-
-COMMAND = Command(
-    name="snapshot",
-    answer=_answer,
-    examples="""\
-# on the faulty host, for check, explain, repair and plan on any other
-hostrouting snapshot > node.json
-""",
-)
+        text = kernel.snapshot().to_json()
+    return Answer(FINE, lambda: json.loads(text), text.splitlines)

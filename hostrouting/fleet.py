@@ -1,0 +1,173 @@
+"""Many nodes: their saved snapshots are checked by any executor, and nodes with the same problem are put together.
+
+    with ProcessPoolExecutor() as executor:
+        for group in group_nodes(check_snapshots(["nodes"], config, executor)):
+            print(len(group.nodes), group.verdict, group.problem)
+
+A snapshot that cannot be read, or judged, has a result, too: its verdict is "no verdict". The workers read the files
+themselves, so on a cluster the paths have to lead to the same files. Nothing here asks this host.
+
+Two nodes have the same problem if the same CIDRs escape, as a whole or in part, by devices that differ only in their
+numbers, and if the same routes repair it. The ranges may differ: on one node Linux uses ib0's route, on another ib3's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from hostrouting.check.check import CheckReport, Escape, check_snapshot
+from hostrouting.check.pods import phrase_of
+from hostrouting.errors import ConfigError, Fault, FleetError, HostRoutingError
+from hostrouting.fib.engine import PLAIN
+from hostrouting.host.saved import read_snapshot
+from hostrouting.routes.plan import plan_static_routes
+from hostrouting.text import spoken
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.routes.uplink import DesiredRoute
+
+NO_VERDICT = "no verdict"
+_WORST_FIRST = ("overlap", NO_VERDICT, "no-default-route", "undecided", "ok")
+_NUMBER = re.compile(r"\d+")
+_BATCH = 16  # snapshots that are sent together: sending them costs little beside judging them
+
+
+@attrs.frozen
+class NodeResult:
+    """The result for one node: a verdict with its reasons, or why there is none."""
+
+    path: str
+    """The file with its snapshot."""
+    verdict: str
+    problem: str = ""
+    """What is wrong; equal on nodes with the same problem. Numbers of devices are N."""
+    repair: tuple[DesiredRoute, ...] = ()
+    """The routes that the configuration lacks to repair the node; empty if no routes repair all of it."""
+
+    @property
+    def name(self) -> str:
+        """The name of the node: that of its file."""
+        return os.path.basename(self.path).removesuffix(".json")
+
+
+@attrs.frozen
+class NodeGroup:
+    """Nodes with the same problem and the same repair."""
+
+    verdict: str
+    problem: str
+    repair: tuple[DesiredRoute, ...]
+    results: tuple[NodeResult, ...]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of the nodes."""
+        return tuple(result.name for result in self.results)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The group as JSON."""
+        repair = [route.to_mapping() for route in self.repair]
+        return {"verdict": self.verdict, "problem": self.problem, "repair": repair, "nodes": list(self.nodes)}
+
+
+def find_snapshots(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
+    """The files at these paths, each once: a directory stands for the *.json files in it.
+
+    Raises ConfigError, which lists every path without a snapshot.
+    """
+    files: list[str] = []
+    faults: list[Fault] = []
+    for path in [os.fspath(path) for path in paths]:
+        inside = sorted(os.listdir(path)) if os.path.isdir(path) else []
+        new = [os.path.join(path, name) for name in inside if name.endswith(".json") and not name.startswith(".")]
+        if os.path.exists(path) and not os.path.isdir(path):
+            new = [path]
+        if not new:
+            rule = "has no *.json file" if os.path.isdir(path) else "does not exist"
+            faults.append(Fault("snapshots", repr(path), rule, "save one for each node: hostrouting snapshot > FILE"))
+        files += new
+    if faults:
+        raise ConfigError(faults)
+    return tuple(dict.fromkeys(files))
+
+
+def check_snapshots(
+    paths: Iterable[str | os.PathLike[str]], config: HostRoutingConfig, executor: Executor
+) -> Iterator[NodeResult]:
+    """Check the snapshots at these paths by this configuration; yield the results in the order of the files.
+
+    The configuration is the whole one of the nodes: the repair is what it lacks once it is applied, which deletes the
+    routes of ours that are not in it. Any `concurrent.futures.Executor` will do, such as that of Dask
+    (`Client.get_executor()`). Raises ConfigError if a path has no snapshot, FleetError if a worker was killed.
+    """
+    files = find_snapshots(paths)
+    batches = [files[begin : begin + _BATCH] for begin in range(0, len(files), _BATCH)]
+    count = 0
+    try:
+        for results in executor.map(partial(_judge_batch, config=config), batches):
+            for result in results:
+                count += 1
+                yield result
+    except Exception as error:  # each executor has errors of its own; a judgement raises none
+        sentence = f"{count:,} of {len(files):,} snapshots were judged, and then a worker was killed or could not start"
+        words = f"{type(error).__name__}: {error}"
+        raise FleetError(f"{sentence} ({words}); perhaps there is too little memory", kind="incomplete") from error
+
+
+def _judge_batch(paths: Sequence[str], *, config: HostRoutingConfig) -> tuple[NodeResult, ...]:
+    return tuple(judge_file(path, config) for path in paths)
+
+
+def judge_file(path: str, config: HostRoutingConfig) -> NodeResult:
+    """The result for the snapshot in this file. A bug or a lack of memory is a result as well: others are judged."""
+    try:
+        snapshot = read_snapshot(path)
+        report = check_snapshot(snapshot, config)
+        is_repairable = report.routes and not any(family.repair.unsafe for family in report.families)
+        plan = plan_static_routes(config, snapshot)
+        after = check_snapshot(plan.apply_to(snapshot), config) if plan.changes else report
+        repair = after.routes if is_repairable else ()
+    except HostRoutingError as error:
+        return NodeResult(path, NO_VERDICT, str(error).removeprefix(f"{path}: "))
+    except Exception as error:  # noqa: BLE001  the other nodes have to be judged
+        return NodeResult(path, NO_VERDICT, f"this is a bug in hostrouting, please report it: {error!r}")
+    return NodeResult(path, report.verdict, _problem(report), repair)
+
+
+def _problem(report: CheckReport) -> str:
+    """What is wrong with the node, without what differs between nodes with the same problem."""
+    cidrs: dict[str, dict[str, None]] = {}  # by what happens to their packets
+    for escape in report.escapes:
+        parts = [other for other in report.escapes if other.cidr == escape.cidr and _way(other) == _way(escape)]
+        size = sum(other.last - other.first + 1 for other in parts)
+        part = "" if size > escape.cidr.last - escape.cidr.first else "a part of "
+        cidrs.setdefault(_way(escape), {})[f"{part}{escape.cidr}"] = None
+    ways = [f"{spoken([*names])} {way}" for way, names in cidrs.items()]
+    lost = [family.family for family in report.families if family.verdict == "no-default-route"]
+    lacking = [f"no IPv{family} default route" for family in lost]
+    doubts = [doubt.name for family in report.families for doubt in family.doubts]
+    return "; ".join(dict.fromkeys((*ways, *lacking, *doubts)))
+
+
+def _way(escape: Escape) -> str:
+    devs = spoken(sorted({_NUMBER.sub("N", dev) for dev in escape.devs}))
+    way = f"by {devs}" if escape.kind == "overlap" else f"by no device ({escape.kind.replace('-', ' ')})"
+    return way if escape.packet is PLAIN else f"{way} for {phrase_of(escape.packet)}"
+
+
+def group_nodes(results: Iterable[NodeResult]) -> tuple[NodeGroup, ...]:
+    """The results in groups: the worst first, and of those the one with most nodes."""
+    groups: dict[tuple[str, str, tuple[DesiredRoute, ...]], list[NodeResult]] = {}
+    for result in results:
+        groups.setdefault((result.verdict, result.problem, result.repair), []).append(result)
+    whole = [NodeGroup(*kind, tuple(members)) for kind, members in groups.items()]
+    return tuple(sorted(whole, key=lambda group: (_WORST_FIRST.index(group.verdict), -len(group.nodes), group.problem)))

@@ -1,0 +1,244 @@
+"""From arguments to an exit code: what may be typed, what is read, and what is written on which stream."""
+
+import ast
+import io
+import json
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from hostrouting.cli import main
+from hostrouting.cli.failure import code_of, worst_code
+from hostrouting.cli.parser import COMMANDS, make_parser
+from hostrouting.errors import BackendError, FileError, HostRoutingError, NotReady
+from hostrouting.testing import FakeHost, FakeKernel, cni_node, ecmp_node, h200, plain_vm, vpn_node
+from tests.support.cli import say
+from tests.support.programs import completed
+
+CIDR = "172.16.0.0/16"
+ROOT = Path(__file__).resolve().parents[3]
+HOSTS = {"h200": h200, "vpn": vpn_node, "cni": cni_node, "ecmp": ecmp_node, "plain": plain_vm, "bare": FakeKernel}
+
+
+# What may be typed.
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help(name: str) -> None:
+    """Each command says what it is for, and what its exit codes mean."""
+    said = say(name, "--help")
+    assert (said.code, said.out.isascii(), max(map(len, said.lines)) <= 120) == (0, True, True)
+    assert COMMANDS[name][1:] in said.out.replace("\n", " ")
+    assert said.lines[-4:] == say("--help").lines[-4:]
+    assert f"    {name} " in say("--help").out
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("words", [["--help"], ["chek"], []], ids=" ".join)
+def test_help_and_bad_usage_load_nothing(words: list[str]) -> None:
+    """They are answered before attrs, the configuration or a kernel is loaded."""
+    code = (
+        "import sys\nfrom hostrouting.cli import main\n"
+        f"try:\n    main({words!r})\nexcept SystemExit:\n    print(*sys.modules, file=sys.stderr)"
+    )
+    loaded = completed([sys.executable, "-c", code], check=True).stderr.splitlines()[-1].split()
+    assert not {"attrs", "json", "logging", "ipaddress", "hostrouting.errors", "phases"} & {*loaded}
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("", "required: COMMAND"),
+        ("chek", "invalid choice: 'chek'"),
+        ("plan", "required: --config"),
+        ("explain", "required: ADDRESS"),
+        ("check --bogus", "unrecognized arguments: --bogus"),
+        ("check --js", "unrecognized arguments: --js"),
+        ("clean cilium --config x", "invalid choice: 'cilium'"),
+        ("apply --config x --wait abc", "invalid seconds value: 'abc'"),
+        ("apply --config x --wait -1", "not between 0 and 86400"),
+        ("apply --config x --wait nan", "not between 0 and 86400"),
+    ],
+)
+def test_bad_usage(words: str, problem: str) -> None:
+    """Bad usage is exit code 2, and the problem is on standard error."""
+    said = say(*words.split())
+    assert (said.code, said.out, problem in said.err) == (2, "", True)
+
+
+def test_proposed_commands_can_be_typed() -> None:
+    """Each command that a message of ours proposes has all its arguments, and no others."""
+    pattern = re.compile(rf"(?:: |(?:[Rr]un|with) `?)(hostrouting (?:{'|'.join(COMMANDS)})\b[^;,`()'\"\\\n]*)")
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "hostrouting").rglob("*.sh")]
+    for path in (ROOT / "hostrouting").rglob("*.py"):
+        nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+        joined = [node for node in nodes if isinstance(node, ast.JoinedStr)]
+        parts = {id(part) for node in joined for part in node.values}
+        texts += [str(node.value) for node in nodes if isinstance(node, ast.Constant) and id(node) not in parts]
+        texts += [
+            "".join(str(part.value) if isinstance(part, ast.Constant) else "value" for part in node.values)
+            for node in joined
+        ]
+    proposed = {command for text in texts for command in pattern.findall(text)}
+    assert {"hostrouting status", "hostrouting snapshot > FILE"} <= {command.strip() for command in proposed}
+    for command in proposed:
+        make_parser().parse_args(shlex.split(re.split(" > | # | [|] ", command)[0].rstrip(". "))[1:])
+
+
+# What is read.
+
+
+@pytest.mark.parametrize("words", ["plan --config", f"check {CIDR} --snapshot"])
+@pytest.mark.parametrize("data", [None, b"", b"{", b"{\xff}", b"[" * 100_000, b"[]"])
+def test_a_file_that_is_not_what_it_should_be(words: str, data: bytes | None, tmp_path: Path) -> None:
+    """Exit code 2; the error names the file, and has the same faults as a document."""
+    path = tmp_path / "file.json"
+    if data is not None:
+        path.write_bytes(data)
+    said, document = say(*words.split(), str(path)), say(*words.split(), str(path), "--json").json
+    assert (said.code, said.out, str(path) in said.err) == (2, "", True)
+    assert [fault["rule"] in said.err for fault in document["faults"]] == [True]
+
+
+def test_many_faults(tmp_path: Path) -> None:
+    """Of many faults twenty are shown, and the document has all."""
+    path = tmp_path / "file.json"
+    path.write_text(json.dumps({"staticRoutes": {"enabled": True, "routes": [{"destination": "x"}] * 50}}))
+    assert len(say("plan", "--config", str(path)).err.splitlines()) == 21
+    assert len(say("plan", "--config", str(path), "--json").json["faults"]) == 50
+
+
+@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize("words", ["check 172.16.0.0/12 10.0.0.0/8", "repair 172.16.0.0/12", "explain 172.16.5.9"])
+def test_a_snapshot_gives_the_same_answer(name: str, words: str) -> None:
+    """What is saved on one host is judged on another as on the host itself, also from standard input."""
+    host = FakeHost(kernel=HOSTS[name]())
+    saved = say("snapshot", host=host)
+    assert say("snapshot", "--json", host=host).json == json.loads(saved.out)
+    for form in ([], ["--json"]):
+        here = say(*words.split(), *form, host=host)
+        there = say(*words.split(), *form, "--snapshot", "-", host=FakeHost(), stdin=saved.out.encode())
+        assert (there.code, there.out.replace(" --snapshot -", "")) == (here.code, here.out)
+
+
+# What is written on which stream, and the exit code.
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (BackendError("x"), 3),
+        (NotReady("x"), 3),
+        (FileError("x", path="/x", errno=13), 3),
+        (FileError("x", path="/x", errno=30), 1),
+        (HostRoutingError("x"), 1),
+        (ZeroDivisionError("x"), 3),
+    ],
+)
+def test_exit_codes_of_errors(error: Exception, code: int) -> None:
+    """A bug, or what cannot be decided, is never taken for a verdict."""
+    assert code_of(error) == code
+    assert (worst_code([3, code, 0]), worst_code([3, 2, 1]), worst_code([0])) == (min(3, code), 1, 0)
+
+
+def test_a_bug_and_an_interrupt() -> None:
+    """A bug shows where it is; Ctrl-C is one line, and the exit code of a shell."""
+    said = say("check", CIDR, host=FakeHost(backend=mock.Mock(side_effect=ZeroDivisionError("oops"))))
+    assert (said.code, said.out, "ZeroDivisionError: oops" in said.err) == (3, "", True)
+    said = say("check", CIDR, host=FakeHost(backend=mock.Mock(side_effect=KeyboardInterrupt())))
+    assert said == (130, "", "hostrouting: interrupted\n")
+
+
+def test_names_do_not_steer_the_terminal() -> None:
+    """Control characters in a device's name are shown as text."""
+    text = say("snapshot", kernel=h200()).out.replace('"ib0"', '"ib\\u001b[31m"')
+    for words in (("check", CIDR), ("explain", "172.16.5.9"), ("check", CIDR, "--json")):
+        assert "\x1b" not in say(*words, "--snapshot", "-", stdin=text.encode()).out
+
+
+class Closed(io.TextIOWrapper):
+    """A stream that cannot be written to."""
+
+    def __init__(self, reason: int) -> None:
+        """Fail for this reason."""
+        super().__init__(io.BytesIO(), encoding="ascii")
+        self.reason = reason
+
+    def flush(self) -> None:
+        """See TextIOWrapper."""
+        raise OSError(self.reason, os.strerror(self.reason))
+
+    def close(self) -> None:
+        """See TextIOWrapper."""
+
+
+@pytest.mark.parametrize(("reason", "code"), [(32, 0), (5, 0), (28, 1)], ids=["pipe", "terminal", "disk"])
+def test_output_that_cannot_be_written(reason: int, code: int) -> None:
+    """A closed pipe or terminal is not a failure; a snapshot that did not fit on the disk is one."""
+    with redirect_stdout(Closed(reason)), redirect_stderr(io.StringIO()) as written:
+        assert main(["snapshot"], host=lambda: FakeHost(kernel=h200())) == code
+    assert ("No space left" in written.getvalue()) is bool(code)
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_stream_that_was_closed(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without standard output or error, what belongs there is not written; the exit code is the same."""
+    monkeypatch.setattr(sys, stream, None)
+    assert main(["check", CIDR], host=lambda: FakeHost(kernel=h200())) == 1
+    assert main(["check", "nonsense"], host=FakeHost) == 2
+
+
+@pytest.mark.linux
+class TestAsAProgram:
+    """The program in a process of its own, with a saved snapshot."""
+
+    @pytest.fixture
+    def command(self, tmp_path: Path) -> list[str]:
+        """The check of an H200 node."""
+        (tmp_path / "node.json").write_text(h200().snapshot().to_json())
+        return [sys.executable, "-m", "hostrouting", "check", CIDR, "--snapshot", str(tmp_path / "node.json")]
+
+    @pytest.mark.parametrize("rich", [True, False])
+    @pytest.mark.parametrize("no_colour", ["", "1"])
+    def test_a_terminal(self, command: list[str], rich: bool, no_colour: str) -> None:  # noqa: FBT001  a parameter
+        """A terminal has colours if rich is installed and NO_COLOR is not set; the text is the same."""
+        plain = completed(command).stdout
+        if not rich:
+            code = "import sys; sys.modules['rich.console'] = None; from hostrouting.cli import main; sys.exit(main(sys.argv[1:]))"
+            command = [sys.executable, "-c", code, *command[3:]]
+        ours, theirs = pty.openpty()
+        environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "40", "NO_COLOR": no_colour}
+        with subprocess.Popen(command, stdout=theirs, env=environment) as program:
+            assert program.wait(60) == 1
+        os.close(theirs)
+        shown = os.read(ours, 65536).decode().replace("\r\n", "\n")
+        os.close(ours)
+        assert ("\x1b[1;31m" in shown) is (rich and not no_colour)
+        assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == plain
+
+    def test_a_reader_who_goes_away(self, command: list[str]) -> None:
+        """`| true`: no complaint, and the exit code is the verdict's."""
+        script = f"{shlex.join(command)} | true; echo ${{PIPESTATUS[0]}}"
+        done = completed(["bash", "-c", script])
+        assert (done.stdout, done.stderr) == ("1\n", "")
+
+    def test_a_folder_that_cannot_be_written(self, command: list[str]) -> None:
+        """A check works in a folder where nothing may be written, in the locale C, too."""
+        done = completed(command, cwd="/proc", env={**os.environ, "LC_ALL": "C", "PYTHONPATH": str(ROOT)})
+        assert (done.returncode, done.stderr) == (1, "")
+
+    def test_completion(self, tmp_path: Path) -> None:
+        """Argcomplete completes commands and options."""
+        pytest.importorskip("argcomplete")
+        environment = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "words")}
+        environment |= {"COMP_LINE": "hostrouting check --sn", "COMP_POINT": "22", "_ARGCOMPLETE_IFS": "\n"}
+        completed([sys.executable, "-m", "hostrouting"], env={**os.environ, **environment})
+        assert (tmp_path / "words").read_text().split() == ["--snapshot", "--snapshots"]

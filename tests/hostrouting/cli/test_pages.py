@@ -1,0 +1,260 @@
+"""What each command prints in each case: its page, its document and its exit code, as __snapshots__ has them.
+
+To write them anew, after a look at the difference: pytest --snapshot-update.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from hostrouting.errors import BackendError, ManagerError
+from hostrouting.host.systemd import UnitState
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link
+from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, cni_node, h200, plain_vm, vpn_node
+from tests.support import azure_leftovers as azure
+from tests.support.cli import say
+from tests.support.tasks import LAYOUT, lose_routes, manager_of
+from tests.support.topologies import marked_vm, refusing
+
+CIDR, HALVES = "172.16.0.0/16", ("172.16.0.0/17", "172.16.128.0/17")
+UNIT = LAYOUT.machine_unit
+
+
+def config(*routes: str, mode: str = "STRICT", cidrs: tuple[str, ...] = (CIDR,), **more: object) -> dict[str, object]:
+    """A configuration with these static routes and CIDRs."""
+    static = {"enabled": bool(routes), "routes": [{"destination": route} for route in routes]}
+    return {"staticRoutes": static, "routeOverlap": {"expectedCidrs": list(cidrs), "mode": mode}, **more}
+
+
+REPAIRED = config(*HALVES)
+
+
+def with_docker() -> FakeKernel:
+    """A VM with Docker's bridge."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="docker0", index=0, kind="bridge"))
+    kernel.add_address("docker0", "172.17.0.1/16")
+    return kernel
+
+
+def forbidding() -> FakeKernel:
+    """A VM on which a rule refuses the CIDR, which no route can change."""
+    kernel = plain_vm()
+    kernel.add_rule(Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse(CIDR)))
+    return kernel
+
+
+def holding() -> FakeKernel:
+    """An H200 node on which another program's route has the place of one that is wanted."""
+    kernel = h200()
+    kernel.ip_route("add", Route.to(HALVES[0], dev="ib3", protocol=4))
+    return kernel
+
+
+def of(kernel: Callable[[], FakeKernel], **settings: object) -> Callable[[], FakeHost]:
+    """A host with this kernel."""
+    return lambda: FakeHost(kernel=kernel(), **settings)  # type: ignore[arg-type]  # whatever a host takes
+
+
+def applied(
+    settings: dict[str, object] = REPAIRED, change: Callable[[FakeHost], object] = lambda _: None
+) -> Callable[[], FakeHost]:
+    """An H200 node on which this configuration is applied, and on which something has changed since."""
+
+    def make() -> FakeHost:
+        host = FakeHost(kernel=h200())
+        say("apply", "--config", "-", "--wait", "0", host=host, stdin=json.dumps(settings).encode())
+        change(host)
+        return host
+
+    return make
+
+
+def opened(host: FakeHost) -> None:
+    """Somebody has opened the gate."""
+    host.files.texts[LAYOUT.opening_path] = "ticket 4711\n"
+    host.files.modes[LAYOUT.opening_path] = 0o600
+
+
+def failed(host: FakeHost) -> None:
+    """Our unit failed when it ran last."""
+    manager_of(host).states[LAYOUT.routes_unit] = UnitState("loaded", "failed", "exit-code", 1)
+
+
+def failed_and_lost(host: FakeHost) -> None:
+    """It failed, and its work was not done since."""
+    failed(host)
+    lose_routes(host)
+
+
+def blind(error: Exception) -> Callable[[], FakeHost]:
+    """A host whose kernel answers with this error."""
+
+    def refuse() -> FakeKernel:
+        raise error
+
+    return lambda: FakeHost(backend=refuse)
+
+
+def foreign(host: FakeHost) -> None:
+    """Somebody else's script lies in gate.d."""
+    host.files.texts["/etc/hostrouting/gate.d/40-licence.sh"] = "exit 0\n"
+
+
+def rewritten(host: FakeHost) -> None:
+    """Another release has written the files."""
+    text = host.files.texts[LAYOUT.config_path]
+    host.files.texts[LAYOUT.config_path] = text.replace("hostrouting ", "hostrouting 0.9 of ", 1)
+
+
+def lacking(name: str) -> Callable[[], FakeHost]:
+    """An H200 node without a program that the scripts need."""
+    return lambda: attrs.evolve(of(h200)(), find_program=lambda program: None if program == name else program)
+
+
+def broken(path: str) -> Callable[[FakeHost], object]:
+    """A file that cannot be removed."""
+    return lambda host: host.files.broken.update({path: "Operation not permitted"})
+
+
+AZURE: dict[str, object] = {"azureVnetCleanup": {"managed": list(azure.MANAGED)}}
+ACTIVE = {"/etc/cni/net.d/10-azure.conflist": '{"plugins": [{"type": "azure-vnet"}]}'}
+PLAN, APPLY, CLEAN = "plan --config FILE", "apply --config FILE --wait 0", "clean azure-vnet --config FILE"
+DENIED = BackendError("this requires root", kind="not-permitted")
+
+CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], FakeHost], dict[str, object]]] = {
+    "check: ok": (f"check {CIDR}", of(plain_vm)),
+    "check: ok, by pods' devices": ("check 10.244.0.0/24", of(cni_node)),
+    "check: overlap": (f"check {CIDR}", of(h200)),
+    "check: overlap that may be intended": ("check 172.16.0.0/12", of(with_docker)),
+    "check: overlap of which a part has no repair": (f"check {CIDR}", of(refusing)),
+    "check: undecided, other packets": (f"check {CIDR}", of(marked_vm)),
+    "check: undecided, a tunnel": (f"check {CIDR}", of(vpn_node)),
+    "check: no default route": (f"check {CIDR} fd00::/48", of(FakeKernel)),
+    "check: a device that is expected": (f"check {CIDR} --dev ib0", of(h200)),
+    "check: a device that is not there": (f"check {CIDR} --dev eth7", of(h200)),
+    "check: a configuration": ("check --config FILE", of(h200), config()),
+    "check: the installed configuration": ("check", applied(change=lose_routes)),
+    "check: bad CIDRs": ("check 10.0.0.1/8 nonsense", of(h200)),
+    "check: a bad configuration": ("check --config FILE", of(h200), {"routeOverlap": {"mode": 1, "modes": 2}}),
+    "check: nothing to check": ("check", of(h200)),
+    "check: no permission": (f"check {CIDR}", blind(DENIED)),
+    "check: no netlink": (f"check {CIDR}", blind(BackendError("there is no netlink", kind="unavailable"))),
+    "explain: a tunnel": ("explain 172.16.5.9", of(vpn_node)),
+    "explain: a capture": ("explain 172.16.5.9", of(h200)),
+    "explain: as expected": ("explain 10.9.0.1", of(h200)),
+    "explain: an own address": ("explain 10.0.0.4", of(plain_vm)),
+    "explain: refused": ("explain 172.16.0.9", of(refusing)),
+    "explain: no route": ("explain 2001:db8::1", of(plain_vm)),
+    "explain: a pod": ("explain 10.244.0.9", of(cni_node)),
+    "explain: not an address": ("explain 172.16.0.0/16", of(h200)),
+    "repair: a configuration": (f"repair {CIDR}", of(h200)),
+    "repair: commands": (f"repair {CIDR} --commands", of(h200)),
+    "repair: nothing to repair": (f"repair {CIDR}", of(plain_vm)),
+    "repair: a part": (f"repair {CIDR}", of(refusing)),
+    "repair: none": (f"repair {CIDR}", of(forbidding)),
+    "repair: no default route": (f"repair {CIDR}", of(FakeKernel)),
+    "repair: the installed configuration is kept": ("repair", applied(config("10.9.0.0/16", HALVES[0], mode="WARN"))),
+    "repair: the place of a route is taken": ("repair --config FILE", of(holding), REPAIRED),
+    "plan: to do": (PLAN, of(h200), REPAIRED),
+    "plan: nothing to do": (PLAN, applied(), REPAIRED),
+    "plan: a conflict": (PLAN, of(holding), REPAIRED),
+    "plan: not ready": (PLAN, of(FakeKernel), config("9.0.0.0/8")),
+    "plan: no default route": (PLAN, of(FakeKernel), config()),
+    "plan: an overlap is left, STRICT": (PLAN, of(h200), config(HALVES[0])),
+    "plan: an overlap is left, WARN": (PLAN, of(h200), config(HALVES[0], mode="WARN")),
+    "plan: a removal": (PLAN, applied(), config(*HALVES, mode="WARN")),
+    "plan: an allowed removal": (f"{PLAN} --allow-removal", applied(), config(*HALVES, mode="WARN")),
+    "plan: a program is missing": (PLAN, lacking("nsenter"), REPAIRED),
+    "apply: done": (APPLY, of(h200), REPAIRED),
+    "apply: nothing to do": (APPLY, applied(), REPAIRED),
+    "apply: a conflict": (APPLY, of(holding), REPAIRED),
+    "apply: an overlap is left, STRICT": (APPLY, of(h200), config(HALVES[0])),
+    "apply: an overlap is left, WARN": (APPLY, of(h200), config(HALVES[0], mode="WARN")),
+    "apply: no default route": (APPLY, of(FakeKernel), config()),
+    "apply: a removal": (APPLY, applied(), config(*HALVES, mode="WARN")),
+    "apply: an allowed removal": (f"{APPLY} --allow-removal", applied(), config(*HALVES, mode="WARN")),
+    "apply: a program is missing": (APPLY, lacking("nsenter"), REPAIRED),
+    "apply: the gate is open": (APPLY, applied(change=opened), REPAIRED),
+    "status: nothing is installed": ("status", of(h200)),
+    "status: as it should be": ("status", applied()),
+    "status: routes are lost": ("status", applied(change=lose_routes)),
+    "status: a file is lost": ("status", applied(change=lambda host: host.files.remove(LAYOUT.gate_path))),
+    "status: a file is edited": (
+        "status",
+        applied(change=lambda host: host.files.texts.update({LAYOUT.gate_path: ""})),
+    ),
+    "status: the configuration is lost": ("status", applied(change=lambda host: host.files.remove(LAYOUT.config_path))),
+    "status: another release": ("status", applied(change=rewritten)),
+    "status: the gate is open": ("status", applied(change=opened)),
+    "status: a unit failed, its work is done": ("status", applied(change=failed)),
+    "status: a unit failed": ("status", applied(change=failed_and_lost)),
+    "status: an address escapes": ("status", applied(config(mode="WARN"))),
+    "remove: nothing is installed": ("remove", of(h200)),
+    "remove: done": ("remove", applied()),
+    "remove: somebody else's script": ("remove", applied(change=foreign)),
+    "remove: a file stays": ("remove", applied(change=broken(LAYOUT.unit_path(LAYOUT.routes_unit)))),
+    "render: done": ("render --config FILE --root IMAGE", of(h200), REPAIRED),
+    "render: nothing is mounted": ("render --config FILE --root IMAGE/nowhere", of(h200), REPAIRED),
+    "render: this host": ("render --config FILE --root /", of(h200), REPAIRED),
+    "clean: stale": (CLEAN, azure.host, AZURE),
+    "clean: deleted": (f"{CLEAN} --apply", azure.host, AZURE),
+    "clean: nothing is stale": (CLEAN, of(h200), AZURE),
+    "clean: azure-vnet is active": (CLEAN, lambda: azure.host(files=FakeFiles(dict(ACTIVE))), AZURE),
+    "clean: refused": (f"{CLEAN} --apply", lambda: azure.host(files=FakeFiles(dict(ACTIVE))), AZURE),
+    "clean: no section": (CLEAN, of(h200), REPAIRED),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_page_and_document(name: str, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    """A page for an operator, a document for a program, and one exit code; on standard error only remarks."""
+    words, make, *settings = CASES[name]
+    (tmp_path / "config.json").write_text(json.dumps(settings[0] if settings else {}))
+    image = tmp_path / "image"
+    image.mkdir()
+    typed = words.replace("FILE", str(tmp_path / "config.json")).replace("IMAGE", str(image)).split()
+    page = say(*typed, host=make())
+    for path in sorted(image.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    document = say(*typed, "--json", host=make())
+    assert document.code == page.code
+    remarks = [line for line in page.err.splitlines() if not re.search(" started| after |^will delete", line)]
+    shown = [f"$ {words}", *page.lines, *(f"! {line}" for line in remarks), f"= {page.code}", json.dumps(document.json)]
+    assert snapshot == "\n".join(shown).replace(str(tmp_path / "config.json"), "FILE").replace(str(image), "IMAGE")
+
+
+@pytest.mark.parametrize("name", ["systemctl", "kernel"])
+def test_status_that_cannot_be_known(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If systemd or the kernel does not answer, everything else is reported, the reason once; exit code 3."""
+    host = applied()()
+    error = ManagerError(f"{name} did not answer") if name == "systemctl" else BackendError(f"{name} did not answer")
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(
+        type(host.manager) if name == "systemctl" else FakeKernel, "show" if name == "systemctl" else "snapshot", fail
+    )
+    said = say("status", host=host)
+    assert (said.code, said.out.count(f"{name} did not answer")) == (3, 1)
+
+
+def test_a_thousand_escapes() -> None:
+    """Of many escapes twenty are shown, and the rest is counted; the JSON has all."""
+    kernel = plain_vm()
+    kernel.add_link(Link(name="eth7", index=0))
+    for number in range(100):
+        kernel.ip_route("add", Route.to(f"172.16.{number}.0/31", dev="eth7"))
+    said = say("check", CIDR, kernel=kernel)
+    assert "  … and 80 more; --json shows all" in said.lines
+    names = [finding["name"] for finding in say("check", CIDR, "--json", kernel=kernel).json["findings"]]
+    assert names.count("overlap") == 100

@@ -1,0 +1,177 @@
+"""Many nodes: each has the result of `check --snapshot`, and nodes with the same problem are one group."""
+
+import json
+import os
+import signal
+import sys
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from hostrouting import HostRoutingConfig, fleet
+from hostrouting.check.check import CheckReport, check_snapshot
+from hostrouting.errors import ConfigError, FleetError
+from hostrouting.model.snapshot import Snapshot
+from hostrouting.testing import FakeKernel, h200, plain_vm
+from tests.support.cli import say
+from tests.support.programs import completed
+from tests.support.topologies import marked_vm, refusing
+
+CIDR = "172.16.0.0/16"
+CONFIG = HostRoutingConfig(route_overlap={"expectedCidrs": [CIDR]})
+
+
+def save(folder: Path, nodes: dict[str, Snapshot | str]) -> Path:
+    """Write a file for each node, and return the folder."""
+    folder.mkdir(exist_ok=True)
+    for name, node in nodes.items():
+        (folder / f"{name}.json").write_text(node if isinstance(node, str) else node.to_json())
+    return folder
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Path:
+    """Nodes of every kind: on two of them, another InfiniBand device has the route that captures the CIDR."""
+    sick = h200().snapshot().to_json()
+    other = sick.replace('"ib0"', '"ibX"').replace('"ib3"', '"ib0"').replace('"ibX"', '"ib3"')
+    named: dict[str, Snapshot | str] = {
+        "gpu-0": sick,
+        "gpu-1": other,
+        "gpu-2": other,
+        "refusing": refusing().snapshot(),
+    }
+    named |= {
+        "bare": FakeKernel().snapshot(),
+        "marked": marked_vm().snapshot(),
+        "broken": "{",
+        "vm": plain_vm().snapshot(),
+    }
+    return save(tmp_path / "nodes", named)
+
+
+def groups_of(nodes: Path, config: HostRoutingConfig = CONFIG) -> tuple[fleet.NodeGroup, ...]:
+    """The groups of these nodes."""
+    with ThreadPoolExecutor(1) as executor:
+        return fleet.group_nodes(fleet.check_snapshots([nodes], config, executor))
+
+
+def test_groups(nodes: Path) -> None:
+    """The worst come first; devices that differ in their numbers are one problem; a broken file is a row."""
+    assert [(group.verdict, group.problem, group.nodes, len(group.repair)) for group in groups_of(nodes)] == [
+        ("overlap", f"{CIDR} by ibN", ("gpu-0", "gpu-1", "gpu-2"), 2),
+        ("overlap", f"a part of {CIDR} by no device (prohibit); a part of {CIDR} by ibN", ("refusing",), 0),
+        (
+            "no verdict",
+            "is not JSON, or was not copied whole; save one with: hostrouting snapshot > FILE",
+            ("broken",),
+            0,
+        ),
+        ("no-default-route", "no IPv4 default route", ("bare",), 0),
+        ("undecided", "other-packets", ("marked",), 0),
+        ("ok", "", ("vm",), 0),
+    ]
+
+
+def test_each_is_as_check_says(nodes: Path) -> None:
+    """The verdict and the repair are those of `check --snapshot`."""
+    for group in groups_of(nodes):
+        for result in group.results:
+            alone = say("check", CIDR, "--snapshot", result.path, "--json").json
+            assert alone.get("verdict", "no verdict") == result.verdict
+            assert not result.repair or [route.to_mapping() for route in result.repair] == alone["repair"]
+
+
+def test_the_repair_of_a_group_repairs_its_nodes(nodes: Path) -> None:
+    """With its routes in the configuration, a plan for each node ends with OK."""
+    group = groups_of(nodes)[0]
+    routes = [route.to_mapping() for route in group.repair]
+    whole = {"staticRoutes": {"enabled": True, "routes": routes}, "routeOverlap": {"expectedCidrs": [CIDR]}}
+    for result in group.results:
+        plan = say("plan", "--config", "-", "--snapshot", result.path, "--json", stdin=json.dumps(whole).encode())
+        assert plan.json["verdict"] == "ok"
+    # What is in the configuration already is not asked for again.
+    assert groups_of(nodes, HostRoutingConfig.from_mapping(whole))[0].repair == ()
+
+
+def test_the_command(nodes: Path) -> None:
+    """The page has the numbers, then each problem with its nodes and the repair; the document has the same groups."""
+    with mock.patch("hostrouting.cli.nodes.ProcessPoolExecutor", side_effect=lambda **_: ThreadPoolExecutor(1)):
+        said, document = (say("check", "--snapshots", str(nodes), CIDR, *form) for form in ([], ["--json"]))
+        assert (said.code, document.code) == (1, 1), said.err
+        assert said.lines[:7] == [
+            "8 nodes: 4 overlap, 1 no verdict, 1 no-default-route, 1 undecided, 1 ok",
+            "",
+            f"OVERLAP: 3 nodes: {CIDR} by ibN",
+            "  gpu-0, gpu-1 and gpu-2",
+            "  add to staticRoutes.routes of their configuration:",
+            '    {"destination": "172.16.0.0/17", "gateway": "", "dev": "", "metric": 0},',
+            '    {"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}',
+        ]
+        assert document.json["groups"] == [group.to_mapping() for group in groups_of(nodes)]
+        for names, code in {
+            ("vm",): 0,
+            ("vm", "marked"): 3,
+            ("vm", "marked", "broken"): 2,
+            ("broken", "gpu-0"): 1,
+        }.items():
+            paths = [word for name in names for word in ("--snapshots", str(nodes / f"{name}.json"))]
+            assert say("check", CIDR, *paths).code == code
+        said = say("check", CIDR, "--snapshots", str(nodes), "--snapshots", "/nowhere")
+        assert (said.code, "'/nowhere' does not exist" in said.err) == (2, True)
+
+
+def test_a_bug_is_a_row(nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot that cannot be judged because of a bug does not keep the others from being judged."""
+
+    def judge(node: Snapshot, config: HostRoutingConfig) -> CheckReport:
+        return check_snapshot(node, config) if len(node.links) < 6 else check_snapshot(node, "a bug")  # type: ignore[arg-type]  # on purpose
+
+    monkeypatch.setattr(fleet, "check_snapshot", judge)
+    assert {group.verdict for group in groups_of(nodes)} == {"no verdict", "no-default-route", "undecided", "ok"}
+
+
+def kill(*_: object, **__: object) -> None:
+    """End this process as the kernel does when there is too little memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Deadly(ProcessPoolExecutor):
+    """Processes of which the second batch kills its own."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """See Executor."""
+        self.calls = getattr(self, "calls", 0) + 1
+        return super().submit(kill if self.calls == 2 else fn, *args, **kwargs)
+
+
+@pytest.mark.linux
+def test_a_killed_worker(tmp_path: Path) -> None:
+    """The error says so, and how many were judged before."""
+    save(tmp_path, {f"{number:02}": plain_vm().snapshot() for number in range(40)})
+    results: list[fleet.NodeResult] = []
+    with Deadly(1, mp_context=get_context("spawn")) as executor, pytest.raises(FleetError, match="a worker was killed"):
+        results += iter(fleet.check_snapshots([tmp_path], CONFIG, executor))
+    assert not results or len(results) == 16
+
+
+@pytest.mark.parametrize("paths", [[], ["/nowhere"], ["."]])
+def test_paths_without_snapshots(paths: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every path without a snapshot is named; without a path there is nothing to do."""
+    monkeypatch.chdir(tmp_path)
+    if not paths:
+        assert fleet.find_snapshots(paths) == ()
+        return
+    with pytest.raises(ConfigError, match=r"has no \*.json file|does not exist"):
+        fleet.find_snapshots(paths)
+
+
+@pytest.mark.linux
+def test_processes_of_its_own(nodes: Path) -> None:
+    """The program judges in processes, and its answer is that of one process."""
+    done = completed([sys.executable, "-m", "hostrouting", "check", CIDR, "--snapshots", str(nodes), "--json"])
+    assert (done.returncode, done.stderr) == (1, "")
+    assert json.loads(done.stdout)["groups"] == [group.to_mapping() for group in groups_of(nodes)]
