@@ -10,7 +10,6 @@ from pathlib import Path
 
 import attrs
 import pytest
-from syrupy.assertion import SnapshotAssertion
 
 from hostrouting.errors import BackendError, ManagerError
 from hostrouting.host.systemd import UnitState
@@ -215,7 +214,7 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_page_and_document(name: str, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+def test_page_and_document(name: str, tmp_path: Path, snapshot: object) -> None:
     """A page for an operator, a document for a program, and one exit code; on standard error only remarks."""
     words, make, *settings = CASES[name]
     (tmp_path / "config.json").write_text(json.dumps(settings[0] if settings else {}))
