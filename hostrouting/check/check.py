@@ -63,11 +63,6 @@ class Escape:
         """The range as the fewest prefixes."""
         return tuple(prefixes_between(self.cidr.family, self.first, self.last))
 
-    @property
-    def range(self) -> str:
-        """The range as text."""
-        return extent(self.cidr.family, self.first, self.last)
-
 
 @attrs.frozen
 class FamilyReport:
@@ -80,8 +75,6 @@ class FamilyReport:
     escapes: tuple[Escape, ...] = ()
     doubts: tuple[Finding, ...] = ()
     """What makes the verdict undecided, unless something escapes."""
-    allowed: tuple[tuple[str, str], ...] = ()
-    """What leaves by a device that is only allowed: what allows it, and the range."""
     flaws: tuple[Finding, ...] = ()
     repair: Repair = attrs.field(factory=Repair)
 
@@ -201,7 +194,6 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...], pods: list[Prefix]) -> Fami
     every: list[Part] = []
     escapes: list[Escape] = []
     doubts: dict[Opinion, dict[str, None]] = {}  # and where there is the same doubt
-    allowed: dict[tuple[str, str], None] = {}
     blocks = _disjoint(cidrs)
     for block in blocks:
         for packet in (PLAIN, *pod_packets(judge.fib, pods)):
@@ -212,9 +204,7 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...], pods: list[Prefix]) -> Fami
             for part in parts:
                 for opinion in (part.opinion, *part.others):
                     if opinion.grade == DOUBT and opinion.name != "not-judged":
-                        doubts.setdefault(opinion, {})[_where(block, part)] = None
-                if part.opinion.name == "allowed":
-                    allowed[part.opinion.reason, _where(block, part)] = None
+                        doubts.setdefault(opinion, {})[extent(block.family, part.first, part.last)] = None
     near = [
         _unseen(thing)
         for thing in unseen
@@ -222,7 +212,7 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...], pods: list[Prefix]) -> Fami
     ]
     findings = [*(doubt(opinion, list(places)) for opinion, places in doubts.items()), *dict.fromkeys(near)]
     repair = propose_repair(judge, blocks, every)
-    return FamilyReport(judge, cidrs, tuple(every), tuple(escapes), tuple(findings), tuple(allowed), flaws, repair)
+    return FamilyReport(judge, cidrs, tuple(every), tuple(escapes), tuple(findings), flaws, repair)
 
 
 def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
@@ -232,10 +222,6 @@ def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
         if not blocks or cidr not in blocks[-1]:
             blocks.append(cidr)
     return blocks
-
-
-def _where(block: Prefix, part: Part) -> str:
-    return extent(block.family, part.first, part.last)
 
 
 def _escapes(block: Prefix, parts: Iterable[Part], packet: Packet) -> list[Escape]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN, table_name
+from hostrouting.model.route import TABLE_MAIN
 from hostrouting.model.rule import command_adding, default_rules
 from hostrouting.text import spoken
 
@@ -56,12 +56,10 @@ def _inside_services(judge: Judge) -> Iterator[Finding]:
 
 def _missing_rules(judge: Judge) -> Iterator[Finding]:
     fib = judge.fib
-    for rule in default_rules(fib.family):
-        is_there = any(other.looks_up(rule.table) for other in fib.rules)
-        is_used = rule.table == TABLE_MAIN and any(route.table == TABLE_MAIN for route in fib.snapshot.routes)
-        if is_used and not is_there and rule.table != TABLE_LOCAL:
-            sentence = f"no rule looks up table {table_name(rule.table)} for all packets, so its routes are not used"
-            yield Finding("missing-rule", "warning", sentence, table_name(rule.table), _adding(rule))
+    is_used = any(route.table == TABLE_MAIN for route in fib.snapshot.routes)
+    if is_used and not any(rule.looks_up(TABLE_MAIN) for rule in fib.rules):
+        sentence = "no rule looks up table main for all packets, so its routes are not used"
+        yield Finding("missing-rule", "warning", sentence, "main", _adding(default_rules(fib.family)[1]))
 
 
 def _adding(rule: Rule) -> str:

@@ -28,8 +28,6 @@ MOST = 512
 """More routes than this are not proposed: no operator would read them."""
 
 Reason: TypeAlias = Literal["earlier-rule", "host-route", "no-gateway", "too-many"]
-_EARLIER_RULE: Reason = "earlier-rule"
-_HOST_ROUTE: Reason = "host-route"
 
 
 class Unsafe(NamedTuple):
@@ -110,14 +108,15 @@ def _spans(judge: Judge, parts: Iterable[Part]) -> Iterator[_Span]:
     before_main = [step.rule for step in takewhile(lambda step: not _looks_up_main(step), fib.steps())]
     table = fib.tables.get(TABLE_MAIN)
     for part in parts:
-        length, reason = 0, _HOST_ROUTE
+        length = 0
         is_before = len(before_main) == len(fib.rules) or part.decision.rule in before_main
-        if is_before or part.opinion.name == "own-range":
-            length, reason = fib.width + 1, _EARLIER_RULE
+        is_out_of_reach = is_before or part.opinion.name == "own-range"
+        if is_out_of_reach:
+            length = fib.width + 1
         elif table is not None and (best := table.best(part.first)) is not None:
             # Also a throw, or a route that the rule suppresses, comes before a route of ours that is not more specific.
             length = best.prefix.length + (0 if best.metric > DEFAULT_METRIC[fib.family] else 1)
-        yield _Span(part, length, reason)
+        yield _Span(part, length, "earlier-rule" if is_out_of_reach else "host-route")
 
 
 def _looks_up_main(step: Step) -> bool:

@@ -119,7 +119,7 @@ def verdict_sentence(family: FamilyReport) -> str:
         more = len(family.doubts) - 1
         reason = family.doubts[0].sentence if family.doubts else family.flaws[0].sentence
         return f"{reason}{f'; and {more} more' if more > 0 else ''}"
-    allowed = dict.fromkeys(name for name, _ in family.allowed)
+    allowed = dict.fromkeys(part.opinion.reason for part in family.parts if part.opinion.name == "allowed")
     beside = f", or by {spoken([*allowed])}" if allowed else ""
     return f"every address of {cidrs} leaves by {devs}{beside}, or is this host's own"
 
@@ -150,7 +150,9 @@ def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding
     )
     of_pods = "" if escape.packet is PLAIN else f", for {phrase_of(escape.packet)},"
     expected = spoken(family.expected_devs, last="or")
-    where = str(escape.prefixes[0]) if len(escape.prefixes) == 1 else escape.range
+    where = (
+        str(escape.prefixes[0]) if len(escape.prefixes) == 1 else extent(escape.cidr.family, escape.first, escape.last)
+    )
     sentence = f"{where}{of_pods} {_way(escape)}{route}; expected: {expected}"
     remedy = _REMEDIES.get(escape.kind, "")
     if escape.kind == "overlap" and all(_kind_of(family, dev) for dev in escape.devs):
@@ -266,8 +268,9 @@ def _allowances(family: FamilyReport) -> Iterator[Finding]:
             sentence = f"{dev} is a tunnel ({_kind_of(family, dev)}), and routeOverlap.expectedDevs names it"
             yield Finding("allowed", "note", sentence, dev)
     ranges: dict[str, list[str]] = {}
-    for name, where in family.allowed:
-        ranges.setdefault(name, []).append(where)
+    for part in family.parts:
+        if part.opinion.name == "allowed":
+            ranges.setdefault(part.opinion.reason, []).append(extent(family.family, part.first, part.last))
     for name, places in ranges.items():
         sentence = f"{spoken(places, most=_RANGES)} {'leaves' if len(places) == 1 else 'leave'} by {name}"
         yield Finding("allowed", "note", sentence, name)
