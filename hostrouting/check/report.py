@@ -224,7 +224,9 @@ def _passed_over(family: FamilyReport) -> str:
             elif route.table not in fib.tables:
                 reasons.append(f"[{route}] in a table that no rule looks up")
             elif not any(map(leads_out, used)):
-                kinds = ["InfiniBand" if link.infiniband else f"a device of kind {link.kind}" for link in used]
+                kinds = [
+                    "InfiniBand" if link.infiniband else f"a device of kind {link.kind or 'loopback'}" for link in used
+                ]
                 reasons.append(f"[{route}] by {spoken(list(dict.fromkeys(kinds)))}")
     return f" but {spoken(reasons)}" if reasons else ""
 

@@ -206,6 +206,7 @@ def test_each_line(name: str) -> None:
     ("route", "link", "why"),
     [
         (Route.to("0.0.0.0/0", dev="ib0", protocol=16), Link(name="ib0", index=9, type=32), "by InfiniBand"),
+        (Route.to("0.0.0.0/0", dev="lo"), Link(name="lo", index=1, type=772), "by a device of kind loopback"),
         (Route.to("0.0.0.0/0", dev="ifb0"), Link(name="ifb0", index=9, kind="ifb"), "by a device of kind ifb"),
         (Route.to("0.0.0.0/0", dev="eth1", table=7), Link(name="eth1", index=9, master="blue"), "in the VRF blue"),
         (Route.to("0.0.0.0/0", dev="eth1", table=7), Link(name="eth1", index=9), "in a table that no rule looks up"),
