@@ -38,17 +38,14 @@ from hostrouting.config.settings import AzureVnetCleanupConfig as AzureVnetClean
 
 # 3. Errors: `hostrouting.errors` draws the whole tree, and says where the fault of each is
 from hostrouting.errors import HostRoutingError as HostRoutingError  # the root: catch it to catch everything that is raised on purpose
-from hostrouting.errors import ConfigError as ConfigError, Fault as Fault  # the configuration cannot be used; each fault in it
-from hostrouting.errors import InputError as InputError  # a file is not a snapshot
+from hostrouting.errors import ConfigError as ConfigError, Fault as Fault  # a configuration or a snapshot cannot be used; each fault in it
+from hostrouting.errors import RequirementError as RequirementError  # the host lacks something that the configuration needs
 from hostrouting.errors import RouteConflict as RouteConflict  # a route that is not ours holds the key of a wanted route
 from hostrouting.errors import ApplyError as ApplyError  # routes could not be applied; says what is true now
 from hostrouting.errors import RouteOverlapError as RouteOverlapError  # expected CIDRs escape, and the mode is STRICT; `repair` has the remedy
-from hostrouting.errors import CleanupError as CleanupError  # what azure-vnet left behind could not be deleted
-from hostrouting.errors import NotReady as NotReady  # something was still missing at the deadline
-from hostrouting.errors import FileError as FileError  # a file cannot be read, written or removed
-from hostrouting.errors import ManagerError as ManagerError  # systemd does not answer, or one of our units failed
-from hostrouting.errors import ProgramError as ProgramError  # nft or ebtables did not do what was asked
-from hostrouting.errors import BackendError as BackendError, RouteRefused as RouteRefused  # the kernel did not do what was asked; one about one route
+from hostrouting.errors import NotReady as NotReady  # something was still missing at the deadline, or the lock was held
+from hostrouting.errors import HostError as HostError  # a file, systemd, nft or ebtables did not do what was asked
+from hostrouting.errors import BackendError as BackendError  # the kernel did not do what was asked
 
 # 4. The routing of a host, as plain values
 from hostrouting.model.snapshot import Snapshot as Snapshot  # devices, addresses, rules and routes at one moment; saved by `Snapshot.to_json`

@@ -23,7 +23,7 @@ import attrs
 
 from hostrouting.check.check import CheckReport, Escape, check_snapshot
 from hostrouting.check.pods import phrase_of
-from hostrouting.errors import ConfigError, Fault, FleetError, HostRoutingError
+from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError
 from hostrouting.fib.engine import PLAIN
 from hostrouting.host.saved import read_snapshot
 from hostrouting.routes.plan import plan_static_routes
@@ -107,7 +107,7 @@ def check_snapshots(
 
     The configuration is the whole one of the nodes: the repair is what it lacks once it is applied, which deletes the
     routes of ours that are not in it. Any `concurrent.futures.Executor` will do, such as that of Dask
-    (`Client.get_executor()`). Raises ConfigError if a path has no snapshot, FleetError if a worker was killed.
+    (`Client.get_executor()`). Raises ConfigError if a path has no snapshot, HostError if a worker was killed.
     """
     files = find_snapshots(paths)
     batches = [files[begin : begin + _BATCH] for begin in range(0, len(files), _BATCH)]
@@ -120,7 +120,9 @@ def check_snapshots(
     except Exception as error:  # each executor has errors of its own; a judgement raises none
         sentence = f"{count:,} of {len(files):,} snapshots were judged, and then a worker was killed or could not start"
         words = f"{type(error).__name__}: {error}"
-        raise FleetError(f"{sentence} ({words}); perhaps there is too little memory", kind="incomplete") from error
+        raise HostError(
+            f"{sentence} ({words}); perhaps there is too little memory", kind="executor-lost", what="executor"
+        ) from error
 
 
 def _judge_batch(paths: Sequence[str], *, config: HostRoutingConfig) -> tuple[NodeResult, ...]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, get_args
+from typing import Any
 
 import attrs
 
@@ -14,12 +14,9 @@ from hostrouting.cli.output import SHOWN, Answer, say, write
 from hostrouting.errors import (
     BackendError,
     ConfigError,
-    FleetError,
+    HostError,
     HostRoutingError,
-    InputError,
     NotReady,
-    ProgramError,
-    Refusal,
     RouteOverlapError,
     is_denied,
 )
@@ -28,16 +25,19 @@ FINE, PROBLEM, BAD_INPUT, CANNOT_DECIDE = 0, 1, 2, 3
 VERDICT_CODES = {"ok": FINE, "overlap": PROBLEM, "undecided": CANNOT_DECIDE, "no-default-route": CANNOT_DECIDE}
 """The exit code for each verdict of a check."""
 
+_UNANSWERED = {"missing", "too-old", "not-permitted", "not-loaded", "wrong-backend", "timeout", "executor-lost"}
+"""The kinds of a HostError that leave the answer open; with the others the work has failed."""
+
 
 def code_of(error: BaseException) -> int:
     """The exit code for this error. A bug is none of a verdict's."""
-    if isinstance(error, ConfigError | InputError):
+    if isinstance(error, ConfigError):
         return BAD_INPUT
-    if isinstance(error, ProgramError) and error.kind in get_args(Refusal):
-        return PROBLEM
-    is_open = isinstance(error, BackendError | FleetError | NotReady | ProgramError) or is_denied(error)
-    is_late = isinstance(error, RouteOverlapError) and error.can_retry  # there is no default route yet
-    return CANNOT_DECIDE if is_open or is_late or not isinstance(error, HostRoutingError) else PROBLEM
+    if isinstance(error, HostError):
+        return CANNOT_DECIDE if error.kind in _UNANSWERED or is_denied(error) else PROBLEM
+    is_late = isinstance(error, RouteOverlapError | NotReady) and error.can_retry and error.kind != "busy"
+    is_open = isinstance(error, BackendError) or is_late or is_denied(error)
+    return CANNOT_DECIDE if is_open or not isinstance(error, HostRoutingError) else PROBLEM
 
 
 def worst_code(codes: Iterable[int]) -> int:
@@ -51,7 +51,7 @@ def words_of(error: BaseException) -> list[str]:
         return [
             f"the verdict is {error.check and error.check['verdict']}, and the mode is STRICT; no gated unit starts"
         ]
-    lines = error.summary(SHOWN) if isinstance(error, ConfigError | InputError) else str(error) or type(error).__name__
+    lines = error.summary(SHOWN) if isinstance(error, ConfigError) else str(error) or type(error).__name__
     words = lines.splitlines()
     if is_denied(error):
         words.append("check, explain, repair, plan, status and snapshot work without root")
@@ -63,7 +63,7 @@ def words_of(error: BaseException) -> list[str]:
 def error_document(error: BaseException) -> dict[str, Any]:
     """The error as the JSON value `hostrouting/error/2`."""
     ours = error if isinstance(error, HostRoutingError) else HostRoutingError()
-    faults = error.faults if isinstance(error, ConfigError | InputError) else ()
+    faults = error.faults if isinstance(error, ConfigError) else ()
     return {
         "schema": "hostrouting/error/2",
         "error": type(error).__name__,

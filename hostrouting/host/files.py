@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Protocol
 
-from hostrouting.errors import FileError
+from hostrouting.errors import HostError
 
 _LIMIT = 256 * 1024 * 1024  # bytes; a script with the routes of the largest configuration is less than half as large
 _CHUNK = 1024 * 1024
@@ -34,9 +34,9 @@ PROTECTED = 0o7133
 
 
 class Files(Protocol):
-    """The files of a host. Paths are absolute, as in `HostLayout`. Every FileError has the path and the remedy.
+    """The files of a host. Paths are absolute, as in `HostLayout`. Every HostError has the path and the remedy.
 
-    No method blocks. If a path is a fifo, a socket, a device or a folder, methods raise FileError. Exceptions: `remove`
+    No method blocks. If a path is a fifo, a socket, a device or a folder, methods raise HostError. Exceptions: `remove`
     removes everything except a folder, and `is_there` returns a value for any kind.
     """
 
@@ -49,7 +49,7 @@ class Files(Protocol):
     def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
         """Write the file. If it already has this text and mode, return False and leave even its timestamps.
 
-        Atomic, even if the host loses power. Missing folders are created. A link at the path is a FileError: it may be
+        Atomic, even if the host loses power. Missing folders are created. A link at the path is a HostError: it may be
         a unit that an administrator has masked, or an attack.
         """
 
@@ -86,7 +86,7 @@ class Files(Protocol):
     def try_lock(self, path: str) -> Lock | None:
         """Take the lock of this file without waiting; None if another process has it. The process's end releases it.
 
-        Only the current user and root can hold it: a file that belongs to another user is a FileError.
+        Only the current user and root can hold it: a file that belongs to another user is a HostError.
         """
 
     def holder(self, path: str) -> str:
@@ -140,7 +140,9 @@ class LocalFiles:
         if os.path.islink(path):
             target = os.readlink(path)
             what = "the unit is masked: systemctl unmask it" if target == "/dev/null" else "remove the link"
-            raise FileError(f"{path} is a link to {target}, and nothing is written through a link; {what}", path=path)
+            raise HostError(
+                f"{path} is a link to {target}, and nothing is written through a link; {what}", what="file", target=path
+            )
         try:
             _require_replaceable(path)
             if self.holds(path, text, mode=mode):
@@ -277,7 +279,7 @@ def lock_file(path: str, *, passing: bool = False) -> Lock | None:
         found = os.fstat(descriptor)
         if found.st_uid not in {0, os.geteuid()}:
             text = f"cannot lock {path}: it belongs to user {found.st_uid}, who could hold it forever; remove it"
-            raise FileError(text, path=path)  # noqa: TRY301  the file is closed below, as after any error
+            raise HostError(text, what="file", target=path)  # noqa: TRY301  the file is closed below, as after any error
         if stat.S_IMODE(found.st_mode) & 0o077:
             with suppress(OSError):  # the file system may be read-only
                 os.fchmod(descriptor, 0o600)  # a user who can open it can hold the lock and block all others
@@ -322,7 +324,7 @@ def _has_open(pid: str, found: os.stat_result) -> bool:
 
 
 def _require_own_folder(folder: str, path: str) -> None:
-    """Raise FileError if another user could replace files in the folder.
+    """Raise HostError if another user could replace files in the folder.
 
     A folder that we cannot write to is not checked.
     """
@@ -337,7 +339,9 @@ def _require_own_folder(folder: str, path: str) -> None:
         who, remedy = "can be written by other users", f"chmod go-w {folder}"
     else:
         return
-    raise FileError(f"cannot lock {path}: {folder} {who}, who could remove the lock; {remedy}", path=path)
+    raise HostError(
+        f"cannot lock {path}: {folder} {who}, who could remove the lock; {remedy}", what="file", target=path
+    )
 
 
 class _LocalLock:
@@ -502,7 +506,7 @@ _REMEDIES = {
 _IN_THE_WAY = {errno.EISDIR, errno.ENOENT, errno.ENOTDIR, errno.EPERM}
 
 
-def _file_error(verb: str, path: str, error: OSError) -> FileError:
+def _file_error(verb: str, path: str, error: OSError) -> HostError:
     remedy = _REMEDIES.get(error.errno or 0, "nothing was changed there")
     if isinstance(error, _NotAFile):
         remedy = "remove it"
@@ -512,4 +516,4 @@ def _file_error(verb: str, path: str, error: OSError) -> FileError:
     elsewhere = error.errno in _IN_THE_WAY and error.filename not in {None, path} and error.filename2 is None
     other = f"{error.filename}: " if elsewhere else ""
     reason = f"{other}{error.strerror}; {remedy}"
-    return FileError(f"cannot {verb} {path}: {reason}", path=path, errno=error.errno, reason=reason)
+    return HostError(f"cannot {verb} {path}: {reason}", what="file", target=path, errno=error.errno)

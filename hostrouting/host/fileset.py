@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
-from hostrouting.errors import FileError
+from hostrouting.errors import HostError
 from hostrouting.host.effects import each_once
 
 if TYPE_CHECKING:
@@ -38,23 +38,25 @@ class File(NamedTuple):
         return not files.holds(self.path, self.text, mode=self.mode)
 
     def write(self, files: Files) -> bool:
-        """Make it so, atomically. Returns whether anything was changed; FileError for a file of somebody else."""
+        """Make it so, atomically. Returns whether anything was changed; HostError for a file of somebody else."""
         if self.target:
             return files.link(self.path, self.target)
         self.require_room(files)
         return files.write(self.path, self.text, mode=self.mode)
 
     def require_room(self, files: Files) -> None:
-        """Raise FileError if a file that we did not write has this path, or if it is masked."""
+        """Raise HostError if a file that we did not write has this path, or if it is masked."""
         if self.target or _SHARED not in self.path or not files.is_there(self.path):
             return
         text, name = files.read(self.path), self.path.rpartition("/")[2]
         if not text:
             remedy = f"systemctl unmask {name}" if name.endswith(".service") else "remove it"
-            raise FileError(f"{self.path} is masked: empty, or a link to /dev/null; {remedy}", path=self.path)
+            raise HostError(
+                f"{self.path} is masked: empty, or a link to /dev/null; {remedy}", what="file", target=self.path
+            )
         if not any(mark in text for mark in (MARK, *_ORIGINAL)):
             rule = "was not written by hostrouting, which needs this path"
-            raise FileError(f"{self.path} {rule}: move the file away, or rename it", path=self.path)
+            raise HostError(f"{self.path} {rule}: move the file away, or rename it", what="file", target=self.path)
 
 
 def is_ours(files: Files, path: str) -> bool:

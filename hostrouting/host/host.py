@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from hostrouting.arguments import require, uncalled
-from hostrouting.errors import FileError, HostBusy
+from hostrouting.errors import HostError, NotReady
 from hostrouting.host.files import Files, LocalFiles, Lock
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import Manager, SystemdManager
@@ -178,14 +178,14 @@ class Host:
             drop_ins = (layout.drop_in_path(name[:-2]) for name in units if name.endswith(".d"))
             folders = map(layout.at, (layout.config_directory, layout.state_directory))
             return any(map(files.names, folders)) or any(map(files.is_there, (layout.networkd_path, *drop_ins)))
-        except FileError:
+        except HostError:
             return True
 
     @contextmanager
     def locked(self, ctx: phases.Context) -> Iterator[Self]:
         """Hold the lock on the host for the block: no other run changes it meanwhile, and no unit passes the gate.
 
-        Raises HostBusy, which names the process that holds the lock, if it is not free within `lock_wait` seconds; the
+        Raises NotReady, which names the process that holds the lock, if it is not free within `lock_wait` seconds; the
         deadline of the run may come first. `locked` on the yielded host takes no lock again.
         """
         if self.is_locked:
@@ -207,7 +207,7 @@ class Host:
         while (lock := self.files.try_lock(path)) is None:
             if ctx.clock.now() >= until:
                 sentence = f"the host was not free within {self.lock_wait:g} s: {self.files.holder(path)}"
-                raise HostBusy(f"{sentence}; wait for it, or stop it if it hangs")
+                raise NotReady(f"{sentence}; wait for it, or stop it if it hangs", kind="busy")
             if not is_named:
                 text = "another run, or the start of a gated unit, uses this host; waiting up to %g s for it (%s)"
                 ctx.log.info(text, self.lock_wait, self.files.holder(path))

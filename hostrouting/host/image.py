@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from hostrouting.errors import FileError
+from hostrouting.errors import HostError
 from hostrouting.host.files import LocalFiles, Lock, lock_file
 
 _LINKS = 40  # Linux follows at most as many in one path
@@ -73,8 +73,10 @@ class ImageFiles:
         owner can open this file. A run that is killed leaves it, empty, until the next run.
         """
         if not os.path.isdir(self._root or "/"):
-            raise FileError(
-                f"cannot lock {self._root}: No such file or directory; mount the image there first", path=self._root
+            raise HostError(
+                f"cannot lock {self._root}: No such file or directory; mount the image there first",
+                what="file",
+                target=self._root,
             )
         return lock_file(self._lock_path(path), passing=True)
 
@@ -105,7 +107,7 @@ class ImageFiles:
                     continue
                 links += 1
                 if links > _LINKS:
-                    raise FileError(f"{path}: its links form a loop; remove one of them", path=path)
+                    raise HostError(f"{path}: its links form a loop; remove one of them", what="file", target=path)
                 names += target.split("/")[::-1]
                 del found[0 if target.startswith("/") else -1 :]
         return "/".join((self._root, *found))

@@ -7,11 +7,11 @@ are run (`tasks`). The fake is `hostrouting.testing.FakeManager`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from hostrouting.errors import ManagerError, UnitFailed
+from hostrouting.errors import HostError
 from hostrouting.kernel.programs import Run, run_program
 
 _DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
@@ -22,14 +22,27 @@ _ALONE = "--job-mode=ignore-dependencies"
 _STOPS = 10
 
 
+_SHOWN = 10  # lines of a unit's log in one message
 _ROOM = 16  # MiB: with less in /run/systemd, systemd refuses a daemon-reload
 
 
 def require_room(free: int) -> None:
-    """Raise the ManagerError of a daemon-reload if so few bytes are free in /run/systemd that systemd refuses it."""
+    """Raise the HostError of a daemon-reload if so few bytes are free in /run/systemd that systemd refuses it."""
     if free < _ROOM << 20:
         sentence = f"systemd reads no new units with less than {_ROOM} MiB of free space in /run/systemd"
-        raise ManagerError(f"{sentence}, which has {free >> 20} MiB; to see what fills it, run: du -xh /run | sort -h")
+        raise HostError(
+            f"{sentence}, which has {free >> 20} MiB; to see what fills it, run: du -xh /run | sort -h",
+            what="systemd",
+            kind="no-answer",
+        )
+
+
+def unit_failed(unit: str, *, result: str, status: int, words: Iterable[str]) -> HostError:
+    """The error for a unit that was started and has failed: systemd's reason, the exit status, and its log lines."""
+    lines = tuple(words)
+    printed = f": {' | '.join(lines[-_SHOWN:])}" if lines else ""
+    sentence = f"{unit} failed ({result}, exit status {status}){printed}; see `journalctl -u {unit}`"
+    return HostError(sentence, what="systemd", kind="unit-failed", target=unit, lines=lines)
 
 
 class UnitState(NamedTuple):
@@ -43,7 +56,7 @@ class UnitState(NamedTuple):
 
 
 class Manager(Protocol):
-    """A service manager. Methods raise ManagerError if it does not answer."""
+    """A service manager. Methods raise HostError if it does not answer."""
 
     def is_running(self) -> bool:
         """Whether a manager runs; false for an image and in most containers."""
@@ -52,10 +65,10 @@ class Manager(Protocol):
         """Make the manager read the unit files again (daemon-reload)."""
 
     def require_room(self) -> None:
-        """Raise the ManagerError of a `reload` that would be refused for lack of space; change nothing."""
+        """Raise the HostError of a `reload` that would be refused for lack of space; change nothing."""
 
     def start(self, unit: str, *, timeout: float) -> None:
-        """Start the unit and wait; for a oneshot, until its end. UnitFailed has the reason and the output.
+        """Start the unit and wait; for a oneshot, until its end. HostError has the reason and the output.
 
         If the unit is running, that run is ended first. Units that depend on this unit are not touched.
         """
@@ -103,12 +116,12 @@ class SystemdManager:
             code, words = self._run(_ALONE, "restart", unit, timeout=timeout)
         except BaseException:
             # After a timeout, a signal or Ctrl-C, systemctl no longer waits, but systemd continues the job.
-            with suppress(ManagerError):
+            with suppress(HostError):
                 self.stop(unit)
             raise
         if code:
             state = self.state(unit)
-            raise UnitFailed(unit, result=state.result, status=state.status, words=self._journal(state) or (words,))
+            raise unit_failed(unit, result=state.result, status=state.status, words=self._journal(state) or (words,))
 
     def stop(self, unit: str) -> None:
         """See Manager."""
@@ -117,7 +130,7 @@ class SystemdManager:
             code, words = self._run(_ALONE, "stop", unit)
             if code in {0, 5}:  # 5: the unit does not exist
                 return
-        raise ManagerError(f"systemctl stop {unit}: {words}")
+        raise HostError(f"systemctl stop {unit}: {words}", what="systemd", kind="no-answer")
 
     def state(self, unit: str) -> UnitState:
         """See Manager."""
@@ -165,7 +178,9 @@ class SystemdManager:
     def _ask(self, *words: str) -> str:
         code, text = self._run(*words)
         if code:
-            raise ManagerError(f"systemctl {' '.join(words)}: {text or f'exit code {code}'}")
+            raise HostError(
+                f"systemctl {' '.join(words)}: {text or f'exit code {code}'}", what="systemd", kind="no-answer"
+            )
         return text
 
     def _run(self, *words: str, timeout: float | None = None) -> tuple[int, str]:
@@ -177,15 +192,21 @@ class SystemdManager:
         try:
             done = self._program("systemctl", *options, *words, timeout=limit, environment=environment)
         except FileNotFoundError as error:
-            raise ManagerError(
-                "the program systemctl was not found; install systemd, or write into an image (hostrouting render)"
+            raise HostError(
+                "the program systemctl was not found; install systemd, or write into an image (hostrouting render)",
+                what="systemd",
+                kind="no-answer",
             ) from error
         except TimeoutError as error:
-            raise ManagerError(
-                f"systemctl {' '.join(words)} did not answer within {limit:g} s; see `systemctl list-jobs`"
+            raise HostError(
+                f"systemctl {' '.join(words)} did not answer within {limit:g} s; see `systemctl list-jobs`",
+                what="systemd",
+                kind="no-answer",
             ) from error
         except OSError as error:
-            raise ManagerError(f"systemctl cannot be run: {error.strerror}") from error
+            raise HostError(f"systemctl cannot be run: {error.strerror}", what="systemd", kind="no-answer") from error
         if done.signal:
-            raise ManagerError(f"systemctl {' '.join(words)} was killed by {done.signal}")
+            raise HostError(
+                f"systemctl {' '.join(words)} was killed by {done.signal}", what="systemd", kind="no-answer"
+            )
         return done.code, done.complaint.strip() if done.code else done.out

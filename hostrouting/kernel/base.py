@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 import attrs
 
 from hostrouting.arguments import listed
-from hostrouting.errors import BackendError, RouteRefused  # noqa: TC001  get_type_hints looks one up here
+from hostrouting.errors import BackendError  # noqa: TC001  get_type_hints looks one up here
 from hostrouting.kernel._route_table import RouteTable
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, as_prefix, spans_of
 from hostrouting.model.route import OURS, PATHLESS, REFUSING, Route
@@ -38,7 +38,7 @@ Source: TypeAlias = Literal["routes", "nftables"]
 class RouteRequest(NamedTuple):
     """One thing to do with one route; the verbs mean what they mean to the kernel.
 
-    A refusal is a RouteRefused; the word in parentheses is its kind.
+    A refusal is a BackendError; the word in parentheses is its kind.
 
     - `add`: refused (exists) if any route, also an identical one, has the same key (IPv4: table, prefix, tos,
       metric).
@@ -111,7 +111,7 @@ class Outcome(NamedTuple):
     """The result of a change: done, or refused with the error."""
 
     change: RouteRequest
-    error: RouteRefused | None = None
+    error: BackendError | None = None
 
     @property
     def ok(self) -> bool:

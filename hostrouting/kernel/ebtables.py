@@ -22,7 +22,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import attrs
 
-from hostrouting.errors import ProgramError
+from hostrouting.errors import HostError
 from hostrouting.kernel.programs import Ended, Run, run_program, tool_environment
 
 Backend: TypeAlias = Literal["nft", "legacy"]
@@ -39,7 +39,7 @@ class Ebtables(Protocol):
 
     The backend is the one with rules in table nat; if neither has any, that of the program `ebtables`.
 
-    Each verb raises a ProgramError if ebtables cannot be used (missing, not-permitted, not-loaded), if both backends
+    Each verb raises a HostError if ebtables cannot be used (missing, not-permitted, not-loaded), if both backends
     have rules (wrong-backend), if there is no answer (timeout), or if ebtables refuses (refused). The kind too-old
     means that it cannot delete rules in one batch, and has changed nothing. A deletion that is refused although every
     rule exists is retried a few times; nothing else is retried.
@@ -51,7 +51,7 @@ class Ebtables(Protocol):
     def save(self) -> str:
         """The rules, as ebtables-save prints them: "*nat", its chains, then each rule after "-A". No counters.
 
-        The text may include other tables. If it has no table nat, there are no rules in nat. Raises ProgramError
+        The text may include other tables. If it has no table nat, there are no rules in nat. Raises HostError
         (refused) if nat has rules that were created with nft and that ebtables cannot read. Changes nothing and loads
         no kernel module.
         """
@@ -158,10 +158,10 @@ class EbtablesProgram:
                 raise found
         raise missing()
 
-    def _try(self, backend: Backend) -> _Saved | ProgramError:
+    def _try(self, backend: Backend) -> _Saved | HostError:
         try:
             return self._save(backend)
-        except ProgramError as error:
+        except HostError as error:
             if error.kind not in {"missing", "not-loaded"}:
                 raise
             return error
@@ -171,7 +171,7 @@ class EbtablesProgram:
         prefix = f"ebtables-{backend}"
         try:
             text = self._ask(f"{prefix}-save")
-        except ProgramError as error:
+        except HostError as error:
             if error.kind != "missing" or self._plain() != backend:
                 raise
             prefix = "ebtables"
@@ -191,7 +191,7 @@ class EbtablesProgram:
         """The backend of the program `ebtables`."""
         try:
             return "nft" if "nf_tables" in self._ask("ebtables", "--version") else "legacy"
-        except ProgramError as error:
+        except HostError as error:
             if error.kind != "missing":
                 raise
             return None
@@ -321,22 +321,22 @@ _BATCH, _USAGE = "--noflush", "Usage: "
 _NOISE = ("Try `", "Perhaps ")
 
 
-_error = partial(ProgramError, program="ebtables")
+_error = partial(HostError, what="ebtables")
 
 
-def missing(program: str = "ebtables") -> ProgramError:
+def missing(program: str = "ebtables") -> HostError:
     """The error for a program that is not installed."""
     told = f"the program {program} was not found; install the package iptables or ebtables"
     return _error(told, kind="missing")
 
 
-def not_permitted(words: str = "") -> ProgramError:
+def not_permitted(words: str = "") -> HostError:
     """The error for a process without the privilege."""
     told = "this process may not read or change the rules of ebtables"
     return _error(f"{told}; run it as root with the capability CAP_NET_ADMIN", kind="not-permitted", words=words)
 
 
-def not_loaded(words: str = "") -> ProgramError:
+def not_loaded(words: str = "") -> HostError:
     """The error for a kernel without the table nat of legacy ebtables."""
     return _error(
         "the kernel module ebtable_nat is not loaded, so legacy ebtables cannot list its rules; "
@@ -346,7 +346,7 @@ def not_loaded(words: str = "") -> ProgramError:
     )
 
 
-def no_nf_tables(words: str = "") -> ProgramError:
+def no_nf_tables(words: str = "") -> HostError:
     """The error for a kernel without nf_tables, which the backend nft needs."""
     return _error(
         "this kernel has no nf_tables, where the nft backend of ebtables keeps its rules",
@@ -355,7 +355,7 @@ def no_nf_tables(words: str = "") -> ProgramError:
     )
 
 
-def too_old(program: str, words: str) -> ProgramError:
+def too_old(program: str, words: str) -> HostError:
     """The error for a program without --noflush, the option that keeps the other rules."""
     return _error(
         f"{program} does not know --noflush, so rules cannot be deleted in one batch, and nothing was "
@@ -373,7 +373,7 @@ def knows_batches(words: str) -> bool:
     return not any(_BATCH in line for line in words.splitlines() if not line.startswith(_USAGE))
 
 
-def both_backends(counts: Iterable[tuple[str, int]]) -> ProgramError:
+def both_backends(counts: Iterable[tuple[str, int]]) -> HostError:
     """The error for rules in both backends."""
     found = " and ".join(f"{count} in {backend}" for backend, count in counts)
     return _error(
@@ -383,20 +383,20 @@ def both_backends(counts: Iterable[tuple[str, int]]) -> ProgramError:
     )
 
 
-def no_such_rule(lines: Sequence[str], words: str = "") -> ProgramError:
+def no_such_rule(lines: Sequence[str], words: str = "") -> HostError:
     """The error for rules that were to be deleted and do not exist."""
     more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
     told = f"table nat has no rule {lines[0]!r}{more}, so nothing was deleted; read the rules again"
     return _error(told, kind="no-such-rule", words=words, lines=lines)
 
 
-def timed_out(what: str, seconds: float) -> ProgramError:
+def timed_out(what: str, seconds: float) -> HostError:
     """The error for a program that did not answer in time."""
     told = f"ebtables did not {what} within {seconds:g} s; check that `ebtables-save` answers, then try again"
     return _error(told, kind="timeout")
 
 
-def refused(what: str, words: str) -> ProgramError:
+def refused(what: str, words: str) -> HostError:
     """The error for a failed ebtables command, by its text."""
     if any(phrase in words for phrase in _DENIED):
         return not_permitted(words)

@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
-from hostrouting.errors import ProgramError
+from hostrouting.errors import HostError
 from hostrouting.kernel.programs import Ended, Run, run_program, tool_environment
 
 
 class Nftables(Protocol):
     """The tables of the family ip6.
 
-    Each verb raises a ProgramError if nft cannot be used (missing, not-permitted), does not answer (timeout) or refuses
+    Each verb raises a HostError if nft cannot be used (missing, not-permitted), does not answer (timeout) or refuses
     (refused). No verb retries. A name that needs quotes raises ValueError before anything is run.
     """
 
@@ -120,15 +120,15 @@ class NftProgram:
 _ABSENT = "No such file or directory"
 _DENIED = "Operation not permitted"
 
-_error = partial(ProgramError, program="nft")
+_error = partial(HostError, what="nft")
 
 
-def missing() -> ProgramError:
+def missing() -> HostError:
     """The error for a program nft that is not installed."""
     return _error("the program nft was not found; install the package nftables", kind="missing")
 
 
-def not_permitted(words: str = "") -> ProgramError:
+def not_permitted(words: str = "") -> HostError:
     """The error for a process without the privilege, or a table of another process: the kernel does not say which."""
     told = (
         "this process may not read or change nftables, or another process owns the table: run it as root with the "
@@ -137,7 +137,7 @@ def not_permitted(words: str = "") -> ProgramError:
     return _error(told, kind="not-permitted", words=words)
 
 
-def refused(what: str, words: str) -> ProgramError:
+def refused(what: str, words: str) -> HostError:
     """The error for a failed nft command, by its text."""
     if _DENIED in words:
         return not_permitted(words)

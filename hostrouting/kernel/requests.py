@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import attrs
 
-from hostrouting.errors import BackendError, RouteKind, RouteRefused
+from hostrouting.errors import BackendError, RouteKind
 from hostrouting.kernel.base import foreign, has_weight
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.route import DEFAULT_METRIC, PATHLESS, NextHop, Route
@@ -259,7 +259,7 @@ class Facts(Protocol):
         """The addresses of this host in this family."""
 
 
-def refusal(change: RouteRequest, number: int, kernel: str = "", *, facts: Facts, problem: str = "") -> RouteRefused:
+def refusal(change: RouteRequest, number: int, kernel: str = "", *, facts: Facts, problem: str = "") -> BackendError:
     """The error for a change that was refused with this errno; `kernel` is the kernel's own text, if it gave one.
 
     Without a known `problem`, the cause is looked for in the facts.
@@ -273,7 +273,7 @@ def refusal(change: RouteRequest, number: int, kernel: str = "", *, facts: Facts
         except BackendError:
             problem = ""  # if reading the facts fails, report the refusal without them
     said = f"cannot {change.verb} {change.route}"
-    return RouteRefused(
+    return BackendError(
         f"{said}: {problem}" if problem else said,
         kind=kind,
         route=str(change.route),

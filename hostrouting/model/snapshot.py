@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.errors import Fault, InputError
+from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.document import parse
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.reader import Invalid, read, written
@@ -132,21 +132,21 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Self":
-        """Read the output of `to_json`; anything else raises an InputError with every fault and its path."""
+        """Read the output of `to_json`; anything else raises an ConfigError with every fault and its path."""
         skipped: set[str] = set()
         try:
             document = parse(text)
         except Invalid as error:
             is_empty = error.faults[0].rule == "is empty"
             rule = "is empty" if is_empty else "is not JSON, or was not copied whole"
-            raise InputError([Fault("", "", rule, SAVE)]) from error
+            raise ConfigError([Fault("", "", rule, SAVE)], kind="snapshot") from error
         if not isinstance(document, dict) or document.pop("schema", "") != SCHEMA:
-            raise InputError([Fault("schema", "", f"must be {SCHEMA!r}", SAVE)])
+            raise ConfigError([Fault("schema", "", f"must be {SCHEMA!r}", SAVE)], kind="snapshot")
         faults = [Fault(name, "", "missing") for name in _LISTS if document.get(name) is None]
         try:
             snapshot = read(cls, document, skipped)
         except Invalid as error:
-            raise InputError([*faults, *error.faults]) from error
+            raise ConfigError([*faults, *error.faults], kind="snapshot") from error
         if faults:
-            raise InputError(faults)
+            raise ConfigError(faults, kind="snapshot")
         return attrs.evolve(snapshot, skipped=tuple(sorted({*snapshot.skipped, *skipped}))) if skipped else snapshot

@@ -27,7 +27,7 @@ import attrs
 import phases
 from hostrouting.boot.files import files_of, is_nothing, owned_paths, steps_of
 from hostrouting.config.settings import HostRoutingConfig, gated_units, needs_config
-from hostrouting.errors import ConfigError, Fault, FileError, HostBusy, HostRoutingError, RequirementError
+from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError, NotReady, RequirementError
 from hostrouting.host.effects import Effects, Operation, effects_of, having_changed
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.host import Host, needs_host
@@ -124,7 +124,7 @@ def install(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) ->
 def _remove(host: Host, unwanted: list[str], removed: list[str]) -> None:
     for path in unwanted:
         # Only the routes decide: a marker that cannot be removed, which the next boot removes, stops nothing.
-        with suppress(FileError) if path in host.layout.markers else nullcontext():
+        with suppress(HostError) if path in host.layout.markers else nullcontext():
             removed += [path] if host.files.remove(path) else []
         folder = path.rpartition("/")[0]
         if folder.endswith(".d"):
@@ -284,5 +284,5 @@ class SectionTask:
             is_same = not installed or getattr(installed, self.section) == getattr(self.config, self.section)
             if not is_same or (installed is None and not is_nothing(self.config)):
                 sentence = "another run has installed another configuration meanwhile"
-                raise HostBusy(f"{sentence}; run this again if this configuration is the right one")
+                raise NotReady(f"{sentence}; run this again if this configuration is the right one", kind="busy")
             yield installed or HostRoutingConfig()

@@ -10,7 +10,7 @@ import phases
 from hostrouting.check.check import check_host
 from hostrouting.check.report import check_document, check_findings
 from hostrouting.config.values import Mode
-from hostrouting.errors import FileError, RouteOverlapError
+from hostrouting.errors import HostError, RouteOverlapError
 from hostrouting.finding import ESCAPES, SEVERITIES, SHOWN, first_lines, of_severity
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.install import SectionTask
@@ -47,7 +47,7 @@ class CheckRouteOverlap(SectionTask):
             with self.host.backend() as backend:
                 report = check_host(backend, self.config, ctx=ctx, wait=self.wait)
         except BaseException:
-            with suppress(FileError):
+            with suppress(HostError):
                 self._mark(None, ())  # the present ones would be about another state
             raise
         findings = check_findings(report, mode=check.mode, wait=self.wait)
@@ -62,7 +62,7 @@ class CheckRouteOverlap(SectionTask):
         }
         try:
             self._mark(*marks.get(report.verdict, (None, ())))
-        except FileError as error:
+        except HostError as error:
             ctx.log.warning("%s", error)
         for severity in SEVERITIES:
             for finding in [*of_severity(rest, severity)][:SHOWN]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import phases
 from hostrouting.boot.probe_table import PROBE_DELETION, TABLE, probe_comments, render_probe_table
-from hostrouting.errors import ProgramError
+from hostrouting.errors import HostError
 from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.layout import HostLayout
@@ -43,7 +43,7 @@ class RewriteProbeSource(SectionTask):
         is_wanted = self.config.probe_rewrite.enabled
         try:
             operations = tuple(self._operations(self.host.nftables().listing(TABLE)))
-        except ProgramError:
+        except HostError:
             if is_wanted or self.former.probe_rewrite.enabled:
                 raise
             return Plan()  # this process may not list it, or this kernel has no nftables: nobody has asked for a table
@@ -65,7 +65,7 @@ class RewriteProbeSource(SectionTask):
             with having_changed(operations=plan.operations):
                 if any(self._operations(nftables.listing(TABLE))):
                     sentence = f"{_TITLE} is not as it was loaded: another program changes it"
-                    raise ProgramError(sentence, program="nft", kind="not-in-force")
+                    raise HostError(sentence, what="nft", kind="not-in-force")
         return Effects(operations=plan.operations)
 
     def _operations(self, listing: str | None) -> Iterator[Operation]:

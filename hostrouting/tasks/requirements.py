@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hostrouting.boot.files import foreign_steps, is_nothing
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.config.values import Mode
-from hostrouting.errors import Fault, HostRoutingError, ManagerError
+from hostrouting.errors import Fault, HostError, HostRoutingError
 from hostrouting.finding import Finding, Severity
 from hostrouting.text import spoken
 
@@ -42,7 +42,7 @@ def find_requirements(host: Host, config: HostRoutingConfig, changes: FileChange
     if manager is not None and changes:
         try:
             manager.require_room()
-        except ManagerError as error:
+        except HostError as error:
             yield from error.findings
     if is_nothing(config):
         return

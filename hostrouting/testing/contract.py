@@ -63,7 +63,7 @@ def _six(*, source: str | None = None, gateway: str | None = None, dev: str = "e
     return attrs.evolve(route, source=None if source is None else Prefix.parse(source), **more)
 
 
-def _do(backend: RouteBackend, verb: Verb, route: Route) -> RouteKind | None:
+def _do(backend: RouteBackend, verb: Verb, route: Route) -> str | None:
     """The kind of the refusal; None if the change was made."""
     (outcome,) = backend.change([RouteRequest(verb, route)])
     assert outcome.change == RouteRequest(verb, route)

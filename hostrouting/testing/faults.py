@@ -102,7 +102,7 @@ class Faults:
     def fail(self, moment: Moment, error: BackendError | int, *, nth: int = 1) -> None:
         """Fail with this error; nothing is changed.
 
-        For a change it may be an errno, which is then reported as if the kernel had refused. A RouteRefused, or an
+        For a change it may be an errno, which is then reported as if the kernel had refused. A BackendError, or an
         errno, is the outcome of that change only; any other error is raised, and the changes after it are not tried.
         """
         self._set(moment, Due(nth, error=error))

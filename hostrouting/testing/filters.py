@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from hostrouting.errors import BackendError, ProgramError
+from hostrouting.errors import BackendError, HostError
 from hostrouting.kernel import ebtables as refusal
 from hostrouting.kernel.ebtables import BACKENDS, Backend, missing_from, require_distinct, require_lines
 from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour
@@ -20,7 +20,7 @@ from hostrouting.testing.faults import Faulty
 _COMMAND = re.compile(r"(add|delete) table ip6 (\w+)\n|(table ip6 (\w+) \{\n(?: .*\n)*\}\n)|\s*(?:#.*)?\n")
 
 
-class FakeNftables(Faulty[ProgramError]):
+class FakeNftables(Faulty[HostError]):
     """nftables in a dictionary, compared with Linux; `str()` is what `nft list ruleset` would print."""
 
     def __init__(self, text: str = "", *, others: Iterable[tuple[str, str]] = ()) -> None:
@@ -102,7 +102,7 @@ class FakeNftables(Faulty[ProgramError]):
 _CHAINS = ("PREROUTING", "OUTPUT", "POSTROUTING")
 
 
-class FakeEbtables(Faulty[ProgramError]):
+class FakeEbtables(Faulty[HostError]):
     """ebtables in a list, compared with Linux; `str()` is what ebtables-save would print."""
 
     def __init__(

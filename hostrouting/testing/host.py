@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from hostrouting.arguments import require
-from hostrouting.errors import BackendError, FileError, ManagerError, UnitFailed
+from hostrouting.errors import BackendError, HostError
 from hostrouting.host.files import PROTECTED
 from hostrouting.host.host import Host, makes_edge, not_callable
-from hostrouting.host.systemd import UnitState, require_room
+from hostrouting.host.systemd import UnitState, require_room, unit_failed
 from hostrouting.kernel.programs import Rights
 from hostrouting.testing.filters import FakeEbtables, FakeLinkLayer, FakeNftables
 from hostrouting.testing.kernel import FakeKernel
@@ -71,9 +71,13 @@ class FakeFiles:
         self._require_file("write", path)
         self._require_way("write", path, path.rpartition("/")[0])
         if path in self.broken:
-            raise FileError(f"cannot write {path}: {self.broken[path]}", path=path)
+            raise HostError(f"cannot write {path}: {self.broken[path]}", what="file", target=path)
         if path in self.links:
-            raise FileError(f"{path} is a link to {self.links[path]}, and nothing is written through a link", path=path)
+            raise HostError(
+                f"{path} is a link to {self.links[path]}, and nothing is written through a link",
+                what="file",
+                target=path,
+            )
         if self.holds(path, text, mode=mode):
             return False
         self.texts[path], self.modes[path] = text, mode
@@ -89,7 +93,7 @@ class FakeFiles:
         """See Files."""
         self._require_file("link", path)
         if path in self.broken:
-            raise FileError(f"cannot link {path}: {self.broken[path]}", path=path)
+            raise HostError(f"cannot link {path}: {self.broken[path]}", what="file", target=path)
         if self.leads(path, target):
             return False
         self.links[path] = target
@@ -103,7 +107,7 @@ class FakeFiles:
         if self.strange.get(path) == "a directory":
             self._require_file("remove", path)
         if there and path in self.broken:
-            raise FileError(f"cannot remove {path}: {self.broken[path]}", path=path)
+            raise HostError(f"cannot remove {path}: {self.broken[path]}", what="file", target=path)
         self.texts.pop(path, None)
         self.links.pop(path, None)
         self.strange.pop(path, None)
@@ -139,7 +143,7 @@ class FakeFiles:
         """See Files."""
         self._require_file("lock", path)
         if path in self.broken:
-            raise FileError(f"cannot lock {path}: {self.broken[path]}", path=path)
+            raise HostError(f"cannot lock {path}: {self.broken[path]}", what="file", target=path)
         if path in self.locked:
             return None
         self.writes.append(path)
@@ -148,18 +152,18 @@ class FakeFiles:
         return lock
 
     def _require_way(self, verb: str, path: str, folder: str) -> None:
-        """Raise FileError if the folder's path leads through a link to a missing folder."""
+        """Raise HostError if the folder's path leads through a link to a missing folder."""
         for link, target in self.links.items():
             if f"{folder}/".startswith(f"{link}/") and not self.names(target):
                 remedy = "a part of the path is a link to a missing file or directory: remove that link"
                 where = "" if link == path else f"{link}: "
                 reason = f"{where}No such file or directory; {remedy}"
-                raise FileError(f"cannot {verb} {path}: {reason}", path=path, errno=errno.ENOENT, reason=reason)
+                raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path, errno=errno.ENOENT)
 
     def _require_file(self, verb: str, path: str) -> None:
         if path in self.strange:
             reason = f"there is {self.strange[path]} in its place; remove it"
-            raise FileError(f"cannot {verb} {path}: {reason}", path=path, reason=reason)
+            raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path)
 
 
 @attrs.frozen(eq=False)
@@ -219,7 +223,7 @@ class FakeManager:
         self.calls.append(f"start {unit}")
         if unit in self.failing:
             self.states[unit] = UnitState("loaded", "failed", "exit-code", 1)
-            raise UnitFailed(unit, result="exit-code", status=1, words=self.failing[unit])
+            raise unit_failed(unit, result="exit-code", status=1, words=self.failing[unit])
         stays = _shown(unit, self.read).get("Type") != "oneshot"
         self.states[unit] = UnitState("loaded", "active" if stays else "inactive")
 
@@ -243,7 +247,7 @@ class FakeManager:
             return ({name: self.version if name == "Version" else "" for name in names},)
         for template in (unit for unit in units if "@." in unit):
             reason = f"Unit name {template} is neither a valid invocation ID nor unit name."
-            raise ManagerError(f"systemctl show: Failed to get properties: {reason}")
+            raise HostError(f"systemctl show: Failed to get properties: {reason}", what="systemd", kind="no-answer")
         units_shown, there = [], self._units()
         read_all = there == self.read
         for unit in units:

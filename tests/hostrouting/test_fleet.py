@@ -14,7 +14,7 @@ import pytest
 
 from hostrouting import HostRoutingConfig, fleet
 from hostrouting.check.check import CheckReport, check_snapshot
-from hostrouting.errors import ConfigError, FleetError
+from hostrouting.errors import ConfigError, HostError
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import FakeKernel, h200, plain_vm
 from tests.support.cli import say
@@ -153,7 +153,7 @@ def test_a_killed_worker(tmp_path: Path) -> None:
     """The error says so, and how many were judged before."""
     save(tmp_path, {f"{number:02}": plain_vm().snapshot() for number in range(40)})
     results: list[fleet.NodeResult] = []
-    with Deadly(1, mp_context=get_context("spawn")) as executor, pytest.raises(FleetError, match="a worker was killed"):
+    with Deadly(1, mp_context=get_context("spawn")) as executor, pytest.raises(HostError, match="a worker was killed"):
         results += iter(fleet.check_snapshots([tmp_path], CONFIG, executor))
     assert not results or len(results) == 16
 

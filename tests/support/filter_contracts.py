@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.errors import ProgramError
+from hostrouting.errors import HostError
 from hostrouting.kernel.ebtables import Ebtables, nat_rules
 from hostrouting.kernel.neighbours import EthernetLink, LinkLayer, LinkLayerView, Neighbour, PeerMac
 
@@ -57,7 +57,7 @@ def _lacks(*lines: str) -> Iterator[None]:
     found: tuple[str, ...] = ()
     try:
         yield
-    except ProgramError as error:
+    except HostError as error:
         if error.kind != "no-such-rule":
             raise
         found = error.lines
@@ -68,7 +68,7 @@ def _lacks(*lines: str) -> Iterator[None]:
 def _ambiguous() -> Iterator[None]:
     try:
         yield
-    except ProgramError as error:
+    except HostError as error:
         if error.kind == "ambiguous-rule":
             return
         raise
@@ -294,7 +294,7 @@ class NftablesContract:
                 kind = ""
                 try:
                     nft.load(f"delete table ip6 first\n{fault}")
-                except ProgramError as error:
+                except HostError as error:
                     kind = error.kind
                 assert kind == "refused"
             assert nft.listing("first") == before

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from hostrouting.errors import BackendError, FileError, ManagerError, ProgramError
+from hostrouting.errors import BackendError, HostError
 from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, plain_vm
 from hostrouting.testing.filters import FakeNftables
@@ -29,12 +29,12 @@ def full(event: str) -> BaseException:
     """What an effect raises if it fails: of a file, of the kernel, of nft, or of the manager."""
     verb, _, path = event.partition(" ")
     if path.startswith("/"):
-        return FileError(f"cannot {verb} {path}: No space left on device; free some space", path=path)
+        return HostError(f"cannot {verb} {path}: No space left on device; free some space", what="file", target=path)
     if verb == "route":
         return BackendError(f"the kernel did not answer a {event}", kind="timeout")
     if verb == "nft":
-        return ProgramError("nft did not answer", program="nft", kind="timeout")
-    return ManagerError(f"systemctl {event} did not answer")
+        return HostError("nft did not answer", what="nft", kind="timeout")
+    return HostError(f"systemctl {event} did not answer", what="systemd", kind="no-answer")
 
 
 @attrs.define

@@ -11,7 +11,7 @@ up both tables, and the result is reported under the rule for the route's table.
 
 import attrs
 
-from hostrouting.errors import Fault, InputError
+from hostrouting.errors import ConfigError, Fault
 from hostrouting.kernel._fib.table import Table
 from hostrouting.kernel._fib.table_ipv4 import TableIPv4
 from hostrouting.kernel._fib.table_ipv6 import TableIPv6
@@ -71,7 +71,9 @@ class Tables:
 
     def _rules_of(self, family: int) -> tuple[Rule, ...]:
         if family not in self._rules:
-            raise InputError([Fault("family", "", f"nothing of IPv{family} was read", "take a whole one")])
+            raise ConfigError(
+                [Fault("family", "", f"nothing of IPv{family} was read", "take a whole one")], kind="snapshot"
+            )
         return self._rules[family]
 
     def _home(self, family: int, number: int) -> tuple[int, int]:

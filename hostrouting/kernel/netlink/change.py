@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from hostrouting.arguments import listed
-from hostrouting.errors import BackendError, RouteRefused
+from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.channel import Channel, KernelError, message
@@ -66,9 +66,9 @@ class _Work:
         # The results.
         self._refused: dict[int, KernelError] = {}
         self._unanswered: list[int] = []
-        self._errors: dict[int, RouteRefused] = {}
+        self._errors: dict[int, BackendError] = {}
 
-    def do(self) -> dict[int, RouteRefused]:
+    def do(self) -> dict[int, BackendError]:
         """Carry out the batch; return the errors by place."""
         encode_message = ChangeEncoder(lambda name: index_of(self._channel, name)).message
         messages, places, most, deleting = self._messages, self._places, self._most, False
@@ -288,22 +288,22 @@ class _Refusals:
         self._tables = _Tables(channel)
         self._addresses: dict[int, tuple[Address, ...]] = {}
 
-    def of(self, change: RouteRequest, error: KernelError) -> RouteRefused:
+    def of(self, change: RouteRequest, error: KernelError) -> BackendError:
         """The error of a change that the kernel refused."""
         return refusal(change, error.number, error.words, facts=self)
 
-    def not_said(self, change: RouteRequest, problem: NoDevice | struct.error) -> RouteRefused:
+    def not_said(self, change: RouteRequest, problem: NoDevice | struct.error) -> BackendError:
         """The error of a change that does not fit into a kernel message."""
         unfit = misfit(change.route)
         if isinstance(problem, NoDevice) and not unfit:
             return refusal(change, errno.ENODEV, problem.words, facts=self, problem=problem.problem)
         return refusal(change, errno.ERANGE, facts=self, problem=unfit or str(problem))
 
-    def obstructed(self, change: RouteRequest, obstacle: Obstacle) -> RouteRefused:
+    def obstructed(self, change: RouteRequest, obstacle: Obstacle) -> BackendError:
         """The error of a delete for which no request was sent."""
         return refusal(change, obstacle.number, facts=self, problem=obstacle.words)
 
-    def unanswered(self, change: RouteRequest) -> RouteRefused:
+    def unanswered(self, change: RouteRequest) -> BackendError:
         """The error of a change that was not made, and whose answer was lost."""
         problem = "the kernel's answer was lost, and the change was not made"
         return refusal(change, errno.ENOBUFS, facts=self, problem=problem)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import count
 from shlex import quote
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import attrs
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig, needs_config
-from hostrouting.errors import CleanupError, ProgramError
+from hostrouting.errors import HostError, first_of
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import Effects, Operation, having_changed, tell_effects
 from hostrouting.host.host import Host, needs_host
@@ -124,16 +124,16 @@ class _Run:
 
     @classmethod
     def on(cls, host: Host, section: AzureVnetCleanupConfig) -> _Run:
-        """A run on this host; CleanupError for an image."""
+        """A run on this host; HostError for an image."""
         if host.ebtables is None or host.link_layer is None or host.backend is None:
-            raise CleanupError("nothing can be deleted", ["this is an image, which has no kernel"], kind="refused")
+            raise _error("nothing can be deleted", ["this is an image, which has no kernel"], kind="refused")
         return cls(section, host, host.ebtables(), host.link_layer(), host.backend)
 
     def plan(self, *, refuse: bool = False) -> CleanupPlan:
-        """What is stale now. With `refuse`, CleanupError is raised if there is a reason not to delete anything."""
+        """What is stale now. With `refuse`, HostError is raised if there is a reason not to delete anything."""
         try:
             rules, unreadable = read_saved(self.ebtables.save())
-        except ProgramError as error:
+        except HostError as error:
             if error.kind not in {"missing", "not-loaded"}:
                 raise
             rules, unreadable = None, ()
@@ -146,7 +146,7 @@ class _Run:
         facts = CleanupFacts(rules, unreadable, view, snapshot, files.read(at(STATE_FILE)), conflists)
         plan = CleanupPlan(*judge(facts, self.section))
         if refuse and plan.hindrances:
-            raise CleanupError("nothing was deleted", plan.hindrances, kind="refused")
+            raise _error("nothing was deleted", plan.hindrances, kind="refused")
         return plan
 
     def delete(self, ctx: phases.Context) -> CleanupResult:
@@ -179,7 +179,7 @@ class _Run:
             left += [f"{spec} was added again: azure-vnet or another program is active" for spec in sorted(specs)]
             if left:
                 deleted = f"{len(done)} of {len(plan.deletions)} entries were deleted, and are saved in {undo_file}"
-                raise CleanupError(f"{deleted}; not deleted", left, kind="incomplete")
+                raise _error(f"{deleted}; not deleted", left, kind="incomplete")
         return CleanupResult(plan=plan, files=[undo_file], operations=tuple(operations), undo_file=undo_file)
 
     def _delete_rules(self, ctx: phases.Context, undo_file: str, *, is_last: bool = False) -> CleanupPlan:
@@ -194,7 +194,7 @@ class _Run:
         self.host.files.write(undo_file, script, mode=0o600)
         try:
             self.ebtables.delete([rule.line for rule in rules])
-        except ProgramError as error:
+        except HostError as error:
             if error.kind == "timeout":  # the rules may be gone, or not
                 tell_effects(error, files=[undo_file])
                 raise
@@ -204,8 +204,14 @@ class _Run:
             if not is_last:
                 return self._delete_rules(ctx, undo_file, is_last=True)
             sentence = "nothing was deleted, because other processes delete rules at the same time; left"
-            raise CleanupError(sentence, map(str, plan.deletions), kind="incomplete") from error
+            raise _error(sentence, plan.deletions, kind="incomplete") from error
         return plan
+
+
+def _error(message: str, reasons: Iterable[object], *, kind: Literal["refused", "incomplete"]) -> HostError:
+    """The error with these reasons: why nothing was deleted, or what is left."""
+    lines = tuple(map(str, reasons))
+    return HostError(f"{message}: {first_of(lines)}", what="azure-vnet", kind=kind, lines=lines)
 
 
 _HEAD = """\

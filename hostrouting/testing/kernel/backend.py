@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from hostrouting.arguments import listed
-from hostrouting.errors import BackendError, RouteRefused
+from hostrouting.errors import BackendError
 from hostrouting.kernel._fib.engine import Fib
 from hostrouting.kernel._fib.packet import ANY, Flow
 from hostrouting.kernel._route_table import RouteTable
@@ -290,7 +290,7 @@ class FakeKernel:
                 return outcome
         if isinstance(error, int):
             error = refusal(change, error, facts=self._facts)
-        if isinstance(error, RouteRefused):
+        if error.route:
             return Outcome(change, error)
         raise error
 

@@ -18,7 +18,7 @@ import pytest
 from hostrouting.cli import main
 from hostrouting.cli.failure import code_of, worst_code
 from hostrouting.cli.parser import COMMANDS, make_parser
-from hostrouting.errors import BackendError, FileError, HostRoutingError, NotReady
+from hostrouting.errors import BackendError, HostError, HostRoutingError, NotReady
 from hostrouting.testing import FakeHost, FakeKernel, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
 from tests.support.programs import completed
@@ -137,8 +137,8 @@ def test_a_snapshot_gives_the_same_answer(name: str, words: str) -> None:
     [
         (BackendError("x"), 3),
         (NotReady("x"), 3),
-        (FileError("x", path="/x", errno=13), 3),
-        (FileError("x", path="/x", errno=30), 1),
+        (HostError("x", what="file", target="/x", errno=13), 3),
+        (HostError("x", what="file", target="/x", errno=30), 1),
         (HostRoutingError("x"), 1),
         (ZeroDivisionError("x"), 3),
     ],

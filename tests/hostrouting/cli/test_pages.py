@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from hostrouting.errors import BackendError, ManagerError
+from hostrouting.errors import BackendError, HostError
 from hostrouting.host.systemd import UnitState
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
@@ -235,7 +235,11 @@ def test_page_and_document(name: str, tmp_path: Path, snapshot: object) -> None:
 def test_status_that_cannot_be_known(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If systemd or the kernel does not answer, everything else is reported, the reason once; exit code 3."""
     host = applied()()
-    error = ManagerError(f"{name} did not answer") if name == "systemctl" else BackendError(f"{name} did not answer")
+    error = (
+        HostError(f"{name} did not answer", what="systemd", kind="no-answer")
+        if name == "systemctl"
+        else BackendError(f"{name} did not answer")
+    )
 
     def fail(*_: object, **__: object) -> None:
         raise error

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.errors import FileError
+from hostrouting.errors import HostError
 from hostrouting.host.files import Files, LocalFiles
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child, running
@@ -91,7 +91,7 @@ class TestBoth:
         assert not files.link(path, "/nowhere/unit")
         assert files.link(path, "/elsewhere/unit")
         assert files.is_there(path)
-        with pytest.raises(FileError, match="is a link to /elsewhere/unit, and nothing is written through a link"):
+        with pytest.raises(HostError, match="is a link to /elsewhere/unit, and nothing is written through a link"):
             files.write(path, "x")
         assert files.remove(path)
 
@@ -102,7 +102,7 @@ class TestBoth:
         told = (
             "No such file or directory; a part of the path is a link to a missing file or directory: remove that link"
         )
-        with pytest.raises(FileError, match=rf"^cannot write {link}/x: ({link}.*: )?{told}$"):
+        with pytest.raises(HostError, match=rf"^cannot write {link}/x: ({link}.*: )?{told}$"):
             files.write(f"{link}/x", "text")
 
 
@@ -142,12 +142,12 @@ class TestWhatIsNotAFile:
             require("root")
         path = str(tmp_path / "it")
         self.put(files, path, kind)
-        with pytest.raises(FileError) as caught:
+        with pytest.raises(HostError) as caught:
             in_child(lambda: VERBS[verb](files, path), seconds=10)
         assert (
             str(caught.value) == f"cannot {verb.removesuffix(' again')} {path}: there is {kind} in its place; remove it"
         )
-        assert caught.value.path == path
+        assert caught.value.target == path
         assert files.is_there(path)
 
     @pytest.mark.parametrize("kind", ["a fifo", "a socket"])
@@ -201,7 +201,7 @@ class TestLocalFiles:
         """A unit that an administrator masked stays masked, and the error says how to unmask it."""
         path = tmp_path / "static-routes.service"
         path.symlink_to("/dev/null")
-        with pytest.raises(FileError, match="the unit is masked: systemctl unmask it"):
+        with pytest.raises(HostError, match="the unit is masked: systemctl unmask it"):
             LocalFiles().write(str(path), "x")
         assert path.is_symlink()
 
@@ -214,7 +214,7 @@ class TestLocalFiles:
             raise OSError(errno.ENOSPC, "No space left on device")
 
         monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(FileError, match=r"cannot write .*/file: No space left on device; free some space"):
+        with pytest.raises(HostError, match=r"cannot write .*/file: No space left on device; free some space"):
             LocalFiles().write(str(path), "new")
         assert path.read_text(encoding="utf-8") == "old"
         assert [it.name for it in tmp_path.iterdir()] == ["file"]
@@ -222,9 +222,9 @@ class TestLocalFiles:
     def test_a_folder_in_its_place(self, tmp_path: Path) -> None:
         """A folder where a file should be is an error that names it."""
         (tmp_path / "file").mkdir()
-        with pytest.raises(FileError, match=r"cannot write .*/file: there is a directory in its place; remove it$"):
+        with pytest.raises(HostError, match=r"cannot write .*/file: there is a directory in its place; remove it$"):
             LocalFiles().write(str(tmp_path / "file"), "x")
-        with pytest.raises(FileError, match=r"cannot remove .*/file: there is a directory in its place; remove it$"):
+        with pytest.raises(HostError, match=r"cannot remove .*/file: there is a directory in its place; remove it$"):
             LocalFiles().remove(str(tmp_path / "file"))
 
     def test_a_folder_in_the_place_of_the_temporary_name(self, tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ class TestLocalFiles:
         ]
         for step in steps:
             with pytest.raises(
-                FileError, match=r"cannot (write|link) .*/file: .*/file\.new: Is a directory; .*remove it"
+                HostError, match=r"cannot (write|link) .*/file: .*/file\.new: Is a directory; .*remove it"
             ):
                 step(str(tmp_path / "file"))
 
@@ -246,7 +246,7 @@ class TestLocalFiles:
         path = f"{tmp_path}/folder/file"
         assert LocalFiles().read(path) is None
         assert not LocalFiles().remove(path)
-        with pytest.raises(FileError, match=r"/folder.* Not a directory; a part of the path is not a directory"):
+        with pytest.raises(HostError, match=r"/folder.* Not a directory; a part of the path is not a directory"):
             LocalFiles().write(path, "x")
 
     def test_masked(self, tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ class TestLocalFiles:
     def test_a_device_without_an_end(self, tmp_path: Path) -> None:
         """No other device is opened, because a read could have an effect or never end."""
         (tmp_path / "unit").symlink_to("/dev/zero")
-        with pytest.raises(FileError, match=r"cannot read .*/unit: there is a device in its place; remove it"):
+        with pytest.raises(HostError, match=r"cannot read .*/unit: there is a device in its place; remove it"):
             LocalFiles().read(str(tmp_path / "unit"))
 
     def test_a_huge_file(self, tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ class TestLocalFiles:
         with path.open("wb") as stream:
             stream.truncate(1 << 40)
         with pytest.raises(
-            FileError,
+            HostError,
             match=r"cannot read .*/file: it is larger than 256 MiB, so it is not a file that hostrouting wrote",
         ):
             LocalFiles().read(str(path))
@@ -333,7 +333,7 @@ class TestLocalFiles:
         path = tmp_path / "lock"
         path.touch(0o600)
         os.chown(path, 65534, 65534)
-        with pytest.raises(FileError, match=r"/lock: it belongs to user 65534, who could hold it forever; remove it"):
+        with pytest.raises(HostError, match=r"/lock: it belongs to user 65534, who could hold it forever; remove it"):
             LocalFiles().try_lock(str(path))
 
     @pytest.mark.needs("root")
@@ -343,12 +343,12 @@ class TestLocalFiles:
         folder.mkdir(0o755)
         os.chown(folder, 65534, 65534)
         remedy = f"chown root: {folder}"
-        with pytest.raises(FileError, match=rf"belongs to user 65534, who could remove the lock; {remedy}$"):
+        with pytest.raises(HostError, match=rf"belongs to user 65534, who could remove the lock; {remedy}$"):
             LocalFiles().try_lock(f"{folder}/lock")
         os.chown(folder, 0, 65534)
         for mode in (0o757, 0o775):
             folder.chmod(mode)
-            with pytest.raises(FileError, match=rf"can be written by other users, .*; chmod go-w {folder}$"):
+            with pytest.raises(HostError, match=rf"can be written by other users, .*; chmod go-w {folder}$"):
                 LocalFiles().try_lock(f"{folder}/lock")
         folder.chmod(0o1777)
         lock = LocalFiles().try_lock(f"{folder}/lock")
@@ -387,7 +387,7 @@ class TestLocalFiles:
     def test_a_lock_that_is_a_link(self, tmp_path: Path) -> None:
         """A link in the place of the lock is not followed."""
         (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(FileError, match="the path is a link: remove it"):
+        with pytest.raises(HostError, match="the path is a link: remove it"):
             LocalFiles().try_lock(str(tmp_path / "lock"))
 
 

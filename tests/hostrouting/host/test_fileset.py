@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostrouting.errors import FileError
+from hostrouting.errors import HostError
 from hostrouting.host.fileset import File, FileChanges, is_ours
 from hostrouting.testing import FakeFiles
 
@@ -30,7 +30,7 @@ def test_whose(path: str, text: str, ours: bool, refused: str) -> None:  # noqa:
     assert is_ours(files, path) is ours
     file = File(path, OURS)
     if refused:
-        with pytest.raises(FileError, match=refused):
+        with pytest.raises(HostError, match=refused):
             file.write(files)
         assert files.texts == {path: text}
     else:

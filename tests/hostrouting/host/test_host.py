@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import phases
-from hostrouting.errors import FileError, HostBusy
+from hostrouting.errors import HostError, NotReady
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
@@ -46,7 +46,7 @@ class TestLocked:
         host, clock = FakeHost(), FakeClock()
         host.files.locked.add(host.layout.lock_path)
         begin = clock.now()
-        with pytest.raises(HostBusy) as caught, host.locked(phases.Context(clock=clock)):
+        with pytest.raises(NotReady) as caught, host.locked(phases.Context(clock=clock)):
             pytest.fail("two at once")
         assert 150 <= clock.now() - begin < 151
         holder = f"process 4711 (hostrouting) has locked {host.layout.lock_path}"
@@ -57,8 +57,8 @@ class TestLocked:
     def test_let_go_after_a_failure(self) -> None:
         """An error in the block is raised, and the lock is released."""
         host = FakeHost()
-        with pytest.raises(FileError, match="broken"), host.locked(phases.Context()):
-            raise FileError("broken", path="/x")
+        with pytest.raises(HostError, match="broken"), host.locked(phases.Context()):
+            raise HostError("broken", what="file", target="/x")
         assert host.files.locked == set()
 
 
@@ -104,7 +104,7 @@ def test_a_folder_that_cannot_be_read_may_have_ours(tmp_path: Path, monkeypatch:
     host = Host.offline(str(tmp_path))
 
     def refuse(folder: str) -> tuple[str, ...]:
-        raise FileError(f"{folder} cannot be read", path=folder)
+        raise HostError(f"{folder} cannot be read", what="file", target=folder)
 
     monkeypatch.setattr(host.files, "names", refuse)
     assert host.may_have_ours

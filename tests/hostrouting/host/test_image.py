@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import FileError, HostBusy
+from hostrouting.errors import HostError, NotReady
 from hostrouting.host.host import Host
 from hostrouting.host.image import ImageFiles
 from hostrouting.tasks.configure import Configure
@@ -79,7 +79,7 @@ def reads(files: ImageFiles, path: str) -> str | None:
     """What our code reads there; None if the file does not exist."""
     try:
         return files.read(path)
-    except FileError:
+    except HostError:
         return None
 
 
@@ -118,7 +118,7 @@ class TestImage:
         assert not files.is_there(path)
         assert files.link(path, "/elsewhere")
         assert files.leads(path, "/elsewhere")
-        with pytest.raises(FileError, match="is a link to /elsewhere"):
+        with pytest.raises(HostError, match="is a link to /elsewhere"):
             files.write(path, "text")
         assert list(here.iterdir()) == []
 
@@ -126,7 +126,7 @@ class TestImage:
         """Links that lead nowhere but to each other are named."""
         (tmp_path / "etc").symlink_to("/run")
         (tmp_path / "run").symlink_to("etc")
-        with pytest.raises(FileError, match=r"/etc: its links form a loop; remove one of them"):
+        with pytest.raises(HostError, match=r"/etc: its links form a loop; remove one of them"):
             ImageFiles(str(tmp_path)).write(f"{tmp_path}/etc/unit", "x")
 
     def test_the_root_itself(self, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ class TestImage:
         with running("flock", str(lock), "sh", "-c", "echo $PPID; sleep 60") as (_, stdout):
             pid = stdout.readline().strip()
             host = attrs.evolve(Host.offline(str(tmp_path)), lock_wait=0.2)
-            with pytest.raises(HostBusy) as caught, host.locked(phases.Context(observers=[])):
+            with pytest.raises(NotReady) as caught, host.locked(phases.Context(observers=[])):
                 pytest.fail("two at once")
         assert f"within 0.2 s: process {pid} (flock) has locked {lock}; wait for it" in str(caught.value)
 

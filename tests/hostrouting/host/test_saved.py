@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostrouting.errors import InputError
+from hostrouting.errors import ConfigError
 from hostrouting.host.saved import snapshot_in
 from hostrouting.testing import h200
 
@@ -15,7 +15,7 @@ def test_half_a_file() -> None:
     whole = h200().snapshot().to_json(indent=1).replace('"eth0"', '"\u00e9th0"').encode()
     told = set()
     for end in range(1, len(whole), 7):
-        with pytest.raises(InputError) as caught:
+        with pytest.raises(ConfigError) as caught:
             snapshot_in(whole[:end])
         told.add(str(caught.value))
     [problem] = told
@@ -28,5 +28,5 @@ def test_half_a_host(family: int) -> None:
 
     Kills: what was not read is taken for empty.
     """
-    with pytest.raises(InputError, match=rf"family: only IPv{family} was read; save one with: hostrouting snapshot"):
+    with pytest.raises(ConfigError, match=rf"family: only IPv{family} was read; save one with: hostrouting snapshot"):
         snapshot_in(h200().snapshot(family=family).to_json().encode())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.errors import ManagerError, UnitFailed
+from hostrouting.errors import HostError
 from hostrouting.host.systemd import SystemdManager
 from tests.support.waiting import wait_for
 
@@ -67,7 +67,7 @@ class TestSystemdManager:
             "_SYSTEMD_INVOCATION_ID=abc": (0, "eth0 is not there\ngiving up\n"),
         }
         self.ready(tmp_path, stub)
-        with pytest.raises(UnitFailed) as caught:
+        with pytest.raises(HostError) as caught:
             SystemdManager().start("x.service", timeout=60)
         assert str(caught.value) == (
             "x.service failed (exit-code, exit status 3): eth0 is not there | giving up; see `journalctl -u x.service`"
@@ -77,7 +77,7 @@ class TestSystemdManager:
         """A start that hangs is given up in time, and its job is cancelled by a stop."""
         stub |= {"start x.service": ("hang", "")}
         log = self.ready(tmp_path, stub)
-        with pytest.raises(ManagerError, match=r"systemctl .* restart x.service did not answer within 0\.5 s"):
+        with pytest.raises(HostError, match=r"systemctl .* restart x.service did not answer within 0\.5 s"):
             SystemdManager().start("x.service", timeout=0.5)
         assert (
             log.read_text(encoding="utf-8").splitlines()[-1].endswith("--job-mode=ignore-dependencies stop x.service")
@@ -90,7 +90,7 @@ class TestSystemdManager:
         """Of a systemctl that was ended by a signal to all of us the unit is not said to have failed; it is stopped."""
         stub |= {"start x.service": (-ended_by, "")}
         log = self.ready(tmp_path, stub)
-        with pytest.raises(ManagerError, match=rf"systemctl .* restart x.service was killed by {ended_by.name}"):
+        with pytest.raises(HostError, match=rf"systemctl .* restart x.service was killed by {ended_by.name}"):
             SystemdManager().start("x.service", timeout=60)
         assert log.read_text(encoding="utf-8").splitlines()[-1].endswith("stop x.service")
 
@@ -110,7 +110,7 @@ class TestSystemdManager:
         stub |= {"start x.service": (1, ""), "show": (0, "Result=exit-code\nInvocationID=abc\n"), "--sync": (1, "no")}
         stub |= {"_SYSTEMD_INVOCATION_ID=abc": (0, "the reason\n")}
         log = self.ready(tmp_path, stub)
-        with pytest.raises(UnitFailed, match="the reason"):
+        with pytest.raises(HostError, match="the reason"):
             SystemdManager().start("x.service", timeout=60)
         assert "--sync" in log.read_text(encoding="utf-8").splitlines()[-2]
 
@@ -128,7 +128,7 @@ class TestSystemdManager:
         """An error of systemctl is quoted."""
         stub |= {"daemon-reload": (1, "Failed to connect to bus")}
         self.ready(tmp_path, stub)
-        with pytest.raises(ManagerError, match="systemctl daemon-reload: Failed to connect to bus"):
+        with pytest.raises(HostError, match="systemctl daemon-reload: Failed to connect to bus"):
             SystemdManager().reload()
 
     def test_stop(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
@@ -136,7 +136,7 @@ class TestSystemdManager:
         stub |= {"stop gone.service": (5, "not loaded"), "stop x.service": (1, "Access denied")}
         self.ready(tmp_path, stub)
         SystemdManager().stop("gone.service")
-        with pytest.raises(ManagerError, match="Access denied"):
+        with pytest.raises(HostError, match="Access denied"):
             SystemdManager().stop("x.service")
 
     def test_a_stop_that_is_cancelled(self, tmp_path: Path, stub: dict[str, tuple[object, str]]) -> None:
@@ -152,7 +152,7 @@ class TestSystemdManager:
         SystemdManager().stop("x.service")
         assert len(log.read_text(encoding="utf-8").splitlines()) == 3
         program.write_text(f'#!/bin/sh\necho "$*" >>{log}\necho "{canceled}" >&2\nexit 1\n')
-        with pytest.raises(ManagerError, match=canceled):
+        with pytest.raises(HostError, match=canceled):
             SystemdManager().stop("x.service")
         assert len(log.read_text(encoding="utf-8").splitlines()) == 13
 
@@ -192,6 +192,6 @@ class TestSystemdManager:
     def test_without_systemctl(self) -> None:
         """If there is no systemctl the error says what to do."""
         with pytest.raises(
-            ManagerError, match=r"the program systemctl was not found; install systemd, or write into an image"
+            HostError, match=r"the program systemctl was not found; install systemd, or write into an image"
         ):
             SystemdManager().reload()

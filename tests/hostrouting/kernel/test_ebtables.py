@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hostrouting.errors import ProgramError
+from hostrouting.errors import HostError
 from hostrouting.kernel.ebtables import Backend, EbtablesProgram, batch, nat_rules
 from hostrouting.kernel.programs import Ended
 from tests.support.azure_rules import LOOK_ALIKES, R1, R2, R3, add_rules, addition
@@ -74,7 +74,7 @@ def every_verb(ebtables: EbtablesProgram) -> list[Callable[[], Any]]:
 def test_errors(answer: Ended | OSError, kind: str, words: str) -> None:
     """Each kind of failure has its own error, in every verb, with the remedy or with the program's own text."""
     for verb in every_verb(EbtablesProgram(run=Said(nft_save=answer))):
-        with pytest.raises(ProgramError, match=words) as caught:
+        with pytest.raises(HostError, match=words) as caught:
             verb()
         assert caught.value.kind == kind
         assert caught.value.can_retry is (kind == "timeout")
@@ -159,7 +159,7 @@ def test_no_rules_is_never_taken_on_trust(
     """If both backends have rules, neither is taken; a module that is not loaded is an error."""
     said = Said(**answers)
     for verb in every_verb(EbtablesProgram(backend, run=said)):
-        with pytest.raises(ProgramError, match=words) as caught:
+        with pytest.raises(HostError, match=words) as caught:
             verb()
         assert caught.value.kind == kind
     assert not any("restore" in words[0] for words, _ in said.asked)
@@ -169,7 +169,7 @@ def test_no_rules_is_never_taken_on_trust(
 def test_a_denial_is_not_a_program_that_is_missing(denied: str) -> None:
     """The program `ebtables` is asked instead of a missing one only, and must say to which backend it belongs."""
     said = Said(**{"version": NFT, "save": saved(ARP), denied: Ended(4, err=DENIED)})
-    with raises(ProgramError, "not-permitted"):
+    with raises(HostError, "not-permitted"):
         EbtablesProgram("nft", run=said).save()
 
 
@@ -179,7 +179,7 @@ def test_a_backend_by_its_name() -> None:
     nft = EbtablesProgram("nft", run=said)
     assert nat_rules(nft.save()) == ()
     assert {words[0] for words, _ in said.asked} == {"ebtables-nft-save"}
-    with raises(ProgramError, "not-loaded"):
+    with raises(HostError, "not-loaded"):
         EbtablesProgram("legacy", run=Said(legacy_save=NO_MODULE)).save()
 
 
@@ -213,7 +213,7 @@ FAILED = Ended(1, err="ebtables-restore v1.8.9 (nf_tables): ebtables-restore: fi
 def test_a_rule_that_is_not_there() -> None:
     """If the restore fails, the rules are read again, and the missing ones are named."""
     ebtables = EbtablesProgram("nft", run=Said(nft_save=[saved(ARP, IPV4), saved(IPV4)], nft_restore=FAILED))
-    with raises(ProgramError, "no-such-rule", match="COMMIT failed") as caught:
+    with raises(HostError, "no-such-rule", match="COMMIT failed") as caught:
         ebtables.delete([IPV4, ARP])
     assert caught.value.lines == (ARP,)
 
@@ -223,7 +223,7 @@ def test_another_process_in_the_way() -> None:
     said = Said(nft_save=saved(ARP), nft_restore=[FAILED, FAILED, Ended(0)])
     EbtablesProgram("nft", run=said).delete([ARP])
     said = Said(nft_save=saved(ARP), nft_restore=FAILED)
-    with raises(ProgramError, "refused", match="could not delete 1 rule "):
+    with raises(HostError, "refused", match="could not delete 1 rule "):
         EbtablesProgram("nft", run=said).delete([ARP])
     assert sum("restore" in words[0] for words, _ in said.asked) == 3
 
@@ -239,7 +239,7 @@ def test_a_program_that_is_too_old(answer: Ended) -> None:
     """A restore without --noflush is an error with its remedy, also where it ends well and has done nothing."""
     said = Said(legacy_save=MODULE, legacy_list=listed(ARP), legacy_restore=answer)
     ebtables = EbtablesProgram("legacy", run=said)
-    with raises(ProgramError, "too-old", match=r"does not know --noflush, .* install ebtables 2\.0\.11, iptables"):
+    with raises(HostError, "too-old", match=r"does not know --noflush, .* install ebtables 2\.0\.11, iptables"):
         ebtables.delete([ARP])
     assert sum("restore" in words[0] for words, _ in said.asked) == 1
 
@@ -247,7 +247,7 @@ def test_a_program_that_is_too_old(answer: Ended) -> None:
 def test_usage_that_names_the_option() -> None:
     """A program that says how it is used knows the option; what it refuses is something else."""
     usage = Ended(1, err="ebtables-restore: something else\nUsage: ebtables-restore [ --verbose ] [ --noflush ]\n")
-    with raises(ProgramError, "refused", match="something else"):
+    with raises(HostError, "refused", match="something else"):
         EbtablesProgram("nft", run=Said(nft_save=saved(ARP), nft_restore=usage)).delete([ARP])
 
 
@@ -278,7 +278,7 @@ class TestOnLinux:
         for rule in (R1, R2, R3):
             done = namespace.run("ebtables-nft-restore", "--noflush", text=batch([rule]))
             assert done.returncode
-            with pytest.raises(ProgramError, check=lambda error: error.kind in {"no-such-rule", "ambiguous-rule"}):
+            with pytest.raises(HostError, check=lambda error: error.kind in {"no-such-rule", "ambiguous-rule"}):
                 ebtables.delete([rule])
         assert nat_rules(ebtables.save()) == nat_rules(before)
 
@@ -289,7 +289,7 @@ class TestOnLinux:
         namespace.run("nft", "add rule bridge nat PREROUTING meta mark 5 counter accept")
         before = namespace.run("nft", "list", "ruleset").stdout
         for verb in every_verb(ebtables):
-            with raises(ProgramError, "refused", match="Parsing nftables rule failed"):
+            with raises(HostError, "refused", match="Parsing nftables rule failed"):
                 verb()
         assert namespace.run("nft", "list", "ruleset").stdout == before
 
@@ -301,13 +301,13 @@ class TestOnLinux:
             legacy.delete([ARP])
             assert len(nat_rules(legacy.save())) == 1
             return
-        with raises(ProgramError, "not-loaded"):
+        with raises(HostError, "not-loaded"):
             legacy.save()
 
     def test_programs_that_are_not_there(self, namespace: Namespace) -> None:
         """The same in another namespace."""
         words = [*namespace.enter, "env", "PATH=/nowhere"]
-        with raises(ProgramError, "missing"):
+        with raises(HostError, "missing"):
             EbtablesProgram(words=words).save()
 
     def test_nothing_is_made_by_reading(self, namespace: Namespace) -> None:

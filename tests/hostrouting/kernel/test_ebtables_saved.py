@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostrouting.errors import ProgramError
+from hostrouting.errors import HostError
 from hostrouting.kernel.ebtables import listed, require_distinct, require_lines
 from tests.support.kinds import raises
 
@@ -35,14 +35,14 @@ def test_told_apart_by_mac_addresses_only(twin: str) -> None:
     """Rules that differ only in the masks of MAC addresses are ambiguous, and both are named."""
     arp, other = "PREROUTING -p ARP -j DROP", "PREROUTING -p IPv4 -j ACCEPT"
     require_distinct(TEXT, [arp, arp, other])
-    with raises(ProgramError, "ambiguous-rule", match="delete the rule by its number") as caught:
+    with raises(HostError, "ambiguous-rule", match="delete the rule by its number") as caught:
         require_distinct(f"{TEXT}*nat\n-A {twin}\n", [arp, other, arp])
     assert caught.value.lines == (arp, arp)
     assert repr(twin) in str(caught.value)
-    with raises(ProgramError, "ambiguous-rule"):
+    with raises(HostError, "ambiguous-rule"):
         require_distinct(TEXT, [arp, twin])
     require_distinct(f"{TEXT}*nat\n-A {arp} -s 0a:00:00:00:00:01\n-A {arp} -d BGA\n", [arp])
-    with raises(ProgramError, "ambiguous-rule"):
+    with raises(HostError, "ambiguous-rule"):
         require_distinct("", [f"{arp} -s 0a:00:00:00:00:01/{mask}:00:00:00:00:00" for mask in ("ff", "fe")])
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hostrouting.errors import ProgramError
+from hostrouting.errors import HostError
 from hostrouting.kernel.nftables import NftProgram
 from hostrouting.kernel.programs import Ended
 from tests.support.filter_contracts import NftablesContract, contract_table
@@ -58,7 +58,7 @@ def test_errors(answer: Ended | OSError, kind: str, words: str) -> None:
         nft.names,
     ]
     for verb in verbs:
-        with pytest.raises(ProgramError, match=words) as caught:
+        with pytest.raises(HostError, match=words) as caught:
             verb()
         assert (caught.value.kind, caught.value.can_retry) == (kind, kind == "timeout")
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import assert_type
 
-from hostrouting.errors import InputError
+from hostrouting.errors import ConfigError
 from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule
@@ -68,7 +68,7 @@ def test_no_field_is_forgotten(cls: type) -> None:
 
 def told(text: Any) -> str:
     """The message about a text that is not a snapshot."""
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(ConfigError) as caught:
         Snapshot.from_json(text)
     return str(caught.value)
 
@@ -186,6 +186,6 @@ def test_a_newer_version_may_have_added_keys() -> None:
     )
 )
 def test_any_json_at_all(value: object) -> None:
-    """Any JSON gives a snapshot or an InputError, never another exception."""
-    with suppress(InputError):
+    """Any JSON gives a snapshot or an ConfigError, never another exception."""
+    with suppress(ConfigError):
         assert_type(Snapshot.from_json(json.dumps({**EMPTY, **value} if isinstance(value, dict) else value)), Snapshot)

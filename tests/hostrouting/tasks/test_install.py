@@ -15,7 +15,7 @@ from hostrouting.boot.files import files_of
 from hostrouting.boot.probe_table import TABLE, probe_comments
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.config.values import MACHINES, Mode, Upkeep
-from hostrouting.errors import ConfigError, FileError, HostBusy, ManagerError, RequirementError
+from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.host.effects import effects_of
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
@@ -261,7 +261,7 @@ class TestRoad:
         host, mishaps = mishap_host(h200())
         run(Configure(gated[0], host=host))
         mishaps.watch = lambda event: mishaps.arm(1, full) if event == "reload" else None
-        failure_of(run, Configure(gated[1], host=host), of=ManagerError)
+        failure_of(run, Configure(gated[1], host=host), of=HostError)
         mishaps.watch = lambda _event: None
         mishaps.disarm()
         assert Configure(gated[1], host=host).plan().needs_reload
@@ -275,7 +275,7 @@ class TestRoad:
         host = configured(WANTED)
         before = dict(host.files.texts)
         host.files.broken[LAYOUT.drop_in_path(MACHINES)] = "Operation not permitted"
-        error = failure_of(run, Remove(host=host), of=FileError, match=r"00-host-routing.conf: Operation not permitted")
+        error = failure_of(run, Remove(host=host), of=HostError, match=r"00-host-routing.conf: Operation not permitted")
         assert (host.files.texts, effects_of(error).files) == (before, ())
 
     def test_effects_of_a_failure(self) -> None:
@@ -283,11 +283,11 @@ class TestRoad:
         for path in (LAYOUT.gate_path, LAYOUT.drop_in_path(MACHINES)):
             host = FakeHost(kernel=h200())
             host.files.broken[path] = "No space left on device"
-            error = failure_of(run, Configure(WANTED, host=host), of=FileError)
+            error = failure_of(run, Configure(WANTED, host=host), of=HostError)
             assert {*effects_of(error).files} == {*host.files.texts, *host.files.links}
         manager = FakeManager(failing={LAYOUT.guard_unit: ("bash was not found",)})
         host = FakeHost(kernel=h200(), manager=manager)
-        error = failure_of(run, Configure(attrs.evolve(WANTED, guard={"enabled": True}), host=host), of=ManagerError)
+        error = failure_of(run, Configure(attrs.evolve(WANTED, guard={"enabled": True}), host=host), of=HostError)
         assert {*effects_of(error).files} == {*host.files.texts, *host.files.links}
 
     def test_a_guard_that_does_not_run(self) -> None:
@@ -466,7 +466,7 @@ class TestLock:
         later = config("10.8.0.0/16", cidrs=("10.0.0.0/8",))
         later = attrs.evolve(later, probe_rewrite={"enabled": True, "interfaces": ["eth0"]})
         with caplog.at_level("INFO"):
-            failure_of(run, make(later, host=host), of=HostBusy, match=r"not free within 150 s: process 4711")
+            failure_of(run, make(later, host=host), of=NotReady, match=r"not free within 150 s: process 4711")
         assert "waiting up to 150 s for it (process 4711" in caplog.text
         assert host.files.texts == before
 
@@ -476,7 +476,7 @@ class TestLock:
         for nth in (2, 3):  # after the files were installed; after the wait for the default route
             host.kernel.faults.meanwhile("snapshot", lambda: run(Configure(other, host=host)), nth=nth)
         failure_of(
-            run, Configure(WANTED, host=host), of=HostBusy, match="another run has installed another configuration"
+            run, Configure(WANTED, host=host), of=NotReady, match="another run has installed another configuration"
         )
         assert ours(host) == ["10.7.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
         assert Configure(other, host=host).plan().is_empty

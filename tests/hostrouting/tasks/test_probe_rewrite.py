@@ -8,7 +8,7 @@ import pytest
 import phases
 from hostrouting.boot.probe_table import TABLE, render_probe_table
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import ProgramError, RequirementError
+from hostrouting.errors import HostError, RequirementError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.kernel.nftables import missing, not_permitted
 from hostrouting.model.route import Route
@@ -125,7 +125,7 @@ class TestNft:
     """nft is asked only where somebody may have loaded the table."""
 
     @pytest.mark.parametrize("error", [missing(), not_permitted()])
-    def test_not_wanted(self, error: ProgramError) -> None:
+    def test_not_wanted(self, error: HostError) -> None:
         """If the rewrite is neither wanted nor was, a failing nft keeps nothing from being done."""
         host = FakeHost(kernel=h200())
         host.tables.fault = error
@@ -138,14 +138,14 @@ class TestNft:
         apply(host)
         before = dict(host.files.texts)
         host.tables.fault = not_permitted()
-        failure_of(run, Remove(host=host), of=ProgramError, match="CAP_NET_ADMIN")
+        failure_of(run, Remove(host=host), of=HostError, match="CAP_NET_ADMIN")
         assert host.files.texts == before
 
     def test_flushed_at_the_same_moment(self) -> None:
         """A table that is gone right after it was loaded is an error that can be retried, with what was done."""
         host = FakeHost()
         host.tables.meanwhile(host.tables.flush, nth=4)  # after two looks and the load
-        error = failure_of(apply, host, of=ProgramError, match="another program changes it")
+        error = failure_of(apply, host, of=HostError, match="another program changes it")
         assert error.can_retry
         assert [operation.verb for operation in effects_of(error).operations] == ["create"]
         run(phases.retry(RewriteProbeSource(rewrite(), host=host)))

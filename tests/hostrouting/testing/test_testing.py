@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hostrouting.errors import BackendError, ManagerError
+from hostrouting.errors import BackendError, HostError
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from hostrouting.testing.contract import BackendContract
 
@@ -55,7 +55,7 @@ def test_a_manager_that_has_yet_to_read() -> None:
 def test_a_manager_does_not_show_a_template(units: tuple[str, ...]) -> None:
     """As systemd, it shows none of the units if one is a template, which is not a unit. Kills: it shows that, too."""
     manager = FakeManager(properties={"m@.service": {"SubState": "dead"}})
-    with pytest.raises(ManagerError, match=r"m@\.service is neither a valid invocation ID nor unit name"):
+    with pytest.raises(HostError, match=r"m@\.service is neither a valid invocation ID nor unit name"):
         manager.show(("Id",), *units)
 
 

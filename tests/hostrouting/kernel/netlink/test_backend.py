@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.errors import BackendError, RouteKind, RouteRefused
+from hostrouting.errors import BackendError
 from hostrouting.kernel._fib.packet import PLAIN, Flow
 from hostrouting.kernel.base import KIND_OF_ERRNO, RouteRequest, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
@@ -59,14 +59,14 @@ def to(
     return route if scope is None else attrs.evolve(route, scope=scope)
 
 
-def change(backend: NetlinkBackend, *wanted: tuple[Verb, Route]) -> list[RouteKind | None]:
+def change(backend: NetlinkBackend, *wanted: tuple[Verb, Route]) -> list[str | None]:
     """Carry out the changes, and return the error of each."""
     outcomes = backend.change([RouteRequest(verb, route) for verb, route in wanted])
     assert [(outcome.change.verb, outcome.change.route) for outcome in outcomes] == list(wanted)
     return [None if outcome.error is None else outcome.error.kind for outcome in outcomes]
 
 
-def refusal(backend: NetlinkBackend, verb: Verb, route: Route) -> RouteRefused:
+def refusal(backend: NetlinkBackend, verb: Verb, route: Route) -> BackendError:
     """The error with which one change is refused."""
     (outcome,) = backend.change([RouteRequest(verb, route)])
     assert outcome.error is not None
@@ -290,7 +290,7 @@ class TestChange:
         """If IPv6 is disabled on a device, the route is refused, and the message does not mention privilege."""
         namespace.sysctl("ipv6/conf/eth0/disable_ipv6", 1)
         [outcome] = backend.change([RouteRequest("add", to("fd00:9::/64", None, metric=1024))])
-        assert isinstance(outcome.error, RouteRefused)
+        assert isinstance(outcome.error, BackendError)
         assert outcome.error.kernel == "IPv6 is disabled on nexthop device"
         assert "IPv6 is disabled on eth0" in str(outcome.error)
 

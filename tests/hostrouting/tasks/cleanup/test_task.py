@@ -10,7 +10,7 @@ import pytest
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import CleanupError, FileError
+from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.kernel import ebtables as refusal
@@ -52,11 +52,11 @@ def failure(host: FakeHost) -> Any:
 
 def incomplete(host: FakeHost, *, done: int) -> tuple[str, ...]:
     """Run the task, which cannot delete everything, and says so; what is left."""
-    error = failure_of(clean, host, of=CleanupError)
+    error = failure_of(clean, host, of=HostError)
     assert error.kind == "incomplete"
     assert str(error).startswith(f"{done} of 13 entries were deleted, and are saved in {UNDO}; not deleted: ")
     assert (len(effects_of(error).operations), effects_of(error).files) == (done, (UNDO,))
-    return tuple(error.reasons)
+    return tuple(error.lines)
 
 
 def test_all_of_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -110,7 +110,7 @@ def test_where_there_is_nothing_to_do(tmp_path: Path) -> None:
     host.bridge_rules.fault = refusal.missing()
     run(CleanStaleAzureVnet(HostRoutingConfig(), host=host))
     task = CleanStaleAzureVnet(azure.config(), host=Host.offline(str(tmp_path)))
-    assert "this is an image" in str(failure_of(run, task, of=CleanupError))
+    assert "this is an image" in str(failure_of(run, task, of=HostError))
 
 
 @pytest.mark.parametrize(
@@ -125,10 +125,10 @@ def test_it_is_refused(parts: dict[str, Any], why: str) -> None:
     """Nothing is deleted; the plan and a dry run have the same reason, and still show what is stale."""
     host = azure.host(**parts)
     error = failure(host)
-    assert (type(error), error.kind) == (CleanupError, "refused")
+    assert (type(error), error.kind) == (HostError, "refused")
     assert str(error).startswith(f"nothing was deleted: {why}")
     plan = CleanStaleAzureVnet(azure.config(), host=host).plan(phases.Context(observers=[]))
-    assert plan.hindrances == error.reasons
+    assert plan.hindrances == error.lines
     assert plan.deletions == clean(host, dry_run=True).plan.deletions != ()
 
 
@@ -145,7 +145,7 @@ def test_ebtables_cannot_be_had() -> None:
 def test_without_rights() -> None:
     """If the undo file cannot be written, or the process may not change the network, nothing is deleted."""
     assert kind_of(failure(azure.host(rights=UNPRIVILEGED))) == "not-permitted"
-    assert isinstance(failure(azure.host(files=FakeFiles(broken={UNDO: "the disk is full"}))), FileError)
+    assert isinstance(failure(azure.host(files=FakeFiles(broken={UNDO: "the disk is full"}))), HostError)
 
 
 def test_a_pod_comes_alive() -> None:
@@ -166,8 +166,8 @@ def test_a_rule_is_gone_before_the_batch() -> None:
     host = azure.host()
     for nth in (BATCH, BATCH + 2):
         host.bridge_rules.meanwhile(partial(host.bridge_rules.rules.remove, azure.STALE_RULES[nth]), nth=nth)
-    error = failure_of(clean, host, of=CleanupError)
-    assert (error.kind, len(error.reasons)) == ("incomplete", 12)
+    error = failure_of(clean, host, of=HostError)
+    assert (error.kind, len(error.lines)) == ("incomplete", 12)
     assert str(error).startswith("nothing was deleted, because other processes delete rules at the same time; left: r")
     assert (host.bridge_rules.writes, host.files.texts) == ([], {})
     host = azure.host()

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from hostrouting.errors import BackendError, RouteRefused
+from hostrouting.errors import BackendError
 from hostrouting.kernel.base import RouteRequest, Verb
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import OURS, NextHop, Route
@@ -26,7 +26,7 @@ def ours(prefix: str, gateway: str | None = "10.0.0.1", dev: str = "eth0", metri
     return Route.to(prefix, dev=dev, gateway=gateway, metric=metric, protocol=OURS)
 
 
-def do(kernel: FakeKernel, verb: Verb, route: Route) -> RouteRefused | None:
+def do(kernel: FakeKernel, verb: Verb, route: Route) -> BackendError | None:
     """The result of one change."""
     (outcome,) = kernel.change([RouteRequest(verb, route)])
     return outcome.error

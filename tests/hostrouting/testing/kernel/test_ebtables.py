@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hostrouting.errors import ProgramError
+from hostrouting.errors import HostError
 from hostrouting.testing.filters import FakeEbtables
 from tests.support.filter_contracts import CONTRACT_RULES, EbtablesContract
 from tests.support.kinds import raises
@@ -22,7 +22,7 @@ def test_what_happens_meanwhile() -> None:
     """Another program may delete a rule just before our deletion."""
     ebtables = FakeEbtables([ARP, ARP])
     ebtables.meanwhile(lambda: ebtables.rules.remove(ARP))
-    with raises(ProgramError, "no-such-rule", match="has no rule 'PREROUTING -p ARP"):
+    with raises(HostError, "no-such-rule", match="has no rule 'PREROUTING -p ARP"):
         ebtables.delete([ARP, ARP])
     ebtables.delete([ARP])
     assert ebtables.writes == [f"delete {ARP}"]
@@ -32,7 +32,7 @@ def test_both_backends() -> None:
     """If both have rules, nothing is read and nothing is deleted."""
     ebtables = FakeEbtables([ARP], elsewhere=[CONTRACT_RULES[1]])
     for verb in (ebtables.save, ebtables.program, partial(ebtables.delete, [ARP])):
-        with raises(ProgramError, "wrong-backend", match=r"\(1 in nft and 1 in legacy\)"):
+        with raises(HostError, "wrong-backend", match=r"\(1 in nft and 1 in legacy\)"):
             verb()
     assert ebtables.rules == [ARP]
 

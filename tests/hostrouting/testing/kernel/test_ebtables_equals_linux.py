@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.errors import ProgramError
+from hostrouting.errors import HostError
 from hostrouting.kernel.ebtables import EbtablesProgram, nat_rules
 from hostrouting.testing.filters import FakeEbtables
 from tests.support.azure_rules import add_rules
@@ -39,7 +39,7 @@ def answer(ebtables: Ebtables, lines: list[str]) -> tuple[str, list[str]]:
     """The result of a deletion."""
     try:
         ebtables.delete(lines)
-    except ProgramError as error:
+    except HostError as error:
         return error.kind, sorted(error.lines)
     return "", []
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hostrouting.errors import BackendError, ProgramError
+from hostrouting.errors import BackendError, HostError
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.prefix import as_ip
 from hostrouting.model.route import OURS, Route
@@ -33,7 +33,7 @@ def test_an_errno_is_the_outcome_of_that_change_alone() -> None:
 
 
 def test_another_error_is_raised_and_ends_it() -> None:
-    """An error other than a RouteRefused is raised; the changes before it were made, those after it were not."""
+    """An error other than a BackendError is raised; the changes before it were made, those after it were not."""
     kernel = plain_vm()
     kernel.faults.fail("change", BackendError("not you", kind="not-permitted"), nth=2)
     with raises(BackendError, "not-permitted"):
@@ -130,16 +130,16 @@ FAKES: dict[str, tuple[Callable[[], Any], list[tuple[Any, ...]]]] = {
 def test_faults_of_the_others(name: str, *, done: bool) -> None:
     """A fault that stays is raised by every verb, and nothing is done; one at the nth call may happen after the work."""
     make, verbs = FAKES[name]
-    fake, fault = make(), ProgramError("no", program="nft", kind="refused")
+    fake, fault = make(), HostError("no", what="nft", kind="refused")
     fake.fault = fault
     for verb in verbs:
-        with pytest.raises(ProgramError, match=r"^no$"):
+        with pytest.raises(HostError, match=r"^no$"):
             methodcaller(*verb)(fake)
     fake.fault = None
     assert fake.writes == []
     fake.fail(fault, nth=2, done=done)
     methodcaller(*verbs[0])(fake)
-    with pytest.raises(ProgramError, match=r"^no$"):
+    with pytest.raises(HostError, match=r"^no$"):
         methodcaller(*verbs[1])(fake)
     assert bool(fake.writes) is done
     methodcaller(*verbs[0])(fake)

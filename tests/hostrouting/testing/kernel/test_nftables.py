@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hostrouting.errors import ProgramError
+from hostrouting.errors import HostError
 from hostrouting.kernel.nftables import missing
 from hostrouting.testing.filters import FakeNftables
 from tests.support.filter_contracts import NftablesContract, contract_table
@@ -20,7 +20,7 @@ def test_a_fault_after_the_work() -> None:
     """A fault may strike after the load, as a timeout does; every load that was done is recorded."""
     nft = FakeNftables()
     nft.fail(missing(), done=True)
-    with pytest.raises(ProgramError, match="was not found"):
+    with pytest.raises(HostError, match="was not found"):
         nft.load(contract_table())
     assert nft.writes == [contract_table()]
     assert nft.names() == (("ip6", "first"),)
