@@ -18,7 +18,7 @@ from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.parser import seconds
 from hostrouting.cli.running import run_task
 from hostrouting.cli.source import GetHost, add_config, read_config
-from hostrouting.errors import HostRoutingError
+from hostrouting.errors import ConfigError, HostRoutingError, is_denied
 from hostrouting.finding import Finding
 from hostrouting.tasks.configure import Configure
 
@@ -41,8 +41,10 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     ends = [*(node.result for node in outcome.report.walk()), *outcome.errors]
     reports = [report for end in ends if isinstance(report := getattr(end, "report", None), CheckReport)]
     check = Check.of(reports[0], config) if reports else None
-    try:  # after a refusal, another configuration is installed, or none
-        findings = find_faults(here, config) if outcome.report.ok or outcome.has_changed else ()
+    is_refused = any(isinstance(error, ConfigError) or is_denied(error) for error in outcome.errors)
+    try:  # after a failure, what lets units start unchecked; after a refusal, another configuration is installed
+        findings = () if is_refused else find_faults(here, config)
+        findings = tuple(finding for finding in findings if outcome.report.ok or finding.name == "gate-open")
     except HostRoutingError as error:
         findings = (Finding("not-known", "warning", f"whether units are held back is not known: {error}"),)
 
