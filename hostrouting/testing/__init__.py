@@ -1,7 +1,7 @@
 """Test kit for code that uses hostrouting: a fake kernel, ready-made hosts, and contract suites.
 
-    FakeKernel      a fake kernel in memory that behaves like Linux; faults can be injected
-    Faults             the faults to inject
+    FakeKernel      a fake kernel in memory that behaves like Linux
+    FaultyBackend      any backend, with the faults that a test sets
     FakeNftables     fake nftables in memory; faults can be injected
     FakeEbtables     fake ebtables in memory; faults can be injected
     FakeLinkLayer    fake MAC addresses and neighbours in memory; faults can be injected
@@ -23,20 +23,16 @@ A test of code that installs routes::
         assert answer.route.devs == ("eth0",)
 """
 
-import sys
-
-if (pytest := sys.modules.get("pytest")) is not None:  # in a test: failed assertions of these suites show their values
-    pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in ("contract", "tasks")))
-
+from hostrouting.testing.faults import FaultyBackend
 from hostrouting.testing.filters import FakeEbtables, FakeLinkLayer, FakeNftables
 from hostrouting.testing.host import FakeFiles, FakeHost, FakeManager
-from hostrouting.testing.kernel import FakeKernel, Faults
+from hostrouting.testing.kernel import FakeKernel
 from hostrouting.testing.topologies import cni_node, ecmp_node, h200, plain_vm, vpn_node
 
 __all__ = [
     # the kernel
     "FakeKernel",
-    "Faults",
+    "FaultyBackend",
     "FakeNftables",
     "FakeEbtables",
     "FakeLinkLayer",

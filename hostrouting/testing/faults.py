@@ -1,19 +1,32 @@
-"""Faults for fakes: an error at a call, or an act of another process just before it.
+"""Faults for tests: an error at a call, or an act of another program just before it.
 
-Here: counting calls, and what is due at which call; for the fake kernel, at the n-th change, snapshot, lookup or wait
-from now. Not here: the fakes, what they do without faults, and what their errors mean.
+`FaultyBackend` wraps any backend, a fake one or that of a kernel. `Faulty` gives the same to the other fakes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, Literal, TypeAlias, TypeVar
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 import attrs
 
 from hostrouting.errors import BackendError
+from hostrouting.kernel.base import Outcome
+from hostrouting.testing.kernel import KIND_OF_REFUSAL, refusal_of
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from hostrouting.kernel.base import Answer, RouteBackend, RouteRequest, Watch
+    from hostrouting.model.prefix import IP, Prefix
+    from hostrouting.model.route import Route
+    from hostrouting.model.snapshot import Snapshot
 
 E = TypeVar("E")
+Moment: TypeAlias = Literal["change", "snapshot", "lookup", "watch"]
+"""What can fail. Each route of a change counts, even if many are passed at once."""
 
 
 @attrs.define
@@ -32,22 +45,6 @@ class Due(Generic[E]):
             raise self.error
 
 
-def _count(waiting: list[Due[E]], struck: Due[E]) -> Due[E]:
-    """Count a call, run what comes before it, and return the first error that is due."""
-    due: list[Due[E]] = []
-    for fault in list(waiting):
-        fault.left -= 1
-        if fault.left == 0:
-            waiting.remove(fault)
-            due.append(fault)
-    for fault in due:
-        if fault.happening is not None:
-            fault.happening()
-        elif struck.error is None:
-            struck = fault
-    return struck
-
-
 class Faulty(Generic[E]):
     """A fake whose calls are counted, and fail as a test requires."""
 
@@ -56,6 +53,11 @@ class Faulty(Generic[E]):
         self.fault: E | None = None
         """The error that every call raises; None for no error."""
         self._faults: list[Due[E]] = []
+
+    @property
+    def waiting(self) -> int:
+        """The number of faults that have not happened yet."""
+        return len(self._faults)
 
     def fail(self, error: E, *, nth: int = 1, done: bool = False) -> None:
         """Make the nth call from now raise this error; with `done`, after its work, as in a timeout."""
@@ -67,7 +69,16 @@ class Faulty(Generic[E]):
 
     def meet(self) -> Due[E]:
         """Count the call, run what is due before it, and return the fault for it."""
-        return _count(self._faults, Due(0, self.fault))
+        due: list[Due[E]] = []
+        for fault in list(self._faults):
+            fault.left -= 1
+            if fault.left == 0:
+                self._faults.remove(fault)
+                due.append(fault)
+        for fault in due:
+            if fault.happening is not None:
+                fault.happening()
+        return next((fault for fault in due if fault.error is not None), Due(0, self.fault))
 
     def _wait(self, fault: Due[E]) -> None:
         if fault.left < 1:
@@ -75,57 +86,105 @@ class Faulty(Generic[E]):
         self._faults.append(fault)
 
 
-# The fake kernel has several kinds of calls.
+class FaultyBackend:
+    """A backend that passes everything on to another one, and fails as a test requires. Each fault happens once.
 
-Moment: TypeAlias = Literal["change", "snapshot", "lookup", "watch", "wait", "listen"]
-"""What can fail. Every single change counts, even if many are passed at once.
+    `nth` counts from the call that sets the fault: 1 is the next moment::
 
-A wait is one of a watch: if it fails, the watch cannot listen to routes until its next wait. If `listen` fails, which
-also happens once in each wait after that, it cannot listen to nftables.
-"""
-
-
-Strike: TypeAlias = "Due[BackendError | int]"
-"""What is due at a moment: an error of the backend, or an errno."""
-
-
-class Faults:
-    """Faults waiting for their moment; each happens once.
-
-    `nth` counts from the call that sets the fault: 1 is the next moment.
+        backend = FaultyBackend(h200())
+        backend.fail("change", errno.ENOBUFS, nth=2)
+        backend.meanwhile("snapshot", lambda: backend.inner.delete_link("ib0"))
     """
 
-    def __init__(self) -> None:
-        """Start without any."""
-        self._waiting: dict[Moment, list[Strike]] = {}
+    def __init__(self, inner: RouteBackend) -> None:
+        """Wrap this backend; it is closed with this one."""
+        self.inner = inner
+        self._faults: dict[str, Faulty[BackendError | int]] = {}
 
     def fail(self, moment: Moment, error: BackendError | int, *, nth: int = 1) -> None:
         """Fail with this error; nothing is changed.
 
-        For a change it may be an errno, which is then reported as if the kernel had refused. A BackendError, or an
-        errno, is the outcome of that change only; any other error is raised, and the changes after it are not tried.
+        An errno, or an error with a route, is the outcome of one route of a change, as if the kernel had refused it.
+        Any other error is raised, and the routes after it are not tried.
         """
-        self._set(moment, Due(nth, error=error))
+        self._at(moment).fail(error, nth=nth)
 
     def hang(self, moment: Moment, *, nth: int = 1, done: bool = False) -> None:
         """Raise a timeout at once, without waiting; `done` is whether the operation was still carried out."""
         timeout = BackendError(f"the kernel did not answer a {moment} in time", kind="timeout")
-        self._set(moment, Due(nth, error=timeout, done=done))
+        self._at(moment).fail(timeout, nth=nth, done=done)
 
     def meanwhile(self, moment: Moment, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Call this just before the moment: to change a route as another program would, or to delete a device."""
-        self._set(moment, Due(nth, happening=happening))
+        self._at(moment).meanwhile(happening, nth=nth)
 
     @property
     def waiting(self) -> int:
         """The number of faults that have not happened yet: a test that ends with some left did not test them."""
-        return sum(len(faults) for faults in self._waiting.values())
+        return sum(faults.waiting for faults in self._faults.values())
 
-    def strike(self, moment: Moment) -> Strike:
-        """The fault for this moment; called by the fake kernel each time."""
-        return _count(self._waiting.get(moment, []), Due(0))
+    # The contract of RouteBackend
 
-    def _set(self, moment: Moment, fault: Strike) -> None:
-        if fault.left < 1:
-            raise ValueError(f"nth is {fault.left}, but the lowest value is 1 (the next time)")
-        self._waiting.setdefault(moment, []).append(fault)
+    def snapshot(
+        self,
+        *,
+        family: int | None = None,
+        reached: bool = False,
+        near: Collection[Prefix] | None = None,
+        also: Callable[[Route], bool] | None = None,
+    ) -> Snapshot:
+        """See RouteBackend."""
+        self._strike("snapshot")
+        return self.inner.snapshot(family=family, reached=reached, near=near, also=also)
+
+    def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
+        """See RouteBackend."""
+        self._strike("lookup")
+        return self.inner.lookup(destinations)
+
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """See RouteBackend."""
+        requests = tuple(requests)
+        if not self._faults.get("change") or not self._faults["change"].waiting:
+            return self.inner.change(requests)
+        return tuple(map(self._change, requests))
+
+    def watch(self) -> Watch:
+        """See RouteBackend."""
+        self._strike("watch")
+        return self.inner.watch()
+
+    def close(self) -> None:
+        """See RouteBackend."""
+        self.inner.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()
+
+    def _at(self, moment: Moment) -> Faulty[BackendError | int]:
+        return self._faults.setdefault(moment, Faulty())
+
+    def _strike(self, moment: Moment) -> None:
+        error = self._at(moment).meet().error
+        if isinstance(error, int):
+            raise BackendError(f"the kernel refused a {moment}", errno=error)
+        if error is not None:
+            raise error
+
+    def _change(self, request: RouteRequest) -> Outcome:
+        due = self._at("change").meet()
+        if due.error is None or due.done:
+            [outcome] = self.inner.change([request])
+            if due.error is None:
+                return outcome
+        if isinstance(due.error, int):
+            kind = KIND_OF_REFUSAL.get(due.error, "refused")
+            return Outcome(request, refusal_of(request, kind, "a fault of the test", number=due.error))
+        if due.error.route:
+            return Outcome(request, due.error)
+        raise due.error

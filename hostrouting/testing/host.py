@@ -21,6 +21,7 @@ from hostrouting.host.files import PROTECTED
 from hostrouting.host.host import Host, makes_edge, not_callable
 from hostrouting.host.systemd import UnitState, require_room, unit_failed
 from hostrouting.kernel.programs import Rights
+from hostrouting.testing.faults import FaultyBackend
 from hostrouting.testing.filters import FakeEbtables, FakeLinkLayer, FakeNftables
 from hostrouting.testing.kernel import FakeKernel
 from hostrouting.testing.topologies import plain_vm
@@ -270,20 +271,20 @@ class FakeManager:
 
 
 @attrs.define
-class Visit:
+class _Connection:
     """A backend for one task. The task closes it, and the kernel behind it stays open for the test."""
 
-    kernel: FakeKernel
-    over: bool = False
+    backend: FaultyBackend
+    is_closed: bool = False
 
     def __getattr__(self, name: str) -> Any:
-        if self.over:
+        if self.is_closed:
             raise BackendError("the backend was closed", kind="unusable")
-        return getattr(self.kernel, name)
+        return getattr(self.backend, name)
 
     def close(self) -> None:
         """See RouteBackend."""
-        self.over = True
+        self.is_closed = True
 
     def __enter__(self) -> Self:
         return self
@@ -310,8 +311,12 @@ class FakeHost(Host):
     """
 
     kernel: FakeKernel = attrs.field(factory=plain_vm, validator=_is_kernel)
+    faults: FaultyBackend = attrs.field(
+        default=attrs.Factory(lambda self: FaultyBackend(self.kernel), takes_self=True), repr=False
+    )
+    """The kernel as tasks see it, with the faults that a test sets: `host.faults.fail("change", errno.ENOBUFS)`."""
     backend: Callable[[], RouteBackend] | None = attrs.field(
-        default=attrs.Factory(lambda self: lambda: cast("RouteBackend", Visit(self.kernel.reopen())), takes_self=True),
+        default=attrs.Factory(lambda self: lambda: cast("RouteBackend", _Connection(self.faults)), takes_self=True),
         validator=makes_edge,
     )
     files: FakeFiles = attrs.field(factory=FakeFiles, validator=not_callable)
@@ -334,8 +339,7 @@ class FakeHost(Host):
     """Returns what the process may do. By default it is root and may do everything."""
 
     def __attrs_post_init__(self) -> None:
-        """Let the manager read the units from the files, and the kernel's watches hear of changes of nftables."""
-        self.tables.on_change = self.kernel.report_nftables
+        """Let the manager read the units from the files."""
         if self.manager is not None and self.manager.files is None:
             self.manager.files = self.files
             self.manager.boot()

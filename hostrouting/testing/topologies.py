@@ -17,7 +17,7 @@ _STATIC = 4
 
 def plain_vm() -> FakeKernel:
     """One Ethernet device, 10.0.0.4/24, with a default route via 10.0.0.1, as DHCP configures it."""
-    kernel = FakeKernel(promote_secondaries=True, ipv6_forwarding=True)
+    kernel = FakeKernel(ipv6_forwarding=True)
     kernel.set_up("lo")
     kernel.add_link(Link(name="eth0", index=2))
     kernel.add_address("eth0", "10.0.0.4/24")
@@ -61,7 +61,7 @@ def vpn_node() -> FakeKernel:
 
 def ecmp_node() -> FakeKernel:
     """A host with two uplinks, eth0 and eth1, which share its default route."""
-    kernel = FakeKernel(promote_secondaries=True)
+    kernel = FakeKernel()
     kernel.set_up("lo")
     for number in (0, 1):
         kernel.add_link(f"eth{number}")

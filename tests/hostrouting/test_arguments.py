@@ -36,7 +36,6 @@ TASKS: list[Any] = [
 plan: Any = plan_routes
 fake: Any = FakeHost
 host: Any = Host
-kernel: Any = h200()
 change: Any = carry_out
 
 
@@ -62,7 +61,6 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: fake(layout="/mnt"), r"layout takes a HostLayout, not a str; write HostLayout\(root=…\)"),
     (lambda: fake(backend=h200()), r"makes one, not a FakeKernel; write backend=lambda: …"),
     (lambda: host(backend=h200(), files=FakeFiles(), manager=None), r"makes one, not a FakeKernel"),
-    (lambda: kernel.change(ADD), r"^change: add .* is not a list; write \[add "),
     (lambda: change(None, ADD), r"^change: add .* is not a list; write \[add "),
 ]
 

@@ -141,9 +141,9 @@ def mishap_host(kernel: FakeKernel | None = None) -> tuple[FakeHost, Mishaps]:
     tables.mishaps = mishaps
     change = kernel.change
 
-    def watched(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+    def watched(requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         outcomes: list[Outcome] = []
-        for request in changes:
+        for request in requests:
             mishaps.before(f"route {request}")
             outcomes += change([request])
         return tuple(outcomes)

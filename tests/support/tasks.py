@@ -8,7 +8,7 @@ import pytest
 import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.layout import HostLayout
-from hostrouting.model.route import OURS
+from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200
 from phases.testing import FakeClock
@@ -54,10 +54,15 @@ def manager_of(host: FakeHost) -> FakeManager:
 
 def lose_routes(host: FakeHost) -> None:
     """Delete our routes as another program would."""
-    for route in host.kernel.snapshot(protocol=OURS).routes:
+    for route in our_routes(host):
         host.kernel.ip_route("delete", route)
 
 
 def ours(host: FakeHost) -> list[str]:
+    """Our routes in the kernel, as text."""
+    return [*map(str, our_routes(host))]
+
+
+def our_routes(host: FakeHost) -> tuple[Route, ...]:
     """Our routes in the kernel."""
-    return [str(route) for route in host.kernel.reopen().snapshot(protocol=OURS).routes]
+    return tuple(route for route in host.kernel.snapshot().routes if route.protocol == OURS)

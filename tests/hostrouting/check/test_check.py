@@ -14,7 +14,7 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing import FakeKernel, h200, plain_vm
+from hostrouting.testing import FakeKernel, FaultyBackend, h200, plain_vm
 from phases.testing import FakeClock
 from tests.support.tasks import CIDR, REPAIR, config
 
@@ -41,10 +41,10 @@ def test_a_default_route_is_awaited() -> None:
 def test_a_host_that_never_rests() -> None:
     """If the tables change during each reading, a verdict that would be ok is undecided; an escape stays one."""
     for kernel, verdict in ((plain_vm(), "undecided"), (h200(), "overlap")):
-        error = BackendError("busy", last=kernel.snapshot(), kind="unsettled")
+        error, faulty = BackendError("busy", last=kernel.snapshot(), kind="unsettled"), FaultyBackend(kernel)
         for nth in range(1, 9):
-            kernel.faults.fail("snapshot", error, nth=nth)
-        report = check_host(kernel, config(cidrs=(CIDR,)))
+            faulty.fail("snapshot", error, nth=nth)
+        report = check_host(faulty, config(cidrs=(CIDR,)))
         assert (report.verdict, "kernel-differs" in names(report)) == (verdict, True)
 
 

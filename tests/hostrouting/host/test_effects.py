@@ -13,7 +13,7 @@ from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_routes
 from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeHost, h200
+from hostrouting.testing import FakeHost, FaultyBackend, h200
 from tests.support.tasks import CIDR, REPAIR, config
 
 ROUTE = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1", protocol=213)
@@ -48,9 +48,10 @@ def test_a_transaction_that_was_told_to_stop() -> None:
         apply_plan(plan_routes(wishes, before), kernel, before=before, check=check)
     verbs = [change.verb for change in effects_of(caught.value).changes]
     assert verbs == ["add", "add", "delete", "delete"]
-    kernel.faults.fail("change", 22, nth=2)
+    faulty = FaultyBackend(kernel)
+    faulty.fail("change", 22, nth=2)
     with pytest.raises(ApplyError) as failed:
-        apply_plan(plan_routes(wishes, before), kernel, before=before)
+        apply_plan(plan_routes(wishes, before), faulty, before=before)
     assert [change.verb for change in effects_of(failed.value).changes] == ["add", "delete"]
 
 

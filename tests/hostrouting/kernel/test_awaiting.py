@@ -7,7 +7,7 @@ import pytest
 import phases
 from hostrouting.errors import BackendError, NotReady
 from hostrouting.kernel.awaiting import await_result, read_snapshot
-from hostrouting.testing import FakeKernel, plain_vm
+from hostrouting.testing import FakeKernel, FaultyBackend, plain_vm
 from phases.testing import FakeClock
 from tests.support.kinds import raises
 
@@ -100,11 +100,11 @@ def test_a_run_that_is_cancelled_or_ends() -> None:
 
 def test_tables_that_never_rest() -> None:
     """If the tables keep changing, the last snapshot is used and marked; without a snapshot the error is raised."""
-    kernel = plain_vm()
+    kernel = FaultyBackend(plain_vm())
     snapshot = kernel.snapshot()
     assert read_snapshot(kernel) == (snapshot, True)
-    kernel.faults.fail("snapshot", BackendError("busy", last=snapshot, kind="unsettled"))
+    kernel.fail("snapshot", BackendError("busy", last=snapshot, kind="unsettled"))
     assert read_snapshot(kernel) == (snapshot, False)
-    kernel.faults.fail("snapshot", BackendError("busy", kind="unsettled"))
+    kernel.fail("snapshot", BackendError("busy", kind="unsettled"))
     with raises(BackendError, "unsettled"):
         read_snapshot(kernel)

@@ -20,7 +20,7 @@ from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_routes
 from hostrouting.routes.uplink import DesiredRoute
-from hostrouting.testing import FakeKernel, Faults
+from hostrouting.testing import FaultyBackend
 from tests.support.commands import furnish
 from tests.support.examples import scaled
 from tests.support.namespace import private_namespace
@@ -60,6 +60,11 @@ def backend(request: pytest.FixtureRequest) -> RouteBackend:
     """Both kernels."""
     kernel: RouteBackend = request.getfixturevalue("linux") if request.param == "linux" else fake()
     return kernel
+
+
+def faulty() -> FaultyBackend:
+    """The fake kernel of these tests, which can fail."""
+    return FaultyBackend(fake())
 
 
 def planned(backend: RouteBackend, wanted: list[DesiredRoute]) -> tuple[RoutePlan, Snapshot]:
@@ -119,15 +124,13 @@ def test_all_or_nothing(backend: RouteBackend, there: list[Route], wanted: list[
     assert {(key, hop) for key, hop in last[OURS] if key not in kept} == right - then[FOREIGN]
 
 
-FAULTS: dict[str, Callable[[FakeKernel, int], None]] = {
-    "refused": lambda kernel, nth: kernel.faults.fail("change", errno.EINVAL, nth=nth),
-    "not permitted": lambda kernel, nth: kernel.faults.fail(
-        "change", BackendError("no", kind="not-permitted"), nth=nth
-    ),
-    "hangs": lambda kernel, nth: kernel.faults.hang("change", nth=nth),
-    "hangs, but does it": lambda kernel, nth: kernel.faults.hang("change", nth=nth, done=True),
-    "cannot be read back": lambda kernel, nth: kernel.faults.hang("snapshot", nth=nth),
-    "never rests": lambda kernel, nth: kernel.faults.fail("snapshot", BackendError("busy", kind="unsettled"), nth=nth),
+FAULTS: dict[str, Callable[[FaultyBackend, int], None]] = {
+    "refused": lambda kernel, nth: kernel.fail("change", errno.EINVAL, nth=nth),
+    "not permitted": lambda kernel, nth: kernel.fail("change", BackendError("no", kind="not-permitted"), nth=nth),
+    "hangs": lambda kernel, nth: kernel.hang("change", nth=nth),
+    "hangs, but does it": lambda kernel, nth: kernel.hang("change", nth=nth, done=True),
+    "cannot be read back": lambda kernel, nth: kernel.hang("snapshot", nth=nth),
+    "never rests": lambda kernel, nth: kernel.fail("snapshot", BackendError("busy", kind="unsettled"), nth=nth),
 }
 
 
@@ -138,10 +141,10 @@ def test_a_fault_at_any_request(there: list[Route], wanted: list[DesiredRoute], 
 
     If the run is cancelled, a note says it.
     """
-    kernel = fake()
+    kernel = faulty()
     put(kernel, there)
-    theirs = owned(kernel.reopen(), FOREIGN)
-    kernel = fake()
+    theirs = owned(kernel, FOREIGN)
+    kernel = faulty()
     put(kernel, there)
     plan, before = planned(kernel, wanted)
     if plan.conflicts:
@@ -155,7 +158,7 @@ def test_a_fault_at_any_request(there: list[Route], wanted: list[DesiredRoute], 
     if fault in FAULTS:
         FAULTS[fault](kernel, nth)
     error = raised_by(lambda: apply_plan(plan, kernel, before=before, check=check))
-    kernel.faults = Faults()
+    kernel = FaultyBackend(kernel.inner)
     now = kernel.snapshot()
     if error is None:
         assert not planned(kernel, wanted)[0].changes
@@ -213,7 +216,7 @@ def test_somebody_else_at_the_same_time(
 
     Only a route that it puts behind ours at this very moment can be taken for ours by a replacement.
     """
-    kernel = fake()
+    kernel = faulty()
     put(kernel, there)
     plan, before = planned(kernel, wanted)
     if plan.conflicts or any(step.action == "replace" and step.route.key == theirs.route.key for step in plan.changes):
@@ -221,13 +224,13 @@ def test_somebody_else_at_the_same_time(
     foreign = [[route for route in before.routes if route.protocol == FOREIGN and route.prefix in PREFIXES[4]]]
 
     def somebody_else() -> None:
-        FakeKernel.change(kernel, [theirs])
+        kernel.inner.change([theirs])
         routes = kernel.snapshot().routes
         foreign.append([route for route in routes if route.protocol == FOREIGN and route.prefix in PREFIXES[4]])
 
-    kernel.faults.meanwhile(moment, somebody_else, nth=nth)  # type: ignore[arg-type]  # one of the two
+    kernel.meanwhile(moment, somebody_else, nth=nth)  # type: ignore[arg-type]  # one of the two
     error = raised_by(lambda: apply_plan(plan, kernel, before=before))
-    kernel.faults = Faults()
+    kernel = FaultyBackend(kernel.inner)
     now = kernel.snapshot()
     assert [route for route in now.routes if route.protocol == FOREIGN and route.prefix in PREFIXES[4]] == foreign[-1]
     if isinstance(error, ApplyError):
@@ -236,7 +239,7 @@ def test_somebody_else_at_the_same_time(
 
 def test_in_which_order() -> None:
     """Nothing is deleted before what was added was read back; a route that changes is replaced."""
-    kernel = fake()
+    kernel = faulty()
     four, six = PREFIXES[4][0], PREFIXES[IPV6][0]
     put(kernel, [entry(prefix, HOPS[prefix.family][0]) for prefix in (four, six, *PREFIXES[4][1:2])])
     wanted = [
@@ -253,7 +256,7 @@ def test_in_which_order() -> None:
         ("delete", str(PREFIXES[4][1])),
     ]
     undone, before = planned(kernel, [])
-    kernel.faults.meanwhile("snapshot", lambda: kernel.ip_route("add", plan.changes[0].route))
+    kernel.meanwhile("snapshot", lambda: kernel.inner.change([RouteRequest("add", plan.changes[0].route)]))
     error = raised_by(lambda: apply_plan(undone, kernel, before=before))
     assert "at the same time" in str(error)
     assert error is not None
@@ -262,22 +265,22 @@ def test_in_which_order() -> None:
 
 def test_nothing_to_do() -> None:
     """A plan that changes nothing is done without a write and without reading back; one that waits is refused."""
-    kernel = fake()
+    kernel = faulty()
     plan, before = planned(kernel, [DesiredRoute(EVERY[0])])
     with pytest.raises(ValueError, match=r"the plan is not ready: 20.0.0.0/16: waiting for an IPv4 default route"):
         apply_plan(plan, kernel, before=before)
     for moment in ("change", "snapshot"):
-        kernel.faults.fail(moment, BackendError("touched"))
+        kernel.fail(moment, BackendError("touched"))
     assert apply_plan(RoutePlan(), kernel, before=before) == Applied(RoutePlan())
-    assert kernel.faults.waiting == 2
+    assert kernel.waiting == 2
 
 
 def test_a_table_that_cannot_be_read_back() -> None:
     """Everything is taken back, and the error says that this is not known."""
-    kernel = fake()
+    kernel = faulty()
     plan, before = planned(kernel, [DesiredRoute(EVERY[0], gateway=as_ip("10.0.0.1"), dev="eth0")])
     for nth in (1, 2):
-        kernel.faults.fail("snapshot", BackendError("busy"), nth=nth)
+        kernel.fail("snapshot", BackendError("busy"), nth=nth)
     with pytest.raises(ApplyError, match="busy") as caught:
         apply_plan(plan, kernel, before=before)
     assert caught.value.after == "whether every change could be rolled back is not known: busy"
@@ -286,7 +289,7 @@ def test_a_table_that_cannot_be_read_back() -> None:
 
 def test_the_routes_that_are_the_reason() -> None:
     """The error has the keys of all routes that are refused, or that do not stay."""
-    kernel = fake()
+    kernel = faulty()
     put(kernel, [entry(EVERY[3], HOPS[IPV6][0])])
     plan, before = planned(
         kernel, [DesiredRoute(prefix, gateway=as_ip("10.0.0.1"), dev="eth0") for prefix in PREFIXES[4]]
@@ -294,9 +297,12 @@ def test_the_routes_that_are_the_reason() -> None:
     keys = [step.route.key for step in plan.changes]
     gone = plan.changes[1].route
     for faults, expected in (
-        ([partial(kernel.faults.fail, "change", errno.EINVAL, nth=nth) for nth in (1, 3)], {keys[0], keys[2]}),
-        ([partial(kernel.faults.meanwhile, "snapshot", lambda: kernel.ip_route("delete", gone))], {keys[1]}),
-        ([partial(kernel.faults.fail, "change", BackendError("no", kind="not-permitted"))], set()),
+        ([partial(kernel.fail, "change", errno.EINVAL, nth=nth) for nth in (1, 3)], {keys[0], keys[2]}),
+        (
+            [partial(kernel.meanwhile, "snapshot", lambda: kernel.inner.change([RouteRequest("delete", gone)]))],
+            {keys[1]},
+        ),
+        ([partial(kernel.fail, "change", BackendError("no", kind="not-permitted"))], set()),
     ):
         for fault in faults:
             fault()
@@ -305,8 +311,8 @@ def test_the_routes_that_are_the_reason() -> None:
         assert caught.value.refused == expected
         assert caught.value.after == AS_BEFORE
         assert plan.changes[3].route not in [change.route for change in effects_of(caught.value).changes]
-    kernel.faults.fail("change", errno.EINVAL, nth=4)
-    kernel.faults.fail("change", BackendError("the capability is gone", kind="not-permitted"), nth=5)
+    kernel.fail("change", errno.EINVAL, nth=4)
+    kernel.fail("change", BackendError("the capability is gone", kind="not-permitted"), nth=5)
     lost = r"not every change could be rolled back .the capability is gone.: there is now \[20"
     with pytest.raises(ApplyError, match=lost):
         apply_plan(plan, kernel, before=before)

@@ -31,7 +31,7 @@ from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from phases.testing import FakeClock
 from tests.support.examples import scaled
 from tests.support.mishaps import Killed, full, killed, mishap_host
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, manager_of, ours, run
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, manager_of, our_routes, ours, run
 
 WANTED = config(*REPAIR, cidrs=(CIDR,))
 READ_ONLY = "the file system is read-only; remount it writable"
@@ -117,9 +117,7 @@ def wanted_disk(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
 def assert_installed(host: FakeHost, config: HostRoutingConfig, *others: HostRoutingConfig) -> None:
     """Files, routes, table and units are those of the configuration, and nothing else changed."""
     assert disk(host) == wanted_disk(config)
-    assert {route.key for route in host.kernel.reopen().snapshot(protocol=213).routes} == {
-        route.key for route in wanted_routes(config)
-    }
+    assert {route.key for route in our_routes(host)} == {route.key for route in wanted_routes(config)}
     listing = host.tables.tables.get(TABLE, "")
     assert (probe_comments(config.probe_rewrite)[0] in listing) is config.probe_rewrite.enabled
     assert Configure(config, host=host).plan().is_empty
@@ -474,7 +472,7 @@ class TestLock:
         """A run whose configuration was replaced while it waited for the kernel leaves the kernel to the other one."""
         host, other = FakeHost(kernel=h200()), config("10.7.0.0/16")
         for nth in (2, 3):  # after the files were installed; after the wait for the default route
-            host.kernel.faults.meanwhile("snapshot", lambda: run(Configure(other, host=host)), nth=nth)
+            host.faults.meanwhile("snapshot", lambda: run(Configure(other, host=host)), nth=nth)
         failure_of(
             run, Configure(WANTED, host=host), of=NotReady, match="another run has installed another configuration"
         )
@@ -485,7 +483,7 @@ class TestLock:
         """What another task has installed while this one waited belongs to the routes, too."""
         host, probe = FakeHost(kernel=h200(dual_stack=True)), {"enabled": True, "interfaces": ["eth0"]}
         other = RewriteProbeSource(HostRoutingConfig(probe_rewrite=probe), host=host)
-        host.kernel.faults.meanwhile("snapshot", lambda: run(other), nth=2)
+        host.faults.meanwhile("snapshot", lambda: run(other), nth=2)
         run(ConfigureStaticRoutes(config("10.7.0.0/16"), host=host))
         assert [route.partition("/")[0] for route in ours(host)] == ["10.7.0.0", "2603:1062:0:1:fe80:1234:5678:9abc"]
 

@@ -27,12 +27,13 @@ def markers(host: FakeHost) -> dict[str, str]:
     return {path.rpartition(".")[2]: host.files.texts[path] for path in LAYOUT.markers if path in host.files.texts}
 
 
-def restless(kernel: FakeKernel) -> FakeKernel:
-    """The kernel, with tables that keep changing while they are read."""
+def restless(kernel: FakeKernel, **parts: Any) -> FakeHost:
+    """A host with this kernel, whose tables keep changing while they are read."""
+    host = FakeHost(kernel=kernel, **parts)
     error = BackendError("changing", last=kernel.snapshot(family=4), kind="unsettled")
     for nth in range(1, 20):
-        kernel.faults.fail("snapshot", error, nth=nth)
-    return kernel
+        host.faults.fail("snapshot", error, nth=nth)
+    return host
 
 
 class TestModes:
@@ -76,7 +77,7 @@ class TestModes:
         assert (kind, text.split(" [")[0], text.count("\n")) == ("detected", f"OVERLAP: {CIDR} leaves by ib0", 1)
         checked(host, "10.0.0.0/8", mode=mode)
         assert markers(host) == {"ok": "ok\n"}
-        host = FakeHost(kernel=restless(plain_vm()), files=host.files)
+        host = restless(plain_vm(), files=host.files)
         assert checked(host, "10.0.0.0/8", mode=mode).report.verdict == "undecided"
         assert markers(host) == {}
 
@@ -132,7 +133,7 @@ class TestMarkersThatFail:
     def test_routes_that_fail(self, cidr: str, kept: dict[str, str]) -> None:
         """If no check follows, the marker stays, unless it is the marker of another check than the installed one."""
         host = configured(config(*REPAIR, cidrs=(CIDR,)))
-        host.kernel.faults.fail("change", 22)
+        host.faults.fail("change", 22)
         failure_of(run, Configure(config(*REPAIR, "10.9.0.0/16", cidrs=(cidr,)), host=host))
         assert markers(host) == kept
 
@@ -154,6 +155,6 @@ class TestKernels:
         """If the check fails, the marker of an earlier one is removed: it would be about another state."""
         host = FakeHost(kernel=h200())
         checked(host, "10.0.0.0/8")
-        host.kernel.faults.fail("snapshot", 5)
+        host.faults.fail("snapshot", 5)
         failure_of(checked, host, "10.0.0.0/8")
         assert markers(host) == {}

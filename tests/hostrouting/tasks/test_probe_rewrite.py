@@ -16,7 +16,7 @@ from hostrouting.model.snapshot import Link
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
-from tests.support.tasks import LAYOUT, config, failure_of, ours, run
+from tests.support.tasks import LAYOUT, config, failure_of, our_routes, ours, run
 
 KNOWN = "2603:1062:0:1:fe80:1234:5678:9abc"
 REPLY = f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"
@@ -60,7 +60,7 @@ class TestApply:
             lambda host: host.tables.flush(),
             lambda host: host.tables.tables.update({TABLE: host.tables.tables[TABLE].replace("hostrouting: ", "")}),
             lambda host: host.tables.tables.update({TABLE: f"{host.tables.tables[TABLE]} flags dormant"}),
-            lambda host: host.kernel.ip_route("delete", host.kernel.snapshot(protocol=213).routes[0]),
+            lambda host: host.kernel.ip_route("delete", our_routes(host)[0]),
         ],
         ids=["flushed", "another table", "dormant", "without the route"],
     )

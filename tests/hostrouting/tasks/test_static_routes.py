@@ -6,12 +6,11 @@ from collections.abc import Iterable
 import pytest
 
 import phases
-from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ApplyError, NotReady, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.model.route import Route
-from hostrouting.tasks.configure import Configure, Remove
+from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeKernel, h200
 from phases.testing import FakeClock
@@ -35,7 +34,7 @@ def test_update() -> None:
     assert ours(host) == [f"{REPAIR[0]} via 10.0.0.9 dev eth0 proto hostrouting"]
     assert result.log_fields() == {"replace": 1, "delete": 1, "files": 2}  # type: ignore[attr-defined]  # a RoutesResult
     run(ConfigureStaticRoutes(config(), host=host))
-    assert host.kernel.reopen().snapshot() == before
+    assert host.kernel.snapshot() == before
     assert (host.files.texts, host.files.links) == ({}, {})
 
 
@@ -89,7 +88,7 @@ class TestDefaultRoute:
         kernel = host.kernel
         kernel.add_address("eth0", "10.0.0.4/24")
         kernel.ip_route("add", DEFAULT)
-        kernel.faults.meanwhile("snapshot", lambda: kernel.ip_route("delete", DEFAULT), nth=3)
+        host.faults.meanwhile("snapshot", lambda: kernel.ip_route("delete", DEFAULT), nth=3)
         kernel.later(lambda: kernel.ip_route("add", DEFAULT))
         run(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host))
         assert len(ours(host)) == 1
@@ -120,7 +119,7 @@ class TestTransaction:
     def test_ctrl_c(self, nth: int) -> None:
         """Ctrl-C while routes are set is obeyed when all of them are, or none is again."""
         host = FakeHost(kernel=h200())
-        host.kernel.faults.meanwhile("change", lambda: signal.raise_signal(signal.SIGINT), nth=nth)
+        host.faults.meanwhile("change", lambda: signal.raise_signal(signal.SIGINT), nth=nth)
         with pytest.raises(KeyboardInterrupt):
             run(ConfigureStaticRoutes(config(*REPAIR), host=host))
         assert len(ours(host)) in {0, 2}
@@ -129,7 +128,7 @@ class TestTransaction:
     def test_cancelled(self) -> None:
         """The order to stop undoes what was done, and the task is cancelled, not completed."""
         host, ctx = FakeHost(kernel=h200()), phases.Context(observers=[])
-        host.kernel.faults.meanwhile("change", lambda: ctx.scope.cancel("enough"))
+        host.faults.meanwhile("change", lambda: ctx.scope.cancel("enough"))
         with pytest.raises(phases.Cancelled, match="enough") as caught:
             phases.execute(ConfigureStaticRoutes(config(*REPAIR), host=host), ctx)
         assert ours(host) == []
@@ -141,9 +140,9 @@ class TestTransaction:
         host, left = FakeHost(kernel=h200()), often
         real = host.kernel.change
 
-        def change(changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        def change(requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
             nonlocal left
-            requests = list(changes)
+            requests = list(requests)
             outcomes = real(requests)
             if left and [request.verb for request in requests] == ["add", "add"]:
                 left -= 1
@@ -163,23 +162,6 @@ class TestTransaction:
         host = FakeHost(kernel=h200())
         routes = [Route.to(prefix, dev="eth0", gateway="10.0.0.1", protocol=213) for prefix in REPAIR]
         adds = [RouteRequest("add", route) for route in routes]
-        host.kernel.faults.meanwhile("snapshot", lambda: host.kernel.change(adds), nth=3)
+        host.faults.meanwhile("snapshot", lambda: host.kernel.change(adds), nth=3)
         result = run(ConfigureStaticRoutes(config(*REPAIR), host=host))
         assert result.log_fields() == {"keep": 2, "files": 6}  # type: ignore[attr-defined]  # a RoutesResult
-
-
-def test_another_programs_next_hop() -> None:
-    """In IPv6, another program's next hop beside ours is a conflict, and nothing changes; Remove deletes only ours."""
-    kernel = h200(dual_stack=True)
-    route = {"destination": "fd20::/32", "gateway": "2001:db8::1", "dev": "eth0"}
-    host = FakeHost(kernel=kernel)
-    task = Configure(HostRoutingConfig({"enabled": True, "routes": [route]}), host=host)
-    run(task)
-    theirs = Route.to("fd20::/32", dev="eth0", gateway="2001:db8::9", metric=1024, protocol=12)
-    kernel.ip_route("append", theirs)
-    before = kernel.reopen().snapshot()
-    failure_of(run, task, of=RouteConflict, match="next hops of another program may be a part of our present route")
-    assert kernel.reopen().snapshot() == before
-    run(Remove(host=host))
-    assert [route for route in kernel.reopen().snapshot().routes if route.prefix == theirs.prefix] == [theirs]
-    failure_of(run, task, of=RouteConflict, match="choose another metric")

@@ -91,17 +91,6 @@ def test_little_is_loaded() -> None:
 
 
 @pytest.mark.linux
-def test_a_failed_assertion_of_a_suite_shows_its_values(tmp_path: Path) -> None:
-    """No plugin has to be enabled for that."""
-    # The name under which pytest's own code is in a module.
-    test = "from hostrouting.testing import contract\ndef test(): assert '@pytest_ar' in vars(contract)\n"
-    (tmp_path / "test_contract.py").write_text(test)
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-p", "no:xdist", "."]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
-    assert "1 passed" in done.stdout, done.stdout
-
-
-@pytest.mark.linux
 def test_the_plugin_is_switched_on_by_name(tmp_path: Path) -> None:
     """With one line in a conftest.py, each test has a new host."""
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["hostrouting.testing.plugin"]\n')

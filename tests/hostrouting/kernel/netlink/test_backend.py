@@ -392,6 +392,7 @@ HOST = [
     "link set idle0 down",
     "address add 10.0.0.4/24 dev eth0",
     "address add 172.16.1.10/16 dev ib0",
+    "address add 2001:db8::4/64 dev eth0 nodad",
 ]
 
 
@@ -403,6 +404,5 @@ class TestNetlinkBackend(BackendContract):
         """The host that the contract is about, made of veth pairs."""
         with private_namespace() as namespace:
             namespace.batch(HOST)
-            namespace.batch(["rule add pref 100 to 2001:db8:17::/48 ipproto udp blackhole"], family=6)
             with NetlinkBackend(netns=namespace.path) as backend:
                 yield backend

@@ -75,7 +75,7 @@ def test_all_of_it(caplog: pytest.LogCaptureFixture) -> None:
     assert host.bridge_rules.rules == list(azure.KEPT_RULES)
     assert host.neighbours.neighbours == list(azure.NEIGHBOURS[1:])
     assert [route in host.kernel.snapshot().routes for route in azure.STALE_ROUTES] == [False, False]
-    assert "10.1.0.8 " in str(host.kernel)
+    assert "10.1.0.8/32 " in str(host.kernel)
     kinds = [operation.object.split()[0] for operation in result.operations]
     assert kinds == ["rule"] * 10 + ["neighbour"] + ["route"] * 2
     assert result.log_fields() == {"stale": 13, "deleted": 13, "conflicts": 5, "undo_file": UNDO}
@@ -201,7 +201,7 @@ def test_what_other_processes_did() -> None:
     host.neighbours.meanwhile(partial(host.kernel.ip_route, "delete", azure.STALE_ROUTES[0]), nth=3)
     assert len(clean(host).operations) == 12
     host = azure.host()
-    host.kernel.faults.fail("change", errno.ENOBUFS)
+    host.faults.fail("change", errno.ENOBUFS)
     assert [reason.split()[0] for reason in incomplete(host, done=12)] == ["10.1.0.5/32"]
     host = azure.host()
     host.bridge_rules.meanwhile(partial(host.bridge_rules.rules.append, azure.STALE_RULES[0]), nth=BATCH + 1)

@@ -1,0 +1,120 @@
+"""The contract suite on the fakes, planned changes in a wait, and faults."""
+
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from hostrouting.errors import BackendError
+from hostrouting.kernel.base import RouteBackend, RouteRequest
+from hostrouting.model.route import Route
+from hostrouting.testing import FakeKernel, FaultyBackend, h200
+from hostrouting.testing.contract import BackendContract, contract_host
+from phases.testing import FakeClock
+
+CHANGES = [RouteRequest("add", Route.to(f"10.{number}.0.0/16", dev="eth0", protocol=213)) for number in (8, 9)]
+
+
+class TestFakeKernel(BackendContract):
+    """The contract on the fake kernel."""
+
+    @contextmanager
+    def make(self) -> Iterator[RouteBackend]:
+        """The fake kernel of the suite."""
+        with contract_host() as backend:
+            yield backend
+
+
+class TestFaultyBackend(BackendContract):
+    """The contract on a backend that could fail, and does not."""
+
+    @contextmanager
+    def make(self) -> Iterator[RouteBackend]:
+        """The same, wrapped."""
+        with FaultyBackend(contract_host()) as backend:
+            yield backend
+
+
+def test_a_suite_says_what_is_wrong() -> None:
+    """A failure of the contract suite is a sentence, with what was seen."""
+
+    class Deaf(FakeKernel):
+        def snapshot(self, **_: object) -> object:  # type: ignore[override]
+            return super().snapshot(family=4)
+
+    class Suite(BackendContract):
+        @contextmanager
+        def make(self) -> Iterator[RouteBackend]:
+            yield Deaf()  # type: ignore[misc]
+
+    with pytest.raises(AssertionError, match="a snapshot has each address with its device; seen: set"):
+        Suite().test_snapshot_holds_addresses_and_what_they_bring()
+
+
+class TestWatch:
+    """A wait of a fake watch takes no time."""
+
+    def test_planned_changes(self) -> None:
+        """A wait calls the planned functions until one changes something; then the next wait goes on."""
+        kernel, calls = h200(), list[str]()
+        with kernel.watch() as watch:
+            kernel.later(lambda: calls.append("nothing"))
+            kernel.later(lambda: kernel.delete_link("ib0"))
+            kernel.later(lambda: kernel.delete_link("ib1"))
+            assert [watch.wait(60), kernel.snapshot().link("ib1") is None] == [True, False]
+            assert [watch.wait(60), watch.wait(60), calls] == [True, False, ["nothing"]]
+
+    def test_the_clock_of_the_run(self) -> None:
+        """Without planned changes, the time of the run passes; a closed watch is of no use."""
+        clock, watch = FakeClock(), FakeKernel().watch()
+        assert not watch.wait(7, clock=clock)
+        assert clock.now() == 7
+        watch.close()
+        with pytest.raises(BackendError, match="closed"):
+            watch.wait(0)
+
+
+class TestFaults:
+    """Faults happen once, at their moment."""
+
+    def test_a_refusal_is_the_outcome_of_one_route(self) -> None:
+        """An errno, or an error with a route, is an outcome, and the other routes are added."""
+        for error in (errno.ENOBUFS, BackendError("no", kind="refused", route="default")):
+            backend = FaultyBackend(h200())
+            backend.fail("change", error, nth=2)
+            assert [outcome.ok for outcome in backend.change(CHANGES)] == [True, False]
+            assert backend.waiting == 0
+            assert [outcome.ok for outcome in backend.change(CHANGES)] == [False, True]
+
+    @pytest.mark.parametrize("done", [False, True])
+    def test_a_timeout_stops_the_change(self, *, done: bool) -> None:
+        """The routes after it are not tried; the one at which it came may be there."""
+        backend = FaultyBackend(h200())
+        backend.hang("change", done=done)
+        with pytest.raises(BackendError, match="did not answer a change in time"):
+            backend.change(CHANGES)
+        routes = [route for route in backend.snapshot().routes if route.protocol == 213]
+        assert routes == [CHANGES[0].route] * done
+
+    def test_each_call_can_fail(self) -> None:
+        """A snapshot, a lookup and the beginning of a watch raise the error, once."""
+        backend = FaultyBackend(h200())
+        calls: dict[str, Callable[[], object]] = {
+            "snapshot": backend.snapshot,
+            "lookup": lambda: backend.lookup([]),
+            "watch": backend.watch,
+        }
+        for moment, call in calls.items():
+            backend.fail(moment, BackendError("busy"))  # type: ignore[arg-type]  # it is one of them
+            with pytest.raises(BackendError, match="busy"):
+                call()
+            call()
+
+    def test_somebody_else(self) -> None:
+        """An act of another program comes just before the moment."""
+        backend = FaultyBackend(h200())
+        backend.meanwhile("change", lambda: backend.inner.change(CHANGES[1:]), nth=2)
+        assert [outcome.ok for outcome in backend.change(CHANGES)] == [True, False]
+        with pytest.raises(ValueError, match="the next call is 1"):
+            backend.meanwhile("change", list, nth=0)

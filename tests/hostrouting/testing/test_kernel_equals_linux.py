@@ -1,0 +1,365 @@
+"""FakeKernel is equal to Linux within what its docstring says: the same events on both, by pyroute2 on Linux."""
+
+import errno
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import attrs
+import pyroute2  # type: ignore[import-untyped]  # it has no types
+import pytest
+from hypothesis import HealthCheck, assume, note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from pyroute2.netlink.exceptions import NetlinkError  # type: ignore[import-untyped]  # it has no types
+
+from hostrouting.errors import BackendError
+from hostrouting.kernel.base import Answer, Verb
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.model.prefix import IPV4, Prefix, as_ip, width_of
+from hostrouting.model.route import PATHLESS, SCOPE_LINK, NextHop, Route, RouteType
+from hostrouting.model.rule import Rule, RuleAction
+from hostrouting.model.snapshot import Snapshot
+from hostrouting.testing.kernel import KIND_OF_REFUSAL, FakeKernel
+from tests.support.examples import scaled
+from tests.support.namespace import private_namespace
+
+pytestmark = pytest.mark.linux
+
+DEVICES = ("eth0", "eth1", "ib0")
+FAR = "far-"  # the name of the other end of each veth pair
+AF = {4: 2, 6: 10}
+ACTIONS = {"to_table": 1, "blackhole": 6, "unreachable": 7, "prohibit": 8}
+KINDS: dict[int, str] = {
+    **KIND_OF_REFUSAL,
+    errno.ENOENT: "no-such-route",
+    errno.EADDRNOTAVAIL: "no-such-route",
+    errno.EHOSTUNREACH: "gateway-not-on-link",
+}
+INTERFACES = (
+    *("10.0.0.4/24", "10.0.1.4/24", "10.0.0.4/32", "172.16.0.1/28", "172.16.0.17/30", "172.16.0.3/31"),
+    *("fd00::4/64", "fd00:16::1/124", "fd00:16::1/128", "fd00:16::4/126"),
+)
+GATEWAYS = {
+    4: ("10.0.0.1", "10.0.1.1", "172.16.0.2", "172.16.0.4", "10.0.0.4", "10.0.0.255", "9.9.9.9"),
+    6: ("fd00::1", "fe80::1", "fd00:16::2", "fd00:16::5", "fd00::4", "2001:db8::9"),
+}
+BASE = {4: as_ip("172.16.0.0"), 6: as_ip("fd00:16::")}
+ASIDE = {4: Prefix.parse("198.51.100.0/24"), 6: Prefix.parse("2001:db8:a::/48")}
+DESTINATIONS = {
+    family: [*(BASE[family] + number for number in range(19)), *map(as_ip, GATEWAYS[family]), ASIDE[family].ip]
+    for family in (4, 6)
+}
+
+
+class Linux:
+    """Linux in the network namespace of this thread, with the verbs of the fake kernel."""
+
+    def __init__(self) -> None:
+        """Open sockets in the namespace."""
+        self.ip, self.backend = pyroute2.IPRoute(), NetlinkBackend()
+
+    def close(self) -> None:
+        """Close them."""
+        self.ip.close()
+        self.backend.close()
+
+    def index(self, name: str) -> int:
+        """The number of a device; ENODEV if it does not exist."""
+        for index in self.ip.link_lookup(ifname=name):
+            return int(index)
+        raise NetlinkError(errno.ENODEV)
+
+    def add_link(self, name: str) -> None:
+        """Add one end of a veth pair, whose other end is up."""
+        self.ip.link("add", ifname=name, kind="veth", peer={"ifname": FAR + name})
+        self.ip.link("set", index=self.index(FAR + name), state="up")
+
+    def delete_link(self, name: str) -> None:
+        """Delete both ends."""
+        self.ip.link("del", index=self.index(name))
+
+    def set_up(self, name: str) -> None:
+        """Set this end up."""
+        self.ip.link("set", index=self.index(name), state="up")
+
+    def set_down(self, name: str) -> None:
+        """Set this end down."""
+        self.ip.link("set", index=self.index(name), state="down")
+
+    def set_carrier(self, name: str, *, carrier: bool) -> None:
+        """Set the other end up or down."""
+        self.ip.link("set", index=self.index(FAR + name), state="up" if carrier else "down")
+
+    def add_address(self, dev: str, interface: str) -> None:
+        """Add an address."""
+        self._address("add", dev, interface)
+
+    def delete_address(self, dev: str, interface: str) -> None:
+        """Delete an address."""
+        self._address("del", dev, interface)
+
+    def _address(self, verb: str, dev: str, interface: str) -> None:
+        address, _, length = interface.partition("/")
+        # Without a broadcast address, which pyroute2 would add.
+        self.ip.addr(
+            verb, index=self.index(dev), address=address, prefixlen=int(length), family=AF[as_ip(address).version]
+        )
+
+    def add_rule(self, added: Rule) -> None:
+        """Add a rule."""
+        self.ip.rule("add", **_rule_words(added))
+
+    def delete_rule(self, deleted: Rule) -> None:
+        """Delete a rule."""
+        self.ip.rule("del", **_rule_words(deleted))
+
+    def ip_route(self, verb: Verb, route: Route) -> None:
+        """Add, replace or delete a route."""
+        words: dict[str, Any] = {
+            "family": AF[route.prefix.family],
+            "dst": str(route.prefix),
+            "table": route.table,
+            "proto": route.protocol,
+            "type": route.type,
+            "scope": route.scope,
+        }
+        words |= {"priority": route.metric} if route.metric else {}
+        words |= {"prefsrc": str(route.prefsrc)} if route.prefsrc else {}
+        for leg in route.legs:
+            words |= {"oif": self.index(leg.dev)} if leg.dev else {}
+            words |= {"gateway": str(leg.gateway)} if leg.gateway else {}
+        self.ip.route({"delete": "del"}.get(verb, verb), **words)
+
+
+def _rule_words(of: Rule) -> dict[str, Any]:
+    words: dict[str, Any] = {
+        "family": AF[of.family],
+        "priority": of.priority,
+        "protocol": of.protocol,
+        "action": ACTIONS[of.action],
+    }
+    words |= {"table": of.table} if of.action == "to_table" else {}
+    words |= {"dst": str(of.dst.ip), "dst_len": of.dst.length} if of.dst else {}
+    words |= {"src": str(of.src.ip), "src_len": of.src.length} if of.src else {}
+    words |= {"FRA_SUPPRESS_PREFIXLEN": of.suppress_prefixlength} if of.suppress_prefixlength is not None else {}
+    return words
+
+
+@contextmanager
+def linux() -> Iterator[Linux]:
+    """Linux in a new namespace, in which this thread stays until the end of the block."""
+    with private_namespace() as namespace:
+        namespace.sysctl("ipv6/conf/default/addr_gen_mode", 1)  # no link-local addresses
+        namespace.sysctl("ipv6/conf/default/accept_dad", 0)
+        with namespace.inside():
+            kernel = Linux()
+            try:
+                yield kernel
+            finally:
+                kernel.close()
+
+
+def prefixes(family: int) -> st.SearchStrategy[Prefix]:
+    """Prefixes that often nest, also in the networks of addresses."""
+    return st.builds(
+        lambda number, bits: Prefix.around(family, int(BASE[family]) + number, width_of(family) - bits),
+        st.integers(0, 19),
+        st.sampled_from([0, 0, 1, 2, 3, 4, 4, 8, width_of(family)]),
+    )
+
+
+@st.composite
+def routes(draw: st.DrawFn, family: int) -> Route:
+    """Routes that Linux accepts or refuses."""
+    usual: list[RouteType] = ["unicast"] * 12
+    kind = draw(st.sampled_from([*usual, *PATHLESS]))
+    gateway = draw(st.sampled_from([None, *GATEWAYS[family], *GATEWAYS[family]]))
+    leg = NextHop(draw(st.sampled_from([*DEVICES, *DEVICES, None])), gateway=as_ip(gateway) if gateway else None)
+    own = [as_ip(interface.partition("/")[0]) for interface in INTERFACES if ("." in interface) is (family == IPV4)]
+    return Route(
+        draw(prefixes(family)),
+        (leg,) if kind == "unicast" and leg != NextHop() else (),
+        table=draw(st.sampled_from([254, 254, 254, 100])),
+        metric=draw(st.sampled_from([0, 0, 100, 256])),
+        type=kind,
+        scope=SCOPE_LINK if family == IPV4 and kind == "unicast" and not gateway else 0,
+        protocol=draw(st.sampled_from([213, 213, 4])),
+        prefsrc=draw(st.sampled_from([None, None, None, *own])) if kind == "unicast" else None,
+    )
+
+
+@st.composite
+def rules(draw: st.DrawFn, family: int) -> Rule:
+    """Rules that do not change how a gateway is looked up."""
+    actions: list[RuleAction] = ["to_table", "to_table", "to_table", "blackhole", "prohibit", "unreachable"]
+    action = draw(st.sampled_from(actions))
+    is_lookup = action == "to_table"
+    return Rule(
+        family=family,
+        priority=draw(st.sampled_from([5, 100, 40000])),
+        action=action,
+        table=draw(st.sampled_from([254, 100])) if is_lookup else 0,
+        dst=draw(prefixes(family).filter(lambda block: block.length) | st.none()) if is_lookup else ASIDE[family],
+        src=draw(st.sampled_from([None, None, ASIDE[family]])),
+        suppress_prefixlength=draw(st.sampled_from([None, None, 0])) if is_lookup else None,
+        protocol=3,
+    )
+
+
+FAMILIES = st.sampled_from([4, 6])
+NAMES = st.sampled_from(DEVICES)
+
+
+class TwoKernels(RuleBasedStateMachine):
+    """The same events on Linux and on the fake kernel."""
+
+    def __init__(self) -> None:
+        """Begin with a new namespace, three devices that are up, and lo."""
+        super().__init__()
+        self.stack = ExitStack()
+        self.linux, self.fake = self.stack.enter_context(linux()), FakeKernel()
+        self.added: list[Rule] = []
+        for name in DEVICES:
+            self.linux.add_link(name)
+            self.fake.add_link(name, up=False)
+        for name in ("lo", *DEVICES):
+            self.both("set_up", name)
+
+    def teardown(self) -> None:
+        """Leave the namespace."""
+        self.stack.close()
+
+    def both(self, verb: str, *arguments: Any, **options: Any) -> str | None:
+        """Do the same on both: the same refusal, or none."""
+        note(f"{verb} {' '.join(map(str, arguments))} {options or ''}")
+        kinds: list[str | None] = []
+        for kernel in (self.linux, self.fake):
+            kinds.append(None)
+            try:
+                getattr(kernel, verb)(*arguments, **options)
+            except NetlinkError as error:
+                kinds[-1] = KINDS[error.code]
+            except BackendError as error:
+                kinds[-1] = KINDS[error.errno or 0]
+        assert kinds[0] == kinds[1], kinds
+        return kinds[0]
+
+    @initialize()
+    def furnish(self) -> None:
+        """Most hosts have some addresses."""
+        for dev, interface in (("eth0", "10.0.0.4/24"), ("eth1", "10.0.1.4/24"), ("eth0", "fd00::4/64")):
+            self.both("add_address", dev, interface)
+
+    @rule(name=NAMES)
+    def add_or_delete_link(self, name: str) -> None:
+        """Delete the device, or add it again."""
+        if self.fake.snapshot().link(name) is None:
+            self.linux.add_link(name)
+            self.fake.add_link(name, up=False)
+        else:
+            self.both("delete_link", name)
+
+    @rule(name=NAMES, event=st.sampled_from(["set_up", "set_up", "set_down"]))
+    def set_link(self, name: str, event: str) -> None:
+        """Set a device up or down."""
+        self.both(event, name)
+
+    @rule(name=NAMES, carrier=st.booleans())
+    def plug(self, name: str, *, carrier: bool) -> None:
+        """Lose a carrier, or get it."""
+        assume(self.fake.snapshot().link(name) is not None)
+        self.both("set_carrier", name, carrier=carrier)
+
+    @rule(name=NAMES, interface=st.sampled_from(INTERFACES))
+    def add_or_delete_address(self, name: str, interface: str) -> None:
+        """Delete an address that is there, or add one; never a second one in a network."""
+        ip, _, length = interface.partition("/")
+        own = [address for address in self.fake.snapshot().addresses if address.dev == name]
+        if (as_ip(ip), int(length)) in [(address.ip, address.length) for address in own]:
+            self.both("delete_address", name, interface)
+        else:
+            self.both("add_address", name, interface)
+
+    @precondition(lambda self: self.added)
+    @rule()
+    def delete_rule(self) -> None:
+        """Delete the rule that was added last."""
+        self.both("delete_rule", self.added.pop())
+
+    @rule(data=st.data(), family=FAMILIES)
+    def add_rule(self, data: st.DataObject, family: int) -> None:
+        """Add a rule."""
+        added = data.draw(rules(family))
+        # Linux deletes the first rule that has what the request says, so a request may mean an earlier one.
+        assume((added.family, added.priority) not in [(other.family, other.priority) for other in self.added])
+        if self.both("add_rule", added) is None:
+            self.added.append(added)
+
+    @rule(data=st.data(), family=FAMILIES, verb=st.sampled_from(["add", "add", "replace", "replace", "delete"]))
+    def change_route(self, data: st.DataObject, family: int, verb: Verb) -> None:
+        """Add or replace a route, or ask for a deletion that may meet none."""
+        self.both("ip_route", verb, data.draw(routes(family)))
+
+    @precondition(lambda self: self.fake.snapshot().routes)
+    @rule(data=st.data(), open_fields=st.sets(st.sampled_from(["metric", "protocol", "legs", "prefsrc"])))
+    def delete_route(self, data: st.DataObject, open_fields: set[str]) -> None:
+        """Delete a route that is there, by a request that may leave some fields open."""
+        there = [route for route in self.fake.snapshot().routes if route.table != 255]
+        assume(there)
+        left_open: dict[str, Any] = {name: {"legs": (), "prefsrc": None}.get(name, 0) for name in open_fields}
+        self.both("ip_route", "delete", attrs.evolve(data.draw(st.sampled_from(there)), **left_open))
+
+    @invariant()
+    def kernels_are_equal(self) -> None:
+        """Devices, addresses, rules, routes and lookups are the same; Linux completes some changes a little later."""
+        wanted, end = _comparable(self.fake.snapshot()), time.monotonic() + 0.5
+        while (state := _comparable(self.linux.backend.snapshot())) != wanted and time.monotonic() < end:
+            time.sleep(0.002)
+        for part, of_linux in state.items():
+            assert of_linux == wanted[part], part
+
+        # Each destination gets the same answer, whichever of the tables local and main it comes from.
+        for destinations in DESTINATIONS.values():
+            answers = [kernel.lookup(destinations) for kernel in (self.linux.backend, self.fake)]
+            for destination, *pair in zip(destinations, *answers, strict=True):
+                assert _seen(pair[0]) == _seen(pair[1]), (destination, pair)
+
+
+def _seen(answer: Answer) -> Answer:
+    return answer._replace(route=None if answer.route is None else attrs.evolve(answer.route, table=0))
+
+
+def _comparable(snapshot: Snapshot) -> dict[str, Any]:
+    links = [link for link in snapshot.links if not link.name.startswith(FAR)]
+    places: dict[str, list[Route]] = {}
+    for route in snapshot.routes:
+        if not any(dev.startswith(FAR) for dev in route.devs):
+            places.setdefault(f"{route.table} {route.prefix}", []).append(route)
+    return {
+        "links": {link.name: (link.up, link.carrier) for link in links},
+        "addresses": {(str(address.ip), address.length, address.dev) for address in snapshot.addresses},
+        "rules": list(snapshot.rules),
+        "routes": places,
+    }
+
+
+def test_every_event_has_the_same_effect() -> None:
+    """After each event, the refusal, the whole state and the lookups of the fake kernel are Linux's."""
+    run_state_machine_as_test(
+        TwoKernels,
+        settings=settings(
+            max_examples=scaled(40),
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+        ),
+    )
