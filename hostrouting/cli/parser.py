@@ -68,7 +68,7 @@ def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
             formatter_class=_Formatter,
             allow_abbrev=False,
         )
-        module.add_arguments(command)
+        getattr(module, "add_arguments", lambda _: None)(command)
         command.add_argument("--json", action="store_true", help="print one JSON document")
         command.set_defaults(run=module.run)
     if is_completion:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import attrs
 
@@ -25,30 +25,24 @@ GetHost: TypeAlias = "Callable[[], Host]"
 """Makes the host when a command needs it."""
 
 
-def add_config(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    """The option for the configuration."""
-    meaning = "the configuration, as JSON; - is standard input"
-    parser.add_argument("--config", metavar="FILE", required=required, help=meaning)
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "cidrs": {"metavar": "CIDR", "nargs": "*", "help": "an expected CIDR, such as 172.16.0.0/16"},
+    "--dev": {
+        "dest": "devs",
+        "metavar": "DEV",
+        "action": "append",
+        "default": [],
+        "help": "an expected device, instead of those of the default route; may be repeated",
+    },
+    "--config": {"metavar": "FILE", "help": "the configuration, as JSON; - is standard input"},
+    "--snapshot": {"metavar": "FILE", "help": "read this saved snapshot instead of this host; - is standard input"},
+}
 
 
-def add_snapshot(parser: argparse.ArgumentParser) -> None:
-    """The option for a saved snapshot."""
-    meaning = "read this saved snapshot instead of this host; - is standard input"
-    parser.add_argument("--snapshot", metavar="FILE", help=meaning)
-
-
-def add_devs(parser: argparse.ArgumentParser) -> None:
-    """The option for the expected devices."""
-    meaning = "an expected device, instead of those of the default route; may be repeated"
-    parser.add_argument("--dev", dest="devs", metavar="DEV", action="append", default=[], help=meaning)
-
-
-def add_question(parser: argparse.ArgumentParser) -> None:
-    """The arguments of a check."""
-    parser.add_argument("cidrs", metavar="CIDR", nargs="*", help="an expected CIDR, such as 172.16.0.0/16")
-    add_devs(parser)
-    add_config(parser)
-    add_snapshot(parser)
+def add_options(parser: argparse.ArgumentParser, *names: str, **more: Any) -> None:
+    """Add these arguments, which several commands have; `more` is for argparse."""
+    for name in names:
+        parser.add_argument(name, **_OPTIONS[name], **more)
 
 
 def read_config(path: str | None) -> HostRoutingConfig:

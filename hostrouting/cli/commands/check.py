@@ -11,12 +11,12 @@ import argparse
 
 from hostrouting.cli.check import make_check
 from hostrouting.cli.output import Answer
-from hostrouting.cli.source import GetHost, add_question, read_question
+from hostrouting.cli.source import GetHost, add_options, read_question
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See the module."""
-    add_question(parser)
+    add_options(parser, "cidrs", "--dev", "--config", "--snapshot")
     meaning = "check each snapshot in this directory, or this file; may be repeated. Nodes with one problem are one row"
     parser.add_argument("--snapshots", metavar="DIR", action="append", help=meaning)
 

@@ -17,7 +17,7 @@ import phases
 from hostrouting.cli.failure import FINE, PROBLEM
 from hostrouting.cli.output import Answer, capped, finding_lines, log_to_stderr
 from hostrouting.cli.running import run_task
-from hostrouting.cli.source import GetHost, add_config, read_config
+from hostrouting.cli.source import GetHost, add_options, read_config
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.tasks.cleanup.judge import Fate
 from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
@@ -26,7 +26,7 @@ from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet, CleanupPlan, Cle
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See the module."""
     parser.add_argument("cni", metavar="azure-vnet", choices=["azure-vnet"], help="which CNI left it behind")
-    add_config(parser, required=True)
+    add_options(parser, "--config", required=True)
     parser.add_argument("--apply", action="store_true", help="delete it; without this option nothing is changed")
 
 

@@ -9,33 +9,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge
 from hostrouting.check.report import owner_of
 from hostrouting.cli.failure import FINE
 from hostrouting.cli.output import Answer, capped
-from hostrouting.cli.source import (
-    GetHost,
-    add_config,
-    add_devs,
-    add_snapshot,
-    open_kernel,
-    read_config,
-    read_saved,
-    with_devs,
-)
+from hostrouting.cli.source import GetHost, add_options, open_kernel, read_config, read_saved, with_devs
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.fib.engine import Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules
 from hostrouting.model.route import protocol_name, table_name
 from hostrouting.text import spoken
-
-if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.model.prefix import IP
-    from hostrouting.model.snapshot import Snapshot
 
 _RESULTS = {
     "skipped": "does not match this packet",
@@ -51,94 +37,70 @@ _RESULTS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See the module."""
     parser.add_argument("address", metavar="ADDRESS", help="where the packet goes, such as 172.16.5.9")
-    add_devs(parser)
-    add_config(parser)
-    add_snapshot(parser)
+    add_options(parser, "--dev", "--config", "--snapshot")
 
 
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
-    address, config, differing = _address(arguments.address), read_config(arguments.config), ""
-    if arguments.snapshot is not None:
-        explanation = Explanation(read_saved(arguments.snapshot), address, with_devs(config, arguments.devs))
-    else:
-        with open_kernel(host) as kernel:
-            explanation = Explanation(kernel.snapshot(), address, with_devs(config, arguments.devs))
-            [answer] = kernel.lookup([address])
-        if answer.route is not None and {*answer.route.devs} != {*explanation.decision.devs}:
-            differing = f"the kernel itself answers [{answer.route}], which is not what its tables say"
-    return Answer(FINE, lambda: explanation.document(differing), lambda: explanation.lines(differing))
-
-
-def _address(text: str) -> IP:
     try:
-        return ip_address(text.partition("%")[0])  # a zone has no part in routing
+        address = ip_address(arguments.address.partition("%")[0])  # a zone has no part in routing
     except ValueError as error:
         remedy = "write one address, such as 172.16.5.9"
-        raise ConfigError([Fault("ADDRESS", repr(text), "is not an address", remedy)]) from error
+        raise ConfigError([Fault("ADDRESS", repr(arguments.address), "is not an address", remedy)]) from error
+    config = with_devs(read_config(arguments.config), arguments.devs)
+    if arguments.snapshot is not None:
+        snapshot = read_saved(arguments.snapshot)
+    else:
+        with open_kernel(host) as kernel:
+            snapshot = kernel.snapshot()
+    fib = Fib(snapshot, address.version)
+    judge, rules, (decision, others) = (
+        Judge(fib, config.route_overlap),
+        [*trace_rules(fib, address)],
+        fib.ends(int(address)),
+    )
+    route, opinion, expected = decision.route, judge.opinion(decision), sorted(judge.uplinks.devs)
 
-
-class Explanation:
-    """The route of one plain packet, and what the check says of it."""
-
-    def __init__(self, snapshot: Snapshot, address: IP, config: HostRoutingConfig) -> None:
-        """Look it up, rule by rule."""
-        fib = Fib(snapshot, address.version)
-        judge = Judge(fib, config.route_overlap)
-        self.address, self.rules = address, tuple(trace_rules(fib, address))
-        self.decision, self.others = fib.ends(int(address))
-        self.opinion, self.expected = judge.opinion(self.decision), sorted(judge.uplinks.devs)
-        self.not_judged = [thing.name for thing in not_judged(fib) if address in thing.prefix]
-
-    def document(self, differing: str) -> dict[str, Any]:
-        """The JSON value `hostrouting/explain/1`."""
-        decision, route = self.decision, self.decision.route
+    def document() -> dict[str, Any]:
         return {
-            "schema": "hostrouting/explain/1",
-            "address": str(self.address),
+            "schema": "hostrouting/explain/2",
+            "address": str(address),
             "kind": decision.kind,
             "devs": list(decision.devs),
-            "opinion": self.opinion.name,
-            "expectedDevs": self.expected,
+            "opinion": opinion.name,
+            "expectedDevs": expected,
             "rules": [
                 {"rule": str(tried.rule), "result": tried.result, "route": tried.route and str(tried.route)}
-                for tried in self.rules
+                for tried in rules
             ],
             "table": route and table_name(route.table),
             "route": route and str(route),
             "protocol": route and protocol_name(route.protocol),
             "others": [
-                {"rule": str(end.rule), "kind": end.decision.kind, "devs": list(end.decision.devs)}
-                for end in self.others
+                {"rule": str(end.rule), "kind": end.decision.kind, "devs": list(end.decision.devs)} for end in others
             ],
-            "kernelDiffers": differing,
         }
 
-    def lines(self, differing: str) -> Iterator[str]:
-        """The answer, each rule with what came of it, the route, and for which packets that holds."""
-        yield f"{self.address} {_way(self.decision)}; {self._judged()}"
-        yield from [f"KERNEL-DIFFERS: {differing}"] if differing else []
-        width = max((len(str(tried.rule)) for tried in self.rules), default=0)
-        yield from ("", *(f"  {tried.rule!s:<{width}}  {_result(tried)}" for tried in self.rules), "")
-        if (route := self.decision.route) is not None:
+    def lines() -> Iterator[str]:
+        judged = ": ".join(filter(None, (opinion.name, opinion.reason)))
+        if opinion.grade == ESCAPE:
+            judged = f"expected: {spoken(expected, last='or') or 'no device'}"
+        elif opinion.grade == DOUBT:
+            judged = f"{opinion.reason}: it is not known whether that is meant"
+        yield f"{address} {_way(decision)}; {judged}"
+        width = max((len(str(tried.rule)) for tried in rules), default=0)
+        yield from ("", *(f"  {tried.rule!s:<{width}}  {_result(tried)}" for tried in rules), "")
+        if route is not None:
             yield from (f"  route  {route}", f"  owner  {owner_of(route)}", "")
-        yield from capped([f"NOT-JUDGED: {name}" for name in self.not_judged])
-        for end in self.others:
+        unseen = [f"NOT-JUDGED: {thing.name}" for thing in not_judged(fib) if address in thing.prefix]
+        yield from capped(unseen)
+        for end in others:
             matching = "matches" if end.meets else "does not match"
             yield f"OTHERS: a packet that {matching} {end.rule} {_way(end.decision)}"
-        if not self.others and not self.not_judged:
+        if not others and not unseen:
             yield "This holds for every packet that this host sends to it."
 
-    def _judged(self) -> str:
-        """What the check says of it."""
-        if self.opinion.grade == DOUBT:
-            return f"{self.opinion.reason}: it is not known whether that is meant"
-        beside = f"expected: {spoken(self.expected, last='or') or 'no device'}"
-        return (
-            beside
-            if self.opinion.grade == ESCAPE
-            else ": ".join(filter(None, (self.opinion.name, self.opinion.reason)))
-        )
+    return Answer(FINE, document, lines)
 
 
 def _way(decision: Decision) -> str:

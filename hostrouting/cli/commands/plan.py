@@ -17,7 +17,7 @@ from hostrouting.cli.check import Check
 from hostrouting.cli.failure import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines
-from hostrouting.cli.source import GetHost, add_config, add_snapshot, open_kernel, read_config, read_saved
+from hostrouting.cli.source import GetHost, add_options, open_kernel, read_config, read_saved
 from hostrouting.finding import Finding
 from hostrouting.kernel.awaiting import read_snapshot
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
@@ -29,8 +29,8 @@ from hostrouting.tasks.results import Plan
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See the module."""
-    add_config(parser, required=True)
-    add_snapshot(parser)
+    add_options(parser, "--config", required=True)
+    add_options(parser, "--snapshot")
     parser.add_argument("--allow-removal", action="store_true", help="plan for apply with this option")
 
 

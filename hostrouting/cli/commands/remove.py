@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from hostrouting.cli.source import GetHost
 
 
-def add_arguments(_: argparse.ArgumentParser) -> None:
-    """See the module."""
-
-
 def run(_: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
     task = Remove(host=host())

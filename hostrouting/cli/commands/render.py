@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import run_task
-from hostrouting.cli.source import GetHost, add_config, read_config
+from hostrouting.cli.source import GetHost, add_options, read_config
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
@@ -16,7 +16,7 @@ from hostrouting.tasks.configure import Configure
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See the module."""
-    add_config(parser, required=True)
+    add_options(parser, "--config", required=True)
     parser.add_argument("--root", metavar="DIR", required=True, help="where the image is mounted")
 
 

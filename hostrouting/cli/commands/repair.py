@@ -14,14 +14,14 @@ from typing import Any
 from hostrouting.cli.check import make_check, repaired_config
 from hostrouting.cli.failure import FINE, PROBLEM
 from hostrouting.cli.output import Answer, say
-from hostrouting.cli.source import GetHost, add_question, read_question
+from hostrouting.cli.source import GetHost, add_options, read_question
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import NotReady, RouteOverlapError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See the module."""
-    add_question(parser)
+    add_options(parser, "cidrs", "--dev", "--config", "--snapshot")
     meaning = "print the commands that repair it until the next boot, instead of a configuration"
     parser.add_argument("--commands", action="store_true", help=meaning)
 

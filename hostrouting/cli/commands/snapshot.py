@@ -10,10 +10,6 @@ from hostrouting.cli.output import Answer
 from hostrouting.cli.source import GetHost, open_kernel
 
 
-def add_arguments(_: argparse.ArgumentParser) -> None:
-    """See the module."""
-
-
 def run(_: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
     with open_kernel(host) as kernel:

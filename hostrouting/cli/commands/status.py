@@ -36,10 +36,6 @@ _PROBLEMS = {"gate-open", "probe-rewrite", "route-waits"}
 """The findings that are a problem even as a warning."""
 
 
-def add_arguments(_: argparse.ArgumentParser) -> None:
-    """See the module."""
-
-
 class Status:
     """What is known of a host. What one part cannot say is a finding, and the others are still asked."""
 
