@@ -1,8 +1,7 @@
 """Correct a host's routing before its systemd-nspawn machine starts, and prove that it is correct.
 
-This is a tour of the names. To write an agent, you need 1 to 3; to ask questions about a host, 4 and 5; to change a
-host without the tasks, 6. `hostrouting.testing` is the test kit, `hostrouting.check.report` has the sentences and the
-JSON documents, and `hostrouting.cli` is the command line. You can try all of it on a host in memory::
+To write an agent, you need the tasks, the configuration and the errors. `hostrouting.testing` is the test kit, with
+which you can try all of it on a host in memory::
 
     import phases
     from hostrouting import Configure, HostRoutingConfig
@@ -12,32 +11,123 @@ JSON documents, and `hostrouting.cli` is the command line. You can try all of it
     configure = Configure(config, host=FakeHost(kernel=h200()))
     print(phases.plan(configure))  # the dry run
     print(phases.run(configure))  # fails, and says which routes repair it
+
+More is in the packages: `hostrouting.fib` (what Linux does with a packet), `hostrouting.check`, `hostrouting.routes`
+(planning and applying routes), `hostrouting.kernel` (what a backend takes and returns), `hostrouting.fleet` (many
+nodes) and `hostrouting.cli`.
 """
 
-# The stub beside has each name once, with its module and its row of the tour. It is read by lines: parsing would take
-# 7 ms. A name is loaded when it is first used.
-_HOMES = {}
-_ROWS = []
-for _line in __loader__.get_data(__path__[0] + "/__init__.pyi").decode().splitlines():
-    _code, _, _words = _line.partition("  # ")
-    if _code.startswith("from "):
-        _, _home, _, _names = _code.split(None, 3)
-        _names = [_name.split()[0] for _name in _names.split(", ")]
-        _HOMES.update(dict.fromkeys(_names, _home))
-        _ROWS.append("    {:<23}  {}".format(", ".join(_names), _words) if _words else "")
-    elif _line[2:3].isdigit():
-        _ROWS.append("\n" + _line[2:] + "\n")
-__doc__ = "\n".join([__doc__ or "", *_ROWS[1:], ""])
-__all__ = list(_HOMES)
+from typing import TYPE_CHECKING
+
+from hostrouting.release import __version__ as __version__
+
+if TYPE_CHECKING:  # the names below once more, for type checkers
+    from hostrouting.boot.files import files_of as files_of
+    from hostrouting.check.check import CheckReport as CheckReport
+    from hostrouting.check.check import check_host as check_host
+    from hostrouting.check.check import check_snapshot as check_snapshot
+    from hostrouting.check.report import check_document as check_document
+    from hostrouting.check.report import check_findings as check_findings
+    from hostrouting.config.settings import AzureVnetCleanupConfig as AzureVnetCleanupConfig
+    from hostrouting.config.settings import GateConfig as GateConfig
+    from hostrouting.config.settings import GuardConfig as GuardConfig
+    from hostrouting.config.settings import HostRoutingConfig as HostRoutingConfig
+    from hostrouting.config.settings import IntendedRule as IntendedRule
+    from hostrouting.config.settings import ProbeRewriteConfig as ProbeRewriteConfig
+    from hostrouting.config.settings import RouteOverlapConfig as RouteOverlapConfig
+    from hostrouting.config.settings import StaticRoute as StaticRoute
+    from hostrouting.config.settings import StaticRoutesConfig as StaticRoutesConfig
+    from hostrouting.config.values import Mode as Mode
+    from hostrouting.errors import ApplyError as ApplyError
+    from hostrouting.errors import BackendError as BackendError
+    from hostrouting.errors import ConfigError as ConfigError
+    from hostrouting.errors import Fault as Fault
+    from hostrouting.errors import HostError as HostError
+    from hostrouting.errors import HostRoutingError as HostRoutingError
+    from hostrouting.errors import NotReady as NotReady
+    from hostrouting.errors import RequirementError as RequirementError
+    from hostrouting.errors import RouteConflict as RouteConflict
+    from hostrouting.errors import RouteOverlapError as RouteOverlapError
+    from hostrouting.finding import Finding as Finding
+    from hostrouting.host.effects import Effects as Effects
+    from hostrouting.host.fileset import File as File
+    from hostrouting.host.host import Host as Host
+    from hostrouting.host.layout import HostLayout as HostLayout
+    from hostrouting.kernel.base import RouteBackend as RouteBackend
+    from hostrouting.kernel.netlink import NetlinkBackend as NetlinkBackend
+    from hostrouting.model.prefix import Prefix as Prefix
+    from hostrouting.model.route import NextHop as NextHop
+    from hostrouting.model.route import Route as Route
+    from hostrouting.model.rule import Rule as Rule
+    from hostrouting.model.snapshot import Address as Address
+    from hostrouting.model.snapshot import Link as Link
+    from hostrouting.model.snapshot import Snapshot as Snapshot
+    from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet as CleanStaleAzureVnet
+    from hostrouting.tasks.cleanup.task import CleanupResult as CleanupResult
+    from hostrouting.tasks.configure import Configure as Configure
+    from hostrouting.tasks.configure import Remove as Remove
+    from hostrouting.tasks.overlap_check import CheckRouteOverlap as CheckRouteOverlap
+    from hostrouting.tasks.probe_rewrite import RewriteProbeSource as RewriteProbeSource
+    from hostrouting.tasks.results import CheckResult as CheckResult
+    from hostrouting.tasks.results import Plan as Plan
+    from hostrouting.tasks.results import RoutesResult as RoutesResult
+    from hostrouting.tasks.static_routes import ConfigureStaticRoutes as ConfigureStaticRoutes
+
+_CATALOGUE = {
+    "Tasks for phases, each made from a configuration and a host": {
+        "tasks.configure": "Configure Remove",
+        "tasks.static_routes": "ConfigureStaticRoutes",
+        "tasks.overlap_check": "CheckRouteOverlap",
+        "tasks.probe_rewrite": "RewriteProbeSource",
+        "tasks.cleanup.task": "CleanStaleAzureVnet CleanupResult",
+        "tasks.results": "RoutesResult CheckResult Plan",
+        "host.effects": "Effects",
+    },
+    "The configuration: frozen values, checked when they are made": {
+        "config.settings": "HostRoutingConfig StaticRoutesConfig StaticRoute RouteOverlapConfig IntendedRule "
+        "ProbeRewriteConfig AzureVnetCleanupConfig GuardConfig GateConfig",
+        "config.values": "Mode",
+    },
+    "Errors, all of them HostRoutingError, and findings": {
+        "errors": "HostRoutingError ConfigError RequirementError RouteConflict ApplyError RouteOverlapError NotReady "
+        "HostError BackendError Fault",
+        "finding": "Finding",
+    },
+    "The check, of a kernel or of a snapshot": {
+        "check.check": "check_host check_snapshot CheckReport",
+        "check.report": "check_findings check_document",
+    },
+    "The host, its kernel, and the files of a configuration": {
+        "host.host": "Host",
+        "host.layout": "HostLayout",
+        "kernel.base": "RouteBackend",
+        "kernel.netlink": "NetlinkBackend",
+        "boot.files": "files_of",
+        "host.fileset": "File",
+    },
+    "The routing of a host, as plain values": {
+        "model.snapshot": "Snapshot Link Address",
+        "model.route": "Route NextHop",
+        "model.rule": "Rule",
+        "model.prefix": "Prefix",
+    },
+}
+"""Each public name, with the module that it is loaded from when it is first used."""
+
+_MODULES = {name: module for homes in _CATALOGUE.values() for module, names in homes.items() for name in names.split()}
+__all__ = list(_MODULES)
+__doc__ = (__doc__ or "") + "".join(
+    f"\n{title}:\n    {' '.join(homes.values())}\n" for title, homes in _CATALOGUE.items()
+)
 
 
 def __getattr__(name: str) -> object:
     """Load the name."""
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
 
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     return value
 
 

@@ -301,10 +301,3 @@ def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
     if config.gate is not None:
         return tuple(sorted({*config.gate.units}))
     return (MACHINES,) if _has_step(config) else ()
-
-
-def needs_config(instance: object, _attribute: object, value: Any) -> None:
-    """An attrs validator: raises TypeError, with the remedy, for anything other than a HostRoutingConfig."""
-    if not isinstance(value, HostRoutingConfig):
-        made, name = type(instance).__name__, type(value).__name__
-        raise TypeError(f"{made} takes a HostRoutingConfig, not a {name}; see HostRoutingConfig.from_mapping and load")

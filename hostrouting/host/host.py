@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.arguments import require, uncalled
 from hostrouting.errors import HostError, NotReady
 from hostrouting.host.files import Files, LocalFiles, Lock
 from hostrouting.host.layout import HostLayout
@@ -30,34 +29,6 @@ if TYPE_CHECKING:
     from hostrouting.kernel.neighbours import KernelLinkLayer, LinkLayer
     from hostrouting.kernel.netlink import NetlinkBackend
     from hostrouting.kernel.nftables import Nftables, NftProgram
-
-_A_KERNEL = (
-    "a kernel is only part of a host: FakeHost(kernel=…) in a test, attrs.evolve(Host.local(), backend=…) elsewhere"
-)
-_HOSTS = "Host.local() is this host, Host.offline(root) an image, hostrouting.testing.FakeHost() a host in memory"
-
-
-def needs_host(instance: object, _attribute: object, value: Any) -> None:
-    """An attrs validator: raises TypeError, with the remedy, for anything other than a Host."""
-    require(value, Host, type(instance).__name__, _A_KERNEL if hasattr(value, "snapshot") else _HOSTS)
-
-
-def makes_edge(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """An attrs validator: raises TypeError for an edge in place of a function that makes one."""
-    if value is not None and not callable(value):
-        name, given = attribute.name, type(value).__name__
-        raise TypeError(f"a host's {name} is a function that makes one, not a {given}; write {name}=lambda: …")
-
-
-def not_callable(_instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """An attrs validator: raises TypeError for a class or function in place of an instance."""
-    if name := uncalled(value):
-        raise TypeError(f"a host's {attribute.name}: {name} is a {type(value).__name__}; call it: {name}()")
-
-
-def _is_layout(_instance: object, _attribute: object, value: Any) -> None:
-    require(value, HostLayout, "a host's layout", "write HostLayout(root=…)")
-
 
 # These modules are imported on first use: most hosts never need them, and not every command reads the kernel's routes.
 
@@ -90,17 +61,17 @@ def _link_layer() -> KernelLinkLayer:
 class Host:
     """The edges of one host. Each can be replaced separately."""
 
-    backend: Callable[[], RouteBackend] | None = attrs.field(validator=makes_edge)
+    backend: Callable[[], RouteBackend] | None
     """Opens the kernel's routing; None for an image, which has no kernel."""
-    files: Files = attrs.field(validator=not_callable)
-    manager: Manager | None = attrs.field(validator=not_callable)
+    files: Files
+    manager: Manager | None
     """None for an image, where enabled units start at its next boot, and for a sandbox, which never boots."""
-    layout: HostLayout = attrs.field(factory=HostLayout, validator=_is_layout)
-    nftables: Callable[[], Nftables] | None = attrs.field(default=None, validator=makes_edge)
+    layout: HostLayout = attrs.field(factory=HostLayout)
+    nftables: Callable[[], Nftables] | None = None
     """Opens nftables; None for an image."""
-    ebtables: Callable[[], Ebtables] | None = attrs.field(default=None, validator=makes_edge)
+    ebtables: Callable[[], Ebtables] | None = None
     """Opens ebtables; None for an image."""
-    link_layer: Callable[[], LinkLayer] | None = attrs.field(default=None, validator=makes_edge)
+    link_layer: Callable[[], LinkLayer] | None = None
     """Opens the link layer: MAC addresses and neighbours; None for an image."""
     find_program: Callable[[str], str | None] = find_program
     """Returns the path of a program, looked for where the boot scripts look; None if it is not installed."""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 import attrs
 
-from hostrouting.arguments import listed
 from hostrouting.errors import BackendError  # noqa: TC001  get_type_hints looks one up here
 from hostrouting.kernel._route_table import RouteTable
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, as_prefix, spans_of
@@ -235,20 +234,15 @@ def cannot_listen(source: Source, error: BackendError) -> str:
 
 
 def asked_addresses(destinations: Iterable[IP | str]) -> tuple[IP, ...]:
-    """The destinations of a lookup, converted from text where needed; TypeError for a single one outside a list."""
-    return tuple(
-        as_ip(destination) if isinstance(destination, str) else destination
-        for destination in listed(destinations, "lookup")
-    )
+    """The destinations of a lookup, converted from text where needed."""
+    return tuple(as_ip(destination) if isinstance(destination, str) else destination for destination in destinations)
 
 
 def asked_prefixes(prefixes: Iterable[Prefix | str] | None) -> frozenset[Prefix] | None:
-    """The prefixes to include in a snapshot, converted from text where needed; TypeError for one outside a list."""
+    """The prefixes to include in a snapshot, converted from text where needed."""
     if prefixes is None:
         return None
-    return frozenset(
-        as_prefix(prefix) if isinstance(prefix, str) else prefix for prefix in listed(prefixes, "snapshot: prefixes")
-    )
+    return frozenset(as_prefix(prefix) if isinstance(prefix, str) else prefix for prefix in prefixes)
 
 
 def part_of(

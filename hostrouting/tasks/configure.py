@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import attrs
 
 import phases
-from hostrouting.config.settings import HostRoutingConfig, needs_config
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.effects import Effects, having_changed
-from hostrouting.host.host import Host, needs_host
+from hostrouting.host.host import Host
 from hostrouting.tasks.install import DEFAULT_WAIT, SectionTask, begin, planned, read_installed, valid_wait
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
@@ -41,8 +41,8 @@ class Configure:
     """
 
     name: ClassVar[str] = "configure-host-routing"
-    config: HostRoutingConfig = attrs.field(validator=needs_config)
-    host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
+    config: HostRoutingConfig
+    host: Host = attrs.field(factory=Host.local, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
     """The seconds that each task waits for what it needs, such as the default route."""
     allow_removal: bool = attrs.field(default=True, kw_only=True)
@@ -88,7 +88,7 @@ class Remove:
     """
 
     name: ClassVar[str] = "remove-host-routing"
-    host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
+    host: Host = attrs.field(factory=Host.local, kw_only=True)
 
     def plan(self, _ctx: phases.Context | None = None) -> Plan:
         """What would be removed; changes nothing."""

@@ -26,11 +26,11 @@ import attrs
 
 import phases
 from hostrouting.boot.files import files_of, is_nothing, owned_paths, steps_of
-from hostrouting.config.settings import HostRoutingConfig, gated_units, needs_config
+from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError, NotReady, RequirementError
 from hostrouting.host.effects import Effects, Operation, effects_of, having_changed
 from hostrouting.host.fileset import FileChanges
-from hostrouting.host.host import Host, needs_host
+from hostrouting.host.host import Host
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.tasks.requirements import find_losses, find_requirements
 from hostrouting.tasks.results import Plan
@@ -221,8 +221,8 @@ class SectionTask:
     needed: ClassVar[tuple[type[SectionTask], ...]] = ()
     """The tasks whose work belongs to this one: alone, it does theirs before its own."""
 
-    config: HostRoutingConfig = attrs.field(validator=needs_config)
-    host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
+    config: HostRoutingConfig
+    host: Host = attrs.field(factory=Host.local, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
     """The seconds to wait for what the work needs, such as the default route."""
     former: HostRoutingConfig = attrs.field(factory=HostRoutingConfig, kw_only=True, eq=False, repr=False)

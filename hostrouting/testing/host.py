@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
-from hostrouting.arguments import require
 from hostrouting.errors import BackendError, HostError
 from hostrouting.host.files import PROTECTED
-from hostrouting.host.host import Host, makes_edge, not_callable
+from hostrouting.host.host import Host
 from hostrouting.host.systemd import UnitState, require_room, unit_failed
 from hostrouting.kernel.programs import Rights
 from hostrouting.testing.faults import FaultyBackend
 from hostrouting.testing.filters import FakeEbtables, FakeLinkLayer, FakeNftables
-from hostrouting.testing.kernel import FakeKernel
 from hostrouting.testing.topologies import plain_vm
 
 if TYPE_CHECKING:
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from hostrouting.kernel.ebtables import Ebtables
     from hostrouting.kernel.neighbours import LinkLayer
     from hostrouting.kernel.nftables import Nftables
+    from hostrouting.testing.kernel import FakeKernel
 
 
 @attrs.define
@@ -297,10 +296,6 @@ def _is_installed(name: str) -> str:
     return f"/usr/bin/{name}"
 
 
-def _is_kernel(_instance: object, _attribute: object, value: Any) -> None:
-    require(value, FakeKernel, "FakeHost(kernel=…)", "write kernel=h200(), or pass your own FakeKernel")
-
-
 @attrs.frozen(kw_only=True)
 class FakeHost(Host):
     """A host in memory. Tests set its parts before a run, and read them after it.
@@ -310,28 +305,27 @@ class FakeHost(Host):
     print(host.kernel)  # as `ip rule` and `ip route` print it
     """
 
-    kernel: FakeKernel = attrs.field(factory=plain_vm, validator=_is_kernel)
+    kernel: FakeKernel = attrs.field(factory=plain_vm)
     faults: FaultyBackend = attrs.field(
         default=attrs.Factory(lambda self: FaultyBackend(self.kernel), takes_self=True), repr=False
     )
     """The kernel as tasks see it, with the faults that a test sets: `host.faults.fail("change", errno.ENOBUFS)`."""
     backend: Callable[[], RouteBackend] | None = attrs.field(
-        default=attrs.Factory(lambda self: lambda: cast("RouteBackend", _Connection(self.faults)), takes_self=True),
-        validator=makes_edge,
+        default=attrs.Factory(lambda self: lambda: cast("RouteBackend", _Connection(self.faults)), takes_self=True)
     )
-    files: FakeFiles = attrs.field(factory=FakeFiles, validator=not_callable)
-    manager: FakeManager | None = attrs.field(factory=FakeManager, validator=not_callable)
+    files: FakeFiles = attrs.field(factory=FakeFiles)
+    manager: FakeManager | None = attrs.field(factory=FakeManager)
     tables: FakeNftables = attrs.field(factory=FakeNftables)
     nftables: Callable[[], Nftables] | None = attrs.field(
-        default=attrs.Factory(lambda self: lambda: self.tables, takes_self=True), validator=makes_edge
+        default=attrs.Factory(lambda self: lambda: self.tables, takes_self=True)
     )
     bridge_rules: FakeEbtables = attrs.field(factory=FakeEbtables)
     ebtables: Callable[[], Ebtables] | None = attrs.field(
-        default=attrs.Factory(lambda self: lambda: self.bridge_rules, takes_self=True), validator=makes_edge
+        default=attrs.Factory(lambda self: lambda: self.bridge_rules, takes_self=True)
     )
     neighbours: FakeLinkLayer = attrs.field(factory=FakeLinkLayer)
     link_layer: Callable[[], LinkLayer] | None = attrs.field(
-        default=attrs.Factory(lambda self: lambda: self.neighbours, takes_self=True), validator=makes_edge
+        default=attrs.Factory(lambda self: lambda: self.neighbours, takes_self=True)
     )
     find_program: Callable[[str], str | None] = attrs.field(default=_is_installed)
     """Returns the path of a program. By default every program is installed."""

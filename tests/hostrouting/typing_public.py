@@ -12,7 +12,13 @@ from typing_extensions import assert_type
 import hostrouting as hr
 import phases
 from hostrouting import fleet
+from hostrouting.check.check import Escape, Verdict
+from hostrouting.check.repair import Repair
+from hostrouting.fib.engine import Decision, Fib
 from hostrouting.kernel import Answer, Outcome, RouteRequest
+from hostrouting.routes.apply import Applied, apply_plan
+from hostrouting.routes.plan import RoutePlan, plan_routes
+from hostrouting.routes.uplink import DesiredRoute
 
 # The configuration.
 config = hr.HostRoutingConfig.from_json("{}")
@@ -43,17 +49,17 @@ hr.Configure(config, host=hr.Host.local)  # type: ignore[arg-type]
 
 # Conclusions, from values to values.
 snapshot = hr.Snapshot.from_json("{}")
-fib = hr.Fib(snapshot, 4)
-assert_type(fib.lookup(ip_address("172.16.0.1")), hr.Decision)
+fib = Fib(snapshot, 4)
+assert_type(fib.lookup(ip_address("172.16.0.1")), Decision)
 report = hr.check_snapshot(snapshot, config)
 assert_type(report, hr.CheckReport)
-assert_type(report.verdict, hr.Verdict)
-assert_type(report.escapes, tuple[hr.Escape, ...])
-assert_type(report.families[0].repair, hr.Repair)
-assert_type(report.routes, tuple[hr.DesiredRoute, ...])
+assert_type(report.verdict, Verdict)
+assert_type(report.escapes, tuple[Escape, ...])
+assert_type(report.families[0].repair, Repair)
+assert_type(report.routes, tuple[DesiredRoute, ...])
 assert_type(hr.check_findings(report, mode="WARN"), tuple[hr.Finding, ...])
-plan = hr.plan_routes(report.routes, snapshot)
-assert_type(plan, hr.RoutePlan)
+plan = plan_routes(report.routes, snapshot)
+assert_type(plan, RoutePlan)
 
 
 # A kernel.
@@ -63,7 +69,7 @@ def use(backend: hr.RouteBackend, change: RouteRequest) -> Iterator[object]:
     yield assert_type(backend.lookup([ip_address("172.16.0.1")]), tuple[Answer, ...])
     yield assert_type(hr.check_host(backend, config), hr.CheckReport)
     yield assert_type(backend.change([change]), tuple[Outcome, ...])
-    yield assert_type(hr.apply_plan(plan, backend, before=snapshot), hr.Applied)
+    yield assert_type(apply_plan(plan, backend, before=snapshot), Applied)
 
 
 def accept(backend: hr.RouteBackend) -> None:
@@ -77,6 +83,6 @@ results = fleet.check_snapshots(["nodes"], config, ThreadPoolExecutor())
 assert_type(results, "Iterator[fleet.NodeResult]")
 groups = fleet.group_nodes(results)
 assert_type(groups, tuple[fleet.NodeGroup, ...])
-assert_type(groups[0].repair, tuple[hr.DesiredRoute, ...])
+assert_type(groups[0].repair, tuple[DesiredRoute, ...])
 assert_type(fleet.find_snapshots(["nodes"]), tuple[str, ...])
 fleet.check_snapshots(["nodes"])  # type: ignore[call-arg]  # the configuration and the executor are missing

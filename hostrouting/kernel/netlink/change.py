@@ -18,7 +18,6 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from hostrouting.arguments import listed
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.kernel.netlink import numbers as n
@@ -42,7 +41,7 @@ _Which = tuple[int, int, int | None]
 
 def carry_out(channel: Channel, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
     """Carry out each change, in order, and return the result of each."""
-    wanted = listed(changes, "change")
+    wanted = tuple(changes)
     errors = _Work(channel, wanted).do()
     if not errors:
         return tuple(map(Outcome, wanted))

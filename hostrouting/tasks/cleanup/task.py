@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 import attrs
 
 import phases
-from hostrouting.config.settings import HostRoutingConfig, needs_config
 from hostrouting.errors import HostError, first_of
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import Effects, Operation, having_changed, tell_effects
-from hostrouting.host.host import Host, needs_host
+from hostrouting.host.host import Host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.neighbours import LinkLayer, Neighbour
 from hostrouting.model.route import Route
@@ -22,7 +21,7 @@ from hostrouting.tasks.cleanup.judge import CONFLISTS, STATE_FILE, CleanupEntry,
 from hostrouting.tasks.cleanup.saved_rules import SavedRule, read_saved
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import AzureVnetCleanupConfig
+    from hostrouting.config.settings import AzureVnetCleanupConfig, HostRoutingConfig
     from hostrouting.kernel.ebtables import Ebtables
 
 
@@ -83,8 +82,8 @@ class CleanStaleAzureVnet:
     """
 
     name: ClassVar[str] = "clean-stale-azure-vnet"
-    config: HostRoutingConfig = attrs.field(validator=needs_config)
-    host: Host = attrs.field(factory=Host.local, validator=needs_host, kw_only=True)
+    config: HostRoutingConfig
+    host: Host = attrs.field(factory=Host.local, kw_only=True)
 
     def plan(self, _ctx: phases.Context) -> CleanupPlan:
         """What is stale on this host as it is now; changes nothing."""

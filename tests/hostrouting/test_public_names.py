@@ -1,0 +1,65 @@
+"""The public names: complete, loaded when used, seen by type checkers, and importable from a zip file."""
+
+import ast
+import pathlib
+import subprocess
+import sys
+import zipfile
+
+import attrs
+import pytest
+
+import hostrouting
+
+ROOT = pathlib.Path(hostrouting.__file__).parent
+NAMES = set(hostrouting.__all__)
+
+
+def test_every_name_leads_to_its_module() -> None:
+    """Each name is loaded from the module that defines it, and is among those that dir() and help() show."""
+    for name in sorted(NAMES):
+        value = getattr(hostrouting, name)
+        assert value.__name__ == name
+        assert value.__module__.startswith("hostrouting.")
+        assert name in dir(hostrouting)
+        assert name in (hostrouting.__doc__ or "")
+        assert not hasattr(hostrouting, f"{name}s")
+    assert len(NAMES) <= 50
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    """The imports for type checkers have the names of the catalogue, and from the same modules."""
+    tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8"))
+    [block] = [statement for statement in tree.body if isinstance(statement, ast.If)]
+    imports = [statement for statement in block.body if isinstance(statement, ast.ImportFrom)]
+    seen = {alias.asname: statement.module for statement in imports for alias in statement.names}
+    assert seen == {name: f"hostrouting.{module}" for name, module in hostrouting._MODULES.items()}
+
+
+@pytest.mark.linux
+def test_import_loads_nothing() -> None:
+    """To import hostrouting loads none of its packages."""
+    code = "import sys, hostrouting; print([name for name in sys.modules if name.startswith('hostrouting.')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['hostrouting.release']"
+
+
+@pytest.mark.linux
+def test_from_a_zip_file(tmp_path: pathlib.Path) -> None:
+    """All names can be loaded from a zip file, where there are no files to read."""
+    archive = tmp_path / "all.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for package in (ROOT, ROOT.parent / "phases"):
+            for path in package.rglob("*"):
+                if path.suffix in {".py", ".sh"}:
+                    packed.write(path, path.relative_to(ROOT.parent))
+    code = f"""
+import sys
+sys.path[:0] = [{str(archive)!r}, {str(pathlib.Path(attrs.__file__).parents[1])!r}]
+import hostrouting
+assert hostrouting.__file__.startswith({str(archive)!r})
+config = hostrouting.HostRoutingConfig({{"enabled": True, "routes": [{{"destination": "10.0.0.0/8"}}]}})
+print(len([getattr(hostrouting, name) for name in hostrouting.__all__]), len(hostrouting.files_of(config)) > 3)
+"""
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr) == ([str(len(hostrouting.__all__)), "True"], "")
