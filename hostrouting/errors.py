@@ -17,7 +17,8 @@ The word before the colon says where the fault is. `kind` is more precise than t
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
+from copyreg import __newobj__  # type: ignore[attr-defined]  # how pickle makes an object
 from typing import Any, Literal, TypeAlias
 
 import attrs
@@ -66,9 +67,9 @@ class HostRoutingError(Exception):
         """Put a sentence about what is true now behind the message."""
         self.args = (f"{self}; {sentence}",)
 
-    def __reduce__(self) -> tuple[Callable[..., HostRoutingError], tuple[object, ...], dict[str, object]]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle the attributes without calling the constructor again: processes judge the snapshots of a fleet."""
-        return _restore, (type(self), self.args), dict(self.__dict__)
+        return __newobj__, (type(self), *self.args), vars(self)
 
     def to_mapping(self) -> dict[str, object]:
         """The class, the kind and the plain facts as JSON, for the report of a run; `effects` is what was changed."""
@@ -88,10 +89,6 @@ def _plain(fact: object) -> object:
         return [attrs.asdict(member) if isinstance(member, Fault) else member for member in fact]
     make = getattr(fact, "to_mapping", None)
     return make() if callable(make) and not isinstance(fact, type) else _NOT_PLAIN
-
-
-def _restore(cls: type[HostRoutingError], args: tuple[object, ...]) -> HostRoutingError:
-    return cls.__new__(cls, *args)
 
 
 def first_of(reasons: Iterable[str], separator: str = "; ") -> str:

@@ -19,51 +19,16 @@ ESCAPES = ("overlap", "own-range", "no-route", "unreachable", "blackhole", "proh
 
 NAMES = (
     *ESCAPES,
-    "no-default-route",
-    "no-such-device",
-    # the rules and the default routes themselves
-    "local-rule",
-    "missing-rule",
-    "competing-defaults",
-    "no-carrier",
+    *("no-default-route", "no-such-device", "local-rule", "missing-rule", "competing-defaults", "no-carrier"),
     "service-network-holds-host",
     # what makes a verdict undecided
-    "default-routes",
-    "own-network",
-    "two-cnis",
-    "on-link",
-    "refused-range",
-    "other-packets",
-    "not-judged",
+    *("default-routes", "own-network", "two-cnis", "on-link", "refused-range", "other-packets", "not-judged"),
     "kernel-differs",
-    # what explains a verdict
-    "allowed",
-    "skipped-keys",
-    # what a repair is, lacks and costs
-    "action",
-    "unsafe",
-    "repair-cost",
-    # our routes
-    "route-conflict",
-    "route-waits",
+    # what explains a verdict; what a repair is, lacks and costs; our routes
+    *("allowed", "skipped-keys", "action", "unsafe", "repair-cost", "route-conflict", "route-waits"),
     # the host
-    "gate-open",
-    "gate-shut",
-    "foreign-step",
-    "edited-file",
-    "other-release",
-    "not-known",
-    "removal",
-    "file",
-    "lock",
-    "program",
-    "gate-units",
-    "systemd",
-    "unit",
-    "kernel",
-    # the other tasks
-    "probe-rewrite",
-    "azure-vnet",
+    *("gate-open", "gate-shut", "gate-units", "foreign-step", "edited-file", "other-release", "not-known", "removal"),
+    *("file", "lock", "program", "systemd", "unit", "kernel", "probe-rewrite", "azure-vnet"),
 )
 """Every name of a finding. A name says what the finding is, and not how bad it is here."""
 
@@ -103,15 +68,8 @@ class Finding:
 
     def to_mapping(self) -> dict[str, Any]:
         """The finding as JSON: the schema hostrouting/findings/1 is a list of these."""
-        return {
-            "name": self.name,
-            "severity": self.severity,
-            "target": self.target,
-            "sentence": self.sentence,
-            "remedy": self.remedy,
-            "facts": dict(self.facts),
-            "canRetry": self.can_retry,
-        }
+        values = {name: getattr(self, name) for name in ("name", "severity", "target", "sentence", "remedy")}
+        return {**values, "facts": dict(self.facts), "canRetry": self.can_retry}
 
     def __str__(self) -> str:
         return f"{self.sentence}; {self.remedy}" if self.remedy else self.sentence

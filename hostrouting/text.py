@@ -50,36 +50,18 @@ def _edits(word: str, other: str) -> int:
 
 def show(value: object) -> str:
     """The value as one short printable line, so that text from a file cannot control the terminal."""
-    if isinstance(value, str):
-        return _quoted(value)
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, int):
-        # Python refuses to print an integer of more than 4,300 digits.
-        bits = value.bit_length()
-        return str(int(value)) if bits <= SHOWN * 3 else f"an integer of {bits} bits"
-    if isinstance(value, float):
-        return _number(value)
+    from json import dumps  # noqa: PLC0415  only a fault needs it
+
+    value = str(value) if type(value).__module__ == "ipaddress" else value
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, list | tuple):
         return "a list"
-    if isinstance(value, bytes):
-        return "bytes"
-    if type(value).__module__ == "ipaddress":
-        return f'"{value}"'
-    return f"a Python {type(value).__name__}"
-
-
-def _quoted(text: str) -> str:
-    from json import dumps  # noqa: PLC0415  only a fault needs it
-
+    if isinstance(value, int) and value.bit_length() > SHOWN * 3:  # Python refuses to print 4,300 digits
+        return f"an integer of {value.bit_length()} bits"
+    if value is not None and not isinstance(value, str | int | float):
+        return f"a Python {type(value).__name__}"
     # Everything beyond ASCII is escaped, which makes look-alike letters, lone surrogates and control codes visible.
-    shown = dumps(text[:SHOWN])
-    return shown if len(text) <= SHOWN else f"{shown}... ({len(text)} characters)"
-
-
-def _number(value: float) -> str:
-    from json import dumps  # noqa: PLC0415  only a fault needs it
-
-    return dumps(float(value))
+    if isinstance(value, str) and len(value) > SHOWN:
+        return f"{dumps(value[:SHOWN])}... ({len(value)} characters)"
+    return dumps(value)

@@ -104,6 +104,8 @@ class Snapshot:
     ipv6_forwarding: bool | None = None
     # The only family whose addresses, rules and routes were read; None: both. What was not read may be there.
     family: int | None = attrs.field(default=None, metadata={"in": (IPV4, IPV6)})
+    # Whether the tables changed while they were read, so that it may show a state that never was.
+    restless: bool = False
     # What its document has and this version did not read, such as "ticks in a Route"; a newer version wrote it.
     skipped: tuple[str, ...] = ()
 
@@ -132,7 +134,7 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Self":
-        """Read the output of `to_json`; anything else raises an ConfigError with every fault and its path."""
+        """Read the output of `to_json`; anything else raises a ConfigError with every fault and its path."""
         skipped: set[str] = set()
         try:
             document = parse(text)
