@@ -67,9 +67,10 @@ class Check(NamedTuple):
         escapes = [finding for finding in self.findings if finding.name in ESCAPES]
         yield from capped([f"  {finding.sentence}" for finding in escapes])
         if commands := self.commands():
-            yield from ("", "Until the next boot, as root:")
+            there = ", on that host as root:" if "--snapshot" in question else ", as root:"
+            yield from ("", f"Until the next boot{there}")
             yield from capped([f"  {command}" for command in commands])
-            yield "Permanently, as root:"
+            yield f"Permanently{there}"
             yield f"  hostrouting repair {question}{question and ' '}| hostrouting apply --config -"
         others = [finding for finding in self.findings if finding.name not in (*ESCAPES, "action")]
         verdicts = "\n".join(self.verdict_lines())

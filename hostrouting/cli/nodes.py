@@ -44,7 +44,7 @@ def check_nodes(arguments: argparse.Namespace, host: GetHost) -> Answer:
                 yield from ("", f"{group.verdict.upper()}: {counted(len(group.nodes), 'node')}: {group.problem}")
                 yield f"  {spoken(group.nodes, most=6)}"
                 if group.repair:
-                    yield "  add to staticRoutes.routes of their configuration:"
+                    yield "  repair, for staticRoutes.routes of their configuration:"
                     routes = [json.dumps(route.to_mapping()) for route in group.repair]
                     yield from (*(f"    {route}," for route in routes[:-1]), f"    {routes[-1]}")
 

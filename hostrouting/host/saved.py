@@ -14,17 +14,9 @@ from hostrouting.model.snapshot import SAVE, Snapshot
 def read_snapshot(path: str) -> Snapshot:
     """The snapshot in a file. Raises ConfigError, which names the file."""
     try:
-        return snapshot_in(snapshot_bytes(path))
-    except ConfigError as error:
-        raise of_file(error, path) from error
-
-
-def snapshot_bytes(path: str) -> bytes:
-    """The bytes of a snapshot. Raises ConfigError if the file cannot be read; it does not name the file."""
-    try:
-        return read_bytes(path)
-    except Invalid as error:
-        raise ConfigError(error.faults, kind="snapshot") from error
+        return snapshot_in(read_bytes(path))
+    except (Invalid, ConfigError) as error:
+        raise ConfigError(error.faults, name_of(path), kind="snapshot") from error
 
 
 def snapshot_in(data: bytes) -> Snapshot:
@@ -34,8 +26,3 @@ def snapshot_in(data: bytes) -> Snapshot:
         # Whoever plans or repairs by it would take our routes of the other family for gone.
         raise ConfigError([Fault("family", "", f"only IPv{snapshot.family} was read", SAVE)], kind="snapshot")
     return snapshot
-
-
-def of_file(error: ConfigError, path: str) -> ConfigError:
-    """The same error with the name of the file."""
-    return ConfigError(error.faults, name_of(path), kind="snapshot")

@@ -107,7 +107,7 @@ def test_the_command(nodes: Path) -> None:
             "",
             f"OVERLAP: 3 nodes: {CIDR} by ibN",
             "  gpu-0, gpu-1 and gpu-2",
-            "  add to staticRoutes.routes of their configuration:",
+            "  repair, for staticRoutes.routes of their configuration:",
             '    {"destination": "172.16.0.0/17", "gateway": "", "dev": "", "metric": 0},',
             '    {"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}',
         ]
