@@ -7,10 +7,11 @@
     FakeLinkLayer    fake MAC addresses and neighbours in memory; faults can be injected
     FakeHost           the fake kernel with files and a service manager, for tests of tasks; FakeFiles, FakeManager
     topologies         ready-made hosts: `plain_vm()`, `h200()`, `vpn_node()`, `ecmp_node()`, `cni_node()`
+    strategies         hypothesis strategies for configurations, routes and hosts
     contract           the contract suite of RouteBackend: subclass `contract.BackendContract`
     plugin             pytest fixtures, enabled with `pytest_plugins = ["hostrouting.testing.plugin"]`
 
-pytest is not a dependency. Only `plugin` imports it.
+pytest and hypothesis are not dependencies. Only `plugin` and `strategies` import them.
 
 A test of code that installs routes::
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hostrouting.kernel.base import Verb
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Route
-from tests.support.strategies import DEVICES, prefixes, routes
+from hostrouting.testing.strategies import DEVICES, prefixes, routes
 
 VERBS: tuple[Verb, ...] = ("add", "append", "prepend", "replace", "delete")
 GATEWAYS = {4: ("10.0.0.1", "10.0.0.2", "203.0.113.1"), 6: ("fd00:99::1", "fd00:99::2", "fd01::1")}

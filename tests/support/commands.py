@@ -12,8 +12,8 @@ from hostrouting.model.route import PROTOCOL_KERNEL, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeKernel
+from hostrouting.testing.strategies import DEVICES, routes, rules
 from tests.support.namespace import Namespace, private_namespace
-from tests.support.strategies import DEVICES, routes, rules
 from tests.support.waiting import wait_for
 
 # One is in another group, and one has ignore_routes_with_linkdown.

@@ -1,42 +1,19 @@
-"""Hypothesis strategies for configurations: valid ones, nearly valid ones, and any JSON.
+"""Hypothesis strategies for what is nearly a configuration, and any JSON.
 
-configs()        any HostRoutingConfig
-routes()         any StaticRoute
-probe_rewrites() any ProbeRewriteConfig
-cleanups()       any AzureVnetCleanupConfig
 json_values()    any JSON value, some with keys and values of a configuration
 near_texts()     text that looks like an address or a network, but often is not valid
 """
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import TYPE_CHECKING, Any
 
-import attrs
 from hypothesis import strategies as st
 
-from hostrouting.config.settings import (
-    AzureVnetCleanupConfig,
-    GateConfig,
-    GuardConfig,
-    HostRoutingConfig,
-    IntendedRule,
-    ProbeRewriteConfig,
-    RouteOverlapConfig,
-    StaticRoute,
-    StaticRoutesConfig,
-)
-from hostrouting.config.values import Mode, Upkeep
-from hostrouting.model.prefix import is_reserved
+from hostrouting.testing.strategies import networks
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
-
-    from hostrouting.config.values import Address, Network
-
-_UNITS = ("containerd.service", "kubelet.service", "systemd-nspawn@.service", "systemd-nspawn@kube1.service")
-DEVICE_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
 KEYS = (
     *("hostRouting", "staticRoutes", "routeOverlap", "enabled", "routes"),
@@ -45,129 +22,6 @@ KEYS = (
     *("azureVnetCleanup", "managed", "protect", "uplinks", "dryRun"),
 )
 """Every key of a configuration."""
-
-
-def networks(family: int | None = None) -> SearchStrategy[Network]:
-    """Any network of this family; without one, of either family."""
-    four: SearchStrategy[Network] = st.builds(lambda at, bits: IPv4Network((at, bits), strict=False), *_bits(32))
-    six: SearchStrategy[Network] = st.builds(lambda at, bits: IPv6Network((at, bits), strict=False), *_bits(128))
-    return {4: four, 6: six, None: four | six}[family]
-
-
-def _bits(width: int) -> tuple[SearchStrategy[int], SearchStrategy[int]]:
-    return st.integers(0, 2**width - 1), st.integers(0, width)
-
-
-def destinations(family: int | None = None) -> SearchStrategy[Network]:
-    """Networks that are valid as the destination of a static route."""
-    return networks(family).filter(
-        lambda network: (
-            network.prefixlen > 0 and not is_reserved(network.version, int(network[0]), int(network.broadcast_address))
-        )
-    )
-
-
-def gateways(family: int = 4) -> SearchStrategy[Address]:
-    """Addresses that are valid as a gateway; in IPv6 not only link-local ones, so a device is needed."""
-    if family == 4:
-        four = st.builds(IPv4Address, st.integers(1 << 24, (224 << 24) - 1))
-        return four.filter(lambda address: not address.is_loopback)
-    beyond_ipv4 = st.builds(IPv6Address, st.integers(1 << 48, (0xFF << 120) - 1))
-    return beyond_ipv4 | st.builds(IPv6Address, st.integers(0xFE80 << 112, (0xFEC0 << 112) - 1))
-
-
-def device_names() -> SearchStrategy[str]:
-    """Names of network devices."""
-    return st.text(DEVICE_LETTERS, min_size=1, max_size=15).filter(lambda name: name not in {".", ".."})
-
-
-def routes() -> SearchStrategy[StaticRoute]:
-    """Any static route."""
-    return st.sampled_from([4, 6]).flatmap(_routes_of)
-
-
-def _routes_of(family: int) -> SearchStrategy[StaticRoute]:
-    single = {4: 32, 6: 128}[family]
-    to = destinations(family).filter(
-        lambda network: network.prefixlen < single
-    )  # a gateway with a route to itself is refused
-    metric = st.integers(0, 2**32 - 1)
-    automatic = st.builds(StaticRoute, to, dev=st.none() | device_names(), metric=metric)
-    return automatic | st.builds(StaticRoute, to, gateways(family), device_names(), metric)
-
-
-def configs() -> SearchStrategy[HostRoutingConfig]:
-    """Any configuration."""
-    some_routes = st.lists(routes(), max_size=4, unique_by=lambda route: (route.destination, route.metric or 1024))
-    static_routes = st.builds(StaticRoutesConfig, enabled=st.just(value=True), routes=some_routes)
-    globs = st.builds(lambda name, star: name[:14] + star, device_names(), st.sampled_from(["", "*", "?"]))
-    # Devices of pods are only valid together with their CIDRs.
-    pods: SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries(
-        {"pod_cidrs": st.lists(networks(), min_size=1, max_size=3), "service_cidrs": st.lists(networks(), max_size=2)}
-    )
-    reasons = st.text(st.characters(min_codepoint=33, max_codepoint=0x17F), min_size=1).filter(str.isprintable)
-    intended = st.builds(IntendedRule, st.sampled_from(["fwmark 0x1/0xff", "not from fd00::/64"]), reasons)
-    route_overlap = st.builds(
-        lambda pods, **given: RouteOverlapConfig(**given, **pods),
-        pods,
-        expected_cidrs=st.lists(networks(), max_size=4),
-        mode=st.sampled_from(Mode),
-        expected_devs=st.lists(device_names(), max_size=3),
-        allowed_devs=st.lists(globs, max_size=3),
-        intended_rules=st.lists(intended, max_size=2),
-    )
-    guards = st.builds(GuardConfig, enabled=st.booleans())
-    whole = st.builds(
-        HostRoutingConfig,
-        static_routes=st.just(StaticRoutesConfig()) | static_routes,
-        route_overlap=route_overlap,
-        probe_rewrite=st.just(ProbeRewriteConfig()) | probe_rewrites(),
-        azure_vnet_cleanup=st.none() | cleanups(),
-        gate=st.none() | st.builds(GateConfig, st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)),
-        manage_foreign=st.sampled_from(Upkeep),
-    )
-    # A guard needs something to guard.
-    guarded = st.builds(
-        lambda config, guard: attrs.evolve(config, guard=guard) if config.route_overlap.expected_cidrs else config,
-        whole,
-        guards,
-    )
-    return whole | guarded
-
-
-def cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:
-    """Any configuration of the clean-up after azure-vnet."""
-    pods = networks().filter(lambda network: network.prefixlen >= {4: 8, 6: 32}[network.version])
-    return st.builds(
-        AzureVnetCleanupConfig,
-        st.lists(pods, min_size=1, max_size=3),
-        protect=st.lists(networks(), max_size=2),
-        uplinks=st.lists(device_names(), max_size=2),
-        dry_run=st.booleans(),
-    )
-
-
-def probe_rewrites() -> SearchStrategy[ProbeRewriteConfig]:
-    """Any configuration of the probe rewrite, enabled or not."""
-    one, several = (
-        st.lists(device_names().filter(lambda name: name != "lo"), min_size=1, max_size=most, unique=True)
-        for most in (1, 3)
-    )
-
-    def made(**switches: SearchStrategy[Any]) -> SearchStrategy[ProbeRewriteConfig]:
-        return st.builds(
-            ProbeRewriteConfig,
-            link_local=st.integers(0xFE80 << 112, (0xFEC0 << 112) - 1).map(IPv6Address),
-            global_address=st.integers(0x2000 << 112, (0x4000 << 112) - 1).map(IPv6Address),
-            **switches,
-        )
-
-    enabled = st.just(value=True)
-    return (
-        made(ensure_route=st.booleans())
-        | made(enabled=enabled, interfaces=one, ensure_route=st.booleans())
-        | made(enabled=enabled, interfaces=several, ensure_route=st.just(value=False))
-    )
 
 
 def near_texts() -> SearchStrategy[str]:

@@ -1,8 +1,5 @@
-"""Linux's lookup for any packet, for the fake kernel: what `ip route get` answers.
+"""What a packet is, and what happens to it, for lookups by a backend.
 
-packet      the fields of a packet, and whether it meets a rule's selectors
-table       one table; `table_ipv4` and `table_ipv6` choose among the routes around an address
-tables      all tables, and how Linux keeps two of them together
-rules       the walk through the rules
-engine      the decision
+packet      the fields of a packet
+decision    what a lookup can end with
 """

@@ -24,6 +24,8 @@ from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import DEFAULT_METRIC, REFUSING, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.testing.strategies import blocks, prefixes, rules
+from hostrouting.testing.strategies import routes as any_routes
 from tests.support.awks import AWKS, TREES
 from tests.support.check_script import Checked, EnginesCheck, check
 from tests.support.commands import LINKS, fabric_host, furnish, ports, route_command, rule_command, wishes
@@ -31,8 +33,6 @@ from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.nodes import block_of, nodes
 from tests.support.nodes import prefixes as node_prefixes
-from tests.support.strategies import blocks, prefixes, rules
-from tests.support.strategies import routes as any_routes
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

@@ -20,7 +20,7 @@ from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.model.prefix import Prefix
 from hostrouting.routes.uplink import DesiredRoute, wanted_routes
 from hostrouting.testing import FakeFiles
-from tests.support.config_strategies import configs
+from hostrouting.testing.strategies import configs
 
 LAYOUT = HostLayout()
 FULL = HostRoutingConfig.from_mapping(

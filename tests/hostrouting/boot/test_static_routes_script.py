@@ -15,12 +15,12 @@ from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_LOCAL, TABLE_MAI
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import RoutePlan, plan_routes
 from hostrouting.routes.uplink import bare_leg, wanted_routes_of
+from hostrouting.testing.strategies import blocks, prefixes, routes
 from tests.support.awks import AWKS, TREES
 from tests.support.commands import LINKS, furnish, route_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.routes_script import Ran
-from tests.support.strategies import blocks, prefixes, routes
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 

@@ -12,7 +12,8 @@ from hostrouting.config import settings as sections
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.reader import Section, path_of
-from tests.support.config_strategies import configs, json_values, near_routes, scalars
+from hostrouting.testing.strategies import configs
+from tests.support.config_strategies import json_values, near_routes, scalars
 
 
 def faults_of(read: Callable[[], object]) -> tuple[tuple[str, str, str, str], ...]:

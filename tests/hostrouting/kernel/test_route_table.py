@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hostrouting.kernel._route_table import RouteTable
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
-from tests.support.strategies import blocks
-from tests.support.strategies import routes as any_routes
+from hostrouting.testing.strategies import blocks
+from hostrouting.testing.strategies import routes as any_routes
 
 ROUTES = [
     Route.to(prefix, dev=dev, protocol=protocol)

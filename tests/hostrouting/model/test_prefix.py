@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostrouting.model.prefix import Prefix, as_ip, ip_at, is_reserved, prefixes_between, width_of
-from tests.support.strategies import blocks, prefixes
+from hostrouting.testing.strategies import blocks, prefixes
 
 FAMILIES = st.sampled_from([4, 6])
 SMALL = FAMILIES.flatmap(blocks)

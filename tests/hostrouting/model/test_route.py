@@ -9,8 +9,8 @@ from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Snapshot
+from hostrouting.testing.strategies import snapshots
 from tests.support.examples import scaled
-from tests.support.strategies import snapshots
 
 ECMP = Route(
     Prefix.parse("fd00::/8"),

@@ -15,7 +15,7 @@ from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Link, Snapshot
-from tests.support.strategies import blocks, snapshots
+from hostrouting.testing.strategies import blocks, snapshots
 from tests.support.topologies import h200
 
 EMPTY = json.loads(Snapshot().to_json())

@@ -6,9 +6,9 @@ import pytest
 
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.snapshot import Link
+from hostrouting.testing.strategies import DEVICES
 from tests.support.commands import furnish
 from tests.support.namespace import Namespace, private_namespace
-from tests.support.strategies import DEVICES
 
 
 @pytest.fixture

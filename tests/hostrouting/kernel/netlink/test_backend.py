@@ -18,11 +18,11 @@ from hostrouting.model.route import NextHop, Route, RouteType
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing.contract import BackendContract
+from hostrouting.testing.strategies import DEVICES, blocks, routes, rules
 from tests.support.commands import furnish, lose_carriers, ports, query, route_command, rule_command
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.rawkernel import raw_kernel
 from tests.support.rules import rule
-from tests.support.strategies import DEVICES, blocks, routes, rules
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]

@@ -19,11 +19,11 @@ from hostrouting.kernel.netlink.route_message import encode_change, read_route
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import NextHop, Route
 from hostrouting.model.snapshot import Link
+from hostrouting.testing.strategies import DEVICES, blocks
 from tests.support.asked_routes import VERBS, number_of, wanted
 from tests.support.commands import furnish
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.pyroute2messages import encode
-from tests.support.strategies import DEVICES, blocks
 
 LINKS = tuple(Link(name=name, index=0) for name in DEVICES)
 RTM_NEWADDR, RTM_NEWRULE = 20, 32

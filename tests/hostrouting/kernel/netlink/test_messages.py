@@ -26,9 +26,9 @@ from hostrouting.kernel.netlink.read import (
 )
 from hostrouting.model.prefix import ip_at
 from hostrouting.model.rule import Rule
+from hostrouting.testing.strategies import DEVICES
 from tests.support.namespace import Namespace
 from tests.support.pyroute2messages import Shape, address_of, encode, link_of, rule_of, setting_of
-from tests.support.strategies import DEVICES
 
 RTM_NEWLINK, RTM_NEWADDR, RTM_NEWRULE, RTM_NEWNETCONF = 16, 20, 32, 80
 WORDS = st.sampled_from([0, 1, 7, 255, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF])

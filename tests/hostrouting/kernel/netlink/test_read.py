@@ -16,9 +16,9 @@ from hostrouting.kernel.netlink.read import RouteReader
 from hostrouting.kernel.netlink.route_message import read_route
 from hostrouting.model.prefix import IPV6, Prefix, width_of
 from hostrouting.model.route import ROUTE_TYPES, NextHop, Route
+from hostrouting.testing.strategies import DEVICES, blocks, routes
 from tests.support.examples import scaled
 from tests.support.rawmessages import pack_attribute
-from tests.support.strategies import DEVICES, blocks, routes
 
 _NUMBERS = {dev: 300 + place for place, dev in enumerate(DEVICES)}
 _NAMES = {number: dev for dev, number in _NUMBERS.items()}

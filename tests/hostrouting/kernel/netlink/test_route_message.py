@@ -16,9 +16,9 @@ from hostrouting.kernel.netlink.lookup import encode_lookup, lookup_template
 from hostrouting.kernel.netlink.route_message import LEG, ROUTE, ChangeEncoder, encode_change, read_route
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
 from hostrouting.model.route import PATHLESS, NextHop, Route
+from hostrouting.testing.strategies import DEVICES, blocks
 from tests.support.asked_routes import NAMES, VERBS, number_of, wanted
 from tests.support.pyroute2messages import encode, parse, route_of
-from tests.support.strategies import DEVICES, blocks
 
 PLAIN = Route.to("1.0.0.0/8", dev="eth0", gateway="10.0.0.1", protocol=213)
 PLAIN_IPV6 = Route.to("fd00:1::/64", dev="eth0", gateway="fd00:99::1", protocol=213)
