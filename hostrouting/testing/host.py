@@ -18,6 +18,7 @@ import attrs
 from hostrouting.errors import BackendError, HostError
 from hostrouting.host.files import PROTECTED
 from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import UnitState, require_room, unit_failed
 from hostrouting.kernel.programs import Rights
 from hostrouting.testing.faults import FaultyBackend
@@ -331,6 +332,23 @@ class FakeHost(Host):
     """Returns the path of a program. By default every program is installed."""
     rights: Callable[[], Rights] = attrs.field(default=Rights)
     """Returns what the process may do. By default it is root and may do everything."""
+
+    @classmethod
+    def local(cls) -> Self:
+        """A plain VM in memory."""
+        return cls()
+
+    @classmethod
+    def offline(cls, root: str) -> Self:
+        """An image in memory; its paths begin with `root`."""
+        return cls.image(root)
+
+    @classmethod
+    def image(cls, root: str = "/") -> Self:
+        """An image in memory: files, and no kernel, service manager or packet filter."""
+        return cls(
+            backend=None, manager=None, nftables=None, ebtables=None, link_layer=None, layout=HostLayout(root=root)
+        )
 
     def __attrs_post_init__(self) -> None:
         """Let the manager read the units from the files."""

@@ -2,14 +2,18 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from operator import methodcaller
 from pathlib import Path
 
 import pytest
 
 from hostrouting.errors import BackendError, HostError
+from hostrouting.host.host import Host
+from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
 from hostrouting.testing.contract import BackendContract
+from tests.support.tasks import config, run
 
 
 def test_a_host_can_be_looked_at_after_a_task() -> None:
@@ -27,6 +31,21 @@ def test_a_host_can_be_looked_at_after_a_task() -> None:
     ):
         with pytest.raises(BackendError, match="closed"):
             verb(backend)
+
+
+@pytest.mark.parametrize("make", [FakeHost.image, lambda: FakeHost.offline("/")])
+def test_an_image_has_the_files_of_a_real_one(make: Callable[[], FakeHost], tmp_path: Path) -> None:
+    """The same task writes the same files and links into an image in memory and into one on disk."""
+    settings = config("10.9.0.0/16", cidrs=("172.16.0.0/16",))
+    image = make()
+    run(Configure(settings, host=image))
+    run(Configure(settings, host=Host.offline(str(tmp_path))))
+    real = {
+        f"/{path.relative_to(tmp_path)}": path for path in tmp_path.rglob("*") if path.is_symlink() or path.is_file()
+    }
+    texts = {name: path.read_text() for name, path in real.items() if not path.is_symlink()}
+    assert (image.files.texts, set(image.files.links)) == (texts, set(real) - set(texts))
+    assert str(image.kernel) == str(FakeHost.local().kernel)
 
 
 def test_a_manager_that_has_yet_to_read() -> None:
