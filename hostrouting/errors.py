@@ -43,9 +43,12 @@ class HostRoutingError(Exception):
     _target = ""  # of that finding
 
     def __init__(self, message: str = "", *, kind: str = "", findings: Iterable[Finding] = ()) -> None:
-        """Keep the message and the findings that led to the error. Errors among them say whether to try again."""
-        super().__init__(message)
+        """Keep the findings that led to the error, and the message: theirs, unless there is another.
+
+        The errors among them say whether to try again.
+        """
         self.kind, self._findings = kind, tuple(findings)
+        super().__init__(message or "; ".join(map(str, self._findings)))
         errors = tuple(of_severity(self._findings, "error"))
         self.can_retry = all(error.can_retry for error in errors) if errors else kind in _RETRIED
 
@@ -137,21 +140,11 @@ class ConfigError(HostRoutingError, ValueError):
 
 
 class RequirementError(HostRoutingError):
-    """The host lacks something that the configuration needs, such as a program. Nothing was changed."""
-
-    def __init__(self, findings: Iterable[Finding]) -> None:
-        """Keep a finding for each thing that is missing."""
-        findings = tuple(findings)
-        super().__init__("; ".join(map(str, findings)), findings=findings)
+    """The host lacks what the configuration needs, such as a program; a finding for each. Nothing was changed."""
 
 
 class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong
-    """Routes cannot be added: routes that are not ours have the same destination and metric. Nothing was changed."""
-
-    def __init__(self, findings: Iterable[Finding]) -> None:
-        """Keep a finding for each route: the route that holds its destination and metric, and the remedy."""
-        findings = tuple(findings)
-        super().__init__("; ".join(map(str, findings)), findings=findings)
+    """Routes cannot be added: routes that are not ours have their destination and metric. Nothing was changed."""
 
 
 class ApplyError(HostRoutingError):
@@ -226,8 +219,6 @@ class BackendError(HostRoutingError):
     """
 
     _name = "kernel"
-    fib: object = None
-    """The tables that a check had read before, if there was a check."""
 
     def __init__(
         self,

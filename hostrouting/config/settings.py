@@ -14,9 +14,8 @@ import attrs
 from hostrouting.config import values
 from hostrouting.config.values import MACHINES, Address, Mode, Network, Upkeep
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.model.document import name_of, parse, read_bytes
 from hostrouting.model.prefix import LINK_LOCAL
-from hostrouting.model.reader import Invalid, Section, camel, given, path_of, read
+from hostrouting.model.reader import Invalid, Section, camel, given, name_of, parse, path_of, read, read_bytes
 from hostrouting.model.route import DEFAULT_METRIC
 from hostrouting.text import nearest, show
 

@@ -6,8 +6,7 @@ Here: reading the bytes, and errors that name the file. Not here: what the docum
 from __future__ import annotations
 
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.model.document import name_of, read_bytes
-from hostrouting.model.reader import Invalid
+from hostrouting.model.reader import Invalid, name_of, read_bytes
 from hostrouting.model.snapshot import SAVE, Snapshot
 
 

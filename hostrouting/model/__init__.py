@@ -6,8 +6,7 @@ What the kernel would do with them is in `fib`; what should change is in the mod
 prefix       addresses and networks, and the reserved ranges
 route        routes, and the numbers and names that Linux uses for their fields
 rule         policy rules
-reader       a JSON value as an object of a class, with every fault at once
-document     the bytes of a file, and the JSON value in them
+reader       JSON as objects of a class, with every fault at once
 snapshot     devices, their addresses, rules and routes at one moment; their JSON
 
 Where IPv4 and IPv6 differ, a value has fields that only one of them uses: `tos` (IPv4), `source`, `preference` (IPv6).

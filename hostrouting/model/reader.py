@@ -14,6 +14,7 @@ null is as good as absent. A key that is unknown or given twice is probably miss
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
@@ -31,6 +32,8 @@ T = TypeVar("T")
 Skipped: TypeAlias = set[str] | None
 Reader: TypeAlias = Callable[[Any, Skipped], Any]
 
+STANDARD_INPUT = "-"
+_LARGEST = 64 << 20  # bytes; a configuration or a snapshot of 100,000 routes has a quarter of this
 _LONGEST = 255  # characters of a word: a unit has the longest name, and a device one of at most 127
 _NUMBERS = range(1 << 32)  # all that the kernel's routing has
 _REMEMBERED = 4096  # texts of addresses that were read last: many routes share a few
@@ -73,6 +76,60 @@ def camel(attribute: str) -> str:
     return first + "".join(map(str.capitalize, words))
 
 
+class _Repeated(dict[str, Any]):
+    """A JSON object in which keys were given more than once; the last value of each counts."""
+
+    repeated: tuple[str, ...] = ()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        members = _Repeated(members)
+        members.repeated = tuple(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+    return members
+
+
+def parse(text: str | bytes) -> Any:
+    """The JSON value in the text. A message never quotes the text: an agent's file has secrets."""
+    import json  # noqa: PLC0415  a check on the host reads none
+
+    if not isinstance(text, str | bytes):
+        raise invalid(text, "is not a text of JSON")
+    if not text.strip():
+        raise Invalid([Fault("", "", "is empty", "write {} for an empty configuration")])
+    try:
+        # Without the codec utf-8-sig, which Debian's python3-minimal lacks.
+        plain = text.removeprefix(b"\xef\xbb\xbf").decode() if isinstance(text, bytes) else text
+        return json.loads(plain, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        remedy = "JSON has double quotes, no comments and no trailing comma, and this file has to be UTF-8"
+        raise Invalid([Fault("", "", f"is not JSON: {error}", remedy)]) from error
+
+
+def read_bytes(path: str) -> bytes:
+    """The bytes of a file or a pipe; `-` is standard input."""
+    try:
+        if path == STANDARD_INPUT:
+            data = sys.stdin.buffer.read(_LARGEST + 1)
+        else:
+            with open(path, "rb") as stream:
+                data = stream.read(_LARGEST + 1)
+    except OSError as error:
+        remedy = "run as root, or give this user read permission" if isinstance(error, PermissionError) else ""
+        raise Invalid([Fault("", "", f"cannot be read: {error.strerror}", remedy)]) from error
+    except ValueError as error:
+        raise Invalid([Fault("", "", "is not a path")]) from error
+    if len(data) > _LARGEST:
+        raise Invalid([Fault("", "", f"is larger than {_LARGEST >> 20} MiB")])
+    return data
+
+
+def name_of(path: str) -> str:
+    """The name of the file in messages; it cannot control the terminal."""
+    return "standard input" if path == STANDARD_INPUT else path if path and path.isprintable() else show(path)
+
+
 class Section:
     """The base of attrs classes whose constructor reads its arguments: typed values, or as they are in JSON.
 
@@ -85,7 +142,7 @@ class Section:
         """Read all arguments. Raises a ConfigError with all their faults."""
         form = _form_of(type(self))
         try:
-            form.fill(self, {key: getattr(self, name) for key, name in form.names.items()})
+            form.read({key: getattr(self, name) for key, name in form.names.items()}, None, self)
         except Invalid as error:
             raise ConfigError(error.faults) from None
 
@@ -142,27 +199,22 @@ class _Form:
         self.empties = {key for key, field in fields.items() if "empty" in field.metadata}
         self.required = {key: None for key, name in self.names.items() if name not in self.defaults}.keys()
 
-    def read(self, document: Any, skipped: Skipped) -> Any:
-        """The object in this JSON object; a section is returned as it is."""
-        if not self.is_section:
-            values, faults = self._members(document, skipped)
-            if faults:
-                raise Invalid(faults)
-            return self.cls(**values)
-        if isinstance(document, self.cls):
+    def read(self, document: Any, skipped: Skipped, section: Section | None = None) -> Any:
+        """The object in this JSON object, put into the section if there is one; a section is returned as it is."""
+        if self.is_section and isinstance(document, self.cls):
             return document
-        section = object.__new__(self.cls)
-        self.fill(section, document)
-        return section
-
-    def fill(self, section: Section, document: Any) -> None:
-        """Set the attributes of a section to the values in this JSON object."""
-        members, faults = self._members(document, None)
-        values = {**self.defaults, **{self.names[key]: value for key, value in members.items()}}
-        if faults := [*faults, *self.cls.faults_between(values)]:
+        values, faults = self._members(document, skipped)
+        if self.is_section:
+            values = {**self.defaults, **{self.names[key]: value for key, value in values.items()}}
+            faults += self.cls.faults_between(values)
+        if faults:
             raise Invalid(faults)
+        if not self.is_section:
+            return self.cls(**values)
+        section = section or object.__new__(self.cls)
         for name, value in values.items():
             object.__setattr__(section, name, value)
+        return section
 
     def _members(self, document: Any, skipped: Skipped) -> tuple[dict[str, Any], list[Fault]]:
         """The values in this JSON object by their keys, and the faults; of a value with faults what has none."""

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.model.document import parse
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
-from hostrouting.model.reader import Invalid, read, written
+from hostrouting.model.reader import Invalid, parse, read, written
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 

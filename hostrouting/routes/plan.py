@@ -90,7 +90,7 @@ class RoutePlan(NamedTuple):
     def require_possible(self) -> None:
         """Raise RouteConflict if a route that is not ours holds the key of a wanted one."""
         if conflicts := self.conflicts:
-            raise RouteConflict(step.finding for step in conflicts)
+            raise RouteConflict(findings=(step.finding for step in conflicts))
 
     def findings(self) -> Iterator[Finding]:
         """What keeps the wanted routes from being installed."""

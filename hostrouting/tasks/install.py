@@ -193,7 +193,7 @@ def _possible_plan(host: Host, parts: Parts, *, allow_removal: bool) -> Plan | N
     if not (is_installed or plan.files or plan.changes_kernel):
         return None
     if errors := tuple(finding for finding in plan.errors if finding.name not in _AWAITED):
-        raise RequirementError(errors)
+        raise RequirementError(findings=errors)
     if not allow_removal and (faults := tuple(find_losses(read_installed(host), config))):
         raise ConfigError(faults)
     if plan.routes is not None and is_installed:
