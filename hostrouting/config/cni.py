@@ -63,52 +63,37 @@ _ALL: tuple[RouteType, ...] = ("blackhole", "unreachable", "prohibit")
 _BLOCKS = {4: (20, 32), 6: (116, 128)}
 
 
-def _network(*rows: str) -> tuple[Device, ...]:
-    """Devices of the use NETWORK, each as its pattern and its kinds in one text."""
-    return tuple(Device(row.split()[0], tuple(row.split()[1:])) for row in rows)
+def _devices(network: str = "", *, pod: str = "", bridge: str = "", marked: str = "") -> tuple[Device, ...]:
+    """The devices of each use: a pattern and its kinds, with commas between devices."""
+    uses = {Use.NETWORK: network, Use.POD: pod, Use.BRIDGE: bridge, Use.MARKED: marked}
+    rows = ((use, row.split()) for use, text in uses.items() for row in text.split(", ") if row)
+    return tuple(Device(pattern, tuple(kinds), use) for use, (pattern, *kinds) in rows)
 
 
 CNIS = (
     # antrea docs/egress.md; pkg/agent/wireguard
-    Cni(
-        "Antrea",
-        (*_network("antrea-gw* openvswitch", "antrea-wg0 wireguard"), Device("antrea-ext.*", ("vlan",), Use.MARKED)),
-        serves=None,
-    ),
+    Cni("Antrea", _devices("antrea-gw* openvswitch, antrea-wg0 wireguard", marked="antrea-ext.* vlan"), serves=None),
     # amazon-vpc-cni-k8s cmd/routed-eni-cni-plugin
-    Cni("AWS VPC CNI", (Device("eni*", ("veth",), Use.POD), Device("vlan*", ("veth",), Use.POD))),
+    Cni("AWS VPC CNI", _devices(pod="eni* veth, vlan* veth")),
     # azure-container-networking network/
-    Cni("Azure CNI", (Device("azure*", ("bridge",), Use.BRIDGE), Device("azv*", ("veth",), Use.POD))),
+    Cni("Azure CNI", _devices(bridge="azure* bridge", pod="azv* veth")),
     # calico confd bird_ipam.cfg; felix route_mgr.go; the block size of an IPPool
     Cni(
         "Calico",
-        (
-            *_network(
-                "bpfin.cali veth",
-                "tunl0 ipip",
-                "vxlan.calico vxlan",
-                "vxlan-v6.calico vxlan",
-                "wireguard.cali wireguard",
-                "wg-v6.cali wireguard",
-            ),
-            Device("cali*", ("veth",), Use.POD),
+        _devices(
+            "bpfin.cali veth, tunl0 ipip, vxlan.calico vxlan, vxlan-v6.calico vxlan, wireguard.cali wireguard, "
+            "wg-v6.cali wireguard",
+            pod="cali* veth",
         ),
         (Refusal(BIRD, ("blackhole",), _BLOCKS), Refusal(CALICO, _ALL, _BLOCKS, is_exclusive=True)),
     ),
     # cilium pkg/defaults, pkg/datapath/linux/routing
     Cni(
         "Cilium",
-        (
-            *_network(
-                "cilium_host veth",
-                "cilium_net veth",
-                "cilium_vxlan vxlan",
-                "cilium_geneve geneve",
-                "cilium_wg0 wireguard",
-                "cilium_ipip4 ipip",
-                "cilium_ipip6 ip6tnl",
-            ),
-            Device("lxc*", ("veth", "netkit"), Use.POD),
+        _devices(
+            "cilium_host veth, cilium_net veth, cilium_vxlan vxlan, cilium_geneve geneve, cilium_wg0 wireguard, "
+            "cilium_ipip4 ipip, cilium_ipip6 ip6tnl",
+            pod="lxc* veth netkit",
         ),
         (Refusal(PROTOCOL_KERNEL, ("unreachable",), {4: (32, 32), 6: (128, 128)}, is_exclusive=True),),
         serves=("AWS VPC CNI", "Azure CNI", "GKE"),  # chained behind them
@@ -116,55 +101,37 @@ CNIS = (
     # flannel pkg/backend/*, main.go --ip-blackhole-route
     Cni(
         "Flannel",
-        _network(
-            "flannel.* vxlan",
-            "flannel-v6.* vxlan",
-            "flannel-wg wireguard",
-            "flannel-wg-v6 wireguard",
-            "flannel.ipip ipip",
-            "flannel0 tun",
+        _devices(
+            "flannel.* vxlan, flannel-v6.* vxlan, flannel-wg wireguard, flannel-wg-v6 wireguard, flannel.ipip ipip, "
+            "flannel0 tun"
         ),
         (Refusal(BOOT, ("blackhole",), {4: (8, 30), 6: (48, 124)}, is_node_subnet=True),),
         serves=("Calico",),  # Canal
     ),
-    Cni("GKE", (Device("gke*", ("veth",), Use.POD),)),
+    Cni("GKE", _devices(pod="gke* veth")),
     # kubernetes-sigs/kindnet
-    Cni("kindnet", (Device("knet*", ("veth",), Use.POD),)),
+    Cni("kindnet", _devices(pod="knet* veth")),
     # squat/kilo --interface, and the bridge of its manifests
-    Cni("Kilo", (*_network("kilo0 wireguard"), Device("kube-bridge", ("bridge",), Use.BRIDGE)), serves=None),
-    Cni("KubeSpan", _network("kubespan wireguard"), serves=None),
-    Cni("kube-router", (*_network("tun-* ipip ip6tnl"), Device("kube-bridge", ("bridge",), Use.BRIDGE))),
-    Cni("Kube-OVN", _network("ovn0 openvswitch"), serves=None),
-    Cni("kubenet", (Device("cbr0", ("bridge",), Use.BRIDGE),)),
-    Cni("OVN-Kubernetes", _network("ovn-k8s-mp* openvswitch")),
-    Cni("OpenShift SDN", _network("tun0 openvswitch")),
+    Cni("Kilo", _devices("kilo0 wireguard", bridge="kube-bridge bridge"), serves=None),
+    Cni("KubeSpan", _devices("kubespan wireguard"), serves=None),
+    Cni("kube-router", _devices("tun-* ipip ip6tnl", bridge="kube-bridge bridge")),
+    Cni("Kube-OVN", _devices("ovn0 openvswitch"), serves=None),
+    Cni("kubenet", _devices(bridge="cbr0 bridge")),
+    Cni("OVN-Kubernetes", _devices("ovn-k8s-mp* openvswitch")),
+    Cni("OpenShift SDN", _devices("tun0 openvswitch")),
     # containernetworking/plugins bridge, ptp; minikube 1-k8s.conflist
-    Cni(
-        "bridge",
-        (
-            Device("cni0", ("bridge",), Use.BRIDGE),
-            Device("bridge", ("bridge",), Use.BRIDGE),
-            Device("veth*", ("veth",), Use.POD),
-        ),
-    ),
+    Cni("bridge", _devices(bridge="cni0 bridge, bridge bridge", pod="veth* veth")),
     # unbounded-net: its names are a prefix and the hexadecimal number of a tunnel
     Cni(
         "unbounded-net",
-        (
-            *_network(
-                "unbounded0 dummy",
-                "wg518?? wireguard",
-                "vxlan0 vxlan",
-                "gn????????? geneve",
-                "gn?????????? geneve",
-                "ip????????? ipip",
-                "ip?????????? ipip",
-            ),
-            Device("cbr0", ("bridge",), Use.BRIDGE),
+        _devices(
+            "unbounded0 dummy, wg518?? wireguard, vxlan0 vxlan, gn????????? geneve, gn?????????? geneve, "
+            "ip????????? ipip, ip?????????? ipip",
+            bridge="cbr0 bridge",
         ),
         serves=None,
     ),
-    Cni("Weave Net", _network("weave bridge openvswitch")),
+    Cni("Weave Net", _devices("weave bridge openvswitch")),
 )
 
 

@@ -5,7 +5,7 @@ rules (`config.values`), and are refused with the same faults, all at once.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Any
 
@@ -221,27 +221,26 @@ class HostRoutingConfig(Section):
         configures nothing; if it `is_ours`, that is a fault. Raises a ConfigError with all faults at once, which names
         the `source` of the text.
         """
-        try:
-            return cls._from_document(parse(text), is_ours=is_ours)
-        except Invalid as error:
-            raise _error(error, source) from error
+        return cls._read(lambda: parse(text), source, is_ours=is_ours)
 
     @classmethod
     def from_mapping(cls, document: Mapping[str, object]) -> "Self":
         """The configuration in parsed JSON."""
-        try:
-            return cls._from_document(document)
-        except Invalid as error:
-            raise _error(error) from error
+        return cls._read(lambda: document)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, is_ours: bool = False) -> "Self":
         """The configuration in a file; a ConfigError names the file as its `source`."""
         path = os.fspath(path)
+        return cls._read(lambda: parse(read_bytes(path)), name_of(path), is_ours=is_ours)
+
+    @classmethod
+    def _read(cls, document: Callable[[], Any], source: str | None = None, *, is_ours: bool = False) -> "Self":
         try:
-            return cls._from_document(parse(read_bytes(path)), is_ours=is_ours)
+            return cls._from_document(document(), is_ours=is_ours)
         except Invalid as error:
-            raise _error(error, name_of(path)) from error
+            faults = (attrs.evolve(fault, path=fault.path or source or "configuration") for fault in error.faults)
+            raise ConfigError(faults, source) from error
 
     @classmethod
     def _from_document(cls, document: Any, *, is_ours: bool = False) -> "Self":
@@ -280,11 +279,6 @@ class HostRoutingConfig(Section):
     def to_mapping(self) -> dict[str, Any]:
         """The JSON object, with every setting; a section that is None is left out."""
         return {key: value for key, value in super().to_mapping().items() if value != ""}
-
-
-def _error(error: Invalid, source: str | None = None) -> ConfigError:
-    faults = [attrs.evolve(fault, path=fault.path or source or "configuration") for fault in error.faults]
-    return ConfigError(faults, source)
 
 
 def _is_step(routes: StaticRoutesConfig, check: RouteOverlapConfig, rewrite: ProbeRewriteConfig) -> bool:
