@@ -234,7 +234,20 @@ def test_status_that_cannot_be_known(name: str, monkeypatch: pytest.MonkeyPatch)
     assert (said.code, said.out.count(f"{name} did not answer")) == (3, 1)
 
 
-def test_a_thousand_escapes() -> None:
+def test_probes_that_nothing_forwards() -> None:
+    """What keeps the rewrite of probes from having an effect is a problem, although it is only a warning."""
+    host = FakeHost(kernel=h200())
+    host.kernel.add_address("eth0", "2001:db8::5/64")
+    probes = {"probeRewrite": {"enabled": True, "interfaces": ["eth0"]}}
+    assert say("apply", "--config", "-", host=host, stdin=json.dumps(probes).encode()).code == 0
+    assert say("status", host=host).code == 0
+    snapshot = host.kernel.snapshot
+    host.kernel.snapshot = lambda **how: attrs.evolve(snapshot(**how), ipv6_forwarding=False)  # type: ignore[method-assign]
+    said = say("status", host=FakeHost(kernel=host.kernel, files=host.files, tables=host.tables))
+    assert (said.code, "PROBE-REWRITE: net.ipv6.conf.all.forwarding is 0" in said.out) == (1, True)
+
+
+def test_many_escapes() -> None:
     """Of many escapes twenty are shown, and the rest is counted; the JSON has all."""
     kernel = plain_vm()
     kernel.add_link(Link(name="eth7", index=0))
