@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import get_args
 
 import attrs
 
@@ -38,46 +38,28 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
         raise ConfigError([Fault("azureVnetCleanup", "", "missing", remedy)])
     section = attrs.evolve(config.azure_vnet_cleanup, dry_run=False)
     task = CleanStaleAzureVnet(attrs.evolve(config, azure_vnet_cleanup=section), host=host())
-    return _applied(task) if arguments.apply else _planned(task, arguments.config)
-
-
-def _planned(task: CleanStaleAzureVnet, name: str) -> Answer:
-    log_to_stderr()
-    plan = task.plan(phases.Context(observers=[]))
-
-    def lines() -> Iterator[str]:
-        if plan.hindrances:
-            yield "REFUSED: --apply would delete nothing"
-        elif plan.deletions:
-            yield f"STALE: to delete what is stale, as root: hostrouting clean azure-vnet --config {name} --apply"
-        else:
-            yield "NOTHING TO DO: nothing of azure-vnet is stale"
-        yield from finding_lines(plan.findings) if plan.hindrances else _entries(plan)
-
-    document = {"schema": "hostrouting/clean/2", **plan.to_mapping(), "operations": [], "undoFile": None}
-    return Answer(PROBLEM if plan.deletions or plan.hindrances else FINE, lambda: document, lines)
-
-
-def _applied(task: CleanStaleAzureVnet) -> Answer:
-    outcome = run_task(task, task.host)
-    results = [node.result for node in outcome.report.walk() if isinstance(node.result, CleanupResult)]
-    plan = results[0].plan if results else CleanupPlan()
-    undo_file = next((path for path in outcome.wrote if path.endswith(".undo")), None)
-
-    def lines() -> Iterator[str]:
+    if arguments.apply:
+        outcome = run_task(task, task.host)
+        plans = [node.result.plan for node in outcome.report.walk() if isinstance(node.result, CleanupResult)]
+        plan, code = plans[0] if plans else CleanupPlan(), outcome.code
+        undo_file = next((path for path in outcome.wrote if path.endswith(".undo")), None)
         done = f"to restore what was deleted, as root: sh {undo_file}"
-        yield from outcome.lines(done, "nothing of azure-vnet is stale")
-        yield from _entries(
-            attrs.evolve(plan, entries=tuple(entry for entry in plan.entries if entry.fate != "delete"))
-        )
+        answer = [*outcome.lines(done, "nothing of azure-vnet is stale")]
+        document = {**outcome.document(), **plan.to_mapping(), "undoFile": undo_file}
+    else:
+        log_to_stderr()
+        plan = task.plan(phases.Context(observers=[]))
+        code = PROBLEM if plan.deletions or plan.hindrances else FINE
+        again = f"to delete what is stale, as root: hostrouting clean azure-vnet --config {arguments.config} --apply"
+        answer = ["NOTHING TO DO: nothing of azure-vnet is stale" if code == FINE else f"STALE: {again}"]
+        answer = ["REFUSED: --apply would delete nothing"] if plan.hindrances else answer
+        document = {**plan.to_mapping(), "operations": [], "undoFile": None}
 
-    def document() -> dict[str, Any]:
-        return {"schema": "hostrouting/clean/2", **outcome.document(), **plan.to_mapping(), "undoFile": undo_file}
+    def lines() -> Iterator[str]:
+        yield from answer
+        for fate in get_args(Fate) if not plan.hindrances else ():
+            if fate != "delete" or not arguments.apply:
+                yield from capped([f"  {fate} {entry}" for entry in plan.with_fate(fate)])
+        yield from finding_lines(plan.findings)
 
-    return Answer(outcome.code, document, lines)
-
-
-def _entries(plan: CleanupPlan) -> Iterator[str]:
-    for fate in get_args(Fate):
-        yield from capped([f"  {fate} {entry}" for entry in plan.with_fate(fate)])
-    yield from finding_lines(plan.findings)
+    return Answer(code, lambda: {"schema": "hostrouting/clean/2", **document}, lines)
