@@ -31,78 +31,59 @@ RIGHT: dict[str, Any] = {
     "guard": {},
     "gate": {"units": ["kubelet.service"]},
 }
-ROUTE, CHECK, PROBE, CLEANUP = "staticRoutes.routes[0].", "routeOverlap.", "probeRewrite.", "azureVnetCleanup."
-SWITCH, NETWORK = "is not true or false", "is not a network; write an address, a slash and a length"
-DEVICE, ADDRESS = "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'", "is not an address"
-HOST_BITS = 'has host bits set; write "172.16.0.0/16", or "172.16.5.4/32" for that one address'
-# Where a value is put; how its fault begins after the path and the value; and the values.
+ROUTE, CHECK = "staticRoutes.routes[0].", "routeOverlap."
+# Where a value is put; how its fault begins after the path and the value; and the values, as JSON.
+TABLE = r"""
+staticRoutes.routes[0].dev | is not a device name: 1 to 15 letters, digits, '_', '.' and '-' | ["eth0;reboot", "$(reboot)", "`id`", "a|b", "eth 0", "eth0\n", "\u001b[2J", "\u0435th0", "a/b", ".", "..", "eeeeeeeeeeeeeeee"]
+staticRoutes.routes[0].dev | is not a text of up to | ["\ud800"]
+staticRoutes.routes[0].metric | is not an integer from 0 to 4294967295 | [-1, 4294967296, 2037035976334486086268445688409378161051468393665936250636140449354381299763336706183397376, true, 1.0, NaN, "1", {}]
+staticRoutes.routes[0].destination | is not a network; write an address, a slash and a length | ["10/8", "010.0.0.0/8", "10.0.0.0/33", "10.0.0.0/08", "10.0.0.0/255.0.0.0", " 10.0.0.0/8", "fd00::/", "10.0.0.0/\u0668", "fe80::1%eth0/64", "$(reboot)/8"]
+staticRoutes.routes[0].destination | has no prefix length; write "10.0.0.1/32" for that one address | ["10.0.0.1"]
+staticRoutes.routes[0].destination | has host bits set; write "172.16.0.0/16", or "172.16.5.4/32" for that one address | ["172.16.5.4/16"]
+staticRoutes.routes[0].destination | is the default route; list the networks | ["0.0.0.0/0", "::/0"]
+staticRoutes.routes[0].destination | lies in a reserved range | ["127.0.0.0/8", "224.0.0.0/3", "255.255.255.255/32", "fe80::/64"]
+staticRoutes.routes[0].destination | is not a text | [5, ["10.0.0.0/8"]]
+staticRoutes.routes[0].gateway | is not an address | ["10.0.0.256", "10.0.0.1/24", "fe80::1%eth0"]
+staticRoutes.routes[0].gateway | lies in a reserved range, which has no routers | ["::1", "ff02::1", "127.0.0.1", "224.0.0.5"]
+staticRoutes.routes[0].gateway | is IPv6, and the destination is not | ["fd00::1"]
+routeOverlap.expectedCidrs | is not a list; write [...] | ["10.0.0.0/8", 5, {}]
+routeOverlap.expectedCidrs[0] | has no prefix length | ["10.0.0.0"]
+routeOverlap.serviceCidrs[0] | is not a network; write an address, a slash and a length | ["x", ""]
+routeOverlap.podCidrs[0] | has no prefix length | ["10.0.0.0"]
+routeOverlap.expectedDevs[0] | is not a device name: 1 to 15 letters, digits, '_', '.' and '-' | ["eth 0", ""]
+routeOverlap.allowedDevs[0] | allows every device | ["*", "??*"]
+routeOverlap.allowedDevs[0] | is not a device pattern; write one such as | ["", "aaaaaaaaaaaaaaaa", "eth[0-9]", "wg* wireguard"]
+routeOverlap.mode | is not one of WARN, STRICT | ["LOUD", " WARN", "\u017ftrict"]
+routeOverlap.mode | is not a text | [true]
+routeOverlap.intendedRules[0].rule | is not a list of selectors; write them as | ["fwmark", "iif $(id)"]
+routeOverlap.intendedRules[0].reason | is not one line of 1 to 200 characters | ["a\nb", "", " "]
+manageForeign | is not one of leave, keep | ["no"]
+gate.units | is not of the right length | [[]]
+gate.units[0] | is not the name of a service; write one | ["a.socket", "a/b.service", "@.service", "a*.service", "a", "%n.service"]
+gate.units[0] | is needed for the network, or by the gate | ["hostrouting-guard.service", "systemd-networkd.service", "nftables.service", "NetworkManager.service"]
+guard.enabled | is not true or false | [1, "yes"]
+probeRewrite.interfaces[0] | is the loopback device | ["lo"]
+probeRewrite.linkLocal | is not in fe80::/10 | ["fec0::1", "169.254.0.1"]
+probeRewrite.globalAddress | is not in 2000::/3 | ["fe80::1", "fd00::1", "::ffff:10.0.0.1"]
+probeRewrite.ensureRoute | is not true or false | ["no"]
+azureVnetCleanup.managed | is not of the right length | [[]]
+azureVnetCleanup.managed[0] | has host bits set; write "172.16.0.0/16", or "172.16.5.4/32" for that one address | ["172.16.5.4/16"]
+azureVnetCleanup.managed[0] | is too wide for a network of pods | ["10.0.0.0/7", "fd00::/31"]
+azureVnetCleanup.protect[0] | is not a network; write an address, a slash and a length | ["x"]
+azureVnetCleanup.uplinks[0] | is not a device name: 1 to 15 letters, digits, '_', '.' and '-' | ["eth 0"]
+azureVnetCleanup.dryRun | is not true or false | [0]
+"""
 ROWS: list[tuple[str, str, list[Any]]] = [
-    (
-        ROUTE + "dev",
-        DEVICE,
-        ["eth0;reboot", "$(reboot)", "`id`", "a|b", "eth 0", "eth0\n", "\x1b[2J", "\u0435th0", "a/b"],
-    ),
-    (ROUTE + "dev", DEVICE, [".", "..", "e" * 16]),
-    (ROUTE + "dev", "is not a text of up to", ["\ud800", "e" * 256]),
-    (
-        ROUTE + "metric",
-        "is not an integer from 0 to 4294967295",
-        [-1, 2**32, 2**300, True, 1.0, float("nan"), "1", {}, {1}],
-    ),
-    (ROUTE + "destination", NETWORK, ["10/8", "010.0.0.0/8", "10.0.0.0/33", "10.0.0.0/08", "10.0.0.0/255.0.0.0"]),
-    (ROUTE + "destination", NETWORK, [" 10.0.0.0/8", "fd00::/", "10.0.0.0/\u0668", "fe80::1%eth0/64", "$(reboot)/8"]),
-    (ROUTE + "destination", 'has no prefix length; write "10.0.0.1/32" for that one address', ["10.0.0.1"]),
-    (ROUTE + "destination", HOST_BITS, ["172.16.5.4/16"]),
-    (ROUTE + "destination", "is the default route; list the networks", ["0.0.0.0/0", "::/0"]),
-    (
-        ROUTE + "destination",
-        "lies in a reserved range",
-        ["127.0.0.0/8", "224.0.0.0/3", "255.255.255.255/32", "fe80::/64"],
-    ),
-    (ROUTE + "destination", "is not a text", [5, ["10.0.0.0/8"], b"10.0.0.0/8"]),
-    (ROUTE + "gateway", ADDRESS, ["10.0.0.256", "10.0.0.1/24", IPv4Interface("10.0.0.1/25"), "fe80::1%eth0"]),
-    (ROUTE + "gateway", "lies in a reserved range, which has no routers", ["::1", "ff02::1", "127.0.0.1", "224.0.0.5"]),
-    (ROUTE + "gateway", "is IPv6, and the destination is not", ["fd00::1"]),
-    (CHECK + "expectedCidrs", "is not a list; write [...]", ["10.0.0.0/8", 5, b"x", {}]),
-    (CHECK + "expectedCidrs[0]", "has no prefix length", ["10.0.0.0"]),
-    (CHECK + "serviceCidrs[0]", NETWORK, ["x", ""]),
-    (CHECK + "podCidrs[0]", "has no prefix length", ["10.0.0.0"]),
-    (CHECK + "expectedDevs[0]", DEVICE, ["eth 0", ""]),
-    (CHECK + "allowedDevs[0]", "allows every device", ["*", "??*"]),
-    (
-        CHECK + "allowedDevs[0]",
-        "is not a device pattern; write one such as",
-        ["", "a" * 16, "eth[0-9]", "wg* wireguard"],
-    ),
-    (CHECK + "mode", "is not one of WARN, STRICT", ["LOUD", " WARN", "\u017ftrict"]),
-    (CHECK + "mode", "is not a text", [True]),
-    (CHECK + "intendedRules[0].rule", "is not a list of selectors; write them as", ["fwmark", "iif $(id)"]),
-    (CHECK + "intendedRules[0].reason", "is not one line of 1 to 200 characters", ["a\nb", "x" * 201, "", " "]),
-    ("manageForeign", "is not one of leave, keep", ["no"]),
-    ("gate.units", "is not of the right length", [[]]),
-    (
-        "gate.units[0]",
-        "is not the name of a service; write one",
-        ["a.socket", "a/b.service", "@.service", "a*.service", "a"],
-    ),
-    ("gate.units[0]", "is not the name of a service; write one", ["%n.service", f"{'k' * 246}.service"]),
-    (
-        "gate.units[0]",
-        "is needed for the network, or by the gate",
-        ["hostrouting-guard.service", "systemd-networkd.service"],
-    ),
-    ("gate.units[0]", "is needed for the network, or by the gate", ["nftables.service", "NetworkManager.service"]),
-    ("guard.enabled", SWITCH, [1, "yes"]),
-    (PROBE + "interfaces[0]", "is the loopback device", ["lo"]),
-    (PROBE + "linkLocal", "is not in fe80::/10", ["fec0::1", "169.254.0.1"]),
-    (PROBE + "globalAddress", "is not in 2000::/3", ["fe80::1", "fd00::1", "::ffff:10.0.0.1"]),
-    (PROBE + "ensureRoute", SWITCH, ["no"]),
-    (CLEANUP + "managed", "is not of the right length", [[]]),
-    (CLEANUP + "managed[0]", HOST_BITS, ["172.16.5.4/16"]),
-    (CLEANUP + "managed[0]", "is too wide for a network of pods", ["10.0.0.0/7", "fd00::/31"]),
-    (CLEANUP + "protect[0]", NETWORK, ["x"]),
-    (CLEANUP + "uplinks[0]", DEVICE, ["eth 0"]),
-    (CLEANUP + "dryRun", SWITCH, [0]),
+    (key, rule, json.loads(values)) for key, rule, values in (row.split(" | ") for row in TABLE.strip().splitlines())
+]
+ROWS += [
+    (ROUTE + "dev", "is not a text of up to 255", ["e" * 256]),
+    (CHECK + "intendedRules[0].reason", "is not one line of 1 to 200 characters", ["x" * 201]),
+    ("gate.units[0]", "is not the name of a service", [f"{'k' * 246}.service"]),
+    (ROUTE + "metric", "is not an integer", [{1}]),
+    (ROUTE + "destination", "is not a text", [b"10.0.0.0/8"]),
+    (ROUTE + "gateway", "is not an address", [IPv4Interface("10.0.0.1/25")]),
+    (CHECK + "expectedCidrs", "is not a list; write [...]", [b"x"]),
 ]
 
 
