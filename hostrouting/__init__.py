@@ -117,7 +117,7 @@ _CATALOGUE = {
 _MODULES = {name: module for homes in _CATALOGUE.values() for module, names in homes.items() for name in names.split()}
 __all__ = list(_MODULES)
 __doc__ = (__doc__ or "") + "".join(
-    f"\n{title}:\n    {' '.join(homes.values())}\n" for title, homes in _CATALOGUE.items()
+    f"\n{title}:\n" + "".join(f"    {names}\n" for names in homes.values()) for title, homes in _CATALOGUE.items()
 )
 
 

@@ -17,7 +17,7 @@ The word before the colon says where the fault is. `kind` is more precise than t
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from copyreg import __newobj__  # type: ignore[attr-defined]  # how pickle makes an object
 from typing import Any, Literal, TypeAlias
 
@@ -94,11 +94,9 @@ def _plain(fact: object) -> object:
     return make() if callable(make) and not isinstance(fact, type) else _NOT_PLAIN
 
 
-def first_of(reasons: Iterable[str], separator: str = "; ") -> str:
+def first_of(reasons: Sequence[str]) -> str:
     """The first reasons, and the number of the others."""
-    every = tuple(reasons)
-    more = f" (and {len(every) - _SHOWN} more)" if len(every) > _SHOWN else ""
-    return separator.join(every[:_SHOWN]) + more
+    return "; ".join(reasons[:_SHOWN]) + (f" (and {len(reasons) - _SHOWN} more)" if len(reasons) > _SHOWN else "")
 
 
 @attrs.frozen

@@ -1,7 +1,7 @@
 """The rule for each single value of a configuration. Not here: which setting has it, and rules about several values."""
 
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Any, TypeAlias
 
@@ -64,7 +64,7 @@ def _parsed(text: str) -> tuple[Address, Network]:
 
 
 def masked_network(value: Any, *, has_length: bool = True, is_exact: bool = False) -> Network:
-    """A network; its host bits are masked."""
+    """A network; its host bits are masked, or refused if it has to be exact. One address may do without a length."""
     try:
         address, network = _parsed(text := text_of(value))
     except ValueError:
@@ -76,14 +76,8 @@ def masked_network(value: Any, *, has_length: bool = True, is_exact: bool = Fals
     return network
 
 
-def network(value: Any) -> Network:
-    """A network without host bits."""
-    return masked_network(value, is_exact=True)
-
-
-def network_or_address(value: Any) -> Network:
-    """A network without host bits, or an address without a length."""
-    return masked_network(value, has_length=False, is_exact=True)
+network = partial(masked_network, is_exact=True)
+network_or_address = partial(masked_network, has_length=False, is_exact=True)
 
 
 def _is_ordinary(network: Network) -> bool:

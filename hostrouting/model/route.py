@@ -47,33 +47,13 @@ PROTOCOL_KERNEL = 2
 
 _TABLES = {TABLE_DEFAULT: "default", TABLE_MAIN: "main", TABLE_LOCAL: "local"}
 _SCOPES = {SCOPE_UNIVERSE: "global", 200: "site", SCOPE_LINK: "link", SCOPE_HOST: "host", 255: "nowhere"}
-_PROTOCOLS = {
-    0: "unspec",
-    1: "redirect",
-    2: "kernel",
-    3: "boot",
-    4: "static",
-    8: "gated",
-    9: "ra",
-    10: "mrt",
-    11: "zebra",
-    12: "bird",
-    13: "dnrouted",
-    14: "xorp",
-    15: "ntk",
-    16: "dhcp",
-    17: "kube-router",
-    18: "keepalived",
-    42: "babel",
-    80: "calico",
-    99: "openr",
-    186: "bgp",
-    187: "isis",
-    188: "ospf",
-    189: "rip",
-    192: "eigrp",
-    OURS: "hostrouting",
-}
+# From iproute2's rt_protos.
+_NAMED = (
+    "0 unspec, 1 redirect, 2 kernel, 3 boot, 4 static, 8 gated, 9 ra, 10 mrt, 11 zebra, 12 bird, 13 dnrouted, "
+    "14 xorp, 15 ntk, 16 dhcp, 17 kube-router, 18 keepalived, 42 babel, 80 calico, 99 openr, 186 bgp, 187 "
+    "isis, 188 ospf, 189 rip, 192 eigrp"
+)
+_PROTOCOLS = {OURS: "hostrouting", **{int(number): name for number, name in map(str.split, _NAMED.split(", "))}}
 
 
 def protocol_name(number: int) -> str:
