@@ -17,10 +17,9 @@ More is in the packages: `hostrouting.fib` (what Linux does with a packet), `hos
 nodes) and `hostrouting.cli`.
 """
 
-from typing import TYPE_CHECKING
-
 from hostrouting.release import __version__ as __version__
 
+TYPE_CHECKING = False  # importing `typing` would take five times as long as all of this
 if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.boot.files import files_of as files_of
     from hostrouting.check.check import CheckReport as CheckReport

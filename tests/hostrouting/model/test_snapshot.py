@@ -41,6 +41,8 @@ def test_there_and_back(snapshot: Snapshot) -> None:
     """from_json(to_json(x)) == x."""
     assert Snapshot.from_json(snapshot.to_json()) == Snapshot.from_json(snapshot.to_json().encode()) == snapshot
     assert json.loads(snapshot.to_json())["schema"] == "hostrouting/snapshot/1"
+    for other in (attrs.evolve(snapshot, restless=True), attrs.evolve(snapshot, ipv6_forwarding=True)):
+        assert Snapshot.from_json(other.to_json()) == other
 
 
 def sample_of(field: "attrs.Attribute[Any]") -> object:
