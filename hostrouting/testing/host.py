@@ -1,8 +1,7 @@
 """FakeHost: a host in memory, for tests of tasks: a fake kernel, files in a dictionary, a manager that records calls.
 
 Here: the fakes of the edges in `hostrouting.host`. The fake manager shows the properties of a unit as systemd would:
-they are parsed from unit files and drop-ins, only the few that hostrouting reads. An empty value resets a list, as in
-systemd; the rest of systemd's syntax is not implemented. Not here: the fake kernel itself (`kernel`).
+only the few that hostrouting reads, from the unit files and drop-ins in /etc/systemd/system.
 """
 
 from __future__ import annotations
@@ -267,7 +266,7 @@ class FakeManager:
         if self.files is None:
             return {}
         there = {**self.files.texts, **self.files.links}
-        return {path: text for path, text in there.items() if path.startswith(_FOLDERS)}
+        return {path: text for path, text in there.items() if path.startswith(_FOLDER)}
 
 
 @attrs.define
@@ -359,56 +358,38 @@ class FakeHost(Host):
 
 # The properties of a unit, for the fake manager.
 
-_FOLDERS = tuple(
-    f"{folder}/"
-    for folder in (
-        "/etc/systemd/system.control",
-        "/run/systemd/system.control",
-        "/etc/systemd/system",
-        "/run/systemd/system",
-        "/usr/lib/systemd/system",
-    )
-)
-"""The folders of systemd's units, in order of precedence: a file overrides files with its name in later folders."""
-_LISTS = {"ExecCondition", "SuccessExitStatus"}
+_FOLDER = "/etc/systemd/system/"
+_LISTS = ("ExecCondition", "SuccessExitStatus")
 _SINGLE = {"Type": "simple", "RootDirectory": "", "RootImage": ""}
 """Properties with a single value, and their defaults."""
 
 
 def _shown(unit: str, read: Mapping[str, str]) -> dict[str, str]:
-    """The properties of a unit, from the texts by path. The text of a link is its target."""
-    fragment, drop_ins = _files_of(unit, read)
+    """The properties of a unit that its files say: an empty value resets a list, as in systemd."""
+    paths = [*_texts_of(unit, read)]
+    fragment = next((path for path in paths if not path.endswith(".conf")), "")
     values: dict[str, list[str]] = {}
-    for path in (fragment, *drop_ins):
-        for line in read.get(path, "").splitlines():
-            name, equals, value = line.partition("=")
-            if equals and name in _LISTS:
-                values[name] = [*values.get(name, []), value.replace("%n", unit)] if value else []
-            elif equals and name in _SINGLE:
-                values[name] = [value]
+    for line in "\n".join(read[path] for path in paths).splitlines():
+        name, equals, value = line.partition("=")
+        if equals and name in _LISTS:
+            values[name] = [*values.get(name, []), value.replace("%n", unit)] if value else []
+        elif equals and name in _SINGLE:
+            values[name] = [value]
     is_masked = fragment != "" and read[fragment] in {"", "/dev/null"}
     load = "masked" if is_masked else "loaded" if fragment or "@" in unit else "not-found"
-    known = {"LoadState": load, "FragmentPath": fragment, "DropInPaths": " ".join(drop_ins)}
-    return {**known, **{name: " ".join(values.get(name, [_SINGLE.get(name, "")])) for name in (*_LISTS, *_SINGLE)}}
+    drop_ins = " ".join(path for path in paths if path != fragment)
+    shown = {name: " ".join(values.get(name, [_SINGLE.get(name, "")])) for name in (*_LISTS, *_SINGLE)}
+    return {"LoadState": load, "FragmentPath": fragment, "DropInPaths": drop_ins, **shown}
 
 
 def _texts_of(unit: str, read: Mapping[str, str]) -> dict[str, str]:
-    """The texts that define a unit, by path: its file and its drop-ins."""
-    fragment, drop_ins = _files_of(unit, read)
-    return {path: read[path] for path in (fragment, *drop_ins) if path}
-
-
-def _files_of(unit: str, read: Mapping[str, str]) -> tuple[str, list[str]]:
-    """The files of a unit: its own, if it has one, and its drop-ins in order."""
+    """The files that define a unit, by path: its own or its template's, and drop-ins, of which its own come first."""
     before, at, rest = unit.partition("@")
     names = dict.fromkeys((unit, f"{before}@.{rest.rpartition('.')[2]}" if at else unit))
-    places = (f"{folder}{name}" for name in names for folder in _FOLDERS)
-    folders = [f"{folder}{name}.d" for folder in _FOLDERS for name in names]
-    drop_ins: dict[str, tuple[int, str]] = {}
-    for path in read:
-        folder, _, name = path.rpartition("/")
-        if folder in folders and name.endswith(".conf"):
-            ranked = folders.index(folder), path
-            drop_ins[name] = min(ranked, drop_ins.get(name, ranked))
-    fragment = next((path for path in places if path in read), "")
-    return fragment, [path for _, (_, path) in sorted(drop_ins.items())]
+    fragments = [path for name in names if (path := f"{_FOLDER}{name}") in read][:1]
+    drop_ins: dict[str, str] = {}
+    for folder in [f"{_FOLDER}{name}.d/" for name in names]:
+        for path in read:
+            if path.startswith(folder) and path.endswith(".conf"):
+                drop_ins.setdefault(path.removeprefix(folder), path)
+    return {path: read[path] for path in (*fragments, *(path for _, path in sorted(drop_ins.items())))}
