@@ -1,21 +1,18 @@
 """JSON read into values of a class: one reader for configurations and snapshots, which reports every fault at once.
 
-How an object is read follows from the fields of its class, and is worked out once for each class: a fleet has thousands
-of snapshots. A field is read by its type, with the rules in its metadata: `read` reads one value instead, `in` has the
-numbers that are allowed, `must` what else has to hold; a list that is `filled` has an item, and an `empty` text is as
-good as null. What is wrong raises `Invalid`, whose faults have paths that begin at the value: whoever reads the object
-or list around it adds its own key, and continues with the other values.
+The fields of a class say how its objects are read; this is worked out once for each class. A field is read by its type,
+with the rules in its metadata: `read` reads one value instead, `in` has the numbers that are allowed, `must` what else
+has to hold; a list that is `filled` has an item, and an `empty` text is as good as null. A faulty value raises
+`Invalid`, whose paths begin at the value: the object or list around it adds its own key, and reads the other values.
 
-A plain class (`Route`) is only made from a document. A `Section` reads the arguments of its constructor, so values from
-Python and from a file follow the same rules.
-
-null is as good as absent. A key that is unknown or given twice is probably misspelt, and a fault. With a set of
-`skipped` keys it is named there instead, because a newer version may have written it.
+A plain class (`Route`) is only made from a document; the constructor of a `Section` reads its arguments. Null is as
+good as absent. A key that is unknown or given twice is a fault, unless keys may be `skipped`: a newer version wrote it.
 """
 
 import sys
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from enum import Enum
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
@@ -94,8 +91,6 @@ def parse(text: str | bytes) -> Any:
     """The JSON value in the text. A message never quotes the text: an agent's file has secrets."""
     import json  # noqa: PLC0415  a check on the host reads none
 
-    if not isinstance(text, str | bytes):
-        raise invalid(text, "is not a text of JSON")
     if not text.strip():
         raise Invalid([Fault("", "", "is empty", "write {} for an empty configuration")])
     try:
@@ -110,11 +105,8 @@ def parse(text: str | bytes) -> Any:
 def read_bytes(path: str) -> bytes:
     """The bytes of a file or a pipe; `-` is standard input."""
     try:
-        if path == STANDARD_INPUT:
-            data = sys.stdin.buffer.read(_LARGEST + 1)
-        else:
-            with open(path, "rb") as stream:
-                data = stream.read(_LARGEST + 1)
+        with nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else open(path, "rb") as stream:
+            data = stream.read(_LARGEST + 1)
     except OSError as error:
         remedy = "run as root, or give this user read permission" if isinstance(error, PermissionError) else ""
         raise Invalid([Fault("", "", f"cannot be read: {error.strerror}", remedy)]) from error
@@ -249,11 +241,10 @@ class _Form:
             skipped |= {f"{path_of(key)}, given more than once in a {self.cls.__name__}" for key in repeated}
             return
         for key in unknown:
-            near = nearest(key, self.names) if isinstance(key, str) else None
+            near = nearest(str(key), self.names)
             advice = f"did you mean {near}?" if near else f"the known keys are {', '.join(self.names)}"
             yield Fault(path_of(key), "", "unknown key", advice)
-        for key in repeated:
-            yield Fault(path_of(key), "", "this key is given more than once", "keep one of them")
+        yield from (Fault(path_of(key), "", "this key is given more than once", "keep one of them") for key in repeated)
 
 
 _FORMS: dict[Any, _Form] = {}

@@ -78,24 +78,18 @@ def message_about(text: Any) -> str:
 # The members of a document, and how its message begins.
 TABLE = r"""
 {"links": 5} | links: 5 is not a list; write [...], even around a single item
-{"links": [5]} | links[0]: 5 is not an object; write {...} with any of the keys name, index, kind, type, up,
 {"links": [{"name": "a"}]} | links[0].index: missing
-{"links": [{"name": null, "index": 1}]} | links[0].name: missing
 {"links": [{"name": "a", "index": true}]} | links[0].index: true is not an integer from 0 to 4294967295
-{"links": [{"name": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "index": 1}]} | links[0].name: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"... (256 characters) is not a text of
 {"links": [{"name": "ib\ud800", "index": 1}]} | links[0].name: "ib\ud800" is not a text of up to 255 characters
 {"addresses": null} | addresses: missing
 {"routes": [{"prefix": "10.0.0.1/8"}]} | routes[0].prefix: "10.0.0.1/8" is not a network without host bits
 {"routes": [{"prefix": "\u001b[2J"}]} | routes[0].prefix: "\u001b[2J" is not a network without host bits
-{"routes": [{"prefix": 10}]} | routes[0].prefix: 10 is not a text
 {"routes": [{"prefix": "::/0", "type": []}]} | routes[0].type: a list is not a known word
 {"routes": [{"prefix": "::/0", "prefsrc": "fe80::1%x"}]} | routes[0].prefsrc: "fe80::1%x" is not an address
 {"routes": [{"prefix": "::/0", "legs": [{"weight": 257}]}]} | routes[0].legs[0].weight: 257 is not an integer from 0 to 256
-{"routes": [{"prefix": "::/0", "metric": -1}]} | routes[0].metric: -1 is not an integer from 0 to 4294967295
 {"routes": [{"prefix": "::/0", "protocol": 256}]} | routes[0].protocol: 256 is not an integer from 0 to 255
 {"rules": [{"family": 4, "priority": 1, "others": [["a"]]}]} | rules[0].others[0]: a list is not of the right length
 {"rules": [{"family": 7, "priority": 1}]} | rules[0].family: 7 is not an integer from 4 to 6
-{"rules": [{"family": 4, "priority": 1, "invert": 1}]} | rules[0].invert: 1 is not true or false
 {"family": 7} | family: 7 is not an integer from 4 to 6
 {"links": [{}], "rules": [{"family": 5}], "routes": null} | the snapshot has 5 faults:\n  routes: missing\n  links[0].name: missing\n  links[0].index: missing\n  rules[0].f
 """
@@ -115,13 +109,12 @@ def test_faults(members: str, fault: str) -> None:
         ("[", "is not JSON, or was not copied whole; save one with: hostrouting snapshot > FILE"),
         (b"\xff", "is not JSON, or was"),
         ("[" * 100_000, "is not JSON, or was"),
-        (None, "is not JSON, or was"),
         ("[]", "schema: must be 'hostrouting/snapshot/1'; save one with: hostrouting snapshot > FILE"),
         ('{"schema": "hostrouting/snapshot/2"}', "schema: must be 'hostrouting/snapshot/1'"),
     ],
     ids=lambda value: str(value)[:50],
 )
-def test_what_is_not_a_snapshot(text: str | bytes | None, fault: str) -> None:
+def test_what_is_not_a_snapshot(text: str | bytes, fault: str) -> None:
     """Another document says what a snapshot is, and how to get one."""
     assert message_about(text).startswith(fault)
 
