@@ -201,7 +201,8 @@ class FakeKernel:
                         self._addresses.append(address)
             for address in self._on(name):
                 self._bring(address)
-            self._bring_multicast(name)
+            if self._shown(name).carrier:
+                self._bring_multicast(name)
 
     def set_down(self, name: str) -> None:
         """Set a device down: its routes go, except those to its IPv4 addresses; IPv6 addresses go, too."""
@@ -213,7 +214,8 @@ class FakeKernel:
         with self._changing(f"set the carrier of {name}"):
             self._link(name)
             (self._unplugged.discard if carrier else self._unplugged.add)(name)
-            self._bring_multicast(name)
+            if self._shown(name).carrier:
+                self._bring_multicast(name)
 
     def add_address(
         self, dev: str, interface: str | Address, *, scope: int = 0, broadcast: IP | None = None
@@ -230,7 +232,8 @@ class FakeKernel:
                     raise _Refused("invalid", "FakeKernel knows one address for each network of a device")
             self._addresses.append(address)
             self._bring(address)
-            self._bring_multicast(dev)
+            if address.ip.version == IPV6 and self._links[dev].up:
+                self._bring_multicast(dev)
         return address
 
     def delete_address(self, dev: str, interface: str | Address) -> None:
@@ -395,8 +398,8 @@ class FakeKernel:
 
     def _bring_multicast(self, name: str) -> None:
         """Add the IPv6 route to multicast addresses that a device gets with a carrier, or with an address."""
-        link = self._shown(name)
-        if link.loopback or link.ipv6_disabled or not (link.carrier or (link.up and self._on(name, IPV6))):
+        link = self._links[name]
+        if link.loopback or link.ipv6_disabled:
             return
         prefix, leg = Prefix.of(MULTICAST[IPV6]), NextHop(name)
         self._append(
