@@ -42,7 +42,6 @@ from tests.support.own_routes import (
 )
 
 AS_BEFORE = "every change was rolled back: the route table is as it was before"
-LINUX = [pytest.mark.linux, pytest.mark.needs("root")]
 laws = settings(max_examples=scaled(150), deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -53,13 +52,6 @@ def linux() -> Iterator[NetlinkBackend]:
         furnish(namespace, (Link(name="eth0", index=0), Link(name="eth1", index=0)))
         with NetlinkBackend(netns=namespace.path) as backend:
             yield backend
-
-
-@pytest.fixture(params=[pytest.param("linux", marks=LINUX), "fake"])
-def backend(request: pytest.FixtureRequest) -> RouteBackend:
-    """Both kernels."""
-    kernel: RouteBackend = request.getfixturevalue("linux") if request.param == "linux" else fake()
-    return kernel
 
 
 def faulty() -> FaultyBackend:
@@ -89,25 +81,27 @@ def is_true(after: str, now: Snapshot, before: Snapshot) -> bool:
     return after.startswith("not every change could be rolled back") and table(now) != table(before)
 
 
+@pytest.mark.linux
+@pytest.mark.needs("root")
 @laws
 @given(hosts(), wishes())
-def test_all_or_nothing(backend: RouteBackend, there: list[Route], wanted: list[DesiredRoute]) -> None:
+def test_all_or_nothing(linux: NetlinkBackend, there: list[Route], wanted: list[DesiredRoute]) -> None:
     """Afterwards the wanted routes are there and no others of ours, and those of another program are as they were."""
-    put(backend, there)
-    then = both(backend)
-    put(backend, there)
-    plan, before = planned(backend, wanted)
+    put(linux, there)
+    then = both(linux)
+    put(linux, there)
+    plan, before = planned(linux, wanted)
     if plan.conflicts:
-        assert isinstance(raised_by(lambda: apply_plan(plan, backend, before=before)), RouteConflict)
-        assert backend.snapshot() == before
+        assert isinstance(raised_by(lambda: apply_plan(plan, linux, before=before)), RouteConflict)
+        assert linux.snapshot() == before
         return
-    if error := raised_by(lambda: apply_plan(plan, backend, before=before)):
+    if error := raised_by(lambda: apply_plan(plan, linux, before=before)):
         # Linux does not list an on-link IPv6 route that was added between next hops that it has joined.
         assert isinstance(error, ApplyError)
-        assert is_true(error.after, backend.snapshot(), before)
-        plan, before = planned(backend, wanted)
-        apply_plan(plan, backend, before=before)
-    again, now = planned(backend, wanted)
+        assert is_true(error.after, linux.snapshot(), before)
+        plan, before = planned(linux, wanted)
+        apply_plan(plan, linux, before=before)
+    again, now = planned(linux, wanted)
     assert not again.changes
     assert not again.conflicts
     expected, mixed = table(plan.apply_to(before)), {key for key, _ in then[FOREIGN]} & {key for key, _ in then[OURS]}
@@ -118,7 +112,7 @@ def test_all_or_nothing(backend: RouteBackend, there: list[Route], wanted: list[
     hidden = {route.key for route in before.routes if route.protocol == FOREIGN and len(route.legs) > 1}
     kept = hidden | {step.route.key for step in plan.steps if step.route.protocol == FOREIGN}
     right = hops_of(step.route for step in plan.steps if step.action != "delete" and step.route.key not in kept)
-    last = both(backend)
+    last = both(linux)
     assert last[FOREIGN] == then[FOREIGN]
     # A wanted next hop can be another program's already.
     assert {(key, hop) for key, hop in last[OURS] if key not in kept} == right - then[FOREIGN]
