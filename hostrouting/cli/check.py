@@ -61,13 +61,16 @@ class Check(NamedTuple):
         """The verdict on each family."""
         yield from (f"{family.verdict.upper()}: {verdict_sentence(family)}" for family in self.report.families)
 
-    def lines(self, question: str = "") -> Iterator[str]:
-        """The whole page; `question` are the arguments that ask the same again, none for the installed check."""
+    def lines(self, question: str = "", *, is_saved: bool = False) -> Iterator[str]:
+        """The whole page; `question` are the arguments that ask the same on the host, none for the installed check.
+
+        With `is_saved`, the host is not this one: the commands are to be typed there.
+        """
         yield from self.verdict_lines()
         escapes = [finding for finding in self.findings if finding.name in ESCAPES]
         yield from capped([f"  {finding.sentence}" for finding in escapes])
         if commands := self.commands():
-            there = ", on that host as root:" if "--snapshot" in question else ", as root:"
+            there = ", on that host as root:" if is_saved else ", as root:"
             yield from ("", f"Until the next boot{there}")
             yield from capped([f"  {command}" for command in commands])
             yield f"Permanently{there}"

@@ -58,7 +58,7 @@ class Question(NamedTuple):
     base: HostRoutingConfig
     """The configuration in the file, or the installed one, without what was typed; a repair is added to it."""
     words: str
-    """The arguments that ask the same again, for a shell."""
+    """The arguments that ask the same on the host, for a shell."""
 
 
 def read_question(arguments: argparse.Namespace, host: GetHost) -> Question:
@@ -78,7 +78,7 @@ def read_question(arguments: argparse.Namespace, host: GetHost) -> Question:
         remedy = "name one, such as 172.16.0.0/16, or a --config that has some"
         raise ConfigError([Fault("CIDR", "", "no expected CIDR is given, so there is nothing to check", remedy)])
     named = [("--dev", dev) for dev in arguments.devs]
-    named += [(f"--{name}", file) for name in ("config", "snapshot") if (file := getattr(arguments, name)) is not None]
+    named += [("--config", arguments.config)] if arguments.config is not None else []
     return Question(config, base, shlex.join([*arguments.cidrs, *(word for pair in named for word in pair)]))
 
 

@@ -29,4 +29,5 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
         return check_nodes(arguments, host)
     question = read_question(arguments, host)
     check = make_check(arguments, question.config, host)
-    return Answer(check.code, check.document, lambda: check.lines(question.words))
+    is_saved = arguments.snapshot is not None
+    return Answer(check.code, check.document, lambda: check.lines(question.words, is_saved=is_saved))
