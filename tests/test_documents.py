@@ -8,12 +8,14 @@ import pytest
 
 from hostrouting.cli.parser import make_parser
 from hostrouting.finding import NAMES
+from hostrouting.testing import FakeHost, h200
+from tests.support.cli import say
 from tests.support.programs import completed
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
-    for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+    for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "tests/README.md"])
 }
 BLOCKS = {
     f"{name}:{text[: match.start()].count(chr(10)) + 1}": match[1]
@@ -40,6 +42,22 @@ def test_shown_commands(name: str) -> None:
     """Each whole command line of `hostrouting` that a page shows is understood."""
     for typed in re.findall(r"^\$ (?:\S*/|ssh node )?hostrouting ([^#>|\n]+)", PAGES[name], re.MULTILINE):
         make_parser().parse_args(typed.split())
+
+
+def test_the_first_answer() -> None:
+    """The README shows what the command answers on the node that it shows."""
+    command, answer = re.findall(
+        r"^\$ hostrouting ([^\n]+)\n(OVERLAP.*?)^```", PAGES["README.md"], re.MULTILINE | re.DOTALL
+    )[0]
+    assert say(*command.split(), host=FakeHost(kernel=h200())).out == answer
+
+
+def test_promises() -> None:
+    """Each promise names tests that exist."""
+    rows = re.findall(r"^\| .* \| (`.*`) \|$", PAGES["tests/README.md"], re.MULTILINE)
+    assert len(rows) == PAGES["tests/README.md"].count("\n| ") - 1  # all rows but the heading
+    for name in re.findall(r"`([^`]+)`", " ".join(rows)):
+        assert (ROOT / "tests" / name).exists(), name
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -41,7 +41,7 @@ def test_plan() -> None:
 
 @pytest.mark.parametrize("routes", [(), ("172.16.0.0/17",)], ids=["nothing repairs it", "a route is another program's"])
 def test_a_failure_leaves_the_gate(routes: tuple[str, ...]) -> None:
-    """Whatever fails in STRICT, the gate is installed: no machine starts unchecked, as docs/agents.md promises."""
+    """Whatever fails in STRICT, the gate is installed: no machine starts unchecked, as docs/library.md promises."""
     program = runpy.run_path(str(EXAMPLES / "custom_pipeline.py"))
     host = FakeHost(kernel=h200())
     for prefix in routes:
