@@ -219,17 +219,10 @@ class BackendError(HostRoutingError):
     _name = "kernel"
 
     def __init__(
-        self,
-        message: str,
-        *,
-        kind: str = "failed",
-        errno: int | None = None,
-        kernel: str = "",
-        route: str = "",
-        last: object = None,
+        self, message: str, *, kind: str = "failed", errno: int | None = None, kernel: str = "", route: str = ""
     ) -> None:
         """Keep the message, which says what could not be done and what to do about it, and append the kernel's text."""
-        self.errno, self.kernel, self.route, self.last = errno, kernel, route, last
+        self.errno, self.kernel, self.route = errno, kernel, route
         super().__init__(f"{message} (kernel: {kernel})" if kernel else message, kind=kind)
 
 

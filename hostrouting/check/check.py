@@ -25,7 +25,7 @@ from hostrouting.errors import NotReady
 from hostrouting.fib.engine import PLAIN, Decision, Fib, Packet
 from hostrouting.fib.not_judged import NotJudged, not_judged
 from hostrouting.finding import Finding
-from hostrouting.kernel.awaiting import await_result, read_snapshot
+from hostrouting.kernel.awaiting import await_result
 from hostrouting.model.prefix import IPV4, Prefix, extent, ip_at, prefixes_between
 from hostrouting.routes.plan import plan_static_routes
 
@@ -139,9 +139,9 @@ def check_host(
 
     def attempt() -> tuple[CheckReport | None, str]:
         for _ in range(_READINGS):
-            snapshot, is_settled = read_snapshot(backend, family=family, reached=True, near=near, also=is_needed)
+            snapshot = backend.snapshot(family=family, reached=True, near=near, also=is_needed)
             reports = check_snapshot(snapshot, config).families
-            last[:] = [CheckReport(tuple(_compared(report, backend, is_settled=is_settled) for report in reports))]
+            last[:] = [CheckReport(tuple(_compared(report, backend) for report in reports))]
             if not any(doubt.name == "kernel-differs" for report in last[0].families for doubt in report.doubts):
                 break
         lost = [report.family for report in last[0].families if report.verdict == "no-default-route"]
@@ -260,10 +260,10 @@ def _unseen(thing: NotJudged) -> Finding:
     return Finding("not-judged", "warning", f"not judged: {thing.name}", str(thing.prefix))
 
 
-def _compared(report: FamilyReport, backend: RouteBackend, *, is_settled: bool) -> FamilyReport:
+def _compared(report: FamilyReport, backend: RouteBackend) -> FamilyReport:
     """The report after the kernel was asked once in each range; where it differs, that is a doubt."""
     doubts = list(report.doubts)
-    if not is_settled:
+    if report.judge.fib.snapshot.restless:
         sentence = "the route tables kept changing while they were read; the verdict is for the last reading"
         doubts.append(Finding("kernel-differs", "warning", sentence))
     for begin in range(0, len(report.parts), _AT_ONCE):

@@ -1,7 +1,7 @@
 """A host as the tasks see it: kernel, files, service manager, packet filters, and all paths. No decisions here.
 
-`Host.local()` is this host, `Host.offline(root)` a mounted image, `Host.sandbox(root, netns=…)` a network namespace
-of this machine's kernel, and `hostrouting.testing.FakeHost` a host in memory.
+`Host.local()` is this host, `Host.offline(root)` a mounted image, `Host.sandbox(root)` a network namespace of
+this machine's kernel, and `hostrouting.testing.FakeHost` a host in memory.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import BOOT_PATH, Rights, find_program, own_rights
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from typing_extensions import Self
 
     import phases
@@ -39,16 +37,16 @@ def _netlink() -> NetlinkBackend:
     return NetlinkBackend()
 
 
-def _nft(words: tuple[str, ...] = ()) -> NftProgram:
+def _nft() -> NftProgram:
     from hostrouting.kernel.nftables import NftProgram  # noqa: PLC0415
 
-    return NftProgram(words=words)
+    return NftProgram()
 
 
-def _ebtables(words: tuple[str, ...] = ()) -> EbtablesProgram:
+def _ebtables() -> EbtablesProgram:
     from hostrouting.kernel.ebtables import EbtablesProgram  # noqa: PLC0415
 
-    return EbtablesProgram(words=words)
+    return EbtablesProgram()
 
 
 def _link_layer() -> KernelLinkLayer:
@@ -111,25 +109,23 @@ class Host:
         return cls(backend=None, files=files, manager=None, layout=layout, find_program=find)
 
     @classmethod
-    def sandbox(cls, root: str, *, netns: str | PathLike[str]) -> Host:
-        """The real kernel in a network namespace, and files below a directory: to try everything out.
+    def sandbox(cls, root: str) -> Host:
+        """The kernel of the present network namespace, and files below a directory: to try everything out.
 
-        `netns` is a path, or a name as in `ip netns`. Raises ValueError if that is this host's own namespace, or if
-        `root` is not a directory below /. Routes, filters, neighbours and settings under /proc/sys/net are those of the
-        namespace. There is no systemd: enabling a unit only creates a link below the root.
+        Raises ValueError if that is this host's own namespace, or if `root` is not a directory below /. There is no
+        systemd: enabling a unit only creates a link below the root.
         """
-        from hostrouting.host.sandbox import Namespace, SandboxFiles, SandboxLinkLayer  # noqa: PLC0415  few need it
-        from hostrouting.kernel.netlink import NetlinkBackend  # noqa: PLC0415  as `_netlink` does
+        from hostrouting.host.sandbox import SandboxFiles, require_own_namespace  # noqa: PLC0415  few need it
 
-        namespace = Namespace.of(netns)
+        require_own_namespace()
         return cls(
-            backend=lambda: NetlinkBackend(netns=namespace.path),
-            files=SandboxFiles(root, namespace),
+            backend=_netlink,
+            files=SandboxFiles(root),
             manager=None,
             layout=HostLayout(root=root),
-            nftables=lambda: _nft(namespace.words),
-            ebtables=lambda: _ebtables(namespace.words),
-            link_layer=lambda: SandboxLinkLayer(_link_layer(), namespace),
+            nftables=_nft,
+            ebtables=_ebtables,
+            link_layer=_link_layer,
         )
 
     @property

@@ -4,9 +4,10 @@ An edge has a contract, which is a Protocol, and an implementation for Linux. Th
 `hostrouting.testing`, and so are the contract suites, which run on both.
 
 base        the contract of the routing edge, and its values
-concern     which changes can change an answer
-netlink     that edge on Linux
-requests    what is the same for every routing edge: what cannot be sent, what a delete matches, refusals
+awaiting    an attempt that is repeated at each change
+refusals    what cannot be requested, and what a refusal means
+netlink     the routing edge on Linux
+pyroute2    the same by a pyroute2 handle that the caller has: of another namespace, or a remote host
 nftables    the packet filter
 ebtables    rules for Ethernet frames
 neighbours  MAC addresses and neighbours

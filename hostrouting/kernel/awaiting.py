@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from hostrouting.errors import BackendError, NotReady
-from hostrouting.model.snapshot import Snapshot
+from hostrouting.errors import NotReady
 
 if TYPE_CHECKING:
     import phases
     from hostrouting.kernel.base import RouteBackend
 
 T = TypeVar("T")
-
-
-def read_snapshot(backend: RouteBackend, **part: Any) -> tuple[Snapshot, bool]:
-    """The host's state, and whether it is consistent: if the tables kept changing, it is the last reading.
-
-    `part` is what to leave out, as in `RouteBackend.snapshot`.
-    """
-    try:
-        return backend.snapshot(**part), True
-    except BackendError as error:
-        if isinstance(error.last, Snapshot):
-            return error.last, False
-        raise
 
 
 def await_result(

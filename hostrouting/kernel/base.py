@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 import attrs
 
 from hostrouting.errors import BackendError  # noqa: TC001  get_type_hints looks one up here
-from hostrouting.kernel._route_table import RouteTable
-from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, as_prefix, spans_of
-from hostrouting.model.route import OURS, PATHLESS, REFUSING, Route
+from hostrouting.model.prefix import IP, Prefix, spans_of
+from hostrouting.model.route import OURS, PATHLESS, REFUSING, Route, RouteType
 from hostrouting.model.rule import reached_tables
 
 if TYPE_CHECKING:
@@ -25,13 +24,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from hostrouting.kernel._fib.decision import Kind
     from hostrouting.model.snapshot import Snapshot
     from phases import Clock
 
-Verb: TypeAlias = Literal["add", "append", "prepend", "replace", "delete"]
-Source: TypeAlias = Literal["routes", "nftables"]
-"""What a watch listens to: `routes` stands for links, addresses, rules and routes."""
+Verb: TypeAlias = Literal["add", "replace", "delete"]
 
 
 class RouteRequest(NamedTuple):
@@ -39,31 +35,15 @@ class RouteRequest(NamedTuple):
 
     A refusal is a BackendError; the word in parentheses is its kind.
 
-    - `add`: refused (exists) if any route, also an identical one, has the same key (IPv4: table, prefix, tos,
-      metric).
-    - `append`: adds the route after those with the same key; refused (exists) if the identical route exists.
-    - `prepend`: the same, but before those with the same key, so that the kernel uses it.
-    - `replace`: rewrites the first route with this key, whoever added it; adds the route if there is none. Refused
-      (exists) if exactly this route already exists behind the first one.
-    - `delete`: deletes the route that is equal in every field; refused (no-such-route) if there is none. Linux itself
-      would match more routes (any metric if 0 is given, any gateway or source if none is given). Those stay: if Linux
-      would delete such a route first, it is refused with ENOTUNIQ.
+    - `add`: refused (exists) if any route has the same key (table, prefix, metric; in IPv4 also tos).
+    - `replace`: rewrites the first route with this key, whoever added it; adds the route if there is none. In IPv6 it
+      replaces all next hops.
+    - `delete`: deletes the first route that has every field of the request; refused (no-such-route) if there is none.
+      A metric or a protocol of 0 matches any, so a request to delete has both; in IPv6 it deletes one next hop.
 
-    A number that does not fit into a kernel message is refused (invalid, ERANGE).
-
-    The state of a next hop in a snapshot (linkdown, dead, pervasive) is ignored in a request, and so is the weight of a
-    single next hop, unless it is an IPv6 gateway: a route can be passed back as it was read. In IPv6, `add` is
-    refused in the same cases, but `append` of a route with a gateway merges it with the existing ones into one ECMP
-    route, and `replace` replaces all next hops of such a route; a metric of 0 means 1024, a protocol of 0 means 3,
-    and scope and tos are not part of a route's identity.
-
-    Only in IPv6, a route may be for packets from some sources, and may have a preference and an end (`expires`, in
-    seconds). For IPv4 they are refused (invalid), because Linux would ignore these. The sources are part of the key: a
-    route for other sources, or for all, is another route, and is not merged with this one; ::/0 means all sources. The
-    seconds are not part of a route's identity, only whether it expires at all; 4294967295 means that it stays. A route
-    that was read back after it had expired is requested with 0 seconds. If `append` or `prepend` is refused because the
-    same next hop exists, and that one expires, Linux sets its end and its mtu anyway. A route without a next hop
-    gets neither a preference nor an end.
+    What does not fit into a message is refused (invalid, ERANGE), and so are sources, a preference and an end, which
+    are only read. The state of a next hop (linkdown, dead, pervasive) and the weight of a single one are ignored: a
+    route can be passed back as it was read.
     """
 
     verb: Verb
@@ -76,34 +56,8 @@ class RouteRequest(NamedTuple):
         return f"<RouteRequest {self}>"
 
 
-def foreign(route: Route) -> str:
-    """The field of the route that does not exist in its family, as text; empty if there is none.
-
-    Linux ignores these fields in a request for IPv4. It would add the route for all packets and permanently, so such a
-    request is not sent.
-    """
-    if route.prefix.family == IPV4:
-        asked = {
-            "sources (from)": route.source is not None,
-            "a preference (pref)": route.preference != "medium",
-            "an end (expires)": route.expires is not None,
-        }
-        return next((f"only IPv6 routes have {what}" for what, is_asked in asked.items() if is_asked), "")
-    if route.source is not None and route.source.family == IPV4:
-        return f"the source prefix {route.source} and the route have different address families"
-    return ""
-
-
-def has_weight(route: Route) -> bool:
-    """Whether the route is an IPv6 next hop with a weight; the weight matters if there are other next hops."""
-    return (
-        route.prefix.family == IPV6
-        and len(route.legs) == 1
-        and route.legs[0].gateway is not None
-        and route.legs[0].weight != 1
-        and route.nexthop_id is None
-        and route.type not in PATHLESS
-    )
+Kind: TypeAlias = RouteType | Literal["no-route"]
+"""How a lookup ends: the type of the route that decides, or without one."""
 
 
 class Outcome(NamedTuple):
@@ -127,20 +81,15 @@ class Answer(NamedTuple):
 
     kind: Kind
     route: Route | None
-    """The entry; None if the kernel answers with an error instead (`kind` names it).
-
-    While the IPv4 tables local and main are merged (see `kernel._fib`), the kernel reports main for both here.
-    """
+    """The entry; None if the kernel answers with an error instead (`kind` names it)."""
 
 
 class RouteBackend(Protocol):
     """A kernel's routing tables, with a few verbs.
 
-    Every call takes at most its timeout and then raises BackendError (timeout). No call retries unless its docstring
-    says so. The clock is checked between messages: a single system call, or parsing a single message, is not cut short.
-    The only exception raised is BackendError, with the kernel's own text. If something else, such as KeyboardInterrupt,
-    ends a call, the backend stays usable. A backend may be used by one thread at a time. Use it in a `with` block, or
-    close it.
+    The only exception raised is BackendError, with the kernel's own text; its kind is `timeout` if no answer came in
+    time. If something else, such as KeyboardInterrupt, ends a call, the backend stays usable. A backend may be used by
+    one thread at a time. Use it in a `with` block, or close it.
     """
 
     def snapshot(
@@ -177,9 +126,8 @@ class RouteBackend(Protocol):
 
         This is not a transaction: after a refused change, the next one is still tried. Device names are resolved at the
         time of the call. Idempotent only as far as the verbs are. Raises BackendError (not-permitted) if this process
-        lacks the privilege; then nothing was changed. After a timeout, any number of changes may have been made: take a
-        snapshot to find out. If the kernel's answers were lost, an outcome reports whether the requested state is there
-        now.
+        lacks the privilege; then nothing was changed. After any other BackendError, any number of changes may have been
+        made: take a snapshot to find out.
         """
 
     def watch(self) -> Watch:
@@ -228,23 +176,6 @@ KIND_OF_ERRNO: dict[int, Kind] = {errno.ENETUNREACH: "no-route", **{PATHLESS[kin
 """The meaning of each errno that a lookup can return."""
 
 
-def cannot_listen(source: Source, error: BackendError) -> str:
-    """The sentence of a watch that cannot listen to one source."""
-    return f"cannot listen to changes of {source}: {error}"
-
-
-def asked_addresses(destinations: Iterable[IP | str]) -> tuple[IP, ...]:
-    """The destinations of a lookup, converted from text where needed."""
-    return tuple(as_ip(destination) if isinstance(destination, str) else destination for destination in destinations)
-
-
-def asked_prefixes(prefixes: Iterable[Prefix | str] | None) -> frozenset[Prefix] | None:
-    """The prefixes to include in a snapshot, converted from text where needed."""
-    if prefixes is None:
-        return None
-    return frozenset(as_prefix(prefix) if isinstance(prefix, str) else prefix for prefix in prefixes)
-
-
 def part_of(
     snapshot: Snapshot,
     *,
@@ -252,23 +183,21 @@ def part_of(
     reached: bool = False,
     near: Collection[Prefix] | None = None,
     also: Callable[[Route], bool] | None = None,
-    table: int | None = None,
-    protocol: int | None = None,
-    prefixes: Collection[Prefix | str] | None = None,
 ) -> Snapshot:
     """The requested part of a snapshot, as `RouteBackend.snapshot` promises it."""
     rules = tuple(rule for rule in snapshot.rules if family in {None, rule.family})
     tables = reached_tables(rules) if reached else None
-    routes = RouteTable.of(snapshot.routes)
-    if tables is not None:
-        routes = routes.part(routes.places(lambda outline: outline.table in tables))
-    routes = routes.only(family=family, table=table, protocol=protocol, prefixes=asked_prefixes(prefixes))
+    routes = [
+        route
+        for route in snapshot.routes
+        if family in {None, route.prefix.family} and (tables is None or route.table in tables)
+    ]
     return attrs.evolve(
         snapshot,
         family=family,
         addresses=tuple(address for address in snapshot.addresses if family in {None, address.ip.version}),
         rules=rules,
-        routes=routes if near is None else tuple(nearby(routes, near, also)),
+        routes=tuple(routes if near is None else nearby(routes, near, also)),
     )
 
 

@@ -11,7 +11,6 @@ from hostrouting.errors import HostError
 from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.layout import HostLayout
-from hostrouting.kernel.awaiting import read_snapshot
 from hostrouting.tasks.install import SectionTask
 from hostrouting.tasks.results import Plan
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -50,7 +49,7 @@ class RewriteProbeSource(SectionTask):
         if not is_wanted:
             return Plan(operations=operations)
         with self.host.backend() as backend:
-            return Plan(operations=operations, findings=tuple(self._findings(read_snapshot(backend)[0])))
+            return Plan(operations=operations, findings=tuple(self._findings(backend.snapshot())))
 
     def carry_out(self, ctx: phases.Context) -> Effects | phases.Skip:
         """See SectionTask."""

@@ -9,7 +9,7 @@ import attrs
 import phases
 from hostrouting.errors import ApplyError, NotReady
 from hostrouting.host.layout import HostLayout
-from hostrouting.kernel.awaiting import await_result, read_snapshot
+from hostrouting.kernel.awaiting import await_result
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_routes
 from hostrouting.routes.uplink import wanted_routes
@@ -41,7 +41,7 @@ class ConfigureStaticRoutes(SectionTask):
         if self.host.backend is None:
             return Plan()
         with self.host.backend() as backend:
-            routes = self._plan(self.config, read_snapshot(backend)[0])
+            routes = self._plan(self.config, backend.snapshot())
         return Plan(routes=routes, findings=tuple(routes.findings()))
 
     def carry_out(self, ctx: phases.Context) -> RoutesResult | phases.Skip:
@@ -67,7 +67,7 @@ class ConfigureStaticRoutes(SectionTask):
         waits: list[Finding] = []
 
         def attempt() -> tuple[RoutePlan | None, str]:
-            plan = self._plan(self.config, read_snapshot(backend)[0])
+            plan = self._plan(self.config, backend.snapshot())
             waits[:] = (attrs.evolve(lack, severity="error") for lack in plan.findings() if lack.name == "route-waits")
             return (None, "; ".join(map(str, plan.pending))) if plan.pending else (plan, "")
 
@@ -84,7 +84,7 @@ class ConfigureStaticRoutes(SectionTask):
         # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and it is taken back.
         with self.changing(ctx) as config, ctx.shielded():
             for is_last in (False, True):
-                snapshot, _ = read_snapshot(backend)
+                snapshot = backend.snapshot()
                 plan = self._plan(config, snapshot)
                 if plan.pending:
                     return None

@@ -99,6 +99,8 @@ class FaultyBackend:
     def __init__(self, inner: RouteBackend) -> None:
         """Wrap this backend; it is closed with this one."""
         self.inner = inner
+        self.is_restless = False
+        """Set it, and every snapshot says that the tables changed while they were read."""
         self._faults: dict[str, Faulty[BackendError | int]] = {}
 
     def fail(self, moment: Moment, error: BackendError | int, *, nth: int = 1) -> None:
@@ -135,7 +137,8 @@ class FaultyBackend:
     ) -> Snapshot:
         """See RouteBackend."""
         self._strike("snapshot")
-        return self.inner.snapshot(family=family, reached=reached, near=near, also=also)
+        snapshot = self.inner.snapshot(family=family, reached=reached, near=near, also=also)
+        return attrs.evolve(snapshot, restless=True) if self.is_restless else snapshot
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """See RouteBackend."""

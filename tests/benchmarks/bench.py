@@ -28,7 +28,7 @@ from typing import TypeAlias
 import attrs
 
 from hostrouting.boot.scripts import render_check_script, render_static_routes_script
-from hostrouting.check.check import check_host, check_snapshot
+from hostrouting.check.check import check_host, check_snapshot, is_needed
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.config.values import Mode
 from hostrouting.kernel.base import RouteRequest
@@ -283,17 +283,17 @@ def install_row(bench: Bench) -> Iterator[Row]:
 def read_row(bench: Bench) -> Iterator[Row]:
     """10,000 routes of which 100 are asked for, and all of them made into objects."""
     networks = destinations(10_000)
-    ip(*(f"route add {network} via {GATEWAY} dev eth0 metric 100 proto 213" for network in networks))
+    ip(*(f"route add {network} via {GATEWAY} dev eth0 metric 100" for network in networks))
     some, every, c, parsed = "100 of them", "all of them", "C", "ip -j"
     command = ("ip", "-4", "-N", "-j", "-d", "route", "show", "table", "all")
     with NetlinkBackend(timeout=60) as backend:
 
-        def read(prefixes: list[str] | None, least: int) -> None:
-            if len([*backend.snapshot(family=4, prefixes=prefixes, anew=True).routes]) < least:
+        def read(near: list[Prefix] | None, least: int) -> None:
+            if len(backend.snapshot(family=4, near=near).routes) < least:
                 raise RuntimeError("a route is missing")
 
         methods: dict[str, Method] = {
-            some: partial(read, networks[::100], 100),
+            some: partial(read, [*map(Prefix.parse, networks[::100])], 100),
             every: partial(read, None, 10_000),
             c: in_c(bench, "dump"),
             parsed: lambda: json.loads(run(*command)),
@@ -316,7 +316,7 @@ def cidrs_row(bench: Bench) -> Iterator[Row]:
         return sorted(prefixes)
 
     routes = some(100_000, 16, 20, 22, 24, 24, 24, 28, 32)
-    ip(*(f"route add {prefix} via {GATEWAY} dev eth0 proto 213" for prefix in routes))
+    ip(*(f"route add {prefix} via {GATEWAY} dev eth0 proto bird" for prefix in routes))
     cidrs = some(100, 16)
     loop = 'begin=$EPOCHREALTIME; for address in "$@"; do ip route get "$address" >/dev/null; done; '
     loop += "echo $((${EPOCHREALTIME/./} - ${begin/./}))"
@@ -326,7 +326,7 @@ def cidrs_row(bench: Bench) -> Iterator[Row]:
     with NetlinkBackend(timeout=60) as backend:
 
         def check() -> None:
-            check_snapshot(backend.snapshot(family=4, anew=True), config)
+            check_snapshot(backend.snapshot(family=4, near=cidrs, also=is_needed), config)
 
         methods: dict[str, Method] = {ours: check, other: lambda: int(run("bash", "-c", loop, "", *addresses)) / 1e6}
         times = bench.times(methods, rounds=9)

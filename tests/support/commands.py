@@ -6,7 +6,6 @@ from functools import partial
 
 from hypothesis import strategies as st
 
-from hostrouting.kernel._fib.packet import Flow
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import PROTOCOL_KERNEL, Route
 from hostrouting.model.rule import Rule, default_rules
@@ -117,14 +116,6 @@ def lose_carriers(namespace: Namespace, names: Iterable[str]) -> None:
 
 def _has_no_carrier(namespace: Namespace, name: str) -> bool:
     return " state UP " not in namespace.ip("-o", "link", "show", name).stdout
-
-
-def query(address: str, flow: Flow) -> str:
-    """The arguments of `ip route get` for this packet."""
-    words = [address, f"mark {flow.mark}", f"tos {flow.tos:#x}", f"uid {flow.uid}"]
-    if flow.sport or flow.dport:
-        words.append(f"ipproto {flow.ipproto} sport {flow.sport} dport {flow.dport}")
-    return " ".join(words)
 
 
 @st.composite

@@ -9,11 +9,14 @@ from itertools import product
 from hypothesis import strategies as st
 
 from hostrouting.kernel.base import RouteBackend, RouteRequest
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import DEFAULT_METRIC, OURS, SCOPE_LINK, SCOPE_UNIVERSE, NextHop, Route, RouteKey
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import FakeKernel
+from tests.support.commands import route_command
+from tests.support.namespace import run_program
 
 FOREIGN = 186
 PREFIXES = {
@@ -96,7 +99,10 @@ def put(backend: RouteBackend, routes: Iterable[Route]) -> None:
             for route, hop in each
             for protocol in (OURS, FOREIGN, 9)
         )
-    backend.change(RouteRequest("append", route) for route in routes)
+    if isinstance(backend, NetlinkBackend):  # Linux can have several routes of one key
+        run_program(["ip", "-force", "-batch", "-"], input="".join(f"{route_command(it, '')}\n" for it in routes))
+    else:
+        backend.change(RouteRequest("add", route) for route in routes)
 
 
 def table(snapshot: Snapshot) -> dict[RouteKey, list[tuple[object, ...]]]:

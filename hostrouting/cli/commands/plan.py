@@ -19,7 +19,6 @@ from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import GetHost, add_options, open_kernel, read_config, read_saved
 from hostrouting.finding import Finding
-from hostrouting.kernel.awaiting import read_snapshot
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.install import read_installed
@@ -42,7 +41,7 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
         plan = Plan(routes=plan_static_routes(config, before))
     else:
         with open_kernel(host) as kernel:
-            before, _ = read_snapshot(kernel)
+            before = kernel.snapshot()
         plan = Configure(config, host=host()).plan()
         losses = () if arguments.allow_removal else find_losses(read_installed(host()), config)
         removals = [Finding("removal", "error", f"{loss.path}: {loss.rule}", loss.path, loss.remedy) for loss in losses]

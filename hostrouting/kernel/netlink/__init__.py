@@ -2,15 +2,11 @@
 
 From the bottom:
 
-    numbers         numbers of the kernel's interface, under the kernel's names
-    channel         messages, the socket that carries them, and the namespace that it is in
-    route_message   a route as a message, and back
-    watch           listening for changes
-    keep            what was read, kept until it changes
-    read            what the kernel lists: devices, addresses, rules and routes, one by one or as a snapshot
-    change          changes of routes, with an outcome for each
-    lookup          what the kernel would do with a packet
-    backend         the class NetlinkBackend
+    socket    messages, and the socket that carries them
+    routes    the codec of routes: lists, changes and lookups
+    host      devices, addresses, rules and settings
+    watch     listening for changes
+    backend   the class NetlinkBackend
 """
 
 from hostrouting.kernel.netlink.backend import NetlinkBackend

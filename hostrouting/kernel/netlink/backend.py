@@ -1,155 +1,130 @@
-"""NetlinkBackend, the routing edge to Linux.
-
-Here: in which namespace its socket is, and when it is closed. Not here: what a verb does, which is in the module that
-the verb calls.
-"""
+"""NetlinkBackend, the routing edge to Linux: the verbs of the contract, and errors as the contract names them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import closing
+import errno
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel._fib.packet import ANY, Flow
-from hostrouting.kernel.base import Answer, Outcome, RouteRequest, Source, asked_addresses, asked_prefixes, part_of
-from hostrouting.kernel.netlink import numbers as n
-from hostrouting.kernel.netlink.channel import Channel, here, inside, open_namespace, open_socket
-from hostrouting.kernel.netlink.keep import Kept
-from hostrouting.kernel.netlink.read import take_snapshot
-from hostrouting.kernel.netlink.watch import NetlinkWatch, Wanted
+from hostrouting.kernel.base import Answer, Outcome, RouteRequest
+from hostrouting.kernel.netlink.host import list_addresses, list_links, list_rules, read_settings
+from hostrouting.kernel.netlink.numbers import RTM_DELROUTE, RTM_NEWROUTE, groups_of
+from hostrouting.kernel.netlink.routes import Names, RouteReader, change_routes, list_routes, lookup_routes, table_of
+from hostrouting.kernel.netlink.socket import KernelError, NetlinkSocket, kind_of, messages_in
+from hostrouting.kernel.netlink.watch import NetlinkWatch
+from hostrouting.kernel.refusals import refusal
+from hostrouting.model.prefix import IPV4, IPV6
+from hostrouting.model.rule import reached_tables
+from hostrouting.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    import os
-    import socket
     from types import TracebackType
 
     from typing_extensions import Self
 
-    from hostrouting.kernel.concern import Concern
     from hostrouting.model.prefix import IP, Prefix
     from hostrouting.model.route import Route
-    from hostrouting.model.snapshot import Snapshot
+    from hostrouting.model.rule import Rule
+    from hostrouting.model.snapshot import Address, Link
 
-T = TypeVar("T")
+_PAUSES = (0.01, 0.05)
+"""Seconds before the second and the third reading: a device that comes makes several changes."""
+_KINDS: dict[int, tuple[str, str]] = {
+    errno.EPERM: ("not-permitted", "this requires root or the capability CAP_NET_ADMIN"),
+    errno.EACCES: ("not-permitted", "a sandbox may forbid it"),
+    errno.EAGAIN: ("timeout", "the kernel did not answer in time"),
+    errno.ENOBUFS: ("unsettled", "answers were lost"),
+    errno.EINTR: ("unsettled", "the tables kept changing"),
+    errno.EBADF: ("unusable", "this backend was closed"),
+}
+_UNAVAILABLE: tuple[str, str] = ("unavailable", "netlink of Linux 4.20 or later is needed")
+_KINDS |= dict.fromkeys((errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.ENOPROTOOPT), _UNAVAILABLE)
+
+
+@contextmanager
+def _edge(attempt: str) -> Iterator[None]:
+    """Raise errors of the kernel and its sockets as a BackendError."""
+    try:
+        yield
+    except (KernelError, OSError) as error:
+        number = error.number if isinstance(error, KernelError) else error.errno or errno.EIO
+        words = error.words if isinstance(error, KernelError) else ""
+        kind, reason = _KINDS.get(number, ("failed", ""))
+        message = f"cannot {attempt}: {reason}" if reason else f"cannot {attempt}"
+        raise BackendError(message, kind=kind, errno=number, kernel=words or os.strerror(number)) from error
 
 
 class NetlinkBackend:
-    """Linux's routing, with the contract of `hostrouting.kernel.base`.
+    """Linux's routing in the network namespace of the thread that creates it: see `RouteBackend`.
 
-    Works in any thread, in a forked child, and inside a running event loop (which it blocks during a call).
+    It may be used inside a running event loop, which it blocks during a call. A forked child needs one of its own.
     """
 
-    def __init__(self, *, netns: str | os.PathLike[str] | None = None, timeout: float = 30.0) -> None:
-        """Connect to the kernel in this network namespace: an existing one, by its path or its `ip netns` name.
-
-        A call that takes longer than `timeout` seconds raises BackendError (timeout): while many containers come and
-        go, Linux lets each request wait for others. Without `netns` it is the namespace of the calling thread; a thread
-        in another namespace cannot use the backend. Raises BackendError if netlink or the namespace does not exist
-        (unavailable), or the process may not enter it (not-permitted).
-        """
-        self._closed = False
-        self._kept: Kept | None = None
-        self._namespace = None if netns is None else open_namespace(netns)
-        self._home = here()
-        self._channel = Channel(self._socket, timeout)
-        try:
-            self._channel.open()
-        except BaseException:
-            self.close()
-            raise
+    def __init__(self, *, timeout: float = 30.0) -> None:
+        """Connect; BackendError if that is not possible. `timeout` is how long an answer may take, in seconds."""
+        self._is_closed = False
+        with _edge("use netlink"):
+            self._netlink = NetlinkSocket(timeout=timeout)
 
     def snapshot(
         self,
         *,
         family: int | None = None,
-        table: int | None = None,
-        protocol: int | None = None,
-        prefixes: Collection[Prefix | str] | None = None,
         reached: bool = False,
-        about: Callable[[Snapshot], Concern] | None = None,
-        anew: bool = False,
         near: Collection[Prefix] | None = None,
         also: Callable[[Route], bool] | None = None,
     ) -> Snapshot:
         """The present links, addresses, rules and routes, in the kernel's order."""
-        channel = self._begin()
-        wanted = Wanted(family, table, protocol, asked_prefixes(prefixes), reached=reached, about=about)
-        take = partial(take_snapshot, channel, wanted=wanted)
-        if about is None or not wanted.is_whole:
-            with closing(Kept(self._listener(family))) as kept:
-                return take(kept) if near is None else part_of(take(kept), family=family, near=near, also=also)
-        if anew or (self._kept is not None and not self._kept.is_ours):
-            self._forget()
-        if self._kept is None:
-            self._kept = Kept(self._listener(None))
-        try:
-            return take(self._kept)
-        except BaseException:
-            self._forget()  # a report may have been read and not applied
-            raise
+        # The kernel lists in parts, and for IPv4 routes it does not say if a change came in between: a guard listens.
+        groups = groups_of(family)
+        with self._open("read the host's routes") as netlink, closing(NetlinkSocket(groups=groups)) as guard:
+            read = partial(_read, netlink, guard, family, near, also, is_reached=reached)
+            snapshot = read()
+            for pause in _PAUSES:
+                if not snapshot.restless:
+                    break
+                time.sleep(pause)
+                snapshot = read()
+            return snapshot
 
-    def lookup(self, destinations: Sequence[IP | str], flow: Flow = ANY) -> tuple[Answer, ...]:
-        """Ask the kernel what it would do with a packet to each destination."""
-        from hostrouting.kernel.netlink.lookup import look_up  # noqa: PLC0415  loaded when it is used
+    def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
+        """What the kernel would do with a plain packet of this host to each destination."""
+        with self._open("look up destinations") as netlink:
+            return lookup_routes(netlink, destinations)
 
-        return look_up(self._begin(), asked_addresses(destinations), flow)
-
-    def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        """Carry out each change, in order, and return the result of each."""
-        from hostrouting.kernel.netlink.change import carry_out  # noqa: PLC0415  loaded when it is used
-
-        return carry_out(self._begin(), changes)
+    def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+        """Carry out each request, in order, and return the result of each."""
+        every = tuple(requests)
+        with self._open("change routes") as netlink:
+            refused = change_routes(netlink, every)
+            if denied := [error for error in refused.values() if error.number == errno.EPERM]:
+                raise denied[0]  # the kernel looks at the rights first
+        if not refused:
+            return tuple(map(Outcome, every))
+        errors = {place: refusal(every[place], error.number, error.words) for place, error in refused.items()}
+        return tuple(Outcome(request, errors.get(place)) for place, request in enumerate(every))
 
     def watch(self) -> NetlinkWatch:
         """Begin to listen for changes of links, addresses, rules and routes."""
-        self._begin()
-        return NetlinkWatch(self._listener_to)
+        with self._open("listen to changes of routes"):
+            return NetlinkWatch()
 
     def close(self) -> None:
-        """Release the sockets. May be called twice."""
-        self._closed = True
-        self._forget()
-        self._channel.close()
-        if self._namespace is not None:
-            self._namespace.close()
+        """Release the socket. May be called twice."""
+        self._is_closed = True
+        self._netlink.close()
 
-    def _forget(self) -> None:
-        if self._kept is not None:
-            self._kept.close()
-            self._kept = None
-
-    def _begin(self) -> Channel:
-        if self._closed:
+    @contextmanager
+    def _open(self, attempt: str) -> Iterator[NetlinkSocket]:
+        if self._is_closed:
             raise BackendError("this backend was closed", kind="unusable")
-        self._channel.begin()
-        return self._channel
-
-    def _socket(self, groups: int = 0) -> socket.socket:
-        return self._there(partial(open_socket, groups))
-
-    def _there(self, make: Callable[[], T]) -> T:
-        """Call `make` in the namespace of this backend."""
-        if self._namespace is not None:
-            return inside(self._namespace, make)
-        if here() != self._home:
-            raise BackendError(
-                "this backend was created in a different network namespace than this thread is in; "
-                "create a new one in this thread, or name the namespace with netns=",
-                kind="unusable",
-            )
-        return make()
-
-    def _listener_to(self, source: Source) -> socket.socket:
-        if self._closed:
-            raise BackendError("this backend was closed", kind="unusable")
-        if source == "nftables":
-            return self._there(partial(open_socket, n.NFTABLES, protocol=n.NETLINK_NETFILTER))
-        return self._listener(None)
-
-    def _listener(self, family: int | None) -> socket.socket:
-        return self._socket(n.groups(family))
+        with _edge(attempt):
+            yield self._netlink
 
     def __enter__(self) -> Self:
         return self
@@ -158,3 +133,55 @@ class NetlinkBackend:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
         self.close()
+
+
+def _read(
+    netlink: NetlinkSocket,
+    guard: NetlinkSocket,
+    family: int | None,
+    near: Collection[Prefix] | None,
+    also: Callable[[Route], bool] | None,
+    *,
+    is_reached: bool,
+) -> Snapshot:
+    """One reading; it is restless if anything changed meanwhile."""
+    list(guard.reports())
+    families = (IPV4, IPV6) if family is None else (family,)
+    forwards_ipv6, _ = read_settings(netlink, IPV6)
+    _, ignores_linkdown = read_settings(netlink, IPV4)
+    is_settled, tables = True, None
+    links: tuple[Link, ...] = ()
+    addresses: list[Address] = []
+    rules: list[Rule] = []
+    routes: list[Route] = []
+    try:
+        links = list_links(netlink, ignore_linkdown=ignores_linkdown)
+        names = Names({link.index: link.name for link in links})
+        for each in families:
+            addresses += list_addresses(netlink, each, names)
+            rules += list_rules(netlink, each)
+        tables = reached_tables(rules) if is_reached else None
+        reader = RouteReader(names, near, also)
+        for each in families:
+            routes += list_routes(netlink, each, tables, reader)
+    except KernelError as error:
+        if error.number not in {errno.EINTR, errno.ENOBUFS}:
+            raise
+        is_settled = False  # what was being listed has changed
+    return Snapshot(
+        links=links,
+        addresses=tuple(addresses),
+        rules=tuple(rules),
+        routes=tuple(routes),
+        ipv6_forwarding=forwards_ipv6,
+        family=family,
+        restless=not is_settled or any(_disturbs(part, tables) for part in guard.reports()),
+    )
+
+
+def _disturbs(part: bytes, tables: Collection[int] | None) -> bool:
+    """Whether these reports are of anything that was read; empty bytes stand for lost ones."""
+    if not part or tables is None:
+        return True
+    kinds = {RTM_NEWROUTE, RTM_DELROUTE}
+    return any(kind_of(message) not in kinds or table_of(message) in tables for message in messages_in(part))

@@ -7,7 +7,6 @@ same of the nodes that people run.
 
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -203,7 +202,7 @@ def test_the_two_laws(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 def engines_check(namespace: Namespace, config: HostRoutingConfig) -> EnginesCheck:
     """The engine's check of the host as it is now."""
-    with closing(NetlinkBackend(netns=namespace.path)) as backend:
+    with namespace.inside(), NetlinkBackend() as backend:
         return EnginesCheck.of(backend.snapshot(), config)
 
 
@@ -259,7 +258,7 @@ def test_the_two_laws_with_cnis_and_tunnels(tmp_path_factory: pytest.TempPathFac
             namespace.batch(map(route_command, routes), force=True, family=family)
             own = [rule for rule in wanted.rules if rule.priority not in {0, 32766, 32767}]
             namespace.batch(map(rule_command, own), force=True, family=family)
-            with closing(NetlinkBackend(netns=namespace.path)) as backend:
+            with namespace.inside(), NetlinkBackend() as backend:
                 snapshot = backend.snapshot()
             dressed = [
                 attrs.evolve(link, type=links[link.name].type, kind=links[link.name].kind)

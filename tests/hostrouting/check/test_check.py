@@ -8,7 +8,6 @@ import phases
 from hostrouting.check.check import CheckReport, check_host, check_snapshot, is_needed, missing_routes
 from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import OURS, Route
@@ -41,9 +40,8 @@ def test_a_default_route_is_awaited() -> None:
 def test_a_host_that_never_rests() -> None:
     """If the tables change during each reading, a verdict that would be ok is undecided; an escape stays one."""
     for kernel, verdict in ((plain_vm(), "undecided"), (h200(), "overlap")):
-        error, faulty = BackendError("busy", last=kernel.snapshot(), kind="unsettled"), FaultyBackend(kernel)
-        for nth in range(1, 9):
-            faulty.fail("snapshot", error, nth=nth)
+        faulty = FaultyBackend(kernel)
+        faulty.is_restless = True
         report = check_host(faulty, config(cidrs=(CIDR,)))
         assert (report.verdict, "kernel-differs" in names(report)) == (verdict, True)
 

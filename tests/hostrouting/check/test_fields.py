@@ -22,7 +22,7 @@ veth has the name, and the snapshot and the script's `ip` have the kind, and the
 
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -256,7 +256,7 @@ def test_a_node(name: str, tmp_path: Path) -> None:
     Kills: a device by its name alone; InfiniBand as an expected device; a CNI that lacks its row.
     """
     field = Field.read(name)
-    with field.made() as namespace, closing(NetlinkBackend(netns=namespace.path)) as backend:
+    with field.made() as namespace, namespace.inside(), NetlinkBackend() as backend:
         dressed = cast("RouteBackend", Dressed(backend, field))
         linux_agrees(field, namespace)
         report = check_host(dressed, field.configuration)

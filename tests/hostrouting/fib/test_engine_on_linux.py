@@ -1,7 +1,5 @@
 """The engine against Linux, in private network namespaces: for every address, both name the same route or refusal."""
 
-from contextlib import closing
-
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
@@ -90,7 +88,7 @@ def test_every_address_of_a_random_host(family: int, data: st.DataObject) -> Non
     """For every address of the block, the plain decision is what Linux answers."""
     lines = [*data.draw(st.lists(routes(family), max_size=8)), *data.draw(st.lists(rules(family), max_size=4))]
     default = f"route add default via {GATEWAY[family]} dev eth0 metric 1024"
-    with private_namespace() as namespace, closing(NetlinkBackend(netns=namespace.path)) as backend:
+    with private_namespace() as namespace, namespace.inside(), NetlinkBackend() as backend:
         # A rule that was ever added lets Linux look up table local before main; a snapshot cannot show that.
         namespace.batch(HOST)
         namespace.batch(["rule add priority 50000 lookup 200", default, *lines], force=True, family=family)

@@ -8,10 +8,8 @@ import pytest
 import hostrouting.host.sandbox
 import phases
 from hostrouting import Configure, Host, HostRoutingConfig, Remove
-from hostrouting.errors import BackendError
 from hostrouting.model.route import OURS
 from tests.support.commands import ports
-from tests.support.kinds import raises
 from tests.support.namespace import Namespace, private_namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -33,12 +31,13 @@ def node() -> Iterator[Namespace]:
     """A namespace with one uplink."""
     with private_namespace() as namespace:
         namespace.batch(NODE)
-        yield namespace
+        with namespace.inside():
+            yield namespace
 
 
 def test_routes_and_files(node: Namespace, tmp_path: Path) -> None:
     """Routes are added in the namespace and files below the root; Remove deletes both."""
-    host = Host.sandbox(str(tmp_path), netns=node.path)
+    host = Host.sandbox(str(tmp_path))
     report = phases.run(Configure(CONFIG, host=host), observers=[])
     assert report.ok, str(report)
     assert [str(route.prefix) for route in node.routes(4) if route.protocol == OURS] == ["172.16.0.0/16"]
@@ -50,7 +49,7 @@ def test_routes_and_files(node: Namespace, tmp_path: Path) -> None:
 
 def test_settings_of_the_namespace(node: Namespace, tmp_path: Path) -> None:
     """Files under /proc are those of the namespace."""
-    files = Host.sandbox(str(tmp_path), netns=node.path).files
+    files = Host.sandbox(str(tmp_path)).files
     for value in (1, 0):
         node.sysctl("ipv6/conf/eth0/accept_ra", value)
         assert files.read(f"{tmp_path}/proc/sys/net/ipv6/conf/eth0/accept_ra") == f"{value}\n"
@@ -61,7 +60,7 @@ def test_settings_of_the_namespace(node: Namespace, tmp_path: Path) -> None:
 @pytest.mark.needs("nft")
 def test_nftables_of_the_namespace(node: Namespace, tmp_path: Path) -> None:
     """The probe rewrite loads its table in the namespace, and reports the state there."""
-    host = Host.sandbox(str(tmp_path), netns=node.path)
+    host = Host.sandbox(str(tmp_path))
     wanted = HostRoutingConfig(probe_rewrite={"enabled": True, "interfaces": ["eth0"]})
     report = phases.run(Configure(wanted, host=host), observers=[])
     assert report.ok, str(report)
@@ -71,18 +70,15 @@ def test_nftables_of_the_namespace(node: Namespace, tmp_path: Path) -> None:
 
 
 def test_this_machines_own_network_is_refused(node: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The namespace of this machine's first process is refused, and so is one that does not exist."""
+    """The namespace of this machine's first process is refused."""
     monkeypatch.setattr(hostrouting.host.sandbox, "_MACHINE", node.path)
-    with pytest.raises(
-        ValueError, match=rf"'{node.path}' is this host's own network; create another one: ip netns add"
-    ):
-        Host.sandbox(str(tmp_path), netns=node.path)
-    with raises(BackendError, "unavailable", match=r"network namespace .* does not exist"):
-        Host.sandbox(str(tmp_path), netns="no-such-name")
+    with pytest.raises(ValueError, match="this is the host's own network; enter another one: ip netns exec"):
+        Host.sandbox(str(tmp_path))
 
 
 @pytest.mark.parametrize("root", ["/", "//", "/no-such-directory"])
-def test_this_machines_own_files_are_refused(node: Namespace, root: str) -> None:
+@pytest.mark.usefixtures("node")
+def test_this_machines_own_files_are_refused(root: str) -> None:
     """The root must be an existing directory, and not this machine's own root."""
     with pytest.raises(ValueError, match=f"root: '{root}' is not a directory below /"):
-        Host.sandbox(root, netns=node.path)
+        Host.sandbox(root)

@@ -1,15 +1,14 @@
-"""hostrouting.kernel.awaiting: attempts that are repeated at each change, and tables that never rest."""
+"""hostrouting.kernel.awaiting: attempts that are repeated at each change."""
 
 from unittest import mock
 
 import pytest
 
 import phases
-from hostrouting.errors import BackendError, NotReady
-from hostrouting.kernel.awaiting import await_result, read_snapshot
-from hostrouting.testing import FakeKernel, FaultyBackend, plain_vm
+from hostrouting.errors import NotReady
+from hostrouting.kernel.awaiting import await_result
+from hostrouting.testing import FakeKernel, plain_vm
 from phases.testing import FakeClock
-from tests.support.kinds import raises
 
 
 def context() -> phases.Context:
@@ -96,15 +95,3 @@ def test_a_run_that_is_cancelled_or_ends() -> None:
     with pytest.raises(phases.Cancelled, match="the 12 s of the run are over"):
         await_result(ctx, FakeKernel(), attempt, wait=30)
     assert clock.now() == 12
-
-
-def test_tables_that_never_rest() -> None:
-    """If the tables keep changing, the last snapshot is used and marked; without a snapshot the error is raised."""
-    kernel = FaultyBackend(plain_vm())
-    snapshot = kernel.snapshot()
-    assert read_snapshot(kernel) == (snapshot, True)
-    kernel.fail("snapshot", BackendError("busy", last=snapshot, kind="unsettled"))
-    assert read_snapshot(kernel) == (snapshot, False)
-    kernel.fail("snapshot", BackendError("busy", kind="unsettled"))
-    with raises(BackendError, "unsettled"):
-        read_snapshot(kernel)

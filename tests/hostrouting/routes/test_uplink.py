@@ -158,7 +158,7 @@ def test_an_open_route_is_that_of_plain_packets(namespace: Namespace, data: st.D
         )
     )
     wish = DesiredRoute({IPV4: "203.0.113.0/24", IPV6: "2001:db8::/32"}[family])
-    with NetlinkBackend(netns=namespace.path) as backend:
+    with namespace.inside(), NetlinkBackend() as backend:
         made = [outcome for outcome in backend.change([RouteRequest("add", route) for route in defaults]) if outcome.ok]
         try:
             route = resolved(wish, backend.snapshot())

@@ -15,7 +15,7 @@ from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.machine import H200
-from tests.support.namespace import Namespace, private_namespace
+from tests.support.namespace import private_namespace
 from tests.support.tasks import failure_of
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -23,10 +23,9 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 CIDR = "172.16.0.0/16"
 
 
-def host(namespace: Namespace) -> Host:
-    """The namespace's kernel, with files and a manager in memory."""
-    backend = lambda: NetlinkBackend(netns=namespace.path)  # noqa: E731  it is the edge, and has no name of its own
-    return Host(backend=backend, files=FakeFiles(), manager=FakeManager())
+def host() -> Host:
+    """The kernel of the present namespace, with files and a manager in memory."""
+    return Host(backend=NetlinkBackend, files=FakeFiles(), manager=FakeManager())
 
 
 ONE_IB = [line for line in H200 if not any(f"ib{number}" in line for number in range(1, 8))]
@@ -41,9 +40,9 @@ UPLINK_AGAIN = ["link set eth0 down", "link set eth0 up", "route add default via
 def test_a_route_that_does_not_last(before: str) -> None:
     """Ib0's own route comes back behind, and once the uplink was down it is a conflict."""
     config = HostRoutingConfig({"enabled": True, "routes": [{"destination": CIDR}]})
-    with private_namespace() as namespace:
+    with private_namespace() as namespace, namespace.inside():
         namespace.batch([*ONE_IB, before])
-        node, ctx = host(namespace), phases.Context(observers=[])
+        node, ctx = host(), phases.Context(observers=[])
 
         def again() -> object:
             return phases.execute(ConfigureStaticRoutes(config, host=node), ctx)
@@ -64,9 +63,9 @@ def test_the_halves_last() -> None:
     """The proposed routes can still be installed after devices went down and up, and ib0 keeps its own route."""
     halves = [{"destination": "172.16.0.0/17"}, {"destination": "172.16.128.0/17"}]
     config = HostRoutingConfig({"enabled": True, "routes": halves}, {"expectedCidrs": [CIDR], "mode": "STRICT"})
-    with private_namespace() as namespace:
+    with private_namespace() as namespace, namespace.inside():
         namespace.batch([*ONE_IB, f"route replace {CIDR} via 10.0.0.1 dev eth0"])
-        task = Configure(config, host=host(namespace))
+        task = Configure(config, host=host())
         for happening in ([], ["link set ib0 down", "link set ib0 up"], UPLINK_AGAIN):
             namespace.batch(happening)
             report = phases.run(task, observers=[])
@@ -82,12 +81,12 @@ def test_cancelled_while_it_waits(task: type[ConfigureStaticRoutes]) -> None:
     wanted = HostRoutingConfig(
         {"enabled": True, "routes": [{"destination": "10.77.0.0/16"}]}, {"expectedCidrs": [CIDR], "mode": "STRICT"}
     )
-    with private_namespace() as namespace:
+    with private_namespace() as namespace, namespace.inside():
         ctx = phases.Context(observers=[])
         timer = threading.Timer(0.3, lambda: ctx.scope.cancel("enough"))
         timer.start()
         began = time.monotonic()
         with pytest.raises(phases.Cancelled, match="enough"):
-            phases.execute(task(wanted, host=host(namespace), wait=100), ctx)
+            phases.execute(task(wanted, host=host(), wait=100), ctx)
         timer.join()
         assert time.monotonic() - began < 20

@@ -9,7 +9,7 @@ import phases
 from hostrouting.check.check import CheckReport
 from hostrouting.check.report import repair_document
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import BackendError, RouteOverlapError
+from hostrouting.errors import RouteOverlapError
 from hostrouting.host.effects import effects_of
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -30,9 +30,7 @@ def markers(host: FakeHost) -> dict[str, str]:
 def restless(kernel: FakeKernel, **parts: Any) -> FakeHost:
     """A host with this kernel, whose tables keep changing while they are read."""
     host = FakeHost(kernel=kernel, **parts)
-    error = BackendError("changing", last=kernel.snapshot(family=4), kind="unsettled")
-    for nth in range(1, 20):
-        host.faults.fail("snapshot", error, nth=nth)
+    host.faults.is_restless = True
     return host
 
 

@@ -23,5 +23,5 @@ def namespace() -> Iterator[Namespace]:
 @pytest.fixture
 def backend(namespace: Namespace) -> Iterator[NetlinkBackend]:
     """A backend in that namespace."""
-    with NetlinkBackend(netns=namespace.path) as made:
+    with namespace.inside(), NetlinkBackend() as made:
         yield made

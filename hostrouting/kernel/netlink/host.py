@@ -1,0 +1,267 @@
+"""What else the kernel lists: devices, addresses, rules and the few settings.
+
+A device's message has its settings, too: in IFLA_AF_SPEC, by family, as an array of numbers. For IPv4, Linux combines
+`ignore_routes_with_linkdown` of a device with that of "all"; for IPv6, it copies the setting of "all" to each device.
+
+Of a rule, four selectors are typed; any other is text in the words of `ip rule`, and one that is unknown here is its
+number and its bytes. So a rule is never read as one for all packets.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from ipaddress import IPv4Address, IPv6Address
+from sys import byteorder
+from typing import TYPE_CHECKING
+
+from hostrouting.kernel.netlink import numbers as n
+from hostrouting.kernel.netlink.socket import HEADER, NUMBER, KernelError, attribute, attributes_of
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
+from hostrouting.model.rule import Rule, RuleAction
+from hostrouting.model.snapshot import Address, Link
+
+if TYPE_CHECKING:
+    from hostrouting.kernel.netlink.socket import NetlinkSocket
+
+_UNSET = 0xFFFFFFFF
+
+
+def list_messages(netlink: NetlinkSocket, kind: int, body: bytes) -> Iterator[bytes]:
+    """Each message of a list; of none if the kernel was built without it."""
+    try:
+        for run, size in netlink.dump(kind, body):
+            yield from (run[at : at + size] for at in range(0, len(run), size))
+    except KernelError as error:
+        if error.number not in {errno.EOPNOTSUPP, errno.EAFNOSUPPORT}:
+            raise
+
+
+def _integer(attributes: Mapping[int, bytes], kind: int, default: int = 0) -> int:
+    """A number of any width."""
+    return int.from_bytes(attributes[kind], byteorder) if kind in attributes else default
+
+
+def _text(packed: bytes) -> str:
+    """A name; bytes that are not text are escaped, so that they match no device."""
+    return packed.partition(b"\0")[0].decode(errors="backslashreplace")
+
+
+def _ip(packed: bytes | None) -> IP | None:
+    if not packed:
+        return None
+    return IPv4Address(packed) if len(packed) == 4 else IPv6Address(packed)
+
+
+# Devices.
+
+_LINK = struct.Struct("=BxHiI4x")  # struct ifinfomsg: family, type, number, flags
+_IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _GROUP, _EXT_MASK, _CARRIER = 3, 10, 18, 26, 27, 29, 33
+_INFO_KIND = 1
+SKIP_STATISTICS = 8  # RTEXT_FILTER_SKIP_STATS: half of a device's message
+_UP = 0x1
+_INET_CONF, _INET6_CONF = 1, 2  # inside the attributes of AF_INET and AF_INET6
+_IGNORE_LINKDOWN, _IGNORE_LINKDOWN_IPV6, _DISABLE_IPV6 = 28, 39, 26  # places in these arrays
+
+
+def list_links(netlink: NetlinkSocket, *, ignore_linkdown: bool) -> tuple[Link, ...]:
+    """The devices by their numbers; `ignore_linkdown` is the setting of "all" for IPv4."""
+    body = bytes(_LINK.size) + attribute(_EXT_MASK, NUMBER.pack(SKIP_STATISTICS))
+    return decode_links(list_messages(netlink, n.RTM_GETLINK, body), ignore_linkdown=ignore_linkdown)
+
+
+def decode_links(messages: Iterable[bytes], *, ignore_linkdown: bool = False) -> tuple[Link, ...]:
+    """The devices of these messages by their numbers."""
+    fields = [(*_LINK.unpack_from(message, HEADER.size), _attributes(message, _LINK.size)) for message in messages]
+    fields.sort(key=lambda some: some[2])
+    names = {index: _text(attributes.get(_IFNAME, b"")) for _, _, index, _, attributes in fields}
+    return tuple(
+        _link(index, hardware, flags, attributes, names, ignore_linkdown=ignore_linkdown)
+        for _, hardware, index, flags, attributes in fields
+    )
+
+
+def _link(
+    index: int,
+    hardware: int,
+    flags: int,
+    attributes: Mapping[int, bytes],
+    names: Mapping[int, str],
+    *,
+    ignore_linkdown: bool,
+) -> Link:
+    families = attributes_of(attributes.get(_AF_SPEC, b""), 0)
+    ipv4 = attributes_of(families.get(n.AF_OF[IPV4], b""), 0).get(_INET_CONF, b"")
+    ipv6 = attributes_of(families.get(n.AF_OF[IPV6], b""), 0).get(_INET6_CONF, b"")
+    return Link(
+        name=names[index],
+        index=index,
+        kind=_text(attributes_of(attributes.get(_LINKINFO, b""), 0).get(_INFO_KIND, b"")),
+        type=hardware,
+        up=bool(flags & _UP),
+        carrier=bool(_integer(attributes, _CARRIER, 1)),
+        master=names.get(_integer(attributes, _MASTER)),
+        group=_integer(attributes, _GROUP),
+        ignore_routes_with_linkdown=ignore_linkdown or _is_on(ipv4, _IGNORE_LINKDOWN),
+        ipv6_ignore_routes_with_linkdown=_is_on(ipv6, _IGNORE_LINKDOWN_IPV6),
+        ipv6_disabled=not ipv6 or _is_on(ipv6, _DISABLE_IPV6),
+    )
+
+
+def _attributes(message: bytes, fixed: int) -> dict[int, bytes]:
+    return attributes_of(message, HEADER.size + fixed)
+
+
+def _is_on(settings: bytes, place: int) -> bool:
+    return any(settings[place * 4 : place * 4 + 4])
+
+
+_NETCONF_INDEX, _NETCONF_FORWARDING, _NETCONF_IGNORE_LINKDOWN = 1, 2, 6
+_ALL = struct.pack("=i", -1)
+
+
+def read_settings(netlink: NetlinkSocket, family: int) -> tuple[bool | None, bool]:
+    """Of "all": whether it forwards, and whether it ignores routes without a carrier; None without this family."""
+    body = struct.pack("=B3x", n.AF_OF[family]) + attribute(_NETCONF_INDEX, _ALL)
+    try:
+        attributes = _attributes(netlink.ask(n.RTM_GETNETCONF, body), 4)
+    except KernelError as error:
+        if error.number in {errno.EOPNOTSUPP, errno.EAFNOSUPPORT}:
+            return None, False
+        raise
+    return bool(_integer(attributes, _NETCONF_FORWARDING)), bool(_integer(attributes, _NETCONF_IGNORE_LINKDOWN))
+
+
+# Addresses.
+
+_ADDRESS = struct.Struct("=BBxBI")  # struct ifaddrmsg: family, length, scope, number of the device
+_IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST, _IFA_FLAGS, _IFA_PRIORITY = 1, 2, 4, 8, 9
+_NO_PREFIX_ROUTE = 0x200
+_UNPREFERRED = 0x8 | 0x20  # IFA_F_DADFAILED, IFA_F_DEPRECATED
+
+
+def list_addresses(netlink: NetlinkSocket, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
+    """The addresses of one family, by the numbers of their devices."""
+    body = struct.pack("=B7x", n.AF_OF[family])
+    return decode_addresses(list_messages(netlink, n.RTM_GETADDR, body), names)
+
+
+def decode_addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> tuple[Address, ...]:
+    """The addresses of these messages, by the numbers of their devices."""
+    ordered = sorted(messages, key=lambda message: NUMBER.unpack_from(message, HEADER.size + 4))
+    addresses = (_address(message, names) for message in ordered)
+    return tuple(address for address in addresses if address is not None)
+
+
+def _address(message: bytes, names: Mapping[int, str]) -> Address | None:
+    _, length, scope, index = _ADDRESS.unpack_from(message, HEADER.size)
+    attributes = _attributes(message, _ADDRESS.size)
+    # Of two, LOCAL is the host's address and ADDRESS the peer's; in IPv4, both may be the host's.
+    other = attributes.get(_IFA_ADDRESS)
+    local = attributes.get(_IFA_LOCAL) or other
+    ip, flags = _ip(local), _integer(attributes, _IFA_FLAGS)
+    if ip is None:
+        return None
+    return Address(
+        ip=ip,
+        length=length,
+        dev=names[index],
+        scope=scope,
+        peer=None if other == local else _ip(other),
+        broadcast=_ip(attributes.get(_IFA_BROADCAST)),
+        metric=_integer(attributes, _IFA_PRIORITY),
+        prefix_route=not flags & _NO_PREFIX_ROUTE,
+        preferred=not flags & _UNPREFERRED,
+    )
+
+
+# Rules.
+
+_RULE = struct.Struct("=5B2xBI")  # struct fib_rule_hdr: family, lengths of dst and src, tos, table, action, flags
+_FRA_DST, _FRA_SRC, _FRA_IIF, _FRA_GOTO, _FRA_PRIORITY, _FRA_MARK = 1, 2, 3, 4, 6, 10
+_FRA_IFGROUP, _FRA_PREFIXLEN, _FRA_TABLE, _FRA_MASK, _FRA_L3MDEV, _FRA_PROTOCOL = 13, 14, 15, 16, 19, 21
+_FLOW, _PAD = 11, 18  # realms and padding select nothing
+_TYPED = {_FRA_DST, _FRA_SRC, _FRA_IIF, _FRA_GOTO, _FRA_PRIORITY, _FRA_MARK, _FRA_IFGROUP, _FRA_PREFIXLEN}
+_TYPED |= {_FRA_TABLE, _FRA_MASK, _FRA_L3MDEV, _FRA_PROTOCOL, _FLOW, _PAD}
+_INVERT = 0x2
+_ACTIONS: dict[int, RuleAction] = {1: "to_table", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
+_UNKNOWN: RuleAction = "blackhole"  # what Linux does for any other number
+_PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp"}
+
+
+def _masked(value: bytes, mask: bytes, *, full: int, order: str = byteorder) -> str:
+    number, bits = (int.from_bytes(packed, order) for packed in (value, mask))  # type: ignore[arg-type]  # a Literal
+    return f"{number:#x}" if not mask or bits == full else f"{number:#x}/{bits:#x}"
+
+
+def _between(value: bytes, mask: bytes) -> str:
+    first, last = (int.from_bytes(half, byteorder) for half in (value[: len(value) // 2], value[len(value) // 2 :]))
+    if mask and mask != b"\xff\xff":
+        return f"{first:#x}/{int.from_bytes(mask, byteorder):#x}"
+    return str(first) if first == last and len(value) == 4 else f"{first}-{last}"
+
+
+def _ip_protocol(value: bytes, mask: bytes) -> str:  # noqa: ARG001  as the others
+    number = int.from_bytes(value, byteorder)
+    return _PROTOCOLS.get(number) or str(number)
+
+
+_WORDS: dict[int, tuple[str, int, Callable[[bytes, bytes], str]]] = {
+    25: ("dscp", 30, lambda value, mask: _masked(value, mask, full=0x3F)),
+    17: ("oif", 0, lambda value, _: _text(value)),
+    20: ("uidrange", 0, _between),
+    22: ("ipproto", 0, _ip_protocol),
+    23: ("sport", 28, _between),
+    24: ("dport", 29, _between),
+    12: ("tun_id", 0, lambda value, _: str(int.from_bytes(value, "big"))),
+    26: ("flowlabel", 27, lambda value, mask: _masked(value, mask, full=0, order="big")),
+}
+"""By attribute: the word of the selector, the attribute with its mask, and its value in the words of `ip rule`."""
+_MASKS = {mask for _, mask, _ in _WORDS.values()}
+
+
+def list_rules(netlink: NetlinkSocket, family: int) -> tuple[Rule, ...]:
+    """The rules of one family, in the kernel's order."""
+    body = struct.pack("=B11x", n.AF_OF[family])
+    return tuple(decode_rule(message) for message in list_messages(netlink, n.RTM_GETRULE, body))
+
+
+def decode_rule(message: bytes) -> Rule:
+    """The rule of one message."""
+    af, dst_len, src_len, tos, table, number, flags = _RULE.unpack_from(message, HEADER.size)
+    attributes = _attributes(message, _RULE.size)
+    family, action = n.FAMILY_OF[af], _ACTIONS.get(number, _UNKNOWN)
+    limits = [_integer(attributes, kind, _UNSET) for kind in (_FRA_PREFIXLEN, _FRA_IFGROUP)]
+    prefixlen, ifgroup = (None if limit == _UNSET else limit for limit in limits)
+    mask = _integer(attributes, _FRA_MASK)
+    return Rule(
+        family=family,
+        priority=_integer(attributes, _FRA_PRIORITY),
+        action=action,
+        table=(_integer(attributes, _FRA_TABLE) or table) if action == "to_table" else 0,
+        target=_integer(attributes, _FRA_GOTO) if action == "goto" and _FRA_GOTO in attributes else None,
+        invert=bool(flags & _INVERT),
+        src=_block(family, attributes.get(_FRA_SRC), src_len),
+        dst=_block(family, attributes.get(_FRA_DST), dst_len),
+        iif=_text(attributes[_FRA_IIF]) if _FRA_IIF in attributes else None,
+        fwmark=_integer(attributes, _FRA_MARK),
+        fwmask=mask,
+        others=(*([("tos", f"{tos:#x}")] if tos else []), *_others(attributes)),
+        l3mdev=bool(_integer(attributes, _FRA_L3MDEV)),
+        suppress_prefixlength=prefixlen,
+        suppress_ifgroup=ifgroup,
+        protocol=_integer(attributes, _FRA_PROTOCOL),
+    )
+
+
+def _block(family: int, packed: bytes | None, length: int) -> Prefix | None:
+    return Prefix.around(family, int.from_bytes(packed, "big"), length) if packed and length else None
+
+
+def _others(attributes: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:
+    for number, (word, mask, text_of) in _WORDS.items():
+        if number in attributes:
+            yield word, text_of(attributes[number], attributes.get(mask, b""))
+    for number in sorted(attributes.keys() - _TYPED - _WORDS.keys() - _MASKS):
+        yield f"attribute-{number}", attributes[number].hex() or "set"

@@ -1,0 +1,241 @@
+"""A conversation with the kernel by netlink: messages, and the socket that carries them.
+
+Here: packing and parsing any message, sending requests and receiving their replies. Not here: what a message is about:
+attributes are bytes here.
+
+A message is a header, a fixed part and attributes; several messages stand back to back. This is hand-written because
+loading pyroute2 takes a tenth of a second, which is more than a whole check, and a device takes it 140 µs.
+
+The kernel processes a request while it is sent, so its answers wait in the receive buffer after that. A batch asks for
+the acknowledgement of its last message only: of the others, only those that are refused are answered, and a hundred
+answers fit into any buffer.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+
+HEADER = struct.Struct("=IHHII")  # struct nlmsghdr: length, kind, flags, sequence number, port
+ATTRIBUTE = struct.Struct("=HH")  # struct nlattr: length with this header, number
+NUMBER = struct.Struct("=I")
+_ERROR = struct.Struct("=i")
+
+_NLMSG_ERROR, _NLMSG_DONE = 2, 3
+_REQUEST, _ACK, _DUMP_INTR, _DUMP = 0x1, 0x4, 0x10, 0x300
+_CAPPED, _ACK_TLVS = 0x100, 0x200
+_ERROR_WORDS = 1  # NLMSGERR_ATTR_MSG
+_KIND = 0x3FFF  # of an attribute, without the flags for nesting and byte order
+
+_SOL_NETLINK, _CAP_ACK, _EXT_ACK, _STRICT_CHECK = 270, 10, 11, 12
+_SO_RCVTIMEO, _SO_RCVBUFFORCE = 20, 33
+_BUFFER = 1 << 22  # for dumps and bursts of reports; without privilege, the host's limit is used
+_ROOM = 1 << 16  # the kernel sends a list in parts of up to 32 KiB
+_AT_ONCE = 128  # messages in one call: their answers fit into a buffer of the default size
+
+
+class KernelError(Exception):
+    """The answer of the kernel is an error: its number, and the kernel's own words if it gave any.
+
+    EINTR means that the listed things changed meanwhile, ENOBUFS that answers were lost, EAGAIN that none came in time.
+    """
+
+    def __init__(self, number: int, words: str = "") -> None:
+        """Keep both."""
+        self.number, self.words = number, words
+        super().__init__(number, words or os.strerror(number))
+
+
+def attributes_of(data: bytes, at: int, end: int | None = None) -> dict[int, bytes]:
+    """The attributes between two offsets, by number; bytes that are not a whole attribute are left out."""
+    attributes: dict[int, bytes] = {}
+    end = len(data) if end is None else end
+    while at + ATTRIBUTE.size <= end:
+        length, kind = ATTRIBUTE.unpack_from(data, at)
+        attributes[kind & _KIND] = data[at + ATTRIBUTE.size : min(at + length, end)]
+        at += max((length + 3) & ~3, ATTRIBUTE.size)
+    return attributes
+
+
+def attribute(number: int, value: bytes) -> bytes:
+    """One attribute, padded with zeros; struct.error if the value is too large."""
+    return ATTRIBUTE.pack(ATTRIBUTE.size + len(value), number) + value + bytes(-len(value) % 4)
+
+
+def error_of(data: bytes, at: int = 0) -> KernelError:
+    """The error in this message; number 0 is success."""
+    length, kind, flags, _, _ = HEADER.unpack_from(data, at)
+    (code,) = _ERROR.unpack_from(data, at + HEADER.size)
+    words = b""
+    if kind == _NLMSG_ERROR and flags & _ACK_TLVS:
+        (refused,) = NUMBER.unpack_from(data, at + 20)  # the length of the refused message, which follows
+        begin = at + 20 + (HEADER.size if flags & _CAPPED else (refused + 3) & ~3)
+        words = attributes_of(data, begin, at + length).get(_ERROR_WORDS, b"").rstrip(b"\0")
+    return KernelError(-code, words.decode(errors="replace"))
+
+
+class NetlinkSocket:
+    """A socket to the kernel, in the network namespace of the thread that opens it."""
+
+    def __init__(self, *, groups: int = 0, protocol: int = 0, timeout: float = 30.0) -> None:
+        """Open it; OSError if that is not possible. `groups` is the mask of the groups whose reports it receives."""
+        self._protocol, self._groups, self._timeout = protocol, groups, timeout
+        self._sequence = 0
+        self._socket = self._opened()
+
+    def _opened(self) -> socket.socket:
+        opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, self._protocol)
+        try:
+            try:
+                opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
+            except OSError:
+                with suppress(OSError):
+                    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+            for option in (_CAP_ACK, _EXT_ACK, _STRICT_CHECK):
+                opened.setsockopt(_SOL_NETLINK, option, 1)
+            # One system call for each answer, where Python's own time-out takes two.
+            seconds = struct.pack("=qq", int(self._timeout), int(self._timeout % 1 * 1e6) or 1)
+            opened.setsockopt(socket.SOL_SOCKET, _SO_RCVTIMEO, seconds)
+            opened.bind((0, self._groups))
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    def close(self) -> None:
+        """Close it; may be called twice."""
+        self._socket.close()
+
+    def fileno(self) -> int:
+        """The descriptor, to wait for reports."""
+        return self._socket.fileno()
+
+    def reports(self) -> Iterator[bytes]:
+        """The reports that have come, without waiting; empty bytes if some were lost."""
+        while True:
+            try:
+                yield self._socket.recv(_ROOM, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise
+                yield b""
+
+    def ask(self, kind: int, body: bytes) -> bytes:
+        """The one answer to a request; KernelError if that is an error."""
+        (answer,) = self.ask_all(kind, [body])
+        if is_error(answer):
+            raise error_of(answer)
+        return answer
+
+    def ask_all(self, kind: int, bodies: Sequence[bytes]) -> Iterator[bytes]:
+        """The answer to each request, in their order; an answer may be an error (`is_error`)."""
+        for begin in range(0, len(bodies), _AT_ONCE):
+            first, last = self._send([(kind, 0, body) for body in bodies[begin : begin + _AT_ONCE]])
+            for number in range(first, last + 1):
+                while HEADER.unpack_from(answer := self.receive())[3] != number:
+                    pass
+                yield answer
+
+    def batch(self, messages: Iterable[tuple[int, int, bytes]]) -> dict[int, KernelError]:
+        """Send messages that change something, each as its kind, flags and body; return the errors by place."""
+        errors: dict[int, KernelError] = {}
+        every = list(messages)
+        for begin in range(0, len(every), _AT_ONCE):
+            some = every[begin : begin + _AT_ONCE]
+            kind, flags, body = some[-1]
+            some[-1] = (kind, flags | _ACK, body)
+            first, last = self._send(some)
+            number = 0
+            while number != last:
+                answer = self.receive()
+                number = HEADER.unpack_from(answer)[3]
+                if first <= number <= last and (error := error_of(answer)).number:
+                    errors[begin + number - first] = error
+        return errors
+
+    def dump(self, kind: int, body: bytes) -> Iterator[tuple[bytes, int]]:
+        """The kernel's list of something, as runs: messages of one length back to back, and that length.
+
+        KernelError (EINTR) if what is listed changed meanwhile.
+        """
+        is_complete = False
+        try:
+            number, _ = self._send([(kind, _DUMP, body)])
+            while True:
+                part = self.receive()
+                if HEADER.unpack_from(part)[3] != number:
+                    continue  # a late answer to another request
+                for head, flags, begin, size, count in _runs(part):
+                    if flags & _DUMP_INTR:
+                        raise KernelError(errno.EINTR)
+                    if head in {_NLMSG_ERROR, _NLMSG_DONE}:
+                        is_complete = True
+                        if (error := error_of(part, begin)).number:
+                            raise error
+                        return
+                    yield part[begin : begin + count * size].ljust(count * size, b"\0"), size
+        finally:
+            if not is_complete:  # the rest of this list would stand before the next answer
+                self._reopen()
+
+    def _send(self, messages: Sequence[tuple[int, int, bytes]]) -> tuple[int, int]:
+        """Send messages; return the first and the last of their sequence numbers."""
+        first = self._sequence + 1 if self._sequence < 1 << 30 else 1
+        self._sequence = first + len(messages) - 1
+        pack, size = HEADER.pack, HEADER.size
+        self._socket.send(
+            b"".join(
+                [
+                    pack(size + len(body), kind, _REQUEST | flags, number, 0) + body
+                    for number, (kind, flags, body) in enumerate(messages, first)
+                ]
+            )
+        )
+        return first, self._sequence
+
+    def receive(self) -> bytes:
+        """The next answer; after an error, no late answer comes."""
+        try:
+            return self._socket.recv(_ROOM)
+        except OSError as error:
+            self._reopen()  # Linux drops every answer until what stands in a full buffer was read
+            raise KernelError(error.errno or errno.EIO) from error
+
+    def _reopen(self) -> None:
+        self._socket.close()
+        self._socket = self._opened()
+
+
+def _runs(part: bytes) -> Iterator[tuple[int, int, int, int, int]]:
+    """Messages back to back of one kind, with the same flags and length: kind, flags, offset, size and number."""
+    at = 0
+    while at + HEADER.size <= len(part):
+        length, kind, flags, _, _ = HEADER.unpack_from(part, at)
+        size, count, begin = max((length + 3) & ~3, HEADER.size), 1, at
+        head, at = part[at : at + 8], at + size
+        while part.startswith(head, at):
+            count, at = count + 1, at + size
+        yield kind, flags, begin, size, count
+
+
+def messages_in(part: bytes) -> Iterator[bytes]:
+    """Each message of a part."""
+    for _, _, begin, size, count in _runs(part):
+        yield from (part[at : at + size] for at in range(begin, begin + size * count, size))
+
+
+def kind_of(message: bytes) -> int:
+    """The kind of a message (RTM_…)."""
+    kind: int = HEADER.unpack_from(message)[1]
+    return kind
+
+
+def is_error(answer: bytes) -> bool:
+    """Whether an answer is an error or an acknowledgement."""
+    return kind_of(answer) == _NLMSG_ERROR

@@ -1,0 +1,70 @@
+"""Why a request for a route is refused, the same for every backend: what fits into a message, and what an errno means.
+
+Not here: what the kernel's tables say about it. The kernel's own words stand behind the sentence.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from hostrouting.errors import BackendError, RouteKind
+from hostrouting.model.prefix import IPV4
+
+if TYPE_CHECKING:
+    from hostrouting.kernel.base import RouteRequest
+    from hostrouting.model.route import Route
+
+_REFUSALS: dict[int, tuple[RouteKind, str]] = {
+    errno.EEXIST: ("exists", "another route has the same destination and metric"),
+    errno.ESRCH: ("no-such-route", "this route does not exist"),
+    errno.ENOENT: ("no-such-route", "this route does not exist"),
+    errno.ENODEV: ("no-such-device", "its device does not exist"),
+    errno.ENETDOWN: ("device-down", "its device is down"),
+    errno.ENETUNREACH: ("gateway-not-on-link", "its gateway is not on-link"),
+    errno.EHOSTUNREACH: ("gateway-not-on-link", "its gateway is not on-link"),
+    errno.EINVAL: ("invalid", ""),
+    errno.ERANGE: ("invalid", ""),
+    errno.EOPNOTSUPP: ("invalid", ""),
+    errno.EAFNOSUPPORT: ("invalid", ""),
+    errno.EACCES: ("refused", "IPv6 is disabled on its device, or a rule or route prohibits its gateway"),
+    errno.EPERM: ("refused", "this process may not change routes"),
+}
+
+_BYTE, _WORD = 0xFF, 0xFFFFFFFF
+_HIGHEST = {"tos": _BYTE, "scope": _BYTE, "protocol": _BYTE, "table": _WORD, "metric": _WORD}
+_HIGHEST |= {"mtu": _WORD, "advmss": _WORD, "nexthop_id": _WORD}
+_MOST_LEGS = 0xFFFF // 28  # their attribute has two bytes for its length, and one with an IPv6 gateway takes 28
+
+
+def refusal(request: RouteRequest, number: int, words: str = "") -> BackendError:
+    """The error for a request that was refused with this errno; `words` are the kernel's own, if it gave any."""
+    kind, problem = _REFUSALS.get(number, ("refused", ""))
+    message = f"cannot {request.verb} {request.route}"
+    return BackendError(
+        f"{message}: {problem}" if problem else message,
+        kind=kind,
+        route=str(request.route),
+        errno=number,
+        kernel=words or os.strerror(number),
+    )
+
+
+def misfit(route: Route) -> str:
+    """What of the route cannot be requested, as text; empty if everything can."""
+    if route.source is not None or route.preference != "medium" or route.expires is not None:
+        return "a route with sources, a preference or an end is only read, and cannot be requested"
+    for name, highest in _HIGHEST.items():
+        value = getattr(route, name)
+        if value is not None and not 0 <= value <= highest:
+            return f"{name} {value} is not in 0..{highest}"
+    if len(route.legs) > 1:
+        if any(not 1 <= leg.weight <= _BYTE + 1 for leg in route.legs):
+            return f"a weight is not in 1..{_BYTE + 1}"
+        if len(route.legs) > _MOST_LEGS:
+            return f"{len(route.legs)} next hops do not fit into one message"
+    if route.prefsrc is not None and route.prefsrc.version != route.prefix.family:
+        return f"the preferred source {route.prefsrc} and the route have different address families"
+    is_via = route.prefix.family != IPV4 and any(leg.gateway and leg.gateway.version == IPV4 for leg in route.legs)
+    return "an IPv6 route cannot have an IPv4 gateway" if is_via else ""

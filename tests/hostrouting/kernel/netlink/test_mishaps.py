@@ -1,0 +1,226 @@
+"""What goes wrong between this process and the kernel: changes while it is read, lost answers, interrupts, no rights."""
+
+import errno
+import socket
+import struct
+import subprocess
+import sys
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hostrouting.errors import BackendError
+from hostrouting.kernel.base import RouteRequest
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.kernel.netlink.socket import HEADER, NetlinkSocket, attribute, attributes_of, error_of
+from hostrouting.model.prefix import as_ip
+from hostrouting.model.route import OURS, Route
+from tests.support.kinds import raises
+from tests.support.namespace import Namespace
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
+
+ROUTE = Route.to("192.0.2.0/24", dev="eth0", gateway="10.0.0.1", protocol=OURS)
+ASIDE = Route.to("192.0.2.0/24", dev="eth0", gateway="10.0.0.1", protocol=OURS, table=1001)
+
+
+class Meanwhile:
+    """An `also` that changes a route while the routes are read, in some of the readings."""
+
+    def __init__(self, route: Route, *readings: int) -> None:
+        """Change this route in these readings, counted from 1."""
+        self.readings, self.count, self._route = readings, 0, route
+        self._reads: set[int] = set()
+
+    def __call__(self, route: Route) -> bool:
+        """Change the route at the first call of a reading: that is the first that asks about this kind again."""
+        if route.devs == ("eth0",) and str(route.prefix) == "10.0.0.0/24":
+            self.count += 1
+            if self.count in self.readings:
+                with NetlinkBackend() as other:
+                    other.change([RouteRequest(verb, self._route) for verb in ("add", "delete")])
+        return True
+
+
+@pytest.mark.parametrize(
+    ("route", "disturbed", "readings", "is_restless"),
+    [
+        (ROUTE, (), 1, False),
+        (ROUTE, (1,), 2, False),
+        (ROUTE, (1, 2), 3, False),
+        (ROUTE, (1, 2, 3), 3, True),
+        (ASIDE, (1, 2, 3), 1, False),
+    ],
+)
+def test_a_host_that_changes_while_it_is_read(
+    backend: NetlinkBackend, route: Route, disturbed: tuple[int, ...], readings: int, *, is_restless: bool
+) -> None:
+    """It is read again, up to three times in all; a table that is not read does not count."""
+    meanwhile = Meanwhile(route, *disturbed)
+    snapshot = backend.snapshot(family=4, reached=True, near=[], also=meanwhile)
+    assert (meanwhile.count, snapshot.restless) == (readings, is_restless)
+    assert snapshot == backend.snapshot(family=4, reached=True) or is_restless
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 5, 8])
+def test_an_interrupt(backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
+    """Whatever ends a call, the backend stays usable, and no later answer is taken for another."""
+    backend.change([RouteRequest("add", ROUTE)])
+    before, receive, left = backend.snapshot(), NetlinkSocket.receive, nth
+
+    def interrupted(netlink: NetlinkSocket) -> bytes:
+        nonlocal left
+        answer = receive(netlink)
+        left -= 1
+        if not left:
+            raise KeyboardInterrupt
+        return answer
+
+    for call in (
+        backend.snapshot,
+        lambda: backend.lookup([as_ip(f"192.0.2.{number}") for number in range(9)]),
+        lambda: backend.change([RouteRequest("add", ROUTE)] * 9),
+    ):
+        left = nth
+        with monkeypatch.context() as patch:
+            patch.setattr(NetlinkSocket, "receive", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                _ = [call() for _ in range(nth)]
+        assert backend.snapshot() == before
+        assert [answer.route for answer in backend.lookup([as_ip("192.0.2.1")])] == [ROUTE]
+
+
+def test_a_kernel_that_does_not_answer(namespace: Namespace) -> None:
+    """An answer that does not come in time is a timeout."""
+    with namespace.inside(), NetlinkBackend(timeout=0.05) as backend:
+        netlink = backend._netlink
+        with pytest.raises(Exception, match="Resource temporarily unavailable") as silent:
+            netlink.receive()
+        assert getattr(silent.value, "number", None) == errno.EAGAIN
+        assert backend.snapshot().links
+
+
+def test_lost_answers(backend: NetlinkBackend) -> None:
+    """If the buffer overflows, a change raises; then the backend is usable, and shows what was done."""
+    refused = [RouteRequest("delete", ASIDE)] * 100
+    small = backend._netlink._socket
+    small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+    with raises(BackendError, "unsettled", match="cannot change routes: answers were lost"):
+        backend.change([RouteRequest("add", ROUTE), *refused])
+    assert ROUTE in backend.snapshot().routes
+    assert [outcome.ok for outcome in backend.change([RouteRequest("delete", ROUTE), *refused])] == [
+        True,
+        *[False] * 100,
+    ]
+
+
+def test_without_rights(namespace: Namespace) -> None:
+    """Without CAP_NET_ADMIN routes are read and looked up, and a change raises; nothing was changed."""
+    program = (
+        "from hostrouting.kernel.base import RouteRequest; from hostrouting.kernel.netlink import NetlinkBackend\n"
+        "from hostrouting.errors import BackendError; from hostrouting.model.route import Route\n"
+        "from hostrouting.model.prefix import as_ip\n"
+        "import os; os.setgid(65534); os.setuid(65534); backend = NetlinkBackend()\n"
+        "print(len(backend.snapshot().routes) > 3, backend.lookup([as_ip('10.0.0.9')])[0].kind)\n"
+        "try: backend.change([RouteRequest('add', Route.to('192.0.2.0/24', dev='eth0'))])\n"
+        "except BackendError as error: print(error.kind)\n"
+    )
+    with namespace.inside():
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["True", "unicast", "not-permitted"], done.stderr
+
+
+def test_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system without netlink, and a sandbox that forbids it, are told apart."""
+    for number, kind in ((errno.EAFNOSUPPORT, "unavailable"), (errno.EPERM, "not-permitted"), (errno.EMFILE, "failed")):
+
+        def refused(*_: object, number: int = number) -> socket.socket:
+            raise OSError(number, "refused")
+
+        with monkeypatch.context() as patch, raises(BackendError, kind, match="cannot use netlink"):
+            patch.setattr(socket, "socket", refused)
+            NetlinkBackend()
+
+
+# Messages.
+
+
+@given(st.binary(max_size=80), st.integers(0, 20))
+def test_any_bytes_as_attributes(data: bytes, at: int) -> None:
+    """Reading ends, whatever the bytes are, and no value is longer than they are."""
+    assert all(len(value) <= len(data) for value in attributes_of(data, at).values())
+
+
+@given(st.dictionaries(st.integers(1, 0x3FFF), st.binary(max_size=40), max_size=6))
+def test_attributes_are_read_back(attributes: dict[int, bytes]) -> None:
+    """What was packed is read."""
+    assert attributes_of(b"".join(attribute(number, value) for number, value in attributes.items()), 0) == attributes
+
+
+@given(st.integers(0, 200), st.text(max_size=30), st.booleans())
+def test_an_error_has_the_kernels_words(number: int, words: str, is_capped: bool) -> None:  # noqa: FBT001  drawn
+    """The text stands behind the refused message, or behind its header alone."""
+    text = words.replace("\0", "").encode(errors="replace")
+    refused = HEADER.pack(HEADER.size + 8, 24, 5, 7, 0) + (b"" if is_capped else bytes(8))
+    body = struct.pack("=i", -number) + refused + attribute(1, text + b"\0")
+    flags = 0x200 | 0x100 * is_capped
+    error = error_of(HEADER.pack(HEADER.size + len(body), 2, flags, 7, 0) + body)
+    assert (error.number, error.words) == (number, text.decode())
+
+
+# Watches.
+
+
+@pytest.mark.parametrize(
+    ("family", "command"),
+    [
+        (4, "link set ib0 down"),
+        (4, "address add 10.7.0.1/24 dev ib0"),
+        (4, "rule add pref 77 lookup 100"),
+        (4, "route add 9.0.0.0/8 via 10.0.0.1"),
+        (4, "nexthop add id 5 via 10.0.0.9 dev eth0"),
+        (6, "address add fd00:7::1/64 dev ib0"),
+        (6, "rule add pref 77 lookup 100"),
+        (6, "route add 2001::/16 via fd00:99::1"),
+    ],
+)
+def test_every_kind_of_change_is_reported(
+    namespace: Namespace, backend: NetlinkBackend, family: int, command: str
+) -> None:
+    """Changes of devices, addresses, rules, routes and next hops, in both families."""
+    with backend.watch() as watch:
+        assert not watch.wait(0)
+        namespace.batch([command], family=family)
+        assert watch.wait(60)
+        wait_for("the last word about an IPv6 address", lambda: not watch.wait(0.02))
+
+
+def test_more_reports_than_fit(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """A burst that overflows the buffer is one change, and the watch goes on."""
+    with backend.watch() as watch:
+        watch._socket._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        wanted = [Route.to(f"20.0.{number}.0/24", dev="eth0", gateway="10.0.0.1") for number in range(200)]
+        backend.change(RouteRequest("add", route) for route in wanted)
+        assert watch.wait(60)
+        wait_for("the burst to end", lambda: not watch.wait(0))
+        namespace.batch(["route add 9.0.0.0/8 via 10.0.0.1"])
+        assert watch.wait(60)
+
+
+def test_wake(backend: NetlinkBackend) -> None:
+    """A wake before or during a wait ends it; after the end of the watch it does nothing, and a wait raises."""
+    watch = backend.watch()
+    watch.wake()
+    watch.wake()
+    assert not watch.wait(60)
+    timer = threading.Timer(0.05, watch.wake)
+    timer.start()
+    assert not watch.wait(60)
+    timer.join()
+    watch.close()
+    watch.wake()
+    with raises(BackendError, "unusable"):
+        watch.wait(0)

@@ -1,0 +1,354 @@
+"""NetlinkBackend and Pyroute2Backend against `ip`, in private network namespaces: the same kernel, another program."""
+
+import asyncio
+import errno
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+import pyroute2  # type: ignore[import-untyped]  # it has no types
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hostrouting.errors import BackendError
+from hostrouting.kernel.base import KIND_OF_ERRNO, Outcome, RouteRequest, Verb, part_of
+from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.kernel.pyroute2 import Pyroute2Backend
+from hostrouting.model.prefix import Prefix, as_ip, ip_at
+from hostrouting.model.route import OURS, SCOPE_LINK, NextHop, Route, RouteType
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.testing.strategies import DEVICES, blocks, prefixes, routes, rules
+from tests.support.commands import furnish, lose_carriers, route_command, rule_command
+from tests.support.examples import scaled
+from tests.support.namespace import Namespace, private_namespace
+from tests.support.rules import rule
+
+pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
+
+LINKS = tuple(Link(name=name, index=0, group=7 * (name == "eth1")) for name in DEVICES)
+ERRNO_OF = {
+    "Invalid argument": errno.EINVAL,
+    "No route to host": errno.EHOSTUNREACH,
+    "Permission denied": errno.EACCES,
+    "Network is unreachable": errno.ENETUNREACH,
+}
+properties = settings(max_examples=scaled(12), deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def built(namespace: Namespace, data: st.DataObject, *, lost: Iterable[str] = ()) -> dict[int, Prefix]:
+    """Build a random host of both families in the namespace; return the block of each in which its routes lie."""
+    furnish(namespace, LINKS, lost)
+    within = {family: data.draw(blocks(family)) for family in (4, 6)}
+    for family, block in within.items():
+        batch = [*map(route_command, data.draw(st.lists(routes(block), max_size=12)))]
+        batch += map(rule_command, data.draw(st.lists(rules(block), max_size=4, unique_by=lambda each: each.priority)))
+        namespace.batch(batch, force=True, family=family)
+    return within
+
+
+@properties
+@given(data=st.data())
+def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
+    """On any host everything is what `ip` lists, in its order; and pyroute2 sees the same, as far as it can."""
+    lost = data.draw(st.sets(st.sampled_from(["ib0", "wg0"])))
+    with private_namespace() as namespace, namespace.inside():
+        built(namespace, data, lost=lost)
+        with NetlinkBackend() as backend, pyroute2.IPRoute() as handle, Pyroute2Backend(handle) as other:
+            snapshot = backend.snapshot()
+            by_pyroute2 = other.snapshot()
+        assert snapshot.links == namespace.links()
+        assert sorted(snapshot.addresses, key=str) == sorted(namespace.addresses(), key=str)
+        assert snapshot.rules == namespace.rules(4) + namespace.rules(6)
+        assert snapshot.routes == namespace.routes(4) + namespace.routes(6)
+        assert snapshot.ipv6_forwarding == namespace.forwards_ipv6()
+    assert not snapshot.restless
+    assert Snapshot.from_json(snapshot.to_json()) == snapshot
+    assert attrs.evolve(by_pyroute2, ipv6_forwarding=snapshot.ipv6_forwarding) == snapshot
+
+
+@properties
+@given(data=st.data())
+def test_what_is_left_out(data: st.DataObject) -> None:
+    """`family`, `reached`, `near` and `also` leave out of any host what they leave out of its whole snapshot."""
+    with private_namespace() as namespace, namespace.inside():
+        within = built(namespace, data)
+        near = [
+            data.draw(prefixes(within[data.draw(st.sampled_from([4, 6]))])) for _ in range(data.draw(st.integers(0, 3)))
+        ]
+        metrics, family = data.draw(st.sets(st.integers(0, 3))), data.draw(st.sampled_from([None, 4, 6]))
+        asked: dict[str, Any] = {
+            "family": family,
+            "reached": data.draw(st.booleans()),
+            "near": data.draw(st.sampled_from([None, near])),
+        }
+        with NetlinkBackend() as backend:
+            whole = backend.snapshot()
+            part = backend.snapshot(**asked, also=lambda route: route.metric in metrics)
+    assert part == part_of(whole, **asked, also=lambda route: route.metric in metrics)
+
+
+def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """Masters, peers, weights, metrics, gateways of the other family, sources, ends and nexthop objects are read."""
+    namespace.batch(
+        [
+            "link add br0 type bridge",
+            "link set eth1 master br0",
+            "address add 10.9.9.9 peer 10.9.9.10/32 dev ib0",
+            "address add 10.1.0.1/24 brd + dev ib0 metric 7",
+            "address add fd00::9 peer fd00::10/128 dev ib0 nodad",
+            "nexthop add id 5 via 10.0.0.9 dev eth0",
+            "route add 1.0.0.0/8 nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0 weight 256",
+            "route add 2.0.0.0/8 via inet6 fe80::1 dev eth0 mtu 1400 advmss 1300",
+            "route add 3.0.0.0/8 nhid 5",
+            "route add 4.0.0.0/8 via 8.8.8.8 dev ib0 onlink src 10.0.0.4 metric 4294967295 tos 0x10 table 70000",
+        ]
+    )
+    namespace.batch(
+        [
+            "route add 2001::/16 via fd00:99::1 dev eth0 mtu 1280 pref high",
+            "route add 2002::/16 from 2001:db8::/32 dev eth0",
+            "route add 2003::/16 dev eth0 expires 1000",
+        ],
+        family=6,
+    )
+    snapshot = backend.snapshot()
+    assert snapshot.links == namespace.links()
+    assert sorted(snapshot.addresses, key=str) == sorted(namespace.addresses(), key=str)
+    assert snapshot.routes == namespace.routes(4) + namespace.routes(6)
+    namespace.batch(["route add 5.0.0.0/8 via 10.0.0.1 initcwnd 10 quickack 1 realm 7"])
+    [unread] = [route.unread for route in backend.snapshot().routes if str(route.prefix) == "5.0.0.0/8"]
+    assert unread == ("initcwnd", "quickack", "realm")
+    # With this sysctl, the kernel only names the object.
+    namespace.sysctl("ipv4/nexthop_compat_mode", 0)
+    [route] = [route for route in backend.snapshot().routes if route.nexthop_id]
+    assert (route.nexthop_id, route.legs) == (5, ())
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_what_else_a_rule_selects_by(namespace: Namespace, backend: NetlinkBackend, family: int) -> None:
+    """Such a rule is never read as one for all packets."""
+    with pyroute2.IPRoute() as handle:
+        for priority, tunnel in ((100, 5), (101, 6)):
+            handle.rule("add", family={4: 2, 6: 10}[family], table=100, priority=priority, tun_id=tunnel)
+    namespace.batch(
+        [
+            "rule add pref 200 ipproto tcp dport 80-90 sport 5 uidrange 3-4 table 100",
+            "rule add pref 201 iif lo oif eth0 fwmark 3/0xff tos 0x10 table 100",
+            "rule add pref 202 not from all to fd00::/8 table 100"
+            if family == 6
+            else "rule add pref 202 not to 9.0.0.0/8 table 100",
+        ],
+        family=family,
+    )
+    listed = [each for each in backend.snapshot(family=family).rules if each.table == 100]
+    to = Prefix.parse("fd00::/8" if family == 6 else "9.0.0.0/8")
+    assert listed == [
+        Rule(family=family, priority=100, table=100, others=(("tun_id", "5"),)),
+        Rule(family=family, priority=101, table=100, others=(("tun_id", "6"),)),
+        rule(family=family, priority=200, table=100, ipproto=6, dports=(80, 90), sports=(5, 5), uids=(3, 4)),
+        rule(family=family, priority=201, table=100, iif="lo", oif="eth0", fwmark=3, fwmask=0xFF, tos=0x10),
+        Rule(family=family, priority=202, table=100, invert=True, dst=to),
+    ]
+
+
+@pytest.mark.parametrize("where", ["ib0", "all"])
+def test_whether_lost_carriers_count(namespace: Namespace, backend: NetlinkBackend, where: str) -> None:
+    """A device ignores routes without a carrier exactly if the kernel's lookup does."""
+    namespace.batch(["address add 172.16.0.4/16 dev ib0"])
+    lose_carriers(namespace, ["ib0"])
+    for value in (1, 0):
+        namespace.sysctl(f"ipv4/conf/{where}/ignore_routes_with_linkdown", value)
+        link = backend.snapshot().link("ib0")
+        assert link is not None
+        assert not link.carrier
+        [answer] = backend.lookup([as_ip("172.16.9.9")])
+        assert link.ignore_routes_with_linkdown == (answer.kind == "no-route")
+
+
+# Changes.
+
+GATEWAYS = {4: ("10.0.0.1", "10.0.0.2", "203.0.113.1", "10.0.0.255"), 6: ("fd00:99::1", "fd00:99::2", "fd01::1")}
+VERBS: tuple[Verb, ...] = ("add", "replace", "delete")
+TYPES: tuple[RouteType, ...] = ("unicast", "unicast", "unicast", "blackhole", "throw")
+
+
+@st.composite
+def requests(draw: st.DrawFn, family: int) -> RouteRequest:
+    """Any request for a route that a message can express."""
+    count = draw(st.sampled_from([1, 1, 1, 2]))
+    gateways = [
+        as_ip(draw(st.sampled_from(GATEWAYS[draw(st.sampled_from([family, family, 6]))]))) for _ in range(count)
+    ]
+    devs = [draw(st.sampled_from(["eth0", "eth0", "ib0"])) for _ in range(count)]
+    has_gateway = count > 1 or draw(st.booleans())
+    kind = draw(st.sampled_from(TYPES))
+    legs = tuple(
+        NextHop(dev, gateway=gateway if has_gateway else None, weight=draw(st.integers(1, 256)) if count > 1 else 1)
+        for dev, gateway in zip(devs, gateways, strict=True)
+    )
+    route = Route(
+        draw(prefixes(Prefix.parse("192.0.2.0/30" if family == 4 else "2001:db8:9::/126"))),
+        legs if kind == "unicast" else (),
+        type=kind,
+        scope=0 if family == 6 or has_gateway or kind != "unicast" else SCOPE_LINK,
+        table=draw(st.sampled_from([254, 254, 100, 70000])),
+        metric=draw(st.sampled_from([5, 5, 4294967295])),
+        protocol=draw(st.sampled_from([OURS, OURS, 4])),
+        mtu=draw(st.sampled_from([None, None, 1400])),
+        prefsrc=draw(st.sampled_from([None, None, as_ip("10.0.0.4" if family == 4 else "fd00:99::4")])),
+    )
+    return RouteRequest(draw(st.sampled_from(VERBS)), route)
+
+
+def command_of(request: RouteRequest) -> str:
+    """The same request for `ip`."""
+    route = request.route
+    words = route_command(attrs.evolve(route, mtu=None), onlink="").replace("route append", f"route {request.verb}")
+    words = words.replace("via fd", "via inet6 fd") if route.prefix.family == 4 else words
+    options = f"proto {route.protocol}" + (f" scope {route.scope}" if route.prefix.family == 4 else "")
+    options += f" src {route.prefsrc}" if route.prefsrc is not None else ""
+    options += f" mtu {route.mtu}" if route.mtu else ""
+    return words.replace(f"proto {route.protocol}", options)
+
+
+def changed_by_ip(namespace: Namespace, family: int, wanted: list[RouteRequest]) -> list[bool]:
+    """Carry the requests out by `ip`, one by one; return which of them were done."""
+    return [namespace.ip(f"-{family}", *command_of(request).split()).returncode == 0 for request in wanted]
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@properties
+@given(data=st.data())
+def test_a_change_does_what_ip_does(family: int, data: st.DataObject) -> None:
+    """Any requests leave the tables as `ip` leaves them, and those that `ip` refuses are refused; also by pyroute2."""
+    wanted = data.draw(st.lists(requests(family), min_size=1, max_size=8))
+    results = []
+    for way in ("ip", "netlink", "pyroute2"):
+        with private_namespace() as namespace, namespace.inside():
+            furnish(namespace, LINKS)
+            with NetlinkBackend() as backend, pyroute2.IPRoute() as handle, Pyroute2Backend(handle) as other:
+                if way == "ip":
+                    done = changed_by_ip(namespace, family, wanted)
+                else:
+                    outcomes = (backend if way == "netlink" else other).change(wanted)
+                    done = [outcome.ok for outcome in outcomes]
+                results.append(
+                    (done, [route for route in backend.snapshot(family=family).routes if route.protocol != 2])
+                )
+    assert results[0] == results[1] == results[2]
+
+
+def test_a_long_list_of_changes(backend: NetlinkBackend) -> None:
+    """Of a list that takes many messages, each refusal is that of its own request, and all others are done."""
+    wanted = [
+        Route.to(
+            f"20.{place >> 8}.{place & 255}.0/24",
+            dev="eth0",
+            gateway="203.0.113.1" if place % 7 == 3 else f"10.0.0.{place % 3 + 1}",
+            metric=place % 2,
+            protocol=OURS,
+        )
+        for place in range(1000)
+    ]
+    outcomes = backend.change(RouteRequest("add", route) for route in wanted)
+    assert [outcome.ok for outcome in outcomes] == [place % 7 != 3 for place in range(1000)]
+    assert outcomes[0] == Outcome(RouteRequest("add", wanted[0]))
+    present = {route for route in backend.snapshot().routes if route.protocol == OURS}
+    assert present == {route for place, route in enumerate(wanted) if place % 7 != 3}
+    assert all(outcome.ok for outcome in backend.change(RouteRequest("delete", route) for route in present))
+    assert not [route for route in backend.snapshot().routes if route.protocol == OURS]
+
+
+@pytest.mark.parametrize(
+    ("route", "kind", "words"),
+    [
+        (
+            Route.to("1.0.0.0/8", dev="eth0", gateway="203.0.113.1"),
+            "gateway-not-on-link",
+            "Nexthop has invalid gateway",
+        ),
+        (Route.to("2001::/16", dev="eth0", gateway="fd01::1"), "gateway-not-on-link", "No route to host"),
+        (Route.to("1.0.0.0/8", dev="nope"), "no-such-device", "device nope does not exist"),
+        (Route.to("1.0.0.0/8", dev="a-name-of-16-byte"), "no-such-device", "a-name-of-16-byte"),
+        (Route.to("1.0.0.0/8", dev="wg0"), "device-down", "wg0"),
+        (
+            Route.to("10.0.0.0/24", dev="eth0", protocol=2),
+            "exists",
+            "another route has the same destination and metric",
+        ),
+        (
+            attrs.evolve(Route.to("1.0.0.0/8", dev="eth0"), prefsrc=as_ip("9.9.9.9")),
+            "invalid",
+            "Invalid prefsrc address",
+        ),
+        (attrs.evolve(Route.to("2001::/16", dev="eth0"), preference="high"), "invalid", "cannot be requested"),
+        (attrs.evolve(Route.to("2001::/16", dev="eth0"), expires=5), "invalid", "cannot be requested"),
+        (Route.to("1.0.0.0/8", dev="eth0", metric=-1), "invalid", "metric -1 is not in 0..4294967295"),
+        (Route.to("2001::/16", dev="eth0", gateway="10.0.0.1"), "invalid", "cannot have an IPv4 gateway"),
+        (Route(Prefix.parse("1.0.0.0/8"), (NextHop("eth0", weight=0), NextHop("ib0"))), "invalid", "not in 1..256"),
+        (Route(Prefix.parse("1.0.0.0/8"), (NextHop("eth0"),) * 3000), "invalid", "3000 next hops do not fit"),
+    ],
+    ids=str,
+)
+def test_a_refusal_says_why(namespace: Namespace, backend: NetlinkBackend, route: Route, kind: str, words: str) -> None:
+    """A refusal has its kind, the route, an errno, and a sentence with the kernel's own words."""
+    namespace.batch(["link set wg0 down"])
+    [outcome] = backend.change([RouteRequest("add", route)])
+    assert outcome.error is not None
+    assert (outcome.error.kind, outcome.error.route, bool(outcome.error.errno)) == (kind, str(route), True)
+    assert str(outcome.error).startswith(f"cannot add {route}")
+    assert words in str(outcome.error)
+
+
+def test_a_device_without_ipv6(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """If IPv6 is disabled on a device, its route is refused for that, and not for a lack of rights."""
+    namespace.sysctl("ipv6/conf/eth0/disable_ipv6", 1)
+    [outcome] = backend.change([RouteRequest("add", Route.to("fd00:9::/64", dev="eth0", metric=1024))])
+    assert isinstance(outcome.error, BackendError)
+    assert outcome.error.kernel == "IPv6 is disabled on nexthop device"
+
+
+# Lookups.
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@properties
+@given(data=st.data())
+def test_a_lookup_is_what_ip_route_get_says(family: int, data: st.DataObject) -> None:
+    """For every address of any host the answer is that of `ip route get fibmatch`; and pyroute2 has the same."""
+    with private_namespace() as namespace, namespace.inside():
+        block = built(namespace, data)[family]
+        addresses = [ip_at(family, number) for number in range(block.first, block.last + 1)]
+        expected = namespace.get(family, [f"{address} ipproto udp uid 0" for address in addresses])
+        with NetlinkBackend() as backend, pyroute2.IPRoute() as handle, Pyroute2Backend(handle) as other:
+            answers = backend.lookup(addresses)
+            is_about_protocols = any(word == "ipproto" for each in backend.snapshot().rules for word, _ in each.others)
+            if not (is_about_protocols and family == 6):
+                by_pyroute2 = other.lookup(addresses)
+                assert [(answer.kind, answer.route and answer.route.key) for answer in by_pyroute2] == [
+                    (answer.kind, answer.route and answer.route.key) for answer in answers
+                ]
+    for address, said, answer in zip(addresses, expected, answers, strict=True):
+        if isinstance(said, str):
+            assert (answer.kind, answer.route) == (KIND_OF_ERRNO[ERRNO_OF[said]], None), address
+        else:
+            assert answer.route is not None
+            assert (answer.kind, answer.route.prefix, answer.route.metric) == (said.type, said.prefix, said.metric)
+            # IPv6 answers with any next hop of ECMP first.
+            assert set(answer.route.legs) == set(said.legs) or family == 6
+
+
+def test_inside_a_running_event_loop(namespace: Namespace) -> None:
+    """Both backends work where an event loop runs, which pyroute2 alone does not."""
+    expected = namespace.routes(4)
+
+    async def read() -> list[Snapshot]:
+        with NetlinkBackend() as backend, Pyroute2Backend(handle) as other:
+            return [each.snapshot(family=4) for each in (backend, other)]
+
+    with namespace.inside(), pyroute2.IPRoute() as handle:
+        assert [snapshot.routes for snapshot in asyncio.run(read())] == [expected, expected]
+    assert json.loads(namespace.ip("-j", "link").stdout)
