@@ -3,8 +3,8 @@
     python -m tests.benchmarks.bench [--quick] [ROW...]
 
 ROW is one of check, gate, boot, h200, install, read, cidrs, fleet and suite; without one, all are measured. All of it
-happens in a private network namespace. Methods that are compared take turns (A B A B …), so that a machine that slows down
-slows all of them down; a ratio is the median of the rounds' ratios.
+happens in a private network namespace, the boot scripts with a /run of their own. Methods that are compared take turns
+(A B A B …), so that a machine that slows down slows all of them down; a ratio is the median of the rounds' ratios.
 """
 
 import argparse
@@ -31,6 +31,7 @@ from hostrouting.boot.scripts import render_check_script, render_static_routes_s
 from hostrouting.check.check import check_host, check_snapshot, is_needed
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.config.values import Mode
+from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, Prefix
@@ -193,8 +194,7 @@ def boot_row(bench: Bench) -> Iterator[Row]:
     def script(name: str, text: str) -> Method:
         path = bench.folder / name
         path.write_text(text)
-        state = ["env", "LC_ALL=C", f"RUNTIME_DIRECTORY={bench.folder / 'state'}"]
-        return lambda: int(run(*state, "/bin/bash", "-c", TIMED, name, str(path))) / 1e6
+        return lambda: int(run("env", "LC_ALL=C", "/bin/bash", "-c", TIMED, name, str(path))) / 1e6
 
     def measured(work: str, name: str, text: str, before: Method) -> Row:
         noted = bench.folder / f"programs-of-{name}"
@@ -207,14 +207,16 @@ def boot_row(bench: Bench) -> Iterator[Row]:
         return beside(work, bench.times(methods, rounds=20, before=before), name, other, 1.8)
 
     def forget_markers() -> None:
-        for marker in (bench.folder / "state").glob("*"):
+        for marker in Path(HostLayout.state_directory).glob("*"):
             marker.unlink()
 
     routes, check = render_static_routes_script(config), render_check_script(config)
     flush = partial(run, "ip", "route", "flush", "proto", "213")
+    run("mount", "-t", "tmpfs", "none", "/run")  # for locks and markers
     yield measured("boot: 10 routes from nothing", "static-routes.sh", routes, flush)
     script("static-routes.sh", routes)()
     yield measured("boot: check of 10 CIDRs", "check-route-overlap.sh", check, forget_markers)
+    run("umount", "/run")
     flush()
 
 
@@ -373,7 +375,7 @@ def main() -> None:
     if not asked.inside:  # as a new process, which has one thread, in a namespace of its own
         user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
         program = [sys.executable, "-m", "tests.benchmarks.bench", "--inside", *sys.argv[1:]]
-        os.execvp("unshare", ["unshare", "--net", *user, *program])  # noqa: S606  its arguments are ours
+        os.execvp("unshare", ["unshare", "--net", "--mount", *user, *program])  # noqa: S606  its arguments are ours
     furnish()
     cells: list[Row] = [("work", "measured", "goal", "")]
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:  # in memory, as /run is
