@@ -72,9 +72,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    handler = logging.StreamHandler()
-    handler.setFormatter(phases.LogfmtFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         sys.exit(main())
     except (phases.UnknownTask, ConfigError) as error:

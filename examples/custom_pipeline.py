@@ -95,7 +95,7 @@ def main() -> int:
     report = phases.run(bootstrap)
     print(report)
     if not report.ok:
-        phases.undo(bootstrap, after=report)  # removes the gate, too: leave this out to keep machines from starting
+        phases.undo(bootstrap)  # removes the gate, too: leave this out to keep machines from starting
     print(f"our files: {len(host.files.texts)}, labels: {sorted(labels)}")
     return report.exit_code
 

@@ -41,7 +41,7 @@ A step is any object with a `name` and a method `do(ctx)`. A decorator turns a f
 3. How tasks are run
 
     execute                     run a task, return its result, raise TaskFailed
-    run                         run a whole program: can select steps, goes on after a stopped run, returns a Report
+    run                         run a whole program: can select steps, returns a Report
     Report                      what happened, as a tree that prints as text and as JSON
     plan                        what would be done, as a Report; nothing is changed
     undo                        undo what was done, last step first
@@ -59,8 +59,6 @@ A step is any object with a `name` and a method `do(ctx)`. A decorator turns a f
 
 5. How a run is observed: each start and each end is one wide log line and one event
 
-    LogfmtFormatter             a log record as a line of key=value
-    JsonFormatter               a log record as a line of JSON
     LogObserver                 the observer that writes these lines
     default_observers           the observers of `run` unless you pass others: log lines and, on a terminal, a live tree
     Observer, Event             any function that takes one event, and the union of the events
@@ -76,7 +74,7 @@ if TYPE_CHECKING:
     from phases.context import Clock, Context, SystemClock
     from phases.errors import Cancelled, DeadlineExceeded, InvalidTask, PhasesError, TaskFailed, UnknownTask
     from phases.groups import deadline, parallel, retry, serial, when
-    from phases.logs import JsonFormatter, LogfmtFormatter, LogObserver
+    from phases.logs import LogObserver
     from phases.report import Event, Failure, Finished, Observer, Report, Retrying, Skipped, Started, Status
     from phases.running import default_observers, execute, plan, run, undo
     from phases.tasks import AnyTask, Skip, Task, task
@@ -92,7 +90,7 @@ __all__ = [
     # how tasks end
     "Cancelled", "DeadlineExceeded", "Failure", "InvalidTask", "PhasesError", "Status", "TaskFailed", "UnknownTask",
     # how a run is observed
-    "Event", "Finished", "JsonFormatter", "LogObserver", "LogfmtFormatter", "Observer",
+    "Event", "Finished", "LogObserver", "Observer",
     "Retrying", "Skipped", "Started",
     # the edge
     "Clock", "SystemClock",
@@ -105,7 +103,7 @@ _HOMES = {
     "context": ("Clock", "Context", "SystemClock"),
     "errors": ("Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed", "UnknownTask"),
     "groups": ("deadline", "parallel", "retry", "serial", "when"),
-    "logs": ("JsonFormatter", "LogfmtFormatter", "LogObserver"),
+    "logs": ("LogObserver",),
     "report": ("Event", "Failure", "Finished", "Observer", "Report", "Retrying", "Skipped", "Started", "Status"),
     "running": ("default_observers", "execute", "plan", "run", "undo"),
     "tasks": ("AnyTask", "Skip", "Task", "task"),

@@ -25,7 +25,7 @@ from phases.errors import Cancelled, DeadlineExceeded
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 
-    from phases.report import Event, Observer, Report
+    from phases.report import Event, Observer
 
 FIELDS = "phases"
 """The one extra key of every record, with all fields of its line as one mapping."""
@@ -277,8 +277,6 @@ class Context:
         self.attempt = 1
         self.leaves_out: Callable[[Any, tuple[str, ...]], str] = lambda _task, _above: ""
         """Why the run leaves out a task below these names; empty if it does not."""
-        self.before: Mapping[tuple[int, str], Report] = {}
-        """What an earlier run reported of the tasks inside this one, by their position and name."""
         self._log: TaskLogger | None = None
         if observers is None:
             from phases.logs import LogObserver  # noqa: PLC0415  with the events, it takes as long to load as this module

@@ -6,7 +6,6 @@
         └── PhasesError
             ├── TaskFailed           a task raised; carries every failure, the innermost first
             ├── DeadlineExceeded     a task did not finish within its time limit
-            ├── StoppedElsewhere     a separate run inside a task was cancelled
             ├── UnknownTask          only= or skip= names a task that does not exist
             └── InvalidTask          an object was used as a task and is not one
 
@@ -24,15 +23,7 @@ if TYPE_CHECKING:
     from phases.report import Failure, Report
 
 __all__ = ["BaseExceptionGroup", "ExceptionGroup", "add_note"]
-__all__ += [
-    "Cancelled",
-    "DeadlineExceeded",
-    "InvalidTask",
-    "PhasesError",
-    "StoppedElsewhere",
-    "TaskFailed",
-    "UnknownTask",
-]
+__all__ += ["Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed", "UnknownTask"]
 
 if sys.version_info >= (3, 11):
     from builtins import BaseExceptionGroup, ExceptionGroup
@@ -69,10 +60,6 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
         errors = [failure.error for failure in self.failures]
         self.__cause__ = errors[0] if len(errors) == 1 else BaseExceptionGroup(f"{len(errors)} tasks failed", errors)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the failures: the default would keep only the text."""
-        return (_task_failed, (self.failures, self.run_id))
-
     @property
     def path(self) -> tuple[str, ...]:
         """The names from the root down to the task that failed first."""
@@ -89,10 +76,6 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
         return cls([failure for part in parts for failure in part.failures], run_id=run_id)
 
 
-def _task_failed(failures: tuple[Failure, ...], run_id: str) -> TaskFailed:
-    return TaskFailed(failures, run_id=run_id)
-
-
 class Cancelled(BaseException):
     """The run, or the part of it that this task belongs to, was cancelled.
 
@@ -105,10 +88,6 @@ class Cancelled(BaseException):
         super().__init__(reason)
         self.reason = reason
         self.origin = origin
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the reason only: a scope belongs to its process."""
-        return (Cancelled, (self.reason,))
 
 
 class DeadlineExceeded(PhasesError):  # noqa: N818  reads as what happened
@@ -123,18 +102,6 @@ class DeadlineExceeded(PhasesError):  # noqa: N818  reads as what happened
         return f"not finished within {self.seconds:g} s"
 
 
-class StoppedElsewhere(PhasesError):  # noqa: N818  reads as what happened
-    """A separate run inside the task was cancelled; the task's own run was not."""
-
-    def __init__(self, reason: str) -> None:
-        """Keep the reason for which the other run was cancelled."""
-        super().__init__(reason)
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"a separate run inside it was stopped: {self.reason}"
-
-
 class UnknownTask(PhasesError, ValueError):  # noqa: N818  reads as what is wrong
     """only= or skip= names a task that is not in the tree."""
 
@@ -146,11 +113,7 @@ class UnknownTask(PhasesError, ValueError):  # noqa: N818  reads as what is wron
         super().__init__(name, option, self.known)
 
     def __str__(self) -> str:
-        import difflib  # noqa: PLC0415  only an error message needs it
-
-        near = difflib.get_close_matches(self.name, self.known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        return f"{self.option}: there is no task {self.name!r}{hint} The tasks are: {', '.join(self.known)}"
+        return f"{self.option}: there is no task {self.name!r}. The tasks are: {', '.join(self.known)}"
 
 
 class InvalidTask(PhasesError, TypeError):  # noqa: N818  reads as what is wrong

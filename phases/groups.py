@@ -281,8 +281,7 @@ class Retry(_Wrapper[T_co]):
     def _attempt(self, ctx: Context, attempt: int) -> T_co:
         if ctx.node is not None and attempt > 1:
             ctx.node.attempts += 1
-        # What an earlier run has done is left out of the first attempt; each further one is whole.
-        return self.wrapped.do(ctx.but(attempt=attempt, before=ctx.before if attempt == 1 else {}))
+        return self.wrapped.do(ctx.but(attempt=attempt))
 
     def _worth_another(self, error: Exception) -> bool:
         """Whether `on` selects this error; for a TaskFailed, each of its failures."""

@@ -1,4 +1,4 @@
-"""A run as log lines: one wide line per event, through the standard library's logging, and two formatters.
+"""A run as log lines: one wide line per event, through the standard library's logging.
 
 Every record carries its fields as one mapping under one extra key, `FIELDS`, and no other attribute. Lines that a
 task logs through `ctx.log` get the same mapping, so each line names its run and task.
@@ -7,13 +7,15 @@ task logs through `ctx.log` get the same mapping, so each line names its run and
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 from phases.context import FIELDS, joined
 from phases.errors import TaskFailed
 from phases.report import Event, Finished, Retrying, Skipped, Started, Status
-from phases.text import as_data, describe_error, escaped, moment_as_text, printable, seconds_in_words
+from phases.text import describe_error, moment_as_text, seconds_in_words
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 _WORD = {Status.OK: "completed", Status.FAILED: "failed", Status.CANCELLED: "cancelled", Status.SKIPPED: "skipped"}
 _LEVEL = {Status.FAILED: logging.ERROR, Status.CANCELLED: logging.WARNING}
@@ -104,65 +106,3 @@ def _where(error: BaseException) -> str:
 
 def _iso(moment: datetime) -> str:
     return moment_as_text(moment, digits="milliseconds")
-
-
-class LogfmtFormatter(logging.Formatter):
-    """One line of key=value pairs per record, with values quoted if necessary: easy to read and to grep."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The record on one line, whatever it contains, including a traceback."""
-        return " ".join(f"{_key(key)}={_value(value)}" for key, value in _facts(self, record).items())
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object per line, for log collectors. A traceback is one string."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The record on one line, whatever it contains."""
-        import json  # noqa: PLC0415  only this formatter needs it
-
-        return json.dumps(as_data(_facts(self, record)))
-
-
-def _facts(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str, object]:
-    facts = dict(_pairs(record))
-    if record.exc_info and record.exc_info[1] is not None:
-        facts.setdefault("error", describe_error(record.exc_info[1]))
-        facts["traceback"] = formatter.formatException(record.exc_info)
-    return facts
-
-
-def _pairs(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
-    fields: Mapping[object, object] | object = getattr(record, FIELDS, None)
-    yield "time", _iso(datetime.fromtimestamp(record.created, timezone.utc))
-    yield "level", record.levelname.lower()
-    # What a field of the line has, the message need not repeat.
-    told = fields.get("error") if isinstance(fields, dict) else None
-    yield "msg", _text_of(record).removesuffix(f": {told}" if told else "")
-    if isinstance(fields, dict):
-        for key, value in fields.items():
-            name = str(key)
-            yield (f"{name}_" if name in {"time", "level", "msg", "traceback"} else name), value
-    else:
-        yield "logger", record.name
-
-
-def _text_of(record: logging.LogRecord) -> str:
-    try:
-        return record.getMessage()
-    except Exception:  # noqa: BLE001  a wrong placeholder in a message must not lose the line
-        return f"{record.msg!s} {record.args!r}"
-
-
-def _key(key: str) -> str:
-    return "".join(char if char.isalnum() or char in "_.-" else "_" for char in key) or "_"
-
-
-def _value(value: object) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    text = printable(value)
-    if text and all(char.isprintable() and char not in " ='\"\\" for char in text):
-        return text
-    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped(quoted)}"'

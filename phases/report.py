@@ -58,10 +58,9 @@ class Started(_Begun):
 
 @attrs.frozen
 class Skipped(_Begun):
-    """A task was not started; `reason` says why. `before` is what an earlier run has reported of it."""
+    """A task was not started; `reason` says why."""
 
     reason: str
-    before: Report | None = None
 
 
 @attrs.frozen
@@ -180,14 +179,6 @@ class Report:
         for child in self.children:
             yield from child.walk()
 
-    @property
-    def members(self) -> Mapping[tuple[int, str], Sequence[Report]]:
-        """The reports of each task inside it, one for each attempt, by its position and name."""
-        found: dict[tuple[int, str], list[Report]] = {}
-        for child in self.children:
-            found.setdefault((child.order, child.name), []).append(child)
-        return found
-
     def find(self, name: str) -> Report:
         """The first task with this name (`routes`, or `network/routes`); KeyError lists the tasks that exist."""
         wanted = tuple(name.split("/"))
@@ -301,25 +292,15 @@ def folded(children: Sequence[Report], *, at_most: int = SHOWN_AT_MOST) -> Seque
     return [*shown, Report(path=(*children[0].path[:-1], words), status=status, depth=len(children[0].path) - 1)]
 
 
-def _kept(before: Report, *, reason: str = "") -> Report:
-    """What an earlier run reported of a task that this run does not call: work done, and work begun."""
-    if before.status is Status.OK:
-        return before
-    status = Status.SKIPPED if before.status is Status.SKIPPED else Status.CANCELLED
-    children = tuple(_kept(child) for child in before.children)
-    reason = reason or before.reason
-    return attrs.evolve(before, status=status, reason=reason, error=None, signal=None, children=children)
-
-
 class ReportBuilder:
     """An observer that builds the tree; `report()` returns it at any time, even during the run."""
 
-    def __init__(self, *, after: Report | None = None) -> None:
-        """Start without events; the positions in which tasks end follow those of the earlier run, if there is one."""
+    def __init__(self) -> None:
+        """Start without events."""
         self._root = 0
         self._facts: dict[int, dict[str, Any]] = {}
         self._inside: dict[int, list[int]] = {}
-        self._ended = 0 if after is None else after.ended or 0
+        self._ended = 0
 
     def __call__(self, event: Event) -> None:
         """Add this event to the tree."""
@@ -334,11 +315,8 @@ class ReportBuilder:
                 facts |= {"order": event.order, "attempt": event.attempt}
                 if isinstance(event, Started):
                     facts |= {"status": Status.RUNNING, "started": event.at}
-                elif event.before is None:
-                    facts |= {"status": Status.SKIPPED, "reason": event.reason}
                 else:
-                    kept = _kept(event.before, reason=event.reason)
-                    self._facts[event.id] = attrs.asdict(kept, recurse=False) | {"attempt": event.attempt}
+                    facts |= {"status": Status.SKIPPED, "reason": event.reason}
             case Finished():
                 self._ended += 1
                 facts = self._facts[event.id]
@@ -361,10 +339,7 @@ class ReportBuilder:
 
     def _report(self, number: int, *, depth: int) -> Report:
         facts = {"depth": depth} | self._facts[number]
-        if "children" not in facts:
-            below = sorted(
-                self._inside[number],
-                key=lambda inner: (self._facts[inner]["attempt"], self._facts[inner]["order"], inner),
-            )
-            facts["children"] = tuple(self._report(inner, depth=len(facts["path"])) for inner in below)
-        return Report(**facts)
+        below = sorted(
+            self._inside[number], key=lambda inner: (self._facts[inner]["attempt"], self._facts[inner]["order"], inner)
+        )
+        return Report(**facts, children=tuple(self._report(inner, depth=len(facts["path"])) for inner in below))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import attrs
 
 from phases.context import Clock, Context, Node, complain, listed_observers, valid_context
-from phases.errors import Cancelled, StoppedElsewhere, TaskFailed, add_note
+from phases.errors import Cancelled, TaskFailed, add_note
 from phases.live import live_tree
 from phases.logs import LogObserver
 from phases.report import Failure, Finished, Observer, Report, ReportBuilder, Skipped, Started, Status
@@ -39,7 +39,7 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     ctx = valid_context(ctx)
     left_out(task, above=ctx.path)  # nothing begins if the tasks are nested too deep
     with stopping(ctx, raises=True):
-        return step(task, ctx.but(before={}))
+        return step(task, ctx)
 
 
 def run(
@@ -47,7 +47,6 @@ def run(
     *,
     only: Iterable[str] | str = (),
     skip: Iterable[str] | str = (),
-    after: Report | None = None,
     observers: Iterable[Observer] | None = None,
     deadline: float | None = None,
     clock: Clock | None = None,
@@ -60,21 +59,16 @@ def run(
     Nothing is printed: `logging.basicConfig(level="INFO")` shows the log lines, `print(report)` the report.
     `only` and `skip` select tasks by name, or by `group/name`; an unknown name raises UnknownTask. Without
     observers, you get log lines and, with rich and a terminal on stderr, a live tree.
-
-    With `after`, the report of an earlier run of the same tasks, the run goes on where that one stopped: what was done
-    is not done again, and the report has it as that run reported it. What had begun and was not done is done again; if
-    this run does not get to it, the report has it as cancelled, so that a third run, or `undo`, still knows of it.
     """
     leaves_out = left_out(task, only=only, skip=skip)
-    before = {} if after is None else {(0, task.name): _of_a_run(task, after)}
     logger = logger or logging.getLogger("phases")
     chosen = default_observers(logger) if observers is None else listed_observers(observers)
-    builder = ReportBuilder(after=after)
+    builder = ReportBuilder()
     ctx = Context(deadline=deadline, clock=clock, logger=logger, run_id=run_id, observers=[builder, *chosen])
     ended: dict[str, Any] = {}
     with stopping(ctx, raises=False) as signals:
         try:
-            step(task, ctx.but(leaves_out=leaves_out, before=before))
+            step(task, ctx.but(leaves_out=leaves_out))
         except Cancelled:
             ended["status"] = Status.CANCELLED  # also if it has not begun
         except BaseException:
@@ -86,13 +80,6 @@ def run(
     if signals:
         ended["signal"] = signals[0]
     return attrs.evolve(builder.report(), **ended)
-
-
-def _of_a_run(task: AnyTask, report: Report) -> Report:
-    if report.name != task.name or report.action != "do":
-        what = "" if report.action == "do" else f"the {report.action} of "
-        raise ValueError(f"the report is for {what}{report.name!r}, not for {task.name!r}: no task of it would match")
-    return report
 
 
 def _close(observers: Iterable[Observer], logger: logging.Logger) -> None:
@@ -110,27 +97,15 @@ def default_observers(logger: logging.Logger | None = None, *, errors: bool = Tr
 
 
 def step(task: Task[T], ctx: Context, *, order: int = 0) -> T:
-    """Run the task as step number `order` inside the context, unless it is left out or an earlier run has done it."""
+    """Run the task as step number `order` inside the context, unless it is left out."""
     if reason := ctx.leaves_out(task, ctx.path):
         pass_over(task.name, ctx, order=order, reason=reason)
         return cast("T", Skip(reason))
-    before = ctx.before.get((order, task.name))
-    if before is not None and before.status is Status.OK:
-        pass_over(task.name, ctx, order=order, reason="done before")
-        return cast("T", before.result)
-    known = None if before is None else {place: attempts[-1] for place, attempts in before.members.items()}
-    return act(task.name, task.do, ctx, order=order, before=known)
+    return act(task.name, task.do, ctx, order=order)
 
 
 def act(
-    name: str,
-    do: Callable[[Context], T],
-    ctx: Context,
-    *,
-    order: int = 0,
-    action: str = "do",
-    note: str = "",
-    before: Mapping[tuple[int, str], Report] | None = None,
+    name: str, do: Callable[[Context], T], ctx: Context, *, order: int = 0, action: str = "do", note: str = ""
 ) -> T:
     """Run the function as a step with this name: exactly one Started and one Finished, whatever happens."""
     if ctx.cancelled:
@@ -138,7 +113,7 @@ def act(
         ctx.check()
     run, above = ctx.run, ctx.node
     node = Node(next(run.ids), (*ctx.path, name), above)
-    inner = ctx.but(path=node.path, node=node, attempt=1, before=before or {})
+    inner = ctx.but(path=node.path, node=node, attempt=1)
     start, began = run.clock.utc(), run.clock.now()
 
     def finish(status: Status, reason: str, *, result: object = None, error: Any = None, own: bool = True) -> None:
@@ -169,11 +144,10 @@ def act(
 
 
 def pass_over(name: str, ctx: Context, *, order: int, reason: str, action: str = "do") -> None:
-    """Record that this step was not started, and what an earlier run reported of it."""
-    before = ctx.before.get((order, name)) if action == "do" else None
+    """Record that this step was not started."""
     parent = None if ctx.node is None else ctx.node.id
     path, number = (*ctx.path, name), next(ctx.run.ids)
-    ctx.tell(Skipped(ctx.run_id, number, path, parent, order, ctx.attempt, action, reason, before))
+    ctx.tell(Skipped(ctx.run_id, number, path, parent, order, ctx.attempt, action, reason))
 
 
 def _judge(error: BaseException, ctx: Context, node: Node) -> tuple[BaseException, Status, str, bool]:
@@ -184,11 +158,7 @@ def _judge(error: BaseException, ctx: Context, node: Node) -> tuple[BaseExceptio
         return error, Status.CANCELLED, "interrupted from the keyboard", True
     if not isinstance(error, Cancelled):
         return error, Status.FAILED, "", not any(error is passed for passed in node.passed)
-    if ctx.cancelled or getattr(error.origin, "run_id", ctx.run_id) == ctx.run_id:
-        return error, Status.CANCELLED, error.reason, True
-    failure = StoppedElsewhere(error.reason)
-    failure.__cause__ = error
-    return failure, Status.FAILED, "", True
+    return error, Status.CANCELLED, error.reason, True
 
 
 def _fields_of(result: object) -> Mapping[str, object]:
@@ -237,19 +207,8 @@ def _asking(task: AnyTask, ctx: Context) -> _Call:
     return _Call(task.name, ctx, offer_of(task, "plan") or ask_each, "; ".join(filter(None, conditions)))
 
 
-def undo(
-    task: AnyTask,
-    ctx: Context | None = None,
-    *,
-    after: Report | None = None,
-    observers: Iterable[Observer] | None = None,
-) -> Report:
-    """Call the undo of every task in the tree that offers one, and report.
-
-    Without `after`, all tasks are undone, the last listed first. With `after`, the report of a run, only the tasks
-    that began in that run, in any attempt, are undone: each once, in the reverse of the order in which they last
-    ended, even if they ran in parallel. A task that was skipped is not undone. One that found nothing to change is:
-    undoing Configure also removes what an earlier run installed.
+def undo(task: AnyTask, ctx: Context | None = None, *, observers: Iterable[Observer] | None = None) -> Report:
+    """Call the undo of every task in the tree that offers one, the last listed first, and report.
 
     If an undo fails, the others are still called; at the end one TaskFailed carries all failures and the report. If
     a group has an undo, it is called instead of the undos of its tasks. SIGINT and SIGTERM wait for the running undo,
@@ -260,13 +219,11 @@ def undo(
             raise TypeError("undo: both a context and observers are given; give the observers to the context")
         ctx = Context(observers=observers)
     left_out(task)  # no undo is called if the tasks are nested too deep
-    ran = None if after is None else (_of_a_run(task, after),)
     ctx, builder = valid_context(ctx), ReportBuilder()
-    # With a report: by when each task ended. Without: by position. The last comes first.
-    undos = sorted(_undos(task, above=ctx.path, ran=ran), key=lambda found: found[0], reverse=True)
+    undos = [*_undos(task, above=ctx.path)][::-1]
 
     def undo_each(inner: Context) -> None:
-        calls = [_Call(path[-1], inner.but(path=path[:-1]), _shielded(offer)) for _, path, offer in undos]
+        calls = [_Call(path[-1], inner.but(path=path[:-1]), _shielded(offer)) for path, offer in undos]
         _each(calls, action="undo")
 
     alone = offer_of(task, "undo") if undos else None
@@ -288,27 +245,14 @@ def _shielded(undo: Callable[[Context], Any]) -> Callable[[Context], Any]:
     return call
 
 
-def _undos(
-    task: AnyTask, *, above: tuple[str, ...], ran: Sequence[Report] | None, place: tuple[int, ...] = ()
-) -> Iterator[tuple[tuple[int, ...], tuple[str, ...], Callable[[Context], Any]]]:
-    """The undos in this part of the tree: for each its turn, its task's path, and its method.
-
-    `ran` are the reports of all attempts at the task, if the run is known.
-    """
+def _undos(task: AnyTask, *, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Callable[[Context], Any]]]:
+    """The undos in this part of the tree, in the order of the tasks: the path of each, and the method."""
     path, offer = (*above, task.name), offer_of(task, "undo")
     if offer is not None:
-        # A task that returned a Skip in its last attempt may have done something in an earlier one.
-        did = [node.ended or 0 for node in ran or () if node.status is not Status.SKIPPED or node.attempts > 1]
-        if ran is None or any(did):
-            yield place if ran is None else (max(did),), path, offer
+        yield path, offer
         return
-    inside: dict[tuple[int, str], list[Report]] = {}
-    for node in ran or ():
-        for key, attempts in node.members.items():
-            inside.setdefault(key, []).extend(attempts)
-    for order, member in enumerate(subtasks_of(task)):
-        known = None if ran is None else inside.get((order, member.name), [])
-        yield from _undos(member, above=path, ran=known, place=(*place, order))
+    for member in subtasks_of(task):
+        yield from _undos(member, above=path)
 
 
 class _Call(NamedTuple):

@@ -143,19 +143,6 @@ def test_every_thread_is_waited_for() -> None:
     assert not [thread.name for thread in started if thread.is_alive()]
 
 
-def test_a_run_inside_a_task() -> None:
-    """A separate run that is cancelled inside a task is a failure of that task, and does not cancel the outer run."""
-    ctx, seen = recorded()
-
-    @phases.task("inner")
-    def inner(_ctx: Context) -> None:
-        phases.execute(StubTask("x", seconds=9), Context(deadline=5, clock=FakeClock(), observers=[]))
-
-    with pytest.raises(phases.TaskFailed, match="a separate run inside it was stopped: the 5 s of the run are over"):
-        phases.execute(phases.serial(inner), ctx)
-    assert seen.report.status is Status.FAILED
-
-
 def test_a_name_that_breaks_in_a_thread() -> None:
     """A task whose name raises at run time fails the group; nothing hangs and no thread is lost."""
 

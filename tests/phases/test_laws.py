@@ -302,16 +302,8 @@ def test_a_run_does_what_the_oracle_says(
     expected = foretold(tree, deadline)
     assert sorted(seen.lines) == sorted(line[:4] for line in expected.lines)
     assert report.status == STATUS.get(expected.how, expected.how) or not seen.attempts
-    known = {id(leaf) for leaf in leaves(tree)}
-    did = {
-        id(line.task): line
-        for line in sorted(expected.lines, key=lambda line: line.end)
-        if id(line.task) in known and line.status != "not started" and (line.status != "skipped" or line.again)
-    }
-    phases.undo(tree, Context(observers=[broken], logger=QUIET), after=report)
-    assert sorted(map(id, undone)) == sorted(did)
-    ends = [did[id(leaf)].end for leaf in undone]
-    assert ends == sorted(ends, reverse=True)
+    phases.undo(tree, Context(observers=[broken], logger=QUIET))
+    assert [*map(id, undone)] == [*map(id, leaves(tree))][::-1]
 
 
 def run(tree: phases.AnyTask, deadline: float | None = None) -> tuple[phases.Report, RecordingObserver]:
@@ -337,22 +329,6 @@ def test_the_report_is_the_run(tree: phases.AnyTask, deadline: float | None) -> 
             if child.started is not None and node.started is not None:
                 assert child.started >= node.started
                 assert (child.ended or 0) < (node.ended or 0)
-
-
-@given(TREES, DEADLINES)
-def test_a_run_goes_on_where_another_stopped(tree: phases.AnyTask, deadline: float | None) -> None:
-    """What was done is not done again; the rest is, and then the report is that of a run that was never stopped."""
-    first, _ = run(tree, deadline)
-    before = {id(leaf): leaf.calls for leaf in leaves(tree)}
-    for leaf in leaves(tree):
-        leaf.end = "ok"
-    tree = phases.serial(tree, name="around")
-    again = phases.run(tree.subtasks[0], clock=FakeClock(), observers=[], after=first)
-    if first.status is Status.OK:
-        assert {id(leaf): leaf.calls for leaf in leaves(tree)} == before
-        assert attrs.evolve(again, run_id="") == attrs.evolve(first, run_id="")
-    third, seen = phases.run(tree.subtasks[0], clock=FakeClock(), observers=[], after=again), again.status
-    assert third.ok or seen is not Status.OK
 
 
 @given(TREES)

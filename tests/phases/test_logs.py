@@ -1,12 +1,8 @@
 """Log lines: one wide line for each start and each end, and the two formatters."""
 
-import json
 import logging
-import shlex
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import phases
 from phases import Context
@@ -69,7 +65,7 @@ def test_words_and_levels(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-@pytest.mark.parametrize("formatter", [logging.Formatter(), phases.LogfmtFormatter(), phases.JsonFormatter()])
+@pytest.mark.parametrize("formatter", [logging.Formatter()])
 def test_the_text_of_an_error_is_logged_once(formatter: logging.Formatter, caplog: pytest.LogCaptureFixture) -> None:
     """In any format, and through any number of groups, the text of a failure is in one line, once."""
     text = "no default route appeared within 30 s"
@@ -129,62 +125,3 @@ def test_the_place_of_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     """The line of the task that raised gives the file and line in the code."""
     *_, failed = logged(StubTask("a", always=OSError("full")), caplog)
     assert vars(failed)["phases"]["at"].startswith("testing.py:")
-
-
-def test_logfmt_has_tracebacks() -> None:
-    """In logfmt, a record with a traceback is one line with the traceback and the error."""
-    line = record("could not", {"task": "a"})
-    try:
-        StubTask("a", always=OSError("full")).do(Context())
-    except OSError as error:
-        line.exc_info = (OSError, error, error.__traceback__)
-    text = phases.LogfmtFormatter().format(line)
-    assert 'error="OSError: full" traceback="Traceback (most recent call last):\\n' in text
-    assert len(text.splitlines()) == 1
-
-
-def test_logfmt() -> None:
-    """Logfmt quotes only the values that need quotes."""
-    fields = {"task": "a/b", "words": "two words", "none": None, "yes": True, "odd key": 'a"b\\c', "lines": "a\nb\x00"}
-    assert phases.LogfmtFormatter().format(record("done", fields)) == (
-        'time=2026-01-01T00:00:00.250Z level=info msg=done task=a/b words="two words" none=null yes=true '
-        'odd_key="a\\"b\\\\c" lines="a\\nb\\u0000"'
-    )
-
-
-def test_json() -> None:
-    """A JSON line has the same fields, and the traceback if the record has one."""
-    line = record("done", {"task": "a/b", "level": "mine", "value": {1, 2}})
-    line.exc_info = (OSError, OSError("full"), None)
-    found = json.loads(phases.JsonFormatter().format(line))
-    assert found.pop("traceback").endswith("OSError: full")
-    assert found == {
-        "time": "2026-01-01T00:00:00.250Z",
-        "level": "info",
-        "msg": "done",
-        "task": "a/b",
-        "level_": "mine",
-        "value": [1, 2],
-        "error": "OSError: full",
-    }
-
-
-@pytest.mark.parametrize("formatter", [phases.LogfmtFormatter(), phases.JsonFormatter()])
-def test_records_of_others(formatter: logging.Formatter) -> None:
-    """Records of other loggers are formatted with the name of their logger."""
-    assert "phases" in formatter.format(record("hello %s", None, "world"))
-    assert "hello world" in formatter.format(record("hello %s", None, "world"))
-    assert "wrong %s %s" in formatter.format(record("wrong %s %s", None, 1))
-
-
-@given(st.dictionaries(st.text(), st.text()), st.text())
-def test_any_field_stays_on_one_line(fields: dict[str, str], message: str) -> None:
-    """Every record is one line, whatever a task logs; JSON restores every value, and logfmt splits into its pairs."""
-    made = record(message, fields)
-    made.args = None
-    as_json = phases.JsonFormatter().format(made)
-    assert len(as_json.splitlines()) == 1
-    assert [value for value in fields.values() if value not in json.loads(as_json).values()] == []
-    as_logfmt = phases.LogfmtFormatter().format(made)
-    assert len(as_logfmt.splitlines()) == 1
-    assert len(shlex.split(as_logfmt, comments=False)) == 3 + len(fields)

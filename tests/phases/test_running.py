@@ -3,14 +3,12 @@
 import asyncio
 import logging
 import os
-import pickle
 import sys
 import threading
 import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -50,26 +48,6 @@ def test_exception() -> None:
     assert str(failed) == "download failed: OSError: no route to host (in bootstrap/download)"
     assert 'raise OSError("no route to host")' in "".join(traceback.format_exception(failed))
     assert seen.finished == [("bootstrap/download", Status.FAILED), ("bootstrap", Status.FAILED)]
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        phases.TaskFailed([phases.Failure(("a",), KeyError("k"))], run_id="r1"),
-        phases.TaskFailed([phases.Failure(("a",), phases.DeadlineExceeded(2.5)), phases.Failure(("b",), OSError())]),
-        phases.Cancelled("SIGTERM", origin=Context().scope),
-        phases.DeadlineExceeded(2.5),
-        phases.errors.StoppedElsewhere("its time is over"),
-        phases.UnknownTask("donwload", "only", ("download", "start")),
-        phases.InvalidTask("no task"),
-    ],
-    ids=lambda error: f"{type(error).__name__}: {str(error)[:20]}",
-)
-def test_errors_survive_pickling(error: BaseException) -> None:
-    """Every error can be pickled: its message and its attributes survive."""
-    copy = pickle.loads(pickle.dumps(error))  # noqa: S301  our own bytes
-    assert (type(copy), str(copy)) == (type(error), str(error))
-    assert {**vars(copy), "origin": None}.keys() == {**vars(error), "origin": None}.keys()
 
 
 def test_cancelled_is_not_swallowed_by_a_task_that_catches_exceptions() -> None:
@@ -351,7 +329,7 @@ def test_depth(around: Callable[[phases.AnyTask], phases.AnyTask]) -> None:
     assert report.ok
     assert len(str(report).splitlines()) == len(list(report.walk())) + 1
     assert report.to_json()
-    assert phases.undo(nested(phases.tasks.DEEPEST - 1), after=report, observers=[]).ok
+    assert phases.undo(nested(phases.tasks.DEEPEST - 1), observers=[]).ok
     assert phases.plan(nested(phases.tasks.DEEPEST - 1)).ok
     seen.events.clear()
     calls: list[Callable[[phases.AnyTask], object]] = [phases.run, phases.execute, phases.plan, phases.undo]
@@ -359,50 +337,6 @@ def test_depth(around: Callable[[phases.AnyTask], phases.AnyTask]) -> None:
         with pytest.raises(phases.InvalidTask, match="is nested too deep"):
             call(nested(2000))
     assert seen.events == []
-
-
-class TestAfterAnotherRun:
-    """run(task, after=report) goes on where a stopped run was."""
-
-    def test_what_was_done(self) -> None:
-        """What was done has its result and its place in the report and is not done again; the rest is done."""
-        flaky = phases.retry(StubTask("c", 3, seconds=1, errors=[OSError("busy")] * 2), attempts=2, jitter=0)
-        both = phases.parallel(StubTask("b", 2), flaky)
-        tree = phases.serial(StubTask("a", 1, seconds=1), both, StubTask("d", 4), name="all")
-        first = phases.run(tree, clock=FakeClock(), observers=[])
-        assert not first.ok
-        seen = RecordingObserver()
-        second = phases.run(tree, clock=FakeClock(), observers=[seen], after=first)
-        assert (seen.started, seen.skipped) == (
-            ["all", "all/parallel", "all/parallel/c", "all/d"],
-            ["all/a", "all/parallel/b"],
-        )
-        assert (second.ok, second.result) == (True, (1, (2, 3), 4))
-        assert second.find("a") == first.find("a")
-        assert phases.run(tree, observers=[], after=second).find("c") == second.find("c")
-
-    def test_what_a_group_tried_again(self) -> None:
-        """A further attempt at a group is whole: it begins again with what an earlier run has done."""
-        a, b = StubTask("a"), StubTask("b", errors=[OSError("1"), OSError("2")])
-        first = phases.run(phases.retry(phases.serial(a, b), attempts=1), observers=[])
-        again = phases.retry(phases.serial(a, b), attempts=2, jitter=0)
-        assert phases.run(again, clock=FakeClock(), observers=[], after=first).ok
-        assert (a.calls, b.calls) == (2, 3)
-
-    @pytest.mark.parametrize("options", [{"skip": "inner"}, {"deadline": 1e-9, "clock": None}, {}])
-    def test_a_run_between_that_does_not_get_there(self, options: dict[str, Any]) -> None:
-        """What a run in between leaves out or does not reach is still known: to the next run, and to undo."""
-        x, a, b = StubTask("x", errors=[OSError("x")]), StubTask("a"), StubTask("b", errors=[OSError("b")])
-        inner = phases.serial(a, b, name="inner")
-        first = phases.run(phases.parallel(phases.when(False, x), inner), clock=FakeClock(), observers=[])
-        tree = phases.parallel(x, inner, at_once=1)
-        second = phases.run(tree, **{"clock": FakeClock(), **options}, observers=[], after=first)
-        assert [str(failure.error) for failure in second.failures] == ["x"][: x.calls]
-        phases.undo(tree, after=second, observers=[])
-        assert (a.undone, b.undone) == (1, 1)
-        x.errors.clear()
-        assert phases.run(tree, clock=FakeClock(), observers=[], after=second).ok
-        assert (a.calls, b.calls) == (1, 2)
 
 
 def test_a_run_that_ends_before_it_begins() -> None:

@@ -63,7 +63,7 @@ def test_left_out_is_reported() -> None:
 @pytest.mark.parametrize(
     ("option", "name", "words"),
     [
-        ("only", "donwload", "only: there is no task 'donwload'; did you mean 'download'? The tasks are: bootstrap, "),
+        ("only", "donwload", "only: there is no task 'donwload'. The tasks are: bootstrap, "),
         (
             "skip",
             "zzz",

@@ -141,49 +141,6 @@ def test_inside_a_running_task() -> None:
     assert seen.report.find("roll-back/all").action == "undo"
 
 
-def test_report_of_another_tree() -> None:
-    """The report of another tree, or of its plan, is refused, instead of undoing nothing without an error."""
-    report = phases.run(StubTask("one"), observers=[])
-    with pytest.raises(ValueError, match="the report is for 'one', not for 'two': no task of it would match"):
-        phases.undo(StubTask("two"), after=report)
-    with pytest.raises(ValueError, match="the report is for the plan of 'one', not for 'one'"):
-        phases.run(StubTask("one"), after=phases.plan(StubTask("one")))
-
-
-def test_after_attempts() -> None:
-    """What any attempt did is undone, once: here the second stops where the first had got further."""
-    log: list[str] = []
-    a, b = Step("a", log), Step("b", log)
-    flaky = StubTask("c", always=OSError("busy"))
-    once = phases.task("once", undo=lambda ctx: log.append("/".join(ctx.path)))(lambda _ctx: stop())
-
-    def stop() -> None:
-        if flaky.calls:
-            raise OSError("full")
-
-    tree = phases.retry(phases.serial(once, a, b, flaky), attempts=2, jitter=0)
-    report = phases.run(tree, clock=FakeClock(), observers=[])
-    phases.undo(tree, context()[0], after=report)
-    assert log == ["serial/once", "serial/b", "serial/a"]
-
-
-def test_after_an_attempt_that_skipped() -> None:
-    """A task that failed half way, and found nothing to do in its next attempt, is undone."""
-    log: list[str] = []
-    results = iter([OSError("half"), phases.Skip("there")])
-
-    @phases.task("a", undo=lambda _ctx: log.append("a"))
-    def half(_ctx: Context) -> object:
-        result = next(results)
-        if isinstance(result, OSError):
-            raise result
-        return result
-
-    tree = phases.retry(phases.retry(half, attempts=1), jitter=0)
-    phases.undo(tree, context()[0], after=phases.run(tree, clock=FakeClock(), observers=[]))
-    assert log == ["a"]
-
-
 def test_a_running_undo_is_not_cancelled() -> None:
     """A cancellation lets the undo that runs finish; the next one is not called, and recorded."""
     undone: list[str] = []
