@@ -259,14 +259,15 @@ class Judge:
         It is made by hand: DHCP, an advertisement and an address say who is a neighbour. Where the default route by
         this card needs no gateway, no other route does.
         """
+        if any(leg.gateway for leg in route.legs if leg.dev == dev):
+            return False
         is_wide = 0 < route.prefix.length < self.fib.width and route.prefix not in _ZEROCONF
         is_by_hand = route.protocol not in {PROTOCOL_KERNEL, _RA, _DHCP} and "encap" not in route.unread
         is_ethernet = self.is_card(dev) and self._links[dev].type == _ETHERNET
         if not (is_wide and is_by_hand and is_ethernet) or self._is_listed(dev) or self._is_connected(dev, route):
             return False
         legs = (leg for default in all_defaults(self.fib) for leg in default.route.legs)
-        has_router = any(leg.gateway for leg in legs if leg.dev == dev)
-        return has_router and not any(leg.gateway for leg in route.legs if leg.dev == dev)
+        return any(leg.gateway for leg in legs if leg.dev == dev)
 
     def _owner_of_network(self, dev: str, route: Route) -> str:
         """The card or the pods' bridge in whose connected network a CNI has put a route for many addresses."""

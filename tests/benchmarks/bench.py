@@ -318,8 +318,8 @@ def cidrs_row(bench: Bench) -> Iterator[Row]:
         return sorted(prefixes)
 
     routes = some(100_000, 16, 20, 22, 24, 24, 24, 28, 32)
-    ip(*(f"route add {prefix} via {GATEWAY} dev eth0 proto bird" for prefix in routes))
-    cidrs = some(100, 16)
+    ip(*(f"route add {prefix} via {GATEWAY} dev eth0 proto bgp" for prefix in routes))
+    cidrs = some(100, 24)
     loop = 'begin=$EPOCHREALTIME; for address in "$@"; do ip route get "$address" >/dev/null; done; '
     loop += "echo $((${EPOCHREALTIME/./} - ${begin/./}))"
     addresses = [str(cidr.ip) for cidr in cidrs]

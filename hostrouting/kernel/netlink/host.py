@@ -91,13 +91,13 @@ def _link(
     *,
     ignore_linkdown: bool,
 ) -> Link:
-    families = attributes_of(attributes.get(_AF_SPEC, b""), 0)
-    ipv4 = attributes_of(families.get(n.AF_OF[IPV4], b""), 0).get(_INET_CONF, b"")
-    ipv6 = attributes_of(families.get(n.AF_OF[IPV6], b""), 0).get(_INET6_CONF, b"")
+    families = attributes_of(attributes.get(_AF_SPEC, b""))
+    ipv4 = attributes_of(families.get(n.AF_OF[IPV4], b"")).get(_INET_CONF, b"")
+    ipv6 = attributes_of(families.get(n.AF_OF[IPV6], b"")).get(_INET6_CONF, b"")
     return Link(
         name=names[index],
         index=index,
-        kind=_text(attributes_of(attributes.get(_LINKINFO, b""), 0).get(_INFO_KIND, b"")),
+        kind=_text(attributes_of(attributes.get(_LINKINFO, b"")).get(_INFO_KIND, b"")),
         type=hardware,
         up=bool(flags & _UP),
         carrier=bool(_integer(attributes, _CARRIER, 1)),

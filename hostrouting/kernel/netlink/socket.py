@@ -50,14 +50,15 @@ class KernelError(Exception):
         super().__init__(number, words or os.strerror(number))
 
 
-def attributes_of(data: bytes, at: int, end: int | None = None) -> dict[int, bytes]:
-    """The attributes between two offsets, by number; bytes that are not a whole attribute are left out."""
+def attributes_of(data: bytes, at: int = 0) -> dict[int, bytes]:
+    """The attributes from an offset to the end, by number; bytes that are not a whole attribute are left out."""
     attributes: dict[int, bytes] = {}
-    end = len(data) if end is None else end
-    while at + ATTRIBUTE.size <= end:
-        length, kind = ATTRIBUTE.unpack_from(data, at)
-        attributes[kind & _KIND] = data[at + ATTRIBUTE.size : min(at + length, end)]
-        at += max((length + 3) & ~3, ATTRIBUTE.size)
+    unpack, size = ATTRIBUTE.unpack_from, ATTRIBUTE.size
+    end = len(data) - size
+    while at <= end:
+        length, kind = unpack(data, at)
+        attributes[kind & _KIND] = data[at + size : at + length]
+        at += ((length + 3) & ~3) or size
     return attributes
 
 
@@ -74,7 +75,7 @@ def error_of(data: bytes, at: int = 0) -> KernelError:
     if kind == _NLMSG_ERROR and flags & _ACK_TLVS:
         (refused,) = NUMBER.unpack_from(data, at + 20)  # the length of the refused message, which follows
         begin = at + 20 + (HEADER.size if flags & _CAPPED else (refused + 3) & ~3)
-        words = attributes_of(data, begin, at + length).get(_ERROR_WORDS, b"").rstrip(b"\0")
+        words = attributes_of(data[begin : at + length]).get(_ERROR_WORDS, b"").rstrip(b"\0")
     return KernelError(-code, words.decode(errors="replace"))
 
 
