@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -69,12 +69,8 @@ def render_check_script(config: HostRoutingConfig) -> str:
         f"service {as_listed(ip_at(cidr.family, cidr.first))} {as_listed(ip_at(cidr.family, cidr.last))}"
         for cidr in services
     ]
-    settings += _several("allow", check.allowed_devs)
-    settings += _several("cni", _device_rows())
-    settings += _several("refuse", _refusing_rows())
-    settings += _several(
-        "protocols", [f"{number}/{name}" for number in range(256) if (name := protocol_name(number)) != str(number)]
-    )
+    settings += [f"allow any allowed 0 {pattern}" for pattern in check.allowed_devs]
+    settings += (*_device_settings(), *_refusal_settings(), *_protocol_settings())
     return filled("check-route-overlap.sh", settings)
 
 
@@ -82,11 +78,6 @@ def _cidr_setting(cidr: Prefix) -> str:
     # With its first and its last address. Linux takes 0.0.0.0 for this host, and cannot be asked about it.
     first = max(cidr.first, 1) if cidr.family == IPV4 else cidr.first
     return f"cidr {cidr} {as_listed(ip_at(cidr.family, first))} {as_listed(ip_at(cidr.family, cidr.last))}"
-
-
-def _several(key: str, words: Sequence[str]) -> list[str]:
-    """The words as lines of settings with this key, eight words on a line."""
-    return [f"{key} {' '.join(words[at : at + 8])}" for at in range(0, len(words), 8)]
 
 
 def render_probe_script(config: HostRoutingConfig) -> str:
@@ -124,35 +115,28 @@ def asset(name: str) -> str:
     return data.decode().removeprefix("#!/bin/bash\n")
 
 
-def _device_rows() -> list[str]:
-    """The devices of CNIs: the number of the CNI, a pattern, the kinds, and what the device is for."""
-    return [
-        f"{number}/{device.pattern}/{','.join(device.kinds)}/{device.use.value}"
-        for number, cni in enumerate(CNIS, start=1)
-        for device in cni.devices
-    ]
+def _device_settings() -> Iterator[str]:
+    """The devices of CNIs: the kind, what the device is for, the number of the CNI, and a pattern."""
+    for number, cni in enumerate(CNIS, start=1):
+        for device in cni.devices:
+            yield from (f"allow {kind} {device.use.value} {number} {device.pattern}" for kind in device.kinds)
 
 
-def _refusing_rows() -> list[str]:
-    """The routes with which CNIs refuse packets: type, protocol, lengths, the number of the CNI, and what proves it.
+def _refusal_settings() -> Iterator[str]:
+    """The routes with which CNIs refuse packets: type, protocol, the number of the CNI, what proves it, and lengths.
 
     Whether a range is the subnet of this node is not looked at in the script, so nothing proves that there.
     """
-    return [
-        "/".join(
-            map(
-                str,
-                (
-                    ROUTE_TYPES.index(kind),
-                    row.protocol,
-                    *row.lengths[4],
-                    *row.lengths[6],
-                    number,
-                    "exclusive" if row.is_exclusive else "nothing" if row.is_node_subnet else "inside",
-                ),
-            )
-        )
-        for number, cni in enumerate(CNIS, start=1)
-        for row in cni.refusals
-        for kind in row.types
-    ]
+    for number, cni in enumerate(CNIS, start=1):
+        for row in cni.refusals:
+            proof = "exclusive" if row.is_exclusive else "nothing" if row.is_node_subnet else "inside"
+            lengths = " ".join(map(str, (*row.lengths[4], *row.lengths[6])))
+            for kind in row.types:
+                yield f"refuse {ROUTE_TYPES.index(kind)} {row.protocol} {number} {proof} {lengths}"
+
+
+def _protocol_settings() -> Iterator[str]:
+    """The names of protocols."""
+    for number in range(256):
+        if (name := protocol_name(number)) != str(number):
+            yield f"protocol {number} {name}"

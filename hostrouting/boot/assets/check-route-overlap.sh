@@ -53,28 +53,28 @@ BEGIN {
   n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
   for (; n; n--) is_spare[bits_of(spare[n])] # Linux uses its default route there, unless something else is said of it
 }
-# --- Input: the settings; the links; then for each family its rules, and the routes of all tables
+# --- Input: the settings; then for each family the links, its rules, and the routes of all tables
 { latest = $0 }
-!part { if ($0 == "links") part = $0; else read_setting(); next }
-/^family [46]$/ { part = family = $2; families = families family; next }
+/^end$/ || / expires -/ { next }
+/^family [46]$/ { part = "links"; family = $2; next }
+!part { read_setting(); next }
 part == "links" && /^[0-9]+: [^ ]+: <.*\\ +link\// { read_link(); next }
-part != "links" && /^[0-9]+:\t/ { read_rule(); next }
-part != "links" && /^[0-9]+ .* table [0-9]+ proto / { read_route(); next }
-!/^(end$|\tnh_info )/ { doubt("this check cannot read [" $0 "]") } # such as the alias of a link, which is any text
+/^[0-9]+:\t/ { part = "tables" }
+part == "tables" { sub(/ expires [^ ]+/, ""); listed[family, ++lines[family]] = $0 }
+part == "tables" && /^[0-9]+:\t/ { read_rule(); next }
+part == "tables" && /^[0-9]+ .* table [0-9]+ proto / { read_route(); next }
+!/^\tnh_info / { doubt("this check cannot read [" $0 "]") } # such as the alias of a link, which is any text
 END { if (latest == "end") finish(); else print "ip failed: " latest } # it may have been killed
-function read_setting(   i, n, word, kind) {
+function read_setting() {
+  if ($1 == "families") families = $0
   if ($1 == "cidr") { cidr[++cidrs] = $2; from[cidrs] = bits_of($3); to[cidrs] = bits_of($4); want(from[cidrs]) }
   if ($1 == "device") { expected[4] = expected[6] = joined(expected[4], $2); configured = 1 }
-  for (i = 2; i <= NF; i++) {
-    split($i, word, "/"); if ($1 == "protocols") protocol[word[1]] = word[2]
-    if ($1 == "allow") { name[++names] = glob(word[1]); of_kind["any"] = of_kind["any"] " " names }
-    if ($1 == "cni") {
-      name[++names] = glob(word[2]); cni[names] = word[1]; use[names] = word[4]
-      for (n = split(word[3], kind, ","); n; n--) of_kind[kind[n]] = of_kind[kind[n]] " " names
-    }
-    if ($1 == "refuse") { row[++rows] = $i; row_of[rows] = word[1] " " word[2] }
-    if ($1 == "service" && i == 2) { service[++services] = bits_of($2); service_to[services] = bits_of($3) }
+  if ($1 == "service") { service[++services] = bits_of($2); service_to[services] = bits_of($3) }
+  if ($1 == "protocol") protocol[$2] = $3
+  if ($1 == "allow") {
+    of_kind[$2] = of_kind[$2] " " ++names; use[names] = $3; cni[names] = $4; name[names] = glob($5)
   }
+  if ($1 == "refuse") row[$2, $3, ++rows[$2, $3]] = $0
 }
 function glob(text) { gsub(/[.]/, "[.]", text); gsub(/[*]/, ".*", text); gsub(/[?]/, ".", text); return "^" text "$" }
 function read_link(   dev, piece, word, i, n, row_at) {
@@ -82,6 +82,7 @@ function read_link(   dev, piece, word, i, n, row_at) {
   is_down[dev] = $3 !~ /[<,]UP[,>]/; is_tunnel[dev] = word[1] ~ /^(vxlan|geneve|gretap|ip6gretap|tun)$/ || \
     (word[1] !~ /^(addrgenmode|wwan)?$/ && piece[2] !~ /^link\/(\[(1|32|772)\]|ether|infiniband|loopback)/)
   if (piece[2] ~ /^link\/(\[32\]|infiniband|\[772\]|loopback)/ || word[1] ~ /^(dummy|ifb|vrf)$/) is_fabric[dev]
+  else if (!is_tunnel[dev]) is_card[dev]
   for (n = split(of_kind["any"] of_kind[word[1]], row_at, " "); n; n--) if (dev ~ name[i = row_at[n]]) {
     if (cni[i]) { of[dev] = of[dev] " " cni[i] " "; is_used[cni[i]] = 1; if (is_down[dev]) has_hidden = 1 }
     if (use[i] != "marked") is_allowed_one[dev]; if (use[i] !~ /^(marked|pod)$/) is_allowed[dev]
@@ -104,9 +105,9 @@ function read_route(   devs) { # there can be 100,000; those outside the expecte
   if ($2 != "default") { if (is_judged(first, last)) cut(); else return }
   devs = devices()
   if (devs in of && ($1 == 1 || / table 255 proto 2 /)) {
-    pod[++pods] = first; pod_to[pods] = last; pod_in[pods] = value("table") of[devs]; is_own_at[pods] = $1 == 2
+    pod[++pods] = first; pod_to[pods] = last; pod_of[pods] = of[devs]
   }
-  if ($3 == "from" || / tos 0x/) { others[family] = 1; unjudged = joined(unjudged, "routes by tos or source"); return }
+  if ($3 == "from" || / tos 0x/) { unjudged = joined(unjudged, "routes by tos or source"); return }
   if ($2 == "default" && ($1 != 1 || without(devs, is_fabric))) default_route[family, ++defaults[family]] = $0
   if ($2 == "default" && / table 255 /) doubt("this check does not judge route " named())
   if ($1 ~ /^[678]$/) add_refusal($1)
@@ -127,22 +128,19 @@ function named(   proto, table) {
   proto = value("proto"); table = value("table"); if (proto in protocol) proto = protocol[proto]
   return "[" ($1 == 1 ? "" : TYPES[$1] " ") $2 " proto " proto (table == 254 ? "" : " table " table) "]"
 }
-function devices(   hop, i, n, dev, devs) { # that are up; sets `lost` to those that Linux may or may not use
-  lost = ""; n = split($0, hop, /\\\tnexthop/) # -o joins lines by \ and a tab
-  for (i = 1; i <= n; i++) if (match(hop[i], / dev [^ ]+/)) {
-    dev = substr(hop[i], RSTART + 5, RLENGTH - 5)
-    if (hop[i] !~ / dead /) devs = joined(devs, dev); else if (!is_down[dev]) lost = joined(lost, dev)
-  }
+function devices(   hop, i, devs) { # of the next hops that Linux may use; -o joins lines by \ and a tab
+  for (i = split($0, hop, /\\\tnexthop/); i; i--) if (hop[i] !~ / dead / && match(hop[i], / dev [^ ]+/))
+    devs = joined(devs, substr(hop[i], RSTART + 5, RLENGTH - 5))
   return devs
 }
 function add_refusal(type,   i, p, part, low) { # of a rule, or a route, which may be of a CNI
   refusal[++refusals] = type; begin[refusals] = first; end[refusals] = last; if (/:\t/ || $2 == "default") return
   for (i = 1; i <= services; i++) if (first <= service_to[i] && service[i] <= last) return
-  p = $2 ~ "/" ? substr($2, index($2, "/") + 1) : family == 4 ? 32 : 128; low = family == 4 ? 3 : 5
-  table[refusals] = value("table"); is_block[refusals] = p + 0 >= (family == 4 ? 20 : 64)
-  for (i = 1; i <= rows; i++) if (row_of[i] == type " " value("proto") && split(row[i], part, "/"))
-    if (part[low] + 0 <= p + 0 && p + 0 <= part[low + 1] + 0) {
-      owner[refusals] = part[7]; proof[refusals] = part[8]; alone[refusals] = family " " value("proto")
+  p = $2 ~ "/" ? substr($2, index($2, "/") + 1) + 0 : family == 4 ? 32 : 128; low = family == 4 ? 6 : 8
+  is_block[refusals] = p >= (family == 4 ? 20 : 64)
+  for (i = rows[type, value("proto")]; i && split(row[type, value("proto"), i], part, " "); i--)
+    if (part[low] <= p && p <= part[low + 1]) {
+      owner[refusals] = part[4]; proof[refusals] = part[5]; trace[refusals] = family " " value("proto")
     }
 }
 # --- The answers
@@ -151,17 +149,26 @@ function sort(   gap, i, n, held) { # each part of the list of places is in orde
     held = place[i]; for (n = i++ - gap; n > 0 && place[n] > held; n -= gap) place[n + gap] = place[n]
   }
 }
-function ask(   n, i, command, line, reason, done) { # a command can have 128 kB; a failure has two lines
+# Asks Linux, and then lists rules and routes again: they have to be those of before. A command can have 128 kB.
+function ask(   n, i, m, command, line, reason, done, is_last) {
   for (n = 1; n <= places;) {
-    command = ""; done = n - 1; for (i = n; i <= places && i < n + 2000; i++) command = command " " spelled(place[i])
-    command = "printf \"route get fibmatch %s ipproto 17\\n\"" command " | ip -N -d -o -force -batch - 2>&1" # 17: UDP
+    command = ""; done = n - 1; family = substr(place[n], 1, 1)
+    for (i = n; place[i] ~ "^" family && i < n + 2000; i++) command = command " " spelled(place[i])
+    is_last = place[i] !~ "^" family; command = "printf \"route get fibmatch %s ipproto 17\\n\"" command # 17: UDP
+    if (is_last) command = "{ " command "; echo rule show; echo route show table all; }"
+    command = command " | ip -" family " -N -d -o -force -batch - 2>&1"; m = 0
     while ((command | getline line) > 0)
-      if (line ~ /^[0-9]/) answer[n++] = line
-      else if (line ~ /^\tnh_info/) answer[n - 1] = answer[n - 1] line
+      if (line ~ /^\tnh_info/ && !m) answer[n - 1] = answer[n - 1] line
+      else if (m && line ~ / expires -/) continue
+      else if (n == i && (m || line ~ /^[0-9]+:\t/)) {
+        sub(/ expires [^ ]+/, "", line); if (line != listed[family, ++m]) is_restless = 1
+      }
+      else if (line ~ /^[0-9]/) answer[n++] = line
       else if (!sub(/^Command failed .*:/, "", line)) { reason = line; sub(/^[^:]*: /, "", reason) }
-      else if (!(reason in WHY) || line + 0 != n - done) break
+      else if (!(reason in WHY) || line + 0 != n - done) break # a failure has two lines
       else answer[n++] = WHY[reason]
     close(command); if (n != i) { print "the kernel did not answer for " spelled(place[n]) ": " reason; exit }
+    if (is_last && m != lines[family]) is_restless = 1
   }
 }
 # Sets the devices of the default route; if that is by InfiniBand, or a VPN hides it, of the next one in its table.
@@ -179,27 +186,26 @@ function learn(   n, i, table, has_none, usable, refuses, halves) {
 }
 function leads_out(   devs) { # by a device that is not InfiniBand or lo
   devs = devices(); competes = without(alike[key()] "", is_fabric, devs) || (/ proto 9 / && devs ~ /,/)
-  return (uplink[family] = without(joined(joined(devs, lost), alike[key()] ""), is_fabric)) != ""
+  return (uplink[family] = without(joined(devs, alike[key()] ""), is_fabric)) != ""
 }
-function grade(i,   p, is_proven, has_pod, has_own) { # of a refusal; 0: it is an escape; 1: it is fine; 2: perhaps
+function grade(i,   p, is_proven, has_pod) { # of a refusal; 0: it is an escape; 1: it is fine; 2: perhaps
   for (p = pods; p; p--)
-    if (begin[i] <= pod[p] && pod_to[p] <= end[i] && begin[i] pod_to[p] != pod[p] end[i] && \
-      (is_own_at[p] || index(pod_in[p], table[i] " ") == 1)) {
-      if (index(pod_in[p], " " owner[i] " ")) is_proven = 1
-      if (pod[p] == pod_to[p]) has_pod = 1; if (is_own_at[p]) has_own = 1
+    if (begin[i] <= pod[p] && pod_to[p] <= end[i] && begin[i] pod_to[p] != pod[p] end[i]) {
+      if (index(pod_of[p], " " owner[i] " ")) is_proven = 1
+      if (pod[p] == pod_to[p]) has_pod = 1
     }
-  if (owner[i] && is_used[owner[i]]) {
+  if (is_used[owner[i]]) {
     if (proof[i] == "exclusive" || (proof[i] == "inside" && is_proven)) return 1
-    if (proof[i] == "inside" || has_own || has_hidden) return 2
+    if (proof[i] == "inside" || has_pod || has_hidden) return 2
   }
-  return (owner[i] && traces[alone[i]] > 1) || (is_block[i] && has_pod) ? 2 : 0
+  return (owner[i] && traces[trace[i]] > 1) || (is_block[i] && has_pod) ? 2 : 0
 }
 function is_for_pods(n,   i, yes, no) { # Linux does not say what refuses it: of several, some may be for pods
   for (i = 1; i <= refusals; i++) if (refusal[i] == answer[n] && begin[i] <= place[n] && place[n] <= end[i]) {
     if (!(i in graded)) graded[i] = grade(i)
     if (graded[i]) yes = 1; if (graded[i] != 1) no = 1
   }
-  if (yes && (no || others[family])) doubt("it is not known whether " spelled(place[n]) " is refused for pods")
+  if (yes && no) doubt("it is not known whether " spelled(place[n]) " is refused for pods")
   return yes
 }
 function fault_at(n,   bad, rest, via) { # what is wrong at a place; empty if nothing is
@@ -208,16 +214,17 @@ function fault_at(n,   bad, rest, via) { # what is wrong at a place; empty if no
   if (NF == 1) return toupper(TYPES[$1]) "\thas no route (" TYPES[$1] ")" (via ? "; expected via " via : "")
   # Multicast, loopback, the addresses of each link, and broadcast.
   if (place[n] ~ /^(4-1110|4-01111111|6-1111111(1|010))/ || place[n] == "4-" substr(ONES, 1, 32)) return ""
-  # By a pod device only single addresses are fine; the own network of the card below a tunnel may be.
+  # By a pod device only single addresses are fine. Below a tunnel, the own network of a card may be; without
+  # expectedDevs, the default route of a card may be meant, too.
   if ($2 ~ "/" || $2 == "default") bad = without(joined(devices(), family == 4 ? alike[key()] "" : ""), is_allowed, via)
   else bad = without(devices(), is_allowed_one, via)
-  if (tunnelled && bad && !/ via / && !without(bad, no_devs, below)) bad = "?"
+  if (is_tunnelled && (!configured || !/ via /) && bad && !without(bad, is_card)) bad = "?"
   if (rest ~ / encap / || !/^[1-5] / || (family == 6 && / nhid /)) bad = "?" # of routes by one object, IPv6 names any
   else if (/^(2|[345] [0-9a-f.:]+ .* proto 2) /) {
     is_own = $2 !~ "/" && $2 != "default"
     return /^2 / && !is_own ? "OWN-RANGE\tdoes not leave this host: " named() : ""
   }
-  if (!/ dev / || (!bad && without(joined(lost, alike[key()] ""), is_allowed, via))) bad = "?"
+  if (!devices() || (!bad && without(alike[key()] "", is_allowed, via))) bad = "?"
   if (bad == "?") doubt("this check does not judge route " named())
   return bad && bad != "?" && via ? "OVERLAP\troutes via " bad " " named() ", expected " via : ""
 }
@@ -234,23 +241,15 @@ function report(c, start, stop, what,   part) {
   print part[1] ": expected CIDR " cidr[c] " (" start (start == stop ? "" : "–" stop) ") " part[2]
 }
 function examine(   c, i, dev, late) { # one family
-  is_obscure = tunnelled = 0; below = ""; learn(); if (!configured) {
+  is_obscure = is_tunnelled = 0; learn(); if (!configured) {
     expected[family] = uplink[family]; if (uplink[family] && competes) doubt("default routes compete: set expectedDevs")
     if (is_obscure) doubt("rules or routes hide the IPv" family " default route: set expectedDevs")
   }
   for (i = split(expected[family], dev, ", "); i; i--) {
-    if (is_tunnel[dev[i]] && (configured || defaults[family] > 1 || dev[i] !~ /^ppp/)) tunnelled = 1
+    if (is_tunnel[dev[i]] && (configured || defaults[family] > 1 || dev[i] !~ /^ppp/)) is_tunnelled = 1
     if (!(dev[i] in is_down) || is_down[dev[i]]) late = joined(late, "the device " dev[i])
   }
-  if (tunnelled) { # its default route may hide that of the card below it
-    for (i = 1; i <= defaults[family]; i++) {
-      $0 = default_route[family, i]; if (/^1 /) below = joined(below, without(devices(), is_fabric, expected[family]))
-    }
-    if (!configured) { split(below, dev, ", "); for (i in dev) expected[family] = joined(expected[family], dev[i]) }
-    if (!below && (!configured || !defaults[family]))
-      for (i in is_down) if (!is_tunnel[i] && !(i in is_fabric)) below = joined(below, i)
-    if (!configured) doubt("the IPv" family " default route is by a tunnel: set expectedDevs")
-  }
+  if (is_tunnelled && !configured) doubt("the IPv" family " default route is by a tunnel: set expectedDevs")
   if (!uplink[family] && !is_obscure) awaited = joined(awaited, "an IPv" family " default route")
   awaited = joined(awaited, late)
   if (expected[family] || is_obscure) { for (c = 1; c <= cidrs; c++) if (from[c] ~ "^" family) judge(c) }
@@ -260,51 +259,53 @@ function finish(   c, n, address, part) {
   for (n = split("224.0.0.0 240.0.0.0 255.255.255.255 ff00::", part, " "); n; n--) want(bits_of(part[n]))
   for (address in is_spare) if (families ~ substr(address, 1, 1) && !wanted[address]++) place[++places] = address
   sort(); for (n = 1; n <= places; n++) at[place[n]] = n
-  ask(); for (family = 4; family <= 6; family += 2) if (families ~ family) examine()
+  ask(); if (is_restless) doubt("the routes keep changing")
+  for (family = 4; family <= 6; family += 2) if (families ~ family) examine()
   if (repair) { gsub(/,/, "", repair); print "ACTION: run: hostrouting repair " repair }
   printf "%s", notes; if (unjudged) print "not judged here, but by hostrouting check: packets of " unjudged
-  print "verdict", repair ? "overlap" : lacks ? "no-default-route" : notes ? "undecided" : "ok", faults + lacks, awaited
+  verdict = repair ? "overlap" : lacks ? "no-default-route" : notes ? "undecided" : "ok"
+  print "verdict", verdict, faults + lacks, is_restless + 0, awaited
 }
 '
-tables() { printf 'rule show\nroute show table all\n' | ip "-$family" -N -d -o -batch - 2>&1; }
-list() { # without the seconds until an IPv6 route expires, which are different in each look; "end": nothing is missing
-  for family in $families; do
-    echo "family $family"
-    if [[ $family == 4 ]]; then tables; else tables | sed '/ expires -/d; s/ expires [^ ]*//'; fi || return
+look() { # "end": nothing is missing
+  printf '%s\n' "${configuration[@]}" && for family in $families; do
+    echo "family $family" && printf '%s\n' 'link show' 'rule show' 'route show table all' |
+      ip "-$family" -N -d -o -batch - 2>&1 || return
   done && echo end
 }
 say() { printf '%s\n' "${@/#/<$level>}" >&2; }
 level=6 said='' looks=0 && trap 'rm -f "$state"/route-overlap.{ok,detected}; exit 1' TERM # no verdict, no marker
 while :; do # once a second while something may still come
-  listing=$(list)
-  mapfile -t told < <(exec "$awk" "$program" < <(
-    printf '%s\n' "${configuration[@]}" links && ip -N -d -o link show 2>&1 && echo "$listing"))
-  [[ ${told[*]: -1} =~ ^verdict\ ([a-z-]+)\ ([0-9]+)\ (.*) ]]
-  verdict=${BASH_REMATCH[1]-} count=${BASH_REMATCH[2]-1} awaited=${BASH_REMATCH[3]-}
+  mapfile -t told < <(exec "$awk" "$program" < <(look))
+  [[ ${told[*]: -1} =~ ^verdict\ ([a-z-]+)\ ([0-9]+)\ ([0-9]+)\ (.*) ]]
+  verdict=${BASH_REMATCH[1]-} count=${BASH_REMATCH[2]-1} changes=${BASH_REMATCH[3]-1} awaited=${BASH_REMATCH[4]-}
   if [[ $verdict && $verdict != ok && $awaited ]] && ((SECONDS < wait)); then
     [[ $awaited == "$said" ]] || say "check-route-overlap: waiting up to $wait s for $awaited"
     said=$awaited && sleep 1
-  elif [[ $verdict && $listing == "$(list)" ]] || ((++looks == 3)); then
+  elif ((!changes || ++looks == 3)); then
     break
   fi
 done
 if [[ $verdict ]]; then unset 'told[-1]'; else told=("no verdict: ${told[*]: -1}"); fi
-[[ ! $verdict || $looks -lt 3 ]] || told+=('UNDECIDED: the routes keep changing') verdict=${verdict/#ok/undecided}
 faults=("${told[@]:0:count}") notes=("${told[@]:count:5}")
 level=3 marker=${verdict:+detected} lines=("${faults[@]}")
 [[ $verdict != ok ]] || level=6 marker=ok lines=(ok "${notes[@]}")
-[[ $verdict != undecided ]] || level=4 marker='' lines=()
+[[ $verdict != undecided ]] || level=4 marker=''
 [[ $verdict != no-default-route ]] || lines=("$verdict")
 [[ $mode == STRICT || $level == 6 ]] || level=4
 ((count <= 14)) || faults=("${faults[@]:0:14}" "and $((count - 14)) more ranges")
-printf -v new '%s\n' "${lines[@]}"
-[[ ${1-} == hostrouting-guard.service && $verdict && $new == "$(cat "$state"/route-overlap.* 2>/dev/null)"$'\n' ]] ||
+printf -v text '%s\n' "${lines[@]}"
+path=$state/route-overlap held='' wanted=${marker:+$marker $text}
+for name in ok detected; do
+  [[ ! -f $path.$name ]] || IFS='' read -r -d '' text <"$path.$name"
+  [[ ! -e $path.$name ]] || held+="$name $text"
+done
+[[ ${1-} == hostrouting-guard.service && $verdict && $held == "$wanted" ]] ||
   say "${faults[@]}" "${notes[@]}" "check-route-overlap: ${verdict:-failed}"
-why=$({ # a marker is whole or absent, and no failure here changes the verdict
-  path=$state/route-overlap
+[[ $held == "$wanted" ]] || why=$({ # a marker is whole or absent, and no failure here changes the verdict
   [[ -d $state ]] || mkdir -p "$state"
-  [[ ! $marker ]] || { printf %s "$new" >"$path.$$" && mv -fT "$path.$$" "$path.$marker"; } || rm -f "$path.$$"
-  for other in ok detected; do [[ $other == "$marker" || ! -e $path.$other ]] || rm -f "$path.$other"; done
+  [[ ! $marker ]] || { printf %s "${wanted#* }" >"$path.$$" && mv -fT "$path.$$" "$path.$marker"; } || rm -f "$path.$$"
+  for name in ok detected; do [[ $name == "$marker" || ! -e $path.$name ]] || rm -f "$path.$name"; done
 } 2>&1)
-[[ ! $why ]] || level=4 say "check-route-overlap: the markers are not those of this verdict: ${why##*$'\n'}"
+[[ ! ${why-} ]] || level=4 say "check-route-overlap: the markers are not those of this verdict: ${why##*$'\n'}"
 exit $((level == 3))
