@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
     from tests.support.namespace import Namespace
 
-__all__ = ["GUARD", "Checked", "EnginesCheck", "check", "command"]
+__all__ = ["Checked", "EnginesCheck", "check", "command"]
 
-GUARD = "hostrouting-guard.service"
 _STATE = "aks-flex-node"
 _LINE = re.compile(  # the dash between two addresses is \u2013
     r"([A-Z-]+): expected CIDR (?P<cidr>\S+) \((?P<first>[^\u2013)]+)(\u2013(?P<last>[^)]+))?\) (routes via (?P<devs>.*) \[)?"

@@ -71,9 +71,7 @@ function read_setting() {
   if ($1 == "device") { expected[4] = expected[6] = joined(expected[4], $2); configured = 1 }
   if ($1 == "service") { service[++services] = bits_of($2); service_to[services] = bits_of($3) }
   if ($1 == "protocol") protocol[$2] = $3
-  if ($1 == "allow") {
-    of_kind[$2] = of_kind[$2] " " ++names; use[names] = $3; cni[names] = $4; name[names] = glob($5)
-  }
+  if ($1 == "allow") { of_kind[$2] = of_kind[$2] " " ++names; use[names] = $3; cni[names] = $4; name[names] = glob($5) }
   if ($1 == "refuse") row[$2, $3, ++rows[$2, $3]] = $0
 }
 function glob(text) { gsub(/[.]/, "[.]", text); gsub(/[*]/, ".*", text); gsub(/[?]/, ".", text); return "^" text "$" }
@@ -84,7 +82,7 @@ function read_link(   dev, piece, word, i, n, row_at) {
   if (piece[2] ~ /^link\/(\[32\]|infiniband|\[772\]|loopback)/ || word[1] ~ /^(dummy|ifb|vrf)$/) is_fabric[dev]
   else if (!is_tunnel[dev]) is_card[dev]
   for (n = split(of_kind["any"] of_kind[word[1]], row_at, " "); n; n--) if (dev ~ name[i = row_at[n]]) {
-    if (cni[i]) { of[dev] = of[dev] " " cni[i] " "; is_used[cni[i]] = 1; if (is_down[dev]) has_hidden = 1 }
+    if (cni[i]) { of[dev] = of[dev] " " cni[i] " "; is_used[cni[i]] = 1; has_hidden += is_down[dev] }
     if (use[i] != "marked") is_allowed_one[dev]; if (use[i] !~ /^(marked|pod)$/) is_allowed[dev]
   }
 }
@@ -104,9 +102,7 @@ function read_route(   devs) { # there can be 100,000; those outside the expecte
   read_prefix($2); if ($1 == 9) except()
   if ($2 != "default") { if (is_judged(first, last)) cut(); else return }
   devs = devices()
-  if (devs in of && ($1 == 1 || / table 255 proto 2 /)) {
-    pod[++pods] = first; pod_to[pods] = last; pod_of[pods] = of[devs]
-  }
+  if (devs in of && /^[12] /) { pod[++pods] = first; pod_to[pods] = last; pod_of[pods] = of[devs] } # or its own address
   if ($3 == "from" || / tos 0x/) { unjudged = joined(unjudged, "routes by tos or source"); return }
   if ($2 == "default" && ($1 != 1 || without(devs, is_fabric))) default_route[family, ++defaults[family]] = $0
   if ($2 == "default" && / table 255 /) doubt("this check does not judge route " named())
@@ -120,9 +116,7 @@ function is_judged(begin, end,   c) { # mostly by the CIDR of the last time, bec
 function cut() { want(first); want(after(last)) }
 function want(address) { if (address && is_judged(address, address) && !wanted[address]++) place[++places] = address }
 # Of the route in $0: what is behind a word; what routes have in common if Linux may use any of them; its name.
-function value(word,   part) {
-  split(substr($0, index($0, " " word " ") + 1), part, " "); return part[1] == word ? part[2] : 0
-}
+function value(word,   w) { split(substr($0, index($0, " " word " ") + 1), w, " "); return w[1] == word ? w[2] : 0 }
 function key() { return family $2 " " value("table") " " value("metric") " " ($2 == "default" ? "" : value("pref")) }
 function named(   proto, table) {
   proto = value("proto"); table = value("table"); if (proto in protocol) proto = protocol[proto]
@@ -159,51 +153,43 @@ function ask(   n, i, m, command, line, reason, done, is_last) {
     command = command " | ip -" family " -N -d -o -force -batch - 2>&1"; m = 0
     while ((command | getline line) > 0)
       if (line ~ /^\tnh_info/ && !m) answer[n - 1] = answer[n - 1] line
-      else if (m && line ~ / expires -/) continue
       else if (n == i && (m || line ~ /^[0-9]+:\t/)) {
-        sub(/ expires [^ ]+/, "", line); if (line != listed[family, ++m]) is_restless = 1
+        sub(/ expires [^ -][^ ]*/, "", line); if (line !~ / expires / && line != listed[family, ++m]) is_restless = 1
       }
       else if (line ~ /^[0-9]/) answer[n++] = line
-      else if (!sub(/^Command failed .*:/, "", line)) { reason = line; sub(/^[^:]*: /, "", reason) }
-      else if (!(reason in WHY) || line + 0 != n - done) break # a failure has two lines
-      else answer[n++] = WHY[reason]
+      else if (line !~ /^Command failed /) { reason = line; sub(/^[^:]*: /, "", reason) } # a failure has two lines
+      else if (reason in WHY && line ~ ":" n - done "$") answer[n++] = WHY[reason]; else break
     close(command); if (n != i) { print "the kernel did not answer for " spelled(place[n]) ": " reason; exit }
     if (is_last && m != lines[family]) is_restless = 1
   }
 }
 # Sets the devices of the default route; if that is by InfiniBand, or a VPN hides it, of the next one in its table.
-function learn(   n, i, table, has_none, usable, refuses, halves) {
-  for (n = 1; n <= places; n++) if (place[n] in is_spare && place[n] ~ "^" family) {
-    $0 = answer[n]; if ($2 ~ "/1$") halves = 1; if (/^1 default / && leads_out()) return
-    if (NF == 1) has_none = 1; else if (!table) table = value("table")
+function learn(   i, table, has_none, usable, halves) {
+  for (i in is_spare) if (i ~ "^" family) {
+    $0 = answer[at[i]]; has_none += /^11$/; halves += $2 ~ "/1$"; if (/^1 default / && leads_out()) return
+    if (NF > 1) table = value("table")
   }
   for (i = 1; i <= defaults[family]; i++) {
-    $0 = default_route[family, i]; usable += /^1 /; refuses += !/^1 /
+    $0 = default_route[family, i]; usable += /^1 /
     if (value("table") != table || suppresses[family]) continue
     if (/^1 / && !/ pref (low|high)/ && leads_out()) return; else break
   }
-  is_obscure = halves || (usable && (table || suppresses[family] || !has_none || refuses))
+  is_obscure = halves || (usable && (table || suppresses[family] || !has_none))
 }
 function leads_out(   devs) { # by a device that is not InfiniBand or lo
   devs = devices(); competes = without(alike[key()] "", is_fabric, devs) || (/ proto 9 / && devs ~ /,/)
   return (uplink[family] = without(joined(devs, alike[key()] ""), is_fabric)) != ""
 }
-function grade(i,   p, is_proven, has_pod) { # of a refusal; 0: it is an escape; 1: it is fine; 2: perhaps
-  for (p = pods; p; p--)
-    if (begin[i] <= pod[p] && pod_to[p] <= end[i] && begin[i] pod_to[p] != pod[p] end[i]) {
-      if (index(pod_of[p], " " owner[i] " ")) is_proven = 1
-      if (pod[p] == pod_to[p]) has_pod = 1
-    }
-  if (is_used[owner[i]]) {
-    if (proof[i] == "exclusive" || (proof[i] == "inside" && is_proven)) return 1
-    if (proof[i] == "inside" || has_pod || has_hidden) return 2
-  }
-  return (owner[i] && traces[trace[i]] > 1) || (is_block[i] && has_pod) ? 2 : 0
-}
-function is_for_pods(n,   i, yes, no) { # Linux does not say what refuses it: of several, some may be for pods
+function is_for_pods(n,   i, p, has_pod, is_proven, is_fine, yes, no) { # Linux does not say which of several refuses
   for (i = 1; i <= refusals; i++) if (refusal[i] == answer[n] && begin[i] <= place[n] && place[n] <= end[i]) {
-    if (!(i in graded)) graded[i] = grade(i)
-    if (graded[i]) yes = 1; if (graded[i] != 1) no = 1
+    has_pod = 0; is_proven = proof[i] == "exclusive"
+    for (p = pods; p; p--) if (begin[i] <= pod[p] && pod_to[p] <= end[i] && begin[i] pod_to[p] != pod[p] end[i]) {
+      if (pod[p] == pod_to[p]) has_pod = 1
+      if (proof[i] == "inside" && index(pod_of[p], " " owner[i] " ")) is_proven = 1
+    }
+    is_fine = is_used[owner[i]] && is_proven; if (!is_fine) no = 1
+    if (is_fine || (is_used[owner[i]] && (proof[i] == "inside" || has_pod || has_hidden)) || \
+      (owner[i] && traces[trace[i]] > 1) || (is_block[i] && has_pod)) yes = 1
   }
   if (yes && no) doubt("it is not known whether " spelled(place[n]) " is refused for pods")
   return yes
@@ -228,17 +214,17 @@ function fault_at(n,   bad, rest, via) { # what is wrong at a place; empty if no
   if (bad == "?") doubt("this check does not judge route " named())
   return bad && bad != "?" && via ? "OVERLAP\troutes via " bad " " named() ", expected " via : ""
 }
-function judge(c,   n, what, was, start) { # an address of this host may be a part of a range
-  for (n = at[from[c]]; n && n <= places && place[n] <= to[c]; n++) {
-    what = fault_at(n); if (is_own || what == was) continue
-    report(c, start, before(place[n]), was); start = place[n]; was = what
+function judge(c,   n, what, was, start, stop, part, is_over) { # an address of this host may be a part of a range
+  for (n = at[from[c]]; n && !is_over; n++) {
+    is_own = 0; is_over = n > places || place[n] > to[c]; what = is_over ? "" : fault_at(n)
+    if (!is_over && (is_own || what == was)) continue
+    if (was) {
+      split(was, part, "\t"); faults++; repair = joined(repair, cidr[c])
+      start = spelled(start); stop = spelled(is_over ? to[c] : before(place[n]))
+      print part[1] ": expected CIDR " cidr[c] " (" start (start == stop ? "" : "–" stop) ") " part[2]
+    }
+    start = place[n]; was = what
   }
-  report(c, start, to[c], was)
-}
-function report(c, start, stop, what,   part) {
-  if (split(what, part, "\t") < 2) return
-  faults++; repair = joined(repair, cidr[c]); start = spelled(start); stop = spelled(stop)
-  print part[1] ": expected CIDR " cidr[c] " (" start (start == stop ? "" : "–" stop) ") " part[2]
 }
 function examine(   c, i, dev, late) { # one family
   is_obscure = is_tunnelled = 0; learn(); if (!configured) {
@@ -282,9 +268,7 @@ while :; do # once a second while something may still come
   if [[ $verdict && $verdict != ok && $awaited ]] && ((SECONDS < wait)); then
     [[ $awaited == "$said" ]] || say "check-route-overlap: waiting up to $wait s for $awaited"
     said=$awaited && sleep 1
-  elif ((!changes || ++looks == 3)); then
-    break
-  fi
+  else ((changes && ++looks < 3)) || break; fi
 done
 if [[ $verdict ]]; then unset 'told[-1]'; else told=("no verdict: ${told[*]: -1}"); fi
 faults=("${told[@]:0:count}") notes=("${told[@]:count:5}")
@@ -294,18 +278,12 @@ level=3 marker=${verdict:+detected} lines=("${faults[@]}")
 [[ $verdict != no-default-route ]] || lines=("$verdict")
 [[ $mode == STRICT || $level == 6 ]] || level=4
 ((count <= 14)) || faults=("${faults[@]:0:14}" "and $((count - 14)) more ranges")
-printf -v text '%s\n' "${lines[@]}"
-path=$state/route-overlap held='' wanted=${marker:+$marker $text}
-for name in ok detected; do
-  [[ ! -f $path.$name ]] || IFS='' read -r -d '' text <"$path.$name"
-  [[ ! -e $path.$name ]] || held+="$name $text"
-done
-[[ ${1-} == hostrouting-guard.service && $verdict && $held == "$wanted" ]] ||
-  say "${faults[@]}" "${notes[@]}" "check-route-overlap: ${verdict:-failed}"
-[[ $held == "$wanted" ]] || why=$({ # a marker is whole or absent, and no failure here changes the verdict
+say "${faults[@]}" "${notes[@]}" "check-route-overlap: ${verdict:-failed}"
+why=$({ # a marker is whole or absent, and no failure here changes the verdict
+  path=$state/route-overlap new=$path.$$
   [[ -d $state ]] || mkdir -p "$state"
-  [[ ! $marker ]] || { printf %s "${wanted#* }" >"$path.$$" && mv -fT "$path.$$" "$path.$marker"; } || rm -f "$path.$$"
+  [[ ! $marker ]] || { printf '%s\n' "${lines[@]}" >"$new" && mv -fT "$new" "$path.$marker"; } || rm -f "$new"
   for name in ok detected; do [[ $name == "$marker" || ! -e $path.$name ]] || rm -f "$path.$name"; done
 } 2>&1)
-[[ ! ${why-} ]] || level=4 say "check-route-overlap: the markers are not those of this verdict: ${why##*$'\n'}"
+[[ ! $why ]] || level=4 say "check-route-overlap: the markers are not those of this verdict: ${why##*$'\n'}"
 exit $((level == 3))

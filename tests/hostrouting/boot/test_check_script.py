@@ -9,7 +9,7 @@ import pytest
 from hostrouting.boot.scripts import render_check_script
 from hostrouting.model.prefix import IPV6
 from tests.support.awks import put_before
-from tests.support.check_script import GUARD, Checked, check, command
+from tests.support.check_script import Checked, check, command
 from tests.support.namespace import Namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -48,29 +48,16 @@ def says(checked: Checked) -> set[str]:
 class TestWhatItSaysAndLeaves:
     """On an H200 node."""
 
-    @pytest.mark.parametrize("unit", ["kubelet.service", GUARD])
     @pytest.mark.parametrize("result", RESULTS)
-    def test_results(self, namespace: Namespace, tmp_path: Path, result: str, unit: str) -> None:
-        """The exit status, the level in the journal and the one marker follow from the verdict and the mode.
-
-        For the guard, a verdict is not said again as long as the marker has it.
-        """
+    def test_results(self, namespace: Namespace, tmp_path: Path, result: str) -> None:
+        """The exit status, the level in the journal and the one marker follow from the verdict and the mode."""
         mode, commands, cidr, status, level, verdict, left = RESULTS[result]
         Checked(namespace, check(FABRIC if cidr == HEALTHY else HEALTHY), tmp_path)  # leaves the other marker
         namespace.batch(commands)
-        first = Checked(namespace, check(cidr, mode=mode), tmp_path, unit=unit)
-        assert (first.status, says(first), first.verdict) == (status, {f"<{level}>"}, verdict)
-        assert [*first.left] == [*left]
-        assert all(text in {"", first.left[name]} for name, text in left.items())
-        again = Checked(namespace, check(cidr, mode=mode), tmp_path, unit=unit)
-        assert (again.status, again.left) == (first.status, first.left)
-        assert again.said == ("" if unit == GUARD else first.said)
-
-    def test_another_range_is_said_to_the_guard(self, namespace: Namespace, tmp_path: Path) -> None:
-        """What escapes is part of the verdict."""
-        Checked(namespace, check(FABRIC, HEALTHY), tmp_path, unit=GUARD)
-        namespace.batch(["route add 10.9.0.0/16 dev ib0"])
-        assert "10.9.0.0\u201310.9.255.255" in Checked(namespace, check(FABRIC, HEALTHY), tmp_path, unit=GUARD).said
+        checked = Checked(namespace, check(cidr, mode=mode), tmp_path)
+        assert (checked.status, says(checked), checked.verdict) == (status, {f"<{level}>"}, verdict)
+        assert [*checked.left] == [*left]
+        assert all(text in {"", checked.left[name]} for name, text in left.items())
 
     def test_what_to_do(self, namespace: Namespace, tmp_path: Path) -> None:
         """Each range has a line with its part of the expected CIDR; the repair is one command for all CIDRs that escape.
