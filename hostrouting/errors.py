@@ -205,7 +205,7 @@ class HostError(HostRoutingError):
     ) -> None:
         """Keep the message, which says what could not be done and what to do about it, and append the words."""
         self.what, self.target, self.errno, self.words, self.lines = what, target or what, errno, words, tuple(lines)
-        self._name, self._target = what if what in NAMES else "program", self.target
+        self._name, self._target = what if what in NAMES else "requirement", self.target
         super().__init__(f"{message} ({what}: {words})" if words else message, kind=kind)
 
 
@@ -216,7 +216,7 @@ class BackendError(HostRoutingError):
     refused, as `ip route` prints it; empty if it is not about one route.
     """
 
-    _name = "kernel"
+    _name = "requirement"
 
     def __init__(
         self, message: str, *, kind: str = "failed", errno: int | None = None, kernel: str = "", route: str = ""

@@ -14,21 +14,19 @@ import attrs
 Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
-ESCAPES = ("overlap", "own-range", "no-route", "unreachable", "blackhole", "prohibit")
+ESCAPES = ("overlap", "refused", "own-range", "no-route")
 """A range of an expected CIDR that does not leave by an expected device, by what happens to its packets."""
 
 NAMES = (
     *ESCAPES,
-    *("no-default-route", "no-such-device", "local-rule", "missing-rule", "competing-defaults", "no-carrier"),
-    "service-network-holds-host",
+    *("no-default-route", "expected-device", "missing-rule", "service-network-holds-host"),
     # what makes a verdict undecided
-    *("default-routes", "own-network", "two-cnis", "on-link", "refused-range", "other-packets", "not-judged"),
-    "kernel-differs",
+    *("default-routes", "two-cnis", "doubtful-route", "other-packets", "not-judged", "kernel-differs"),
     # what explains a verdict; what a repair is, lacks and costs; our routes
-    *("allowed", "skipped-keys", "action", "unsafe", "repair-cost", "route-conflict", "route-waits"),
+    *("allowed", "action", "unsafe", "repair-cost", "route-conflict", "route-waits"),
     # the host
-    *("gate-open", "gate-shut", "gate-units", "foreign-step", "edited-file", "other-release", "not-known", "removal"),
-    *("file", "lock", "program", "systemd", "unit", "kernel", "probe-rewrite", "azure-vnet"),
+    *("gate-open", "gate-shut", "file", "lock", "requirement", "unit", "not-known", "removal"),
+    *("probe-rewrite", "azure-vnet"),
 )
 """Every name of a finding. A name says what the finding is, and not how bad it is here."""
 

@@ -40,20 +40,20 @@ def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     again = _AGAIN.format(layout.config_path)
     for path in foreign_steps(files, layout):
         sentence = f"{path} is not of hostrouting: {units or 'a gated unit'} starts only after it has succeeded"
-        yield Finding("foreign-step", "note", sentence, path)
+        yield Finding("file", "note", sentence, path)
     writer = writer_of(files.read(layout.config_path) or "")
     if writer != WRITER:
         sentence = f"the files were written by {writer or 'an unknown release'}, and this is {WRITER}"
-        yield Finding("other-release", "note", sentence, layout.config_path, again)
+        yield Finding("file", "note", sentence, layout.config_path, again)
     needed = {layout.gate_path, *(layout.step_path(step) for step, (_, is_required) in steps_of(config) if is_required)}
     for file in files_of(config, layout):
         if not files.is_there(file.path):
             if not file.path.endswith(DROP_IN):  # see _of_unit
-                name, so = ("gate-shut", f", so {units} cannot start") if file.path in needed else ("edited-file", "")
+                name, so = ("gate-shut", f", so {units} cannot start") if file.path in needed else ("file", "")
                 yield Finding(name, "error", f"{file.path} is missing{so}", file.path, again)
         elif file.differs(files) if writer == WRITER else files.read(file.path) == "":
             sentence = f"{file.path} is not as hostrouting wrote it for {layout.config_path}"
-            yield Finding("edited-file", "error", sentence, file.path, again)
+            yield Finding("file", "error", sentence, file.path, again)
 
 
 def _of_opening(host: Host, units: str) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
-from hostrouting.check.flaws import find_flaws
+from hostrouting.check.flaws import find_flaws, undelivered
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion, Part
 from hostrouting.check.pods import pod_packets
 from hostrouting.check.repair import Repair, propose_repair
@@ -93,9 +93,9 @@ class FamilyReport:
         """The verdict on this family."""
         if self.escapes:
             return "overlap"
-        if not self.expected_devs and not self.doubts:
+        if not self.expected_devs and not any(doubt.name == "not-judged" for doubt in self.doubts):
             return "no-default-route"
-        return "undecided" if self.doubts or any(flaw.name == "local-rule" for flaw in self.flaws) else "ok"
+        return "undecided" if self.doubts else "ok"
 
 
 @attrs.frozen
@@ -186,11 +186,11 @@ def _families(snapshot: Snapshot, config: HostRoutingConfig) -> Iterator[FamilyR
 
 
 def _judged(judge: Judge, cidrs: tuple[Prefix, ...], pods: list[Prefix]) -> FamilyReport:
-    flaws = find_flaws(judge) if cidrs else ()
+    flaws, lost = (find_flaws(judge), undelivered(judge)) if cidrs else ((), ())
     unseen = list(not_judged(judge.fib))
     if not judge.uplinks.devs:
         hidden = [thing for thing in unseen if not thing.prefix.length]
-        return FamilyReport(judge, cidrs, doubts=tuple(map(_unseen, hidden)), flaws=flaws)
+        return FamilyReport(judge, cidrs, doubts=(*lost, *map(_unseen, hidden)), flaws=flaws)
     every: list[Part] = []
     escapes: list[Escape] = []
     doubts: dict[Opinion, dict[str, None]] = {}  # and where there is the same doubt
@@ -210,7 +210,7 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...], pods: list[Prefix]) -> Fami
         for thing in unseen
         if any(thing.prefix.first <= block.last and block.first <= thing.prefix.last for block in blocks)
     ]
-    findings = [*(doubt(opinion, list(places)) for opinion, places in doubts.items()), *dict.fromkeys(near)]
+    findings = [*lost, *(doubt(opinion, list(places)) for opinion, places in doubts.items()), *dict.fromkeys(near)]
     repair = propose_repair(judge, blocks, every)
     return FamilyReport(judge, cidrs, tuple(every), tuple(escapes), tuple(findings), flaws, repair)
 

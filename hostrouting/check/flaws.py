@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 def find_flaws(judge: Judge) -> tuple[Finding, ...]:
     """The flaws of one family, the worst first."""
-    finders = (_undelivered, _inside_services, _missing_rules, _without_carrier, _competing_defaults)
+    finders = (_inside_services, _missing_rules, _without_carrier, _competing_defaults)
     return tuple(flaw for find in finders for flaw in find(judge))
 
 
-def _undelivered(judge: Judge) -> Iterator[Finding]:
+def undelivered(judge: Judge) -> Iterator[Finding]:
     """Own addresses to which packets are sent away."""
     fib = judge.fib
     own = [address.ip for address in fib.snapshot.addresses if address.ip.version == fib.family and address.dev != "lo"]
@@ -35,7 +35,7 @@ def _undelivered(judge: Judge) -> Iterator[Finding]:
     lost = [str(ip) for ip in dict.fromkeys(own) if int(ip) in local and fib.lookup(ip).kind != "local"]
     if lost:
         sentence = f"this host does not answer on its own {spoken(lost)}: no rule looks up table local first"
-        yield Finding("local-rule", "error", sentence, spoken(lost), _adding(default_rules(fib.family)[0]))
+        yield Finding("missing-rule", "error", sentence, spoken(lost), _adding(default_rules(fib.family)[0]))
 
 
 def _inside_services(judge: Judge) -> Iterator[Finding]:
@@ -71,7 +71,7 @@ def _without_carrier(judge: Judge) -> Iterator[Finding]:
     for link in judge.fib.snapshot.links:
         if link.name in judge.uplinks.devs and link.up and not link.carrier:
             sentence = f"{link.name} has no carrier, so the packets that leave by it are lost"
-            yield Finding("no-carrier", "warning", sentence, link.name, "see to the cable, or to the other end")
+            yield Finding("expected-device", "warning", sentence, link.name, "see to the cable, or to the other end")
 
 
 def _competing_defaults(judge: Judge) -> Iterator[Finding]:
@@ -85,4 +85,4 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     if cards:
         sentence = f"{spoken(cards)} also {'has' if len(cards) == 1 else 'have'} a default route, with a higher metric"
         remedy = f"if {spoken(cards, last='or')} is meant, name it in routeOverlap.expectedDevs"
-        yield Finding("competing-defaults", "warning", sentence, spoken(cards), remedy)
+        yield Finding("default-routes", "warning", sentence, spoken(cards), remedy)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from hostrouting.check.pods import phrase_of
 from hostrouting.fib.engine import PLAIN
-from hostrouting.finding import Finding, Severity
+from hostrouting.finding import NAMES, Finding, Severity
 from hostrouting.model.prefix import LINK_LOCAL, Prefix, extent, ip_at
-from hostrouting.model.route import OURS, protocol_name, table_name
+from hostrouting.model.route import OURS, REFUSING, protocol_name, table_name
 from hostrouting.routes.uplink import leads_out
 from hostrouting.text import counted, spoken
 
@@ -101,7 +101,7 @@ def check_findings(report: CheckReport, *, mode: str, wait: float = 0.0) -> tupl
     skipped = [*dict.fromkeys(key for family in report.families for key in family.judge.fib.snapshot.skipped)]
     if skipped:
         sentence = f"the snapshot has what this release does not read: {spoken(skipped)}"
-        findings.append(Finding("skipped-keys", "note", sentence, "snapshot"))
+        findings.append(Finding("not-judged", "note", sentence, "snapshot"))
     return tuple(dict.fromkeys(findings))
 
 
@@ -117,8 +117,7 @@ def verdict_sentence(family: FamilyReport) -> str:
         return f"{size} of {cidrs} {spoken([*ways])}; expected: {devs}"
     if family.verdict == "undecided":
         more = len(family.doubts) - 1
-        reason = family.doubts[0].sentence if family.doubts else family.flaws[0].sentence
-        return f"{reason}{f'; and {more} more' if more > 0 else ''}"
+        return f"{family.doubts[0].sentence}{f'; and {more} more' if more > 0 else ''}"
     allowed = dict.fromkeys(part.opinion.reason for part in family.parts if part.opinion.name == "allowed")
     beside = f", or by {spoken([*allowed])}" if allowed else ""
     return f"every address of {cidrs} leaves by {devs}{beside}, or is this host's own"
@@ -128,7 +127,8 @@ def doubt(opinion: Opinion, places: Sequence[str]) -> Finding:
     """The finding for places about which there is the same doubt."""
     where, (sentence, remedy) = spoken(places, most=_RANGES), _DOUBTS[opinion.name]
     sentence = sentence.format(where=where, reason=opinion.reason)
-    return Finding(opinion.name, "warning", sentence, where, remedy.format(selection=opinion.selection))
+    name = opinion.name if opinion.name in NAMES else "doubtful-route"
+    return Finding(name, "warning", sentence, where, remedy.format(selection=opinion.selection))
 
 
 def _is_whole(family: FamilyReport) -> bool:
@@ -159,7 +159,9 @@ def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding
         devs = spoken([f"{dev} ({_kind_of(family, dev)})" for dev in escape.devs])
         verb = "is" if len(escape.devs) == 1 else "are"
         remedy = f"if {devs} {verb} intended, add to routeOverlap.allowedDevs: {json.dumps(list(escape.devs))}"
-    return Finding(escape.kind, severity, sentence, where, remedy, _facts(escape))
+    return Finding(
+        "refused" if escape.kind in REFUSING else escape.kind, severity, sentence, where, remedy, _facts(escape)
+    )
 
 
 def _kind_of(family: FamilyReport, dev: str) -> str:
@@ -208,7 +210,7 @@ def _no_such_device(family: FamilyReport) -> Iterator[Finding]:
     if named and not any(link.name in named for link in family.judge.fib.snapshot.links):
         sentence = f"this host has no device {spoken(sorted(named), last='or')}, so nothing leaves as expected"
         remedy = f"correct routeOverlap.expectedDevs{_candidates(family)}"
-        yield Finding("no-such-device", "error", sentence, "routeOverlap.expectedDevs", remedy)
+        yield Finding("expected-device", "error", sentence, "routeOverlap.expectedDevs", remedy)
 
 
 def _passed_over(family: FamilyReport) -> str:

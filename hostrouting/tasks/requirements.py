@@ -51,7 +51,7 @@ def find_requirements(host: Host, config: HostRoutingConfig, changes: FileChange
             sentence = f"the program {tool} is not installed; the boot scripts need it"
             # More may be installed into an image later.
             severity: Severity = "error" if host.backend is not None else "warning"
-            yield Finding("program", severity, sentence, tool, f"install the package {package}")
+            yield Finding("requirement", severity, sentence, tool, f"install the package {package}")
     if manager is not None:
         yield from _systemd_findings(manager, gated_units(config))
 
@@ -74,7 +74,7 @@ def _file_findings(host: Host, changes: FileChanges) -> Iterator[Finding]:
     if host.layout.gate_path in changes.removes:
         for path in foreign_steps(host.files, host.layout):
             sentence = f"{path} is not of hostrouting, and holds gated units back, which would not wait for it any more"
-            yield Finding("foreign-step", "error", sentence, path, "remove it first")
+            yield Finding("file", "error", sentence, path, "remove it first")
 
 
 def _systemd_findings(manager: Manager, units: tuple[str, ...]) -> Iterator[Finding]:
@@ -82,13 +82,13 @@ def _systemd_findings(manager: Manager, units: tuple[str, ...]) -> Iterator[Find
     number = "".join(itertools.takewhile(str.isdigit, properties["Version"]))
     if number and int(number) < _OLDEST:
         sentence = f"systemd {number} runs here, and the gate needs systemd {_OLDEST} or newer"
-        yield Finding("systemd", "error", sentence, "systemd")
+        yield Finding("requirement", "error", sentence, "systemd")
     instances = [unit.replace("@.", "@hostrouting-probe.") for unit in units]
     for unit, properties in zip(units, manager.show(("Before",), *instances) if units else (), strict=True):
         if before := sorted({*properties["Before"].split()} & _AWAITED):
             sentence = f"{unit} starts before {before[0]}, which the gate waits for: each would wait for the other"
             remedy = "name the unit that needs the network, such as kubelet.service, in gate.units"
-            yield Finding("gate-units", "error", sentence, unit, remedy)
+            yield Finding("requirement", "error", sentence, unit, remedy)
 
 
 def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) -> Iterator[Fault]:

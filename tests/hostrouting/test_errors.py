@@ -32,7 +32,7 @@ EVERY = [
     HostRoutingError("wrong"),
     ConfigError([MODE, DEV], "/etc/agent.json"),
     ConfigError([DEV], kind="snapshot"),
-    RequirementError(findings=[Finding("program", "error", "one"), FINDINGS[0]]),
+    RequirementError(findings=[Finding("requirement", "error", "one"), FINDINGS[0]]),
     RouteConflict(findings=[Finding("route-conflict", "error", "one"), FINDINGS[1]]),
     ApplyError("no", "never", after="nothing was changed", refused=[1]),
     RouteOverlapError("it escapes", report=("a", "report"), findings=FINDINGS),
@@ -116,9 +116,9 @@ def test_an_error_as_a_finding() -> None:
     assert file.findings == (Finding("file", "error", "cannot be read", "/etc/x"),)
     file.add("nothing was changed")
     assert file.findings[0].sentence == str(file) == "cannot be read; nothing was changed"
-    late = Finding("kernel", "error", "late", can_retry=True)
+    late = Finding("requirement", "error", "late", can_retry=True)
     assert BackendError("late", kind="timeout").findings == (late,)
-    assert HostError("no", what="nft").findings[0].name == "program"
+    assert HostError("no", what="nft").findings[0].name == "requirement"
     assert NotReady("held", kind="busy").findings[0].name == "lock"
     assert ConfigError([MODE]).findings == ()
 

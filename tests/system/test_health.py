@@ -16,6 +16,7 @@ from tests.support.systemd import System
 
 pytestmark = gate_tests
 
+FOREIGN = f"{LAYOUT.gate_directory}/90-no.sh"
 TEMPLATE = LAYOUT.machine_unit
 CONFIG = HostRoutingConfig(gate=GateConfig([TEMPLATE]))
 OURS = LAYOUT.drop_in_path(TEMPLATE)
@@ -37,14 +38,14 @@ class _Manager(SystemdManager):
 @pytest.fixture
 def system() -> Iterator[System]:
     """A host whose gate refuses the machine: by a step of somebody else."""
-    with gate.host(CONFIG, scripts={f"{LAYOUT.gate_directory}/90-no.sh": "exit 1\n"}) as system:
+    with gate.host(CONFIG, scripts={FOREIGN: "exit 1\n"}) as system:
         yield system
 
 
 def names(system: System) -> list[tuple[str, str]]:
     """Name and target of each fault."""
     host = attrs.evolve(Host.offline(str(system.outside("/"))), manager=_Manager(system))
-    return [(fault.name, fault.target) for fault in find_faults(host, CONFIG) if fault.name != "foreign-step"]
+    return [(fault.name, fault.target) for fault in find_faults(host, CONFIG) if not fault.target.endswith(FOREIGN)]
 
 
 @pytest.mark.parametrize(

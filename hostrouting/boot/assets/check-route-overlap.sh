@@ -197,7 +197,7 @@ function is_for_pods(n,   i, p, has_pod, is_proven, is_fine, yes, no) { # Linux 
 function fault_at(n,   bad, rest, via) { # what is wrong at a place; empty if nothing is
   $0 = rest = answer[n]; gsub(/ encap (ip6?|mpls) /, " ", rest); is_own = 0; via = expected[family]
   if (NF == 1 && is_for_pods(n)) return ""
-  if (NF == 1) return toupper(TYPES[$1]) "\thas no route (" TYPES[$1] ")" (via ? "; expected via " via : "")
+  if (NF == 1) return ($1 == 11 ? "NO-ROUTE" : "REFUSED") "\thas no route (" TYPES[$1] ")" (via ? "; expected via " via : "")
   # Multicast, loopback, the addresses of each link, and broadcast.
   if (place[n] ~ /^(4-1110|4-01111111|6-1111111(1|010))/ || place[n] == "4-" substr(ONES, 1, 32)) return ""
   # By a pod device only single addresses are fine. Below a tunnel, the own network of a card may be; without

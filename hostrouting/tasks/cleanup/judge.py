@@ -97,7 +97,7 @@ def judge(facts: CleanupFacts, config: AzureVnetCleanupConfig) -> tuple[tuple[Cl
     entries = (*host.rules(), *host.neighbours(), *host.routes())
     if facts.rules is None and host.own_bridges:
         sentence = "ebtables is not installed, or its modules are not loaded, so rules cannot be looked for"
-        findings.append(Finding("program", "error", sentence, "ebtables", "install it, or load its modules"))
+        findings.append(Finding("requirement", "error", sentence, "ebtables", "install it, or load its modules"))
     if lines := facts.unreadable:
         sentence = f"{counted(len(lines), 'line')} of ebtables-save cannot be understood, and will stay: {lines[0]!a}"
         findings.append(Finding("azure-vnet", "note", sentence, "ebtables", facts={"lines": list(lines)}))

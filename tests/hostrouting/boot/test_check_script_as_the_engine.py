@@ -360,7 +360,7 @@ STORIES: dict[str, tuple[list[str], str, str]] = {
     "a rule that refuses a part": (
         ["rule add pref 9 to 172.20.4.0/24 blackhole"],
         "overlap",
-        "BLACKHOLE: expected CIDR 172.20.0.0/16 (172.20.4.0\u2013172.20.4.255) has no route (blackhole); expected via eth0",
+        "REFUSED: expected CIDR 172.20.0.0/16 (172.20.4.0\u2013172.20.4.255) has no route (blackhole); expected via eth0",
     ),
     "no route, by a rule": (["rule add pref 9 to 172.20.4.0/24 unreachable"], "overlap", "NO-ROUTE: "),
     "a part of the host's own": (
@@ -395,7 +395,7 @@ STORIES: dict[str, tuple[list[str], str, str]] = {
     "a block like a CNI's, without its devices": (
         ["route add blackhole 172.20.40.0/26 proto 80"],
         "overlap",
-        "BLACKHOLE: ",
+        "REFUSED: ",
     ),
     "blocks like a CNI's, without its devices": (
         ["route add blackhole 172.20.40.0/26 proto 80", "route add 10.7.0.0/26 dev eth1 proto 80"],
@@ -405,7 +405,7 @@ STORIES: dict[str, tuple[list[str], str, str]] = {
     "a block like Flannel's that is not this node's": (
         [*ports("flannel-wg"), "route add blackhole 172.20.40.0/24"],
         "overlap",
-        "BLACKHOLE: ",
+        "REFUSED: ",
     ),
     "the block of a CNI whose protocol others use, too": (
         [*ports("cali1"), "route add blackhole 172.20.40.0/26 proto 12", "route add 172.20.40.9 dev cali1"],
@@ -422,7 +422,7 @@ STORIES: dict[str, tuple[list[str], str, str]] = {
         "overlap",
         "routes via cali1 [172.20.8.0/24 proto boot]",
     ),
-    "a route like a CNI's, for all of it": (["route add blackhole 172.20.0.0/16 proto 80"], "overlap", "BLACKHOLE: "),
+    "a route like a CNI's, for all of it": (["route add blackhole 172.20.0.0/16 proto 80"], "overlap", "REFUSED: "),
     "a blackhole around a pod": (
         [*ports("cali1"), "route add blackhole 172.20.40.0/26 proto static", "route add 172.20.40.9 dev cali1"],
         "undecided",

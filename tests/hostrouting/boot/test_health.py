@@ -61,26 +61,24 @@ class TestFiles:
         for wanted, path in (networkd, (config(cidrs=(CIDR,), mode="WARN"), CHECK)):
             host = configured(wanted)
             host.files.remove(path)
-            assert faults(host, wanted) == [("edited-file", "error", f"{path} is missing")]
+            assert faults(host, wanted) == [("file", "error", f"{path} is missing")]
 
     def test_an_edit(self, host: FakeHost) -> None:
         """A file of this release that differs was edited; a file of another release is only another release's."""
         host.files.texts[CHECK] += "exit 0\n"
         sentence = f"{CHECK} is not as hostrouting wrote it for {LAYOUT.config_path}"
-        assert faults(host) == [("edited-file", "error", sentence)]
+        assert faults(host) == [("file", "error", sentence)]
         text = host.files.texts[LAYOUT.config_path]
         for writer, name in (("hostrouting 0.1", "hostrouting 0.1"), ("", "an unknown release")):
             host.files.texts[LAYOUT.config_path] = text.replace(WRITER, writer)
-            assert faults(host) == [
-                ("other-release", "note", f"the files were written by {name}, and this is {WRITER}")
-            ]
+            assert faults(host) == [("file", "note", f"the files were written by {name}, and this is {WRITER}")]
 
     def test_somebody_elses_step(self, host: FakeHost) -> None:
         """A script in gate.d that is not ours holds units back, too."""
         path = f"{LAYOUT.gate_directory}/90-licence.sh"
         host.files.texts[path] = "exit 1\n"
         sentence = f"{path} is not of hostrouting: {MACHINES} starts only after it has succeeded"
-        assert faults(host) == [("foreign-step", "note", sentence)]
+        assert faults(host) == [("file", "note", sentence)]
 
     @pytest.mark.parametrize(
         ("text", "mode", "is_open"),
