@@ -131,7 +131,7 @@ def plan_routes(desired: Iterable[DesiredRoute], snapshot: Snapshot) -> RoutePla
     """
     wishes: dict[RouteKey, DesiredRoute] = {}
     for wish in desired:
-        if (other := wishes.setdefault(wish.key, wish)) != wish:
+        if (other := wishes.setdefault(wish.key, wish)) is not wish and other != wish:
             raise ValueError(f"two different routes are wanted for one destination and metric: {other}; {wish}")
     uplinks = {family: Uplink(snapshot, family) for family in {key.prefix.family for key in wishes}}
     holders = holders_of(snapshot, wishes)
@@ -141,51 +141,48 @@ def plan_routes(desired: Iterable[DesiredRoute], snapshot: Snapshot) -> RoutePla
     for key, wish in wishes.items():
         # While a wish waits, our route with its key stays.
         route, present = uplinks[key.prefix.family].resolve(wish), holders.pop(key)
-        new = [*steps_for(route, present)] if isinstance(route, Route) else []
-        if isinstance(route, Route) and not (wish.is_optional and new[0].action == "conflict"):
+        new = [] if isinstance(route, Pending) else steps_for(route, present)
+        obstacle = route if isinstance(route, Pending) else new[0]
+        if wish.is_optional and (isinstance(obstacle, Pending) or obstacle.action == "conflict"):
+            left_out.append(_left_out(wish, obstacle))
+        elif isinstance(obstacle, Pending):
+            pending.append(obstacle)
+        else:
             steps += new
-        elif wish.is_optional:
-            left_out.append(_left_out(wish, route if isinstance(route, Pending) else new[0]))
-        elif isinstance(route, Pending):
-            pending.append(route)
     steps += (step for present in holders.values() for step in steps_for(None, present))
     ordered = (step for action in _SIGNS for step in steps if step.action == action)
     return RoutePlan(tuple(ordered), tuple(pending), tuple(left_out))
 
 
 def holders_of(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
-    """The routes that hold these keys, and those of the keys of our other routes; the kernel uses the first of each."""
+    """The routes that hold these keys, and our other routes; of the holders of a key, the kernel uses the first."""
     holders: dict[RouteKey, list[Route]] = {key: [] for key in keys}
-    holders |= {route.key: [] for route in snapshot.routes if route.protocol == OURS}
     networks = {key.prefix.network for key in holders}
     for route in snapshot.routes:
-        if route.prefix.network in networks and (present := holders.get(route.key)) is not None:
+        if route.protocol == OURS:
+            holders.setdefault(route.key, []).append(route)
+        elif route.prefix.network in networks and (present := holders.get(route.key)) is not None:
             present.append(route)
     return holders
 
 
-def steps_for(wanted: Route | None, present: list[Route]) -> Iterator[Step]:
+def steps_for(wanted: Route | None, present: list[Route]) -> list[Step]:
     """The steps for one key: the wanted route, and the routes that hold the key now."""
-    right = [] if wanted is None else [route for route in present if is_as_wanted(route, wanted)]
-    stale = [route for route in present if route.protocol == OURS and route not in right]
-    first = next((route for route in present if route not in stale), None)
     if wanted is None:
-        yield from (Step("delete", route, "ours, and no longer wanted") for route in stale)
-        return
-    step = _step_for(wanted, first, stale, is_right=first in right)
-    yield step
-    if step.action != "conflict":
-        rest = (route for route in stale if route is not step.held)
-        yield from (Step("delete", route, "ours, and not needed beside the wanted route") for route in rest)
+        return [Step("delete", route, "ours, and no longer wanted") for route in present if route.protocol == OURS]
+    stale = [route for route in present if route.protocol == OURS and not is_as_wanted(route, wanted)]
+    first = next((route for route in present if route not in stale), None) if stale else present[0] if present else None
+    step = _step_for(wanted, first, stale)
+    rest = [route for route in stale if route is not step.held] if stale and step.action != "conflict" else []
+    return [step, *(Step("delete", route, "ours, and not needed beside the wanted route") for route in rest)]
 
 
-def _step_for(wanted: Route, first: Route | None, stale: list[Route], *, is_right: bool) -> Step:
+def _step_for(wanted: Route, first: Route | None, stale: list[Route]) -> Step:
     """The step for the wanted route. `first` holds its key and stays; the stale ones are ours, and go."""
-    if first is not None and is_right:
-        is_ours = first.protocol == OURS
-        return Step(
-            "keep", first, "exists" if is_ours else f"exists (proto {protocol_name(first.protocol)}), and stays"
-        )
+    if first is not None and first.protocol == OURS:
+        return Step("keep", first, "exists")
+    if first is not None and is_as_wanted(first, wanted):
+        return Step("keep", first, f"exists (proto {protocol_name(first.protocol)}), and stays")
     if first is not None:
         reason = f"another route has the same destination and metric: [{first}], which is not ours"
         return Step("conflict", wanted, reason, first, _way_out(wanted))
