@@ -1,20 +1,20 @@
 """The programs that this process can find and run on its host, and what its rights allow.
 
-Here: how a program is found, started and ended, with an argument list and a timeout; and asking the kernel for the
-rights of the process. Not here: which programs are run and what their output means (each edge, such as
-`kernel.nftables`), and what follows from missing rights (`tasks`). An edge takes any `Run`, so a test can pass a
-function, as it can pass one that returns other `Rights`.
+Here: how a program is found, started and ended, with an argument list, a timeout and no shell; every way in which an
+administrator's tool fails; and asking the kernel for the rights of the process. Not here: which programs are run and
+what their output means (each edge, such as `kernel.nftables`), and what follows from missing rights (`tasks`). An edge
+takes any `Run`, so a test can pass a function.
 """
 
 from __future__ import annotations
 
-import errno
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from hostrouting.errors import BackendError
+from hostrouting.errors import BackendError, HostError, HostPart
 
 BOOT_PATH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """Where the boot scripts look for programs."""
@@ -36,14 +36,10 @@ class Ended(NamedTuple):
     @property
     def signal(self) -> str:
         """The name of the signal that ended the program; empty if it exited."""
-        if self.code >= 0:
-            return ""
         from signal import Signals  # noqa: PLC0415  few programs are ended by one
 
-        try:
-            return Signals(-self.code).name
-        except ValueError:  # most real-time signals have no name
-            return f"signal {-self.code}"
+        names = (number.name for number in Signals if number == -self.code)
+        return next(names, f"signal {-self.code}") if self.code < 0 else ""
 
 
 class Run(Protocol):
@@ -65,15 +61,6 @@ def find_program(name: str) -> str | None:
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
 
 
-def tool_environment() -> dict[str, str]:
-    """The environment for an administrator's tool: its error texts are recognised in English.
-
-    PATH also has the folders where the boot scripts look: after `su` or ssh it may be a user's, without /usr/sbin.
-    """
-    path = ":".join(filter(None, (os.environ.get("PATH"), *BOOT_PATH)))
-    return {**os.environ, "LC_ALL": "C", "PATH": path}
-
-
 def run_program(*words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None) -> Ended:
     """See Run. The program runs in its own session; an interrupted wait kills it and its children.
 
@@ -82,23 +69,16 @@ def run_program(*words: str, timeout: float, text: str = "", environment: Mappin
     import signal  # noqa: PLC0415  only needed if a program is run
     import subprocess  # noqa: PLC0415  as above
 
-    try:
-        started = subprocess.Popen(  # noqa: S603  an argument list, no shell
-            words,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="backslashreplace",
-            start_new_session=True,
-            env=environment,
-        )
-    except PermissionError as error:
-        if _is_there(words[0], environment):
-            raise
-        # A folder of PATH may not be entered, or has a folder of this name.
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), words[0]) from error
-    with started as process:
+    with subprocess.Popen(  # noqa: S603  an argument list, no shell
+        words,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="backslashreplace",
+        start_new_session=True,
+        env=environment,
+    ) as process:
         try:
             out, err = process.communicate(text, timeout)
         except BaseException as error:
@@ -114,10 +94,59 @@ def run_program(*words: str, timeout: float, text: str = "", environment: Mappin
     return Ended(process.returncode, out, err)
 
 
-def _is_there(name: str, environment: Mapping[str, str] | None) -> bool:
-    """Whether the program that could not be started exists; a name without a folder is looked for in PATH."""
-    return "/" in name or any(os.path.isfile(os.path.join(folder, name)) for folder in os.get_exec_path(environment))
+# Tools of the administrator.
 
+_SECONDS = 10.0
+_REFUSALS = (
+    ("Operation not permitted|Permission denied|must be root", "not-permitted", "run it as root with CAP_NET_ADMIN"),
+    (
+        "The kernel doesn't support the ebtables|Failed to initialize nft|/proc/modules: No such file",
+        "not-loaded",
+        "the kernel has no such tables: load their module, such as ebtable_nat",
+    ),
+    ("", "refused", ""),
+)
+"""By what a tool prints when it fails: the kind of the error and its remedy; the first row that fits."""
+
+
+def tool_environment() -> dict[str, str]:
+    """The environment for an administrator's tool: its error texts are recognised in English.
+
+    PATH also has the folders where the boot scripts look: after `su` or ssh it may be a user's, without /usr/sbin.
+    """
+    path = ":".join(filter(None, (os.environ.get("PATH"), *BOOT_PATH)))
+    return {**os.environ, "LC_ALL": "C", "PATH": path}
+
+
+def run_tool(*words: str, purpose: str, what: HostPart, package: str, text: str = "", run: Run = run_program) -> Ended:
+    """Run an administrator's tool; HostError if it cannot be run, or ends with a failure. Nothing is retried.
+
+    `purpose` completes "the tool could not …". The kinds of the error are missing, timeout (the change may or may not
+    have been made), not-permitted, not-loaded (the kernel does not have what the tool works on) and refused; its
+    `words` are what the tool printed.
+    """
+    tool = words[0]
+    try:
+        ended = run(*words, text=text, timeout=_SECONDS, environment=tool_environment())
+    except FileNotFoundError as error:
+        sentence = f"the program {tool} was not found; install the package {package}"
+        raise HostError(sentence, what=what, kind="missing") from error
+    except TimeoutError as error:
+        sentence = f"{tool} did not {purpose} within {_SECONDS:g} s; check that it answers, then try again"
+        raise HostError(sentence, what=what, kind="timeout") from error
+    except OSError as error:
+        ended = Ended(126, err=error.strerror or str(error))  # as in a shell, for a program that cannot be run
+    if ended.code:
+        lines = (line.strip() for line in ended.complaint.splitlines())
+        printed = " | ".join(dict.fromkeys(line for line in lines if line.strip("^~")))  # nft underlines the place
+        printed = printed or ended.signal or f"exit code {ended.code}, without a message"
+        kind, remedy = next(row[1:] for row in _REFUSALS if re.search(row[0], printed))
+        sentence = f"{tool} could not {purpose}{remedy and '; '}{remedy}"
+        raise HostError(sentence, what=what, kind=kind, words=printed)
+    return ended
+
+
+# Rights.
 
 _STATUS = "/proc/self/status"
 _CAP_NET_ADMIN = 1 << 12
@@ -132,32 +161,19 @@ class Rights(NamedTuple):
 
     def require_network(self) -> None:
         """Raise BackendError (not-permitted), with the remedy, if routes and rules cannot be changed."""
-        if self.changes_network:
-            return
-        if self.is_root:
-            told = "this process is root without the capability CAP_NET_ADMIN, so it may not change routes or rules"
-            raise BackendError(f"{told}; add this capability to its container or service", kind="not-permitted")
-        raise BackendError("this process may not change routes or rules; run it as root", kind="not-permitted")
+        if not self.changes_network:
+            who, remedy = "this process", "run it as root"
+            if self.is_root:
+                who, remedy = "root without CAP_NET_ADMIN", "add this capability to its container or service"
+            raise BackendError(f"{who} may not change routes or rules; {remedy}", kind="not-permitted")
 
 
 def own_rights() -> Rights:
-    """The rights of this process."""
-    try:
-        with open(_STATUS, encoding="utf-8", errors="replace") as file:
-            text = file.read()
-    except OSError:
-        text = ""
-    return read_rights(text, user=os.geteuid())
+    """The rights of this process.
 
-
-def read_rights(status: str, *, user: int) -> Rights:
-    """The rights of a process of this user; `status` is the text of /proc/PID/status.
-
-    If the text does not have the capabilities, the process counts as having them all: the kernel decides later.
+    If /proc does not show the capabilities, the process counts as having them: the kernel decides later.
     """
-    masks = [line.removeprefix("CapEff:").strip() for line in status.splitlines() if line.startswith("CapEff:")]
-    try:
-        held = int(masks[0], 16)
-    except (IndexError, ValueError):
-        held = _CAP_NET_ADMIN
-    return Rights(is_root=user == 0, changes_network=bool(held & _CAP_NET_ADMIN))
+    held = _CAP_NET_ADMIN
+    with suppress(OSError, ValueError), open(_STATUS, encoding="utf-8", errors="replace") as file:
+        held = next((int(line.split()[1], 16) for line in file if line.startswith("CapEff:")), held)
+    return Rights(is_root=os.geteuid() == 0, changes_network=bool(held & _CAP_NET_ADMIN))

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 import attrs
@@ -79,6 +80,15 @@ class Faulty(Generic[E]):
             if fault.happening is not None:
                 fault.happening()
         return next((fault for fault in due if fault.error is not None), Due(0, self.fault))
+
+    @contextmanager
+    def change(self) -> Iterator[None]:
+        """Count a call that changes something in the block, and raise the fault for it: before, or after the work."""
+        fault = self.meet()
+        if not fault.done:
+            fault.strike()
+        yield
+        fault.strike()
 
     def _wait(self, fault: Due[E]) -> None:
         if fault.left < 1:

@@ -8,56 +8,31 @@ written, not as nft would print it. Not here: any effect on packets or frames.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from hostrouting.errors import BackendError, HostError
 from hostrouting.kernel import ebtables as refusal
 from hostrouting.kernel.ebtables import BACKENDS, Backend, missing_from, require_distinct, require_lines
 from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour
-from hostrouting.kernel.nftables import refused, require_name
+from hostrouting.kernel.nftables import require_name
 from hostrouting.testing.faults import Faulty
 
 _COMMAND = re.compile(r"(add|delete) table ip6 (\w+)\n|(table ip6 (\w+) \{\n(?: .*\n)*\}\n)|\s*(?:#.*)?\n")
 
 
 class FakeNftables(Faulty[HostError]):
-    """nftables in a dictionary, compared with Linux; `str()` is what `nft list ruleset` would print."""
+    """nftables in a dictionary, compared with Linux."""
 
-    def __init__(self, text: str = "", *, others: Iterable[tuple[str, str]] = ()) -> None:
-        """Begin with the tables in this text, and with these of other families."""
+    def __init__(self) -> None:
+        """Begin without a table."""
         super().__init__()
-        self.on_change: Callable[[], object] = lambda: None
-        """Called after each change by a method. `FakeHost` reports it to the watches of its kernel."""
         self.tables: dict[str, str] = {}
         """The listings of the family ip6, for a test to change as another program would."""
-        self.others = list(others)
-        """Family and name of the tables of other families."""
-        self.writes: list[str] = []
-        """The texts that were loaded, in order."""
-        self._counts: dict[str, tuple[int, ...]] = {}
-        if text:
-            self.load(text)
-            self.writes.clear()
-
-    def count(self, name: str, *packets: int) -> None:
-        """Set the numbers of packets that the counters of the table have counted."""
-        self._counts[name] = packets
-
-    def flush(self) -> None:
-        """Do what `nft flush ruleset` does."""
-        self.tables.clear()
-        self.others.clear()
-        self.on_change()
 
     def load(self, text: str) -> None:
         """See Nftables. A text with anything but whole tables of the family ip6 is refused."""
-        fault = self.meet()
-        if not fault.done:
-            fault.strike()
-        self.tables = self._after(text)
-        self.writes.append(text)
-        self.on_change()
-        fault.strike()
+        with self.change():
+            self.tables = self._after(text)
 
     def listing(self, name: str) -> str | None:
         """See Nftables."""
@@ -65,38 +40,23 @@ class FakeNftables(Faulty[HostError]):
         self.meet().strike()
         return self.tables.get(name)
 
-    def counts(self, name: str) -> tuple[int, ...]:
-        """See Nftables."""
-        counters = re.findall(r"\bcounter\b", self.listing(name) or "")
-        found = self._counts.get(name, ())
-        return found if len(found) == len(counters) else (0,) * len(counters)
-
-    def names(self) -> tuple[tuple[str, str], ...]:
-        """See Nftables."""
-        self.meet().strike()
-        return tuple(sorted([*self.others, *(("ip6", name) for name in self.tables)]))
-
     def _after(self, text: str) -> dict[str, str]:
         """The tables after a transaction."""
-        found, at = dict(self.tables), 0
+        tables, at = dict(self.tables), 0
         while at < len(text):
             command = _COMMAND.match(text, at)
-            if command is None:
-                raise refused("load its input", f"Error: syntax error in {text[at:].splitlines()[0]!r}")
-            verb, name, table, made = command.groups()
+            verb, name, table, created = command.groups() if command else ("", "", "", "")
+            if command is None or (verb == "delete" and name not in tables):
+                words = f"Error: in {text[at:].splitlines()[0]!r}"
+                raise HostError("nft could not load a table", what="nft", kind="refused", words=words)
             if verb == "add":
-                found.setdefault(name, f"table ip6 {name} {{\n}}\n")
+                tables.setdefault(name, f"table ip6 {name} {{\n}}\n")
             elif verb == "delete":
-                if found.pop(name, None) is None:
-                    raise refused("load its input", "Error: Could not process rule: No such file or directory")
+                del tables[name]
             elif table:
-                found[made] = table
+                tables[created] = table
             at = command.end()
-        return found
-
-    def __str__(self) -> str:
-        strange = [f"table {family} {name} {{\n}}\n" for family, name in self.others]
-        return "".join([*strange, *self.tables.values()])
+        return tables
 
 
 _CHAINS = ("PREROUTING", "OUTPUT", "POSTROUTING")
@@ -136,17 +96,14 @@ class FakeEbtables(Faulty[HostError]):
         require_lines(lines)
         if not lines:
             return
-        fault = self.meet()
-        if not fault.done:
-            fault.strike()
-        self._require_one_backend()
-        require_distinct(str(self), lines)
-        if gone := missing_from(str(self), lines):
-            raise refusal.no_such_rule(gone)
-        for line in lines:
-            self.rules.remove(line)
-        self.writes += [f"delete {line}" for line in lines]
-        fault.strike()
+        with self.change():
+            self._require_one_backend()
+            require_distinct(str(self), lines)
+            if gone := missing_from(str(self), lines):
+                raise refusal.no_such_rule(gone)
+            for line in lines:
+                self.rules.remove(line)
+            self.writes += [f"delete {line}" for line in lines]
 
     def _require_one_backend(self) -> None:
         if self.rules and self.elsewhere:
@@ -185,14 +142,11 @@ class FakeLinkLayer(Faulty[BackendError]):
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         """See LinkLayer."""
-        fault = self.meet()
-        if not fault.done:
-            fault.strike()
-        holder = self._holder(neighbour)
-        if holder == neighbour:
-            self.neighbours.remove(neighbour)
-            self.writes.append(f"delete {neighbour}")
-        fault.strike()
+        with self.change():
+            holder = self._holder(neighbour)
+            if holder == neighbour:
+                self.neighbours.remove(neighbour)
+                self.writes.append(f"delete {neighbour}")
         return holder in {None, neighbour}
 
     def _holder(self, neighbour: Neighbour) -> Neighbour | None:

@@ -1,11 +1,11 @@
-"""The contract suites of the packet filters and the link layer, for the real implementations and the fake ones.
+"""The contract suites of ebtables and the link layer, for the real implementations and the fake ones.
 
-Here: the promises of Ebtables, Nftables and LinkLayer (`hostrouting.kernel`) that their own methods can check, one
-test for each sentence. Not here: a host with two ebtables backends, tables that another program owns, veths whose
+Here: the promises of Ebtables and LinkLayer (`hostrouting.kernel`) that their own methods can check, one
+test for each sentence. Not here: a host with two ebtables backends, veths whose
 other end cannot be read, and programs that are missing or refuse.
 
 Subclass one in a module that pytest collects, and override `make`; each test gets a new object, for a host with
-some rules, without tables, or for LinkLayer the host that `contract_view` describes::
+some rules, or for LinkLayer the host that `contract_view` describes::
 
     class TestMine(EbtablesContract):
         @contextmanager
@@ -18,16 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
 
 import attrs
 
 from hostrouting.errors import HostError
 from hostrouting.kernel.ebtables import Ebtables, nat_rules
 from hostrouting.kernel.neighbours import EthernetLink, LinkLayer, LinkLayerView, Neighbour, PeerMac
-
-if TYPE_CHECKING:
-    from hostrouting.kernel.nftables import Nftables
 
 
 @contextmanager
@@ -228,88 +224,3 @@ class LinkLayerContract:
 def _permanent(link_layer: LinkLayer) -> tuple[Neighbour, ...]:
     """The permanent entries; the kernel itself adds others, for multicast."""
     return tuple(neighbour for neighbour in link_layer.look().neighbours if neighbour.state == "permanent")
-
-
-# Nftables.
-
-
-def contract_table(name: str = "first") -> str:
-    """A text that puts a table with two counters in the place of a former one."""
-    return (
-        f"add table ip6 {name}\n"
-        f"delete table ip6 {name}\n"
-        f"table ip6 {name} {{\n"
-        '  comment "contract: a table"\n'
-        "  chain incoming {\n"
-        "    type filter hook prerouting priority -300; policy accept;\n"
-        '    iifname != "eth0" return comment "contract: another device"\n'
-        '    ip6 saddr fe80::5 counter ip6 saddr set 2001:db8::5 comment "contract: in"\n'
-        '    ip6 daddr fe80::6 counter return comment "contract: out"\n'
-        "  }\n"
-        "}\n"
-    )
-
-
-class NftablesContract:
-    """The suite as a base class: subclass it, and override `make`."""
-
-    def make(self) -> AbstractContextManager[Nftables]:
-        """Create an Nftables for a host without tables, and clean up at the end of the `with` block."""
-        raise NotImplementedError("override make() so that it yields your Nftables")
-
-    def test_there_is_no_table(self) -> None:
-        """A table that does not exist is None, and has no name."""
-        with self.make() as nft:
-            assert nft.listing("first") is None
-            assert nft.counts("first") == ()
-            assert nft.names() == ()
-
-    def test_what_is_loaded_is_listed(self) -> None:
-        """Every table is listed with its family, in order; a listing has the comments and a number for each counter."""
-        with self.make() as nft:
-            nft.load(contract_table("second"))
-            nft.load(contract_table())
-            assert nft.names() == (("ip6", "first"), ("ip6", "second"))
-            listing = nft.listing("first") or ""
-            assert listing.count('comment "contract: ') == 4
-            assert "packets" not in listing
-            assert nft.counts("first") == (0, 0)
-
-    def test_listed_alike(self) -> None:
-        """The same text is listed alike, however often it is loaded, and another text is listed differently."""
-        with self.make() as nft:
-            nft.load(contract_table())
-            before = nft.listing("first")
-            nft.load(contract_table())
-            assert nft.listing("first") == before
-            nft.load(contract_table().replace("fe80::6", "fe80::7"))
-            assert nft.listing("first") not in {before, None}
-
-    def test_one_transaction(self) -> None:
-        """If one command of a text fails, nothing of the text is done."""
-        with self.make() as nft:
-            nft.load(contract_table())
-            before = nft.listing("first")
-            for fault in ("delete table ip6 absent\n", "to be or not to be\n"):
-                kind = ""
-                try:
-                    nft.load(f"delete table ip6 first\n{fault}")
-                except HostError as error:
-                    kind = error.kind
-                assert kind == "refused"
-            assert nft.listing("first") == before
-
-    def test_delete(self) -> None:
-        """A table is deleted whether it exists or not, if the text adds it first; others stay."""
-        with self.make() as nft:
-            nft.load(contract_table("second"))
-            for name in ("first", "first"):
-                nft.load(f"add table ip6 {name}\ndelete table ip6 {name}\n")
-            assert nft.names() == (("ip6", "second"),)
-
-    def test_names_with_other_characters(self) -> None:
-        """A name that nft would not read as one word raises ValueError."""
-        with self.make() as nft:
-            for name in ("", "a b", "a;flush ruleset", 'a"', "1st", "\u00e4", "a\n", "x" * 65):
-                with _refuses():
-                    nft.listing(name)

@@ -1,100 +1,122 @@
-"""The program nft: the commands, and how its output is handled; the contract of Nftables on Linux."""
+"""Nftables: its promises, on Linux and on the fake; and the commands of nft."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytest
 
 from hostrouting.errors import HostError
-from hostrouting.kernel.nftables import NftProgram
+from hostrouting.kernel.nftables import Nftables, NftProgram
 from hostrouting.kernel.programs import Ended
-from tests.support.filter_contracts import NftablesContract, contract_table
+from hostrouting.testing import FakeNftables
+from tests.support.kinds import raises
 from tests.support.namespace import private_namespace
+from tests.support.stand_ins import Programs
 
-DENIED = "internal:0:0-0: Error: Could not process rule: Operation not permitted\n\n"
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-
-class Said:
-    """A stand-in for nft: it gives one prepared answer, and records the calls."""
-
-    def __init__(self, answer: Ended | OSError) -> None:
-        """Answer this to every command."""
-        self.answer = answer
-        self.asked: list[tuple[tuple[str, ...], str]] = []
-
-    def __call__(
-        self, *words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None
-    ) -> Ended:
-        """See Run."""
-        assert (timeout, (environment or {}).get("LC_ALL")) == (10, "C")
-        self.asked.append((words, text))
-        if isinstance(self.answer, OSError):
-            raise self.answer
-        return self.answer
+_LINUX = pytest.param(NftProgram, marks=[pytest.mark.linux, pytest.mark.needs("root", "nft")])
 
 
-@pytest.mark.parametrize(
-    ("answer", "kind", "words"),
-    [
-        (FileNotFoundError(2, "nft"), "missing", "the program nft was not found; install the package nftables"),
-        (TimeoutError("late"), "timeout", "within 10 s; check that `nft list tables` answers"),
-        (PermissionError(13, "Permission denied"), "refused", r"nft could not be run \(nft: Permission denied\)"),
-        (Ended(1, err="Operation not permitted (you must be root)\n"), "not-permitted", "run it as root"),
-        (Ended(1, err=DENIED), "not-permitted", "or another process owns the table"),
-        (Ended(1, err="internal:0:0-0: Error: strange\n\n"), "refused", r"\(nft: Error: strange\)"),
-        (Ended(1), "refused", "nft printed no message"),
-        (Ended(-9), "refused", "the program was killed by SIGKILL"),
-    ],
-    ids=str,
-)
-def test_errors(answer: Ended | OSError, kind: str, words: str) -> None:
-    """Each kind of failure has its own error, in every verb, with the remedy or with nft's own text."""
-    nft = NftProgram(run=Said(answer))
-    verbs: list[Callable[[], Any]] = [
-        lambda: nft.load("x"),
-        lambda: nft.listing("a"),
-        lambda: nft.counts("a"),
-        nft.names,
-    ]
-    for verb in verbs:
-        with pytest.raises(HostError, match=words) as caught:
-            verb()
-        assert (caught.value.kind, caught.value.can_retry) == (kind, kind == "timeout")
+@pytest.fixture(params=[_LINUX, FakeNftables])
+def nft(request: pytest.FixtureRequest) -> Iterator[Nftables]:
+    """Nftables without tables."""
+    if request.param is FakeNftables:
+        yield FakeNftables()
+        return
+    with private_namespace() as namespace, namespace.inside():
+        yield NftProgram()
 
 
-def test_what_is_run() -> None:
-    """Nothing but the requested table is listed, and a text is passed on as it is."""
-    said = Said(Ended(0, "table ip6 a b\ntable inet c\nstrange\n"))
-    nft = NftProgram(run=said)
-    nft.load("text\n")
-    nft.listing("first")
-    assert nft.names() == (("inet", "c"), ("ip6", "a b"))
-    assert said.asked == [
-        (("nft", "-f", "-"), "text\n"),
-        (("nft", "--numeric", "--stateless", "list", "table", "ip6", "first"), ""),
-        (("nft", "list", "tables"), ""),
-    ]
+def table(name: str = "first") -> str:
+    """A text that puts a table in the place of a former one."""
+    return (
+        f"add table ip6 {name}\n"
+        f"delete table ip6 {name}\n"
+        f"table ip6 {name} {{\n"
+        '  comment "contract: a table"\n'
+        "  chain incoming {\n"
+        "    type filter hook prerouting priority -300; policy accept;\n"
+        '    iifname != "eth0" return comment "contract: another device"\n'
+        '    ip6 saddr fe80::5 counter ip6 saddr set 2001:db8::5 comment "contract: in"\n'
+        "  }\n"
+        "}\n"
+    )
+
+
+def test_what_is_loaded_is_listed(nft: Nftables) -> None:
+    """A listing has the comments and no counts; the same text is listed alike, and another one differently."""
+    assert nft.listing("first") is None
+    nft.load(table())
+    listing = nft.listing("first") or ""
+    assert (listing.count('comment "contract: '), "packets" in listing) == (3, False)
+    nft.load(table())
+    assert nft.listing("first") == listing
+    nft.load(table().replace("fe80::5", "fe80::7"))
+    assert nft.listing("first") not in {listing, None}
+
+
+@pytest.mark.parametrize("fault", ["delete table ip6 absent\n", "to be or not to be\n"])
+def test_one_transaction(nft: Nftables, fault: str) -> None:
+    """If one command of a text fails, nothing of the text is done."""
+    nft.load(table())
+    before = nft.listing("first")
+    with raises(HostError, "refused"):
+        nft.load(f"delete table ip6 first\n{fault}")
+    assert nft.listing("first") == before
+
+
+def test_delete(nft: Nftables) -> None:
+    """A table is deleted whether it exists or not, if the text adds it first; others stay."""
+    nft.load(table("second"))
+    nft.load(table())
+    for _ in range(2):
+        nft.load("add table ip6 first\ndelete table ip6 first\n")
+        assert nft.listing("first") is None
+    assert nft.listing("second") is not None
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a;flush ruleset", 'a"', "1st", "\u00e4", "a\n", "x" * 65])
+def test_names_with_other_characters(nft: Nftables, name: str) -> None:
+    """A name that nft would not read as one word raises ValueError."""
+    with pytest.raises(ValueError, match="is not a table name"):
+        nft.listing(name)
 
 
 @pytest.mark.linux
 @pytest.mark.needs("root", "nft")
-class TestNftProgram(NftablesContract):
-    """Every promise, on Linux."""
+@pytest.mark.parametrize("change", ["flush table ip6 first", "add table ip6 first { flags dormant; }"])
+def test_a_change_of_another_program(change: str) -> None:
+    """A table that another program has emptied or put to sleep is listed differently, and still has its comment."""
+    with private_namespace() as namespace, namespace.inside():
+        nft = NftProgram()
+        nft.load(table())
+        before = nft.listing("first")
+        nft.load(change)
+        after = nft.listing("first") or ""
+    assert after != before
+    assert 'comment "contract: ' in after
 
-    @contextmanager
-    def make(self) -> Iterator[NftProgram]:
-        """In a network namespace of its own."""
-        with private_namespace() as namespace:
-            yield NftProgram(words=namespace.enter)
 
-    @pytest.mark.parametrize("change", ["flush table ip6 first", "add table ip6 first { flags dormant; }"])
-    def test_a_change_of_another_program(self, change: str) -> None:
-        """A table that another program has emptied or put to sleep is listed differently, and still has its comment."""
-        with self.make() as nft:
-            nft.load(contract_table())
-            before = nft.listing("first")
-            nft.load(change)
-            after = nft.listing("first") or ""
-            assert after != before
-            assert 'comment "contract: ' in after
+def test_what_is_run() -> None:
+    """Nothing but the requested table is listed; a text is passed on as it is, and a failure is raised."""
+    programs = Programs(nft=[Ended(0), Ended(1, err="Error: strange\n")])
+    nft = NftProgram(run=programs)
+    nft.load("text\n")
+    with raises(HostError, "refused", match="nft could not list the table ip6 first"):
+        nft.listing("first")
+    assert programs.asked == [
+        (("nft", "-f", "-"), "text\n"),
+        (("nft", "--numeric", "--stateless", "list", "table", "ip6", "first"), ""),
+    ]
+
+
+def test_a_fault_after_the_work() -> None:
+    """A fault of the fake may strike after the load, as a timeout does."""
+    nft = FakeNftables()
+    nft.fail(HostError("late", what="nft", kind="timeout"), done=True)
+    with raises(HostError, "timeout"):
+        nft.load(table())
+    assert nft.listing("first") is not None

@@ -508,18 +508,22 @@ def flood(lab: Lab) -> Iterator[Flood]:
         yield Flood(lab, client, server)
 
 
+def load(lab: Lab, text: str) -> None:
+    """Let nft load the text in the node."""
+    with lab.node.inside():
+        NftProgram().load(text)
+
+
 def test_a_reload_loses_nothing(lab: Lab, flood: Flood) -> None:
     """The table is replaced 50 times, and every probe of a flood arrives."""
-    program = NftProgram(words=lab.node.enter)
     for _ in range(50):
-        flood.during(partial(program.load, RULES))
+        flood.during(partial(load, lab, RULES))
     flood.receive(30)
     assert flood.received == flood.sent >= 50 * 50
 
 
 def test_a_reload_in_two_steps_loses_probes(lab: Lab, flood: Flood) -> None:
     """If the table is removed and then loaded again, probes of the same flood are refused in between."""
-    program = NftProgram(words=lab.node.enter)
-    flood.during(partial(program.load, f"delete table ip6 {TABLE}"))
-    flood.during(partial(program.load, RULES))
+    flood.during(partial(load, lab, f"delete table ip6 {TABLE}"))
+    flood.during(partial(load, lab, RULES))
     assert 0 < flood.received < flood.sent
