@@ -10,30 +10,30 @@ is expected; else ok. OK is never wrong for packets of the host itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
 from hostrouting.check.flaws import find_flaws, undelivered
-from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion, Part
+from hostrouting.check.judge import DOUBT, ESCAPE, POD_BLOCK, Judge, Opinion, Part
 from hostrouting.check.pods import pod_packets
 from hostrouting.check.repair import Repair, propose_repair
 from hostrouting.check.report import doubt
-from hostrouting.config.cni import REFUSING_PROTOCOLS, is_name_of_cni
 from hostrouting.errors import NotReady
 from hostrouting.fib.engine import PLAIN, Decision, Fib, Packet
 from hostrouting.fib.not_judged import NotJudged, not_judged
 from hostrouting.finding import Finding
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.model.prefix import IPV4, Prefix, extent, ip_at, prefixes_between
+from hostrouting.model.route import REFUSING
 from hostrouting.routes.plan import plan_static_routes
 
 if TYPE_CHECKING:
     import phases
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.kernel.base import Answer, RouteBackend
-    from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
     from hostrouting.routes.uplink import DesiredRoute
 
@@ -139,7 +139,7 @@ def check_host(
 
     def attempt() -> tuple[CheckReport | None, str]:
         for _ in range(_READINGS):
-            snapshot = backend.snapshot(family=family, reached=True, near=near, also=is_needed)
+            snapshot = read_near(backend, near, family=family)
             reports = check_snapshot(snapshot, config).families
             last[:] = [CheckReport(tuple(_compared(report, backend) for report in reports))]
             if not any(doubt.name == "kernel-differs" for report in last[0].families for doubt in report.doubts):
@@ -157,13 +157,17 @@ def check_host(
         return last[0]
 
 
-def is_needed(route: Route) -> bool:
-    """Whether the judge needs such a route although it leads past the CIDRs, as `also` of `RouteBackend.snapshot`.
+def read_near(backend: RouteBackend, near: Collection[Prefix], *, family: int | None = None) -> Snapshot:
+    """The present host, as far as a check of addresses in these prefixes needs it.
 
-    A route without a gateway can be a pod's or an own network's. Others can be traces of a CNI.
+    Of a refused range around one of them, the judge asks which routes lead inside.
     """
-    has_gateway = any(leg.gateway for leg in route.legs)
-    return not has_gateway or route.protocol in REFUSING_PROTOCOLS or any(map(is_name_of_cni, route.devs))
+    read = partial(backend.snapshot, family=family, reached=True)
+    snapshot = read(near=near)
+    refused = (route.prefix for route in snapshot.routes if route.type in REFUSING)
+    blocks = {block for block in refused if block.length >= POD_BLOCK[block.family]}
+    around = [block for block in blocks if any(prefix != block and prefix in block for prefix in near)]
+    return read(near=[*near, *around]) if around else snapshot
 
 
 def missing_routes(

@@ -51,7 +51,7 @@ _HARDWARE = {_ETHERNET, 32, 772}
 _RA, _DHCP = 9, 16
 _EVERYWHERE = {4: Prefix.parse("127.0.0.0/8"), 6: Prefix.of(LINK_LOCAL)}
 """By family: the addresses that every host has, and on every link."""
-_POD_BLOCK = {4: 20, 6: 64}
+POD_BLOCK = {4: 20, 6: 64}
 """By family: the shortest prefix that may be a block of pods of a CNI that is not known."""
 
 
@@ -306,7 +306,7 @@ class Judge:
             return opinion
         inside = self._leading_inside(route)
         has_pod = any(single == self.fib.width and self._rows(dev) for dev, single in inside)
-        if has_pod and length >= _POD_BLOCK[self.fib.family]:
+        if has_pod and length >= POD_BLOCK[self.fib.family]:
             opinion = Opinion(DOUBT, "refused-range", f"{route}, with pods inside")
         for cni in CNIS:
             has_device = any(self._is_of(dev, cni) for dev in self._links)

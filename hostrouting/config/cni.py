@@ -135,15 +135,6 @@ CNIS = (
 )
 
 
-REFUSING_PROTOCOLS = frozenset(row.protocol for cni in CNIS for row in cni.refusals) - {BOOT, PROTOCOL_KERNEL}
-"""The protocols of routes by which a CNI can be known: others use the rest for all kinds of things."""
-
-
-def is_name_of_cni(name: str) -> bool:
-    """Whether a device with this name can be a CNI's, whatever its kind."""
-    return any(fnmatchcase(name, device.pattern) for cni in CNIS for device in cni.devices)
-
-
 def devices_of(name: str, kind: str) -> Iterator[tuple[Cni, Device]]:
     """The rows that a device with this name and kind fits."""
     for cni in CNIS:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 import attrs
@@ -93,12 +93,7 @@ class RouteBackend(Protocol):
     """
 
     def snapshot(
-        self,
-        *,
-        family: int | None = None,
-        reached: bool = False,
-        near: Collection[Prefix] | None = None,
-        also: Callable[[Route], bool] | None = None,
+        self, *, family: int | None = None, reached: bool = False, near: Collection[Prefix] | None = None
     ) -> Snapshot:
         """The present links and addresses, by the numbers of devices, and the rules and routes, in the kernel's order.
 
@@ -106,11 +101,10 @@ class RouteBackend(Protocol):
 
         - `family` (4 or 6) leaves out the other family's addresses, rules and routes; the snapshot says so.
         - `reached` leaves out the tables that no rule looks up, except Linux's own (`reached_tables`).
-        - `near` leaves out unicast routes that overlap none of these prefixes, are longer than /1 and are not ours
-          (protocol 213), unless `also` is true of them. It is asked once for each kind of route: routes that differ
-          only in their first address are of one kind. So it must not look at that address.
+        - `near` leaves out unicast routes by a gateway that overlap none of these prefixes, are longer than /1 and are
+          not ours (protocol 213). Of those that differ only in their first address, the first stays.
 
-        If the tables changed while they were read, they are read again, up to three times in all. After that the last
+        If what was asked for changed while it was read, it is read again, up to three times in all. After that the last
         reading is returned, and its `restless` is true. Needs no privilege.
         """
 
@@ -177,12 +171,7 @@ KIND_OF_ERRNO: dict[int, Kind] = {errno.ENETUNREACH: "no-route", **{PATHLESS[kin
 
 
 def part_of(
-    snapshot: Snapshot,
-    *,
-    family: int | None = None,
-    reached: bool = False,
-    near: Collection[Prefix] | None = None,
-    also: Callable[[Route], bool] | None = None,
+    snapshot: Snapshot, *, family: int | None = None, reached: bool = False, near: Collection[Prefix] | None = None
 ) -> Snapshot:
     """The requested part of a snapshot, as `RouteBackend.snapshot` promises it."""
     rules = tuple(rule for rule in snapshot.rules if family in {None, rule.family})
@@ -197,29 +186,33 @@ def part_of(
         family=family,
         addresses=tuple(address for address in snapshot.addresses if family in {None, address.ip.version}),
         rules=rules,
-        routes=tuple(routes if near is None else nearby(routes, near, also)),
+        routes=tuple(routes if near is None else nearby(routes, near)),
     )
 
 
-def nearby(routes: Iterable[Route], near: Collection[Prefix], also: Callable[[Route], bool] | None) -> Iterator[Route]:
-    """The routes that `near` and `also` of `RouteBackend.snapshot` leave."""
+def nearby(routes: Iterable[Route], near: Collection[Prefix]) -> Iterator[Route]:
+    """The routes that `near` of `RouteBackend.snapshot` leaves."""
     borders: dict[tuple[int, int], list[int]] = {}
-    kinds: dict[Route, bool] = {}
+    kinds: set[Route] = set()
     for route in routes:
-        prefix = route.prefix
-        kind = attrs.evolve(route, prefix=Prefix(prefix.family, 0, prefix.length))
-        if kind not in kinds:
-            kinds[kind] = is_kept(route) or (also is not None and also(route))
-        size = (prefix.family, prefix.length)
+        size = (route.prefix.family, route.prefix.length)
         if size not in borders:
             borders[size] = borders_of(near, *size)
-        if kinds[kind] or bisect_right(borders[size], prefix.network) % 2:
+        count = len(kinds)
+        kinds.add(kind_of(route))
+        if len(kinds) > count or is_kept(route) or bisect_right(borders[size], route.prefix.network) % 2:
             yield route
+
+
+def kind_of(route: Route) -> Route:
+    """What routes have in common that differ only in their first address."""
+    return attrs.evolve(route, prefix=Prefix(route.prefix.family, 0, route.prefix.length))
 
 
 def is_kept(route: Route) -> bool:
     """Whether `near` leaves the route wherever it leads."""
-    return route.type != "unicast" or route.prefix.length <= 1 or route.protocol == OURS
+    is_by_gateway = any(leg.gateway for leg in route.legs)
+    return not is_by_gateway or route.type != "unicast" or route.prefix.length <= 1 or route.protocol == OURS
 
 
 def borders_of(near: Iterable[Prefix], family: int, length: int) -> list[int]:

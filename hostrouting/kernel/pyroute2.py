@@ -45,12 +45,7 @@ class Pyroute2Backend:
         self._worker: ThreadPoolExecutor | None = ThreadPoolExecutor(1, "hostrouting-pyroute2")
 
     def snapshot(
-        self,
-        *,
-        family: int | None = None,
-        reached: bool = False,
-        near: Collection[Prefix] | None = None,
-        also: Callable[[Route], bool] | None = None,
+        self, *, family: int | None = None, reached: bool = False, near: Collection[Prefix] | None = None
     ) -> Snapshot:
         """Links, addresses, rules and routes; restless only if the kernel says that one of the lists has changed."""
         with _edge("read the host's routes"):
@@ -59,7 +54,7 @@ class Pyroute2Backend:
                 if snapshot.restless:
                     time.sleep(_PAUSE)
                     snapshot = self._call(_read, self._handle, family)
-        return part_of(snapshot, family=family, reached=reached, near=near, also=also)
+        return part_of(snapshot, family=family, reached=reached, near=near)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """What the kernel would do with a packet of this user to each destination; in IPv6 it has no protocol."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from hostrouting.kernel.base import Answer, RouteBackend, RouteRequest, Watch
     from hostrouting.model.prefix import IP, Prefix
-    from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Snapshot
 
 E = TypeVar("E")
@@ -138,16 +137,11 @@ class FaultyBackend:
     # The contract of RouteBackend
 
     def snapshot(
-        self,
-        *,
-        family: int | None = None,
-        reached: bool = False,
-        near: Collection[Prefix] | None = None,
-        also: Callable[[Route], bool] | None = None,
+        self, *, family: int | None = None, reached: bool = False, near: Collection[Prefix] | None = None
     ) -> Snapshot:
         """See RouteBackend."""
         self._strike("snapshot")
-        snapshot = self.inner.snapshot(family=family, reached=reached, near=near, also=also)
+        snapshot = self.inner.snapshot(family=family, reached=reached, near=near)
         return attrs.evolve(snapshot, restless=True) if self.is_restless else snapshot
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:

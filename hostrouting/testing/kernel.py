@@ -116,16 +116,11 @@ class FakeKernel:
     # The contract of RouteBackend
 
     def snapshot(
-        self,
-        *,
-        family: int | None = None,
-        reached: bool = False,
-        near: Collection[Prefix] | None = None,
-        also: Callable[[Route], bool] | None = None,
+        self, *, family: int | None = None, reached: bool = False, near: Collection[Prefix] | None = None
     ) -> Snapshot:
         """See RouteBackend. It is never restless: `FaultyBackend` can make it so."""
         self._require_open()
-        return part_of(self._now(), family=family, reached=reached, near=near, also=also)
+        return part_of(self._now(), family=family, reached=reached, near=near)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """See RouteBackend."""

@@ -28,7 +28,7 @@ from typing import TypeAlias
 import attrs
 
 from hostrouting.boot.scripts import render_check_script, render_static_routes_script
-from hostrouting.check.check import check_host, check_snapshot, is_needed
+from hostrouting.check.check import check_host, check_snapshot, read_near
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.config.values import Mode
 from hostrouting.host.layout import HostLayout
@@ -318,7 +318,7 @@ def cidrs_row(bench: Bench) -> Iterator[Row]:
         return sorted(prefixes)
 
     routes = some(100_000, 16, 20, 22, 24, 24, 24, 28, 32)
-    ip(*(f"route add {prefix} via {GATEWAY} dev eth0 proto bgp" for prefix in routes))
+    ip(*(f"route add {prefix} via {GATEWAY} dev eth0 proto {rng.choice(['bgp', 'bird'])}" for prefix in routes))
     cidrs = some(100, 24)
     loop = 'begin=$EPOCHREALTIME; for address in "$@"; do ip route get "$address" >/dev/null; done; '
     loop += "echo $((${EPOCHREALTIME/./} - ${begin/./}))"
@@ -328,7 +328,7 @@ def cidrs_row(bench: Bench) -> Iterator[Row]:
     with NetlinkBackend(timeout=60) as backend:
 
         def check() -> None:
-            check_snapshot(backend.snapshot(family=4, near=cidrs, also=is_needed), config)
+            check_snapshot(read_near(backend, cidrs, family=4), config)
 
         methods: dict[str, Method] = {ours: check, other: lambda: int(run("bash", "-c", loop, "", *addresses)) / 1e6}
         times = bench.times(methods, rounds=9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteRequest
 from hostrouting.kernel.netlink.host import list_addresses, list_links, list_rules, read_settings
 from hostrouting.kernel.netlink.numbers import RTM_DELROUTE, RTM_NEWROUTE, groups_of
-from hostrouting.kernel.netlink.routes import Names, RouteReader, change_routes, list_routes, lookup_routes, table_of
+from hostrouting.kernel.netlink.routes import Names, RouteReader, change_routes, list_routes, lookup_routes
 from hostrouting.kernel.netlink.socket import KernelError, NetlinkSocket, kind_of, messages_in
 from hostrouting.kernel.netlink.watch import NetlinkWatch
 from hostrouting.kernel.refusals import refusal
@@ -40,6 +40,7 @@ _KINDS: dict[int, tuple[str, str]] = {
     errno.EAGAIN: ("timeout", "the kernel did not answer in time"),
     errno.ENOBUFS: ("unsettled", "answers were lost"),
     errno.EINTR: ("unsettled", "the tables kept changing"),
+    errno.EMSGSIZE: ("failed", "a route has more next hops than fit into an answer"),
     errno.EBADF: ("unusable", "this backend was closed"),
 }
 _UNAVAILABLE: tuple[str, str] = ("unavailable", "netlink of Linux 4.20 or later is needed")
@@ -72,18 +73,13 @@ class NetlinkBackend:
             self._netlink = NetlinkSocket(timeout=timeout)
 
     def snapshot(
-        self,
-        *,
-        family: int | None = None,
-        reached: bool = False,
-        near: Collection[Prefix] | None = None,
-        also: Callable[[Route], bool] | None = None,
+        self, *, family: int | None = None, reached: bool = False, near: Collection[Prefix] | None = None
     ) -> Snapshot:
         """The present links, addresses, rules and routes, in the kernel's order."""
         # The kernel lists in parts, and for IPv4 routes it does not say if a change came in between: a guard listens.
         groups = groups_of(family)
         with self._open("read the host's routes") as netlink, closing(NetlinkSocket(groups=groups)) as guard:
-            read = partial(_read, netlink, guard, family, near, also, is_reached=reached)
+            read = partial(_read, netlink, guard, family, near, is_reached=reached)
             snapshot = read()
             for pause in _PAUSES:
                 if not snapshot.restless:
@@ -140,7 +136,6 @@ def _read(
     guard: NetlinkSocket,
     family: int | None,
     near: Collection[Prefix] | None,
-    also: Callable[[Route], bool] | None,
     *,
     is_reached: bool,
 ) -> Snapshot:
@@ -149,7 +144,7 @@ def _read(
     families = (IPV4, IPV6) if family is None else (family,)
     forwards_ipv6, _ = read_settings(netlink, IPV6)
     _, ignores_linkdown = read_settings(netlink, IPV4)
-    is_settled, tables = True, None
+    is_settled, tables, reader = True, None, RouteReader(Names(), near)
     links: tuple[Link, ...] = ()
     addresses: list[Address] = []
     rules: list[Rule] = []
@@ -161,7 +156,7 @@ def _read(
             addresses += list_addresses(netlink, each, names)
             rules += list_rules(netlink, each)
         tables = reached_tables(rules) if is_reached else None
-        reader = RouteReader(names, near, also)
+        reader = RouteReader(names, near)
         for each in families:
             routes += list_routes(netlink, each, tables, reader)
     except KernelError as error:
@@ -175,13 +170,13 @@ def _read(
         routes=tuple(routes),
         ipv6_forwarding=forwards_ipv6,
         family=family,
-        restless=not is_settled or any(_disturbs(part, tables) for part in guard.reports()),
+        restless=not is_settled or any(_disturbs(part, tables, reader) for part in guard.reports()),
     )
 
 
-def _disturbs(part: bytes, tables: Collection[int] | None) -> bool:
-    """Whether these reports are of anything that was read; empty bytes stand for lost ones."""
-    if not part or tables is None:
-        return True
+def _disturbs(part: bytes, tables: Collection[int] | None, reader: RouteReader) -> bool:
+    """Whether these reports are of anything that was asked for; empty bytes stand for lost ones."""
     kinds = {RTM_NEWROUTE, RTM_DELROUTE}
-    return any(kind_of(message) not in kinds or table_of(message) in tables for message in messages_in(part))
+    return not part or any(
+        kind_of(message) not in kinds or reader.is_about(message, tables) for message in messages_in(part)
+    )

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, RouteRequest, Verb, borders_of, is_kept
+from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, RouteRequest, Verb, borders_of, is_kept, kind_of
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.socket import (
     ATTRIBUTE,
@@ -139,12 +139,6 @@ def decode(message: bytes, names: Mapping[int, str]) -> Route:
     )
 
 
-def table_of(message: bytes) -> int:
-    """The table of the route in a message."""
-    fixed: int = message[HEADER.size + 4]
-    return _number(attributes_of(message, HEADER.size + _RTMSG.size), _TABLE) or fixed
-
-
 def _legs(attributes: Mapping[int, bytes], flags: int, names: Mapping[int, str]) -> Iterator[NextHop]:
     packed, at = attributes.get(_MULTIPATH, b""), 0
     while at + _NEXTHOP.size <= len(packed):
@@ -217,15 +211,11 @@ class _Kind:
 class RouteReader:
     """Makes routes of messages, and skips those that were not asked for."""
 
-    def __init__(
-        self,
-        names: Mapping[int, str],
-        near: Collection[Prefix] | None = None,
-        also: Callable[[Route], bool] | None = None,
-    ) -> None:
-        """`near` and `also` are those of `RouteBackend.snapshot`."""
-        self._names, self._near, self._also = names, near, also
+    def __init__(self, names: Mapping[int, str], near: Collection[Prefix] | None = None) -> None:
+        """`near` is that of `RouteBackend.snapshot`."""
+        self._names, self._near = names, near
         self._kinds: dict[tuple[bytes, bytes], _Kind] = {}
+        self._begun: set[Route] = set()
         self._borders: dict[tuple[int, int], list[bytes]] = {}
 
     def read(self, run: bytes, size: int) -> Iterator[Route]:
@@ -255,7 +245,7 @@ class RouteReader:
             if key is not None:
                 is_usual = message.startswith(_TABLE_HEAD, _TABLE_AT) and message.startswith(_DST_HEADS, _DST_AT)
                 self._kinds[key] = _Kind(route if is_usual else None, borders)
-            if borders is None or bisect_right(borders, route.prefix.ip.packed) & 1:
+            if borders is None or self._begins(route) or bisect_right(borders, route.prefix.ip.packed) & 1:
                 yield route
 
     def route(self, message: bytes) -> Route:
@@ -263,9 +253,32 @@ class RouteReader:
         (route,) = self.read(message, len(message))
         return route
 
+    def is_about(self, message: bytes, tables: Collection[int] | None) -> bool:
+        """Whether a change of the route in a message can change what is read of these tables.
+
+        Linux keeps IPv4 routes with one first address in one list, and counts how much of it was listed. So a change
+        is about every prefix that begins at this address.
+        """
+        route = decode(message, self._names)
+        prefix, width = route.prefix, width_of(route.prefix.family)
+        if tables is not None and route.table not in tables:
+            return False
+        if self._near is None or is_kept(route):
+            return True
+        bits = (prefix.network | 1 << width) & -(prefix.network | 1 << width)
+        behind = prefix.network + bits
+        near = (block for block in self._near if block.family == prefix.family)
+        return any(block.first < behind and prefix.first <= block.last for block in near)
+
+    def _begins(self, route: Route) -> bool:
+        """Whether a route is the first of its kind; messages that differ may be of one kind."""
+        count = len(self._begun)
+        self._begun.add(kind_of(route))
+        return len(self._begun) > count
+
     def _borders_of(self, route: Route) -> list[bytes] | None:
         """Where wanted networks of this kind begin and end; None if all are wanted."""
-        if self._near is None or is_kept(route) or (self._also is not None and self._also(route)):
+        if self._near is None or is_kept(route):
             return None
         size = route.prefix.family, route.prefix.length
         if size not in self._borders:

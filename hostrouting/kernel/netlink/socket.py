@@ -6,9 +6,9 @@ attributes are bytes here.
 A message is a header, a fixed part and attributes; several messages stand back to back. This is hand-written because
 loading pyroute2 takes a tenth of a second, which is more than a whole check, and a device takes it 140 µs.
 
-The kernel processes a request while it is sent, so its answers wait in the receive buffer after that. A batch asks for
-the acknowledgement of its last message only: of the others, only those that are refused are answered, and a hundred
-answers fit into any buffer.
+The kernel processes a request while it is sent, so its answers wait in the receive buffer after that, and so many are
+requested at once as fit into a buffer of the default size. A batch asks for the acknowledgement of its last message
+only: of the others, only those that are refused are answered.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SOL_NETLINK, _CAP_ACK, _EXT_ACK, _STRICT_CHECK = 270, 10, 11, 12
 _SO_RCVTIMEO, _SO_RCVBUFFORCE = 20, 33
 _BUFFER = 1 << 22  # for dumps and bursts of reports; without privilege, the host's limit is used
 _ROOM = 1 << 16  # the kernel sends a list in parts of up to 32 KiB
-_AT_ONCE = 128  # messages in one call: their answers fit into a buffer of the default size
+_AT_ONCE, _ANSWERS_AT_ONCE = 128, 32  # messages in one call: an error takes up to 1 KiB, an answer up to 5
 
 
 class KernelError(Exception):
@@ -116,7 +116,7 @@ class NetlinkSocket:
         return self._socket.fileno()
 
     def reports(self) -> Iterator[bytes]:
-        """The reports that have come, without waiting; empty bytes if some were lost."""
+        """The reports that have come, without waiting; empty bytes if some were lost, or if the socket had failed."""
         while True:
             try:
                 yield self._socket.recv(_ROOM, socket.MSG_DONTWAIT)
@@ -124,7 +124,7 @@ class NetlinkSocket:
                 return
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
-                    raise
+                    self._reopen()
                 yield b""
 
     def ask(self, kind: int, body: bytes) -> bytes:
@@ -136,8 +136,8 @@ class NetlinkSocket:
 
     def ask_all(self, kind: int, bodies: Sequence[bytes]) -> Iterator[bytes]:
         """The answer to each request, in their order; an answer may be an error (`is_error`)."""
-        for begin in range(0, len(bodies), _AT_ONCE):
-            first, last = self._send([(kind, 0, body) for body in bodies[begin : begin + _AT_ONCE]])
+        for begin in range(0, len(bodies), _ANSWERS_AT_ONCE):
+            first, last = self._send([(kind, 0, body) for body in bodies[begin : begin + _ANSWERS_AT_ONCE]])
             for number in range(first, last + 1):
                 while HEADER.unpack_from(answer := self.receive())[3] != number:
                     pass
@@ -209,7 +209,8 @@ class NetlinkSocket:
             raise KernelError(error.errno or errno.EIO) from error
 
     def _reopen(self) -> None:
-        self._socket.close()
+        with suppress(OSError):
+            self._socket.close()
         self._socket = self._opened()
 
 

@@ -1,12 +1,18 @@
 """What goes wrong between this process and the kernel: changes while it is read, lost answers, interrupts, no rights."""
 
 import errno
+import os
 import socket
 import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,35 +20,25 @@ from hypothesis import strategies as st
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
+from hostrouting.kernel.netlink.routes import list_routes
 from hostrouting.kernel.netlink.socket import HEADER, NetlinkSocket, attribute, attributes_of, error_of
-from hostrouting.model.prefix import as_ip
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.prefix import Prefix, as_ip
+from hostrouting.model.route import OURS, NextHop, Route
 from tests.support.kinds import raises
 from tests.support.namespace import Namespace
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
+NEAR = Prefix.parse("192.0.2.0/25")
 ROUTE = Route.to("192.0.2.0/24", dev="eth0", gateway="10.0.0.1", protocol=OURS)
-ASIDE = Route.to("192.0.2.0/24", dev="eth0", gateway="10.0.0.1", protocol=OURS, table=1001)
+ASIDE = attrs.evolve(ROUTE, table=1001)
 
 
-class Meanwhile:
-    """An `also` that changes a route while the routes are read, in some of the readings."""
-
-    def __init__(self, route: Route, *readings: int) -> None:
-        """Change this route in these readings, counted from 1."""
-        self.readings, self.count, self._route = readings, 0, route
-        self._reads: set[int] = set()
-
-    def __call__(self, route: Route) -> bool:
-        """Change the route at the first call of a reading: that is the first that asks about this kind again."""
-        if route.devs == ("eth0",) and str(route.prefix) == "10.0.0.0/24":
-            self.count += 1
-            if self.count in self.readings:
-                with NetlinkBackend() as other:
-                    other.change([RouteRequest(verb, self._route) for verb in ("add", "delete")])
-        return True
+def theirs(prefix: str, *, protocol: int = 12) -> Route:
+    """A route of a routing daemon."""
+    gateway = "fd00:99::1" if ":" in prefix else "10.0.0.1"
+    return Route.to(prefix, dev="eth0", gateway=gateway, metric=7, protocol=protocol)
 
 
 @pytest.mark.parametrize(
@@ -53,16 +49,74 @@ class Meanwhile:
         (ROUTE, (1, 2), 3, False),
         (ROUTE, (1, 2, 3), 3, True),
         (ASIDE, (1, 2, 3), 1, False),
+        (theirs("192.0.2.9/32"), (1, 2, 3), 3, True),
+        (theirs("198.51.100.0/24"), (1, 2, 3), 1, False),
+        (theirs("2001:db8:1::/64"), (1, 2, 3), 1, False),
+        (theirs("198.51.100.0/24", protocol=OURS), (1, 2, 3), 3, True),
+        (theirs("0.0.0.0/0"), (1, 2, 3), 3, True),
+        # Linux has the routes with one first address in one list, and goes on by their number in it.
+        (theirs("192.0.2.0/24"), (1, 2, 3), 3, True),
+        (theirs("192.0.2.128/25"), (1, 2, 3), 1, False),
+        (theirs("192.0.0.0/24"), (1, 2, 3), 3, True),
     ],
+    ids=str,
 )
 def test_a_host_that_changes_while_it_is_read(
     backend: NetlinkBackend, route: Route, disturbed: tuple[int, ...], readings: int, *, is_restless: bool
 ) -> None:
-    """It is read again, up to three times in all; a table that is not read does not count."""
-    meanwhile = Meanwhile(route, *disturbed)
-    snapshot = backend.snapshot(family=4, reached=True, near=[], also=meanwhile)
-    assert (meanwhile.count, snapshot.restless) == (readings, is_restless)
-    assert snapshot == backend.snapshot(family=4, reached=True) or is_restless
+    """It is read again, up to three times in all; a change of what was not asked for does not count."""
+    count = 0
+
+    def meanwhile(*arguments: Any) -> Iterator[Route]:
+        nonlocal count
+        count += 1
+        if count in disturbed:
+            with NetlinkBackend() as other:
+                other.change([RouteRequest(verb, route) for verb in ("add", "delete")])
+        return list_routes(*arguments)
+
+    with mock.patch("hostrouting.kernel.netlink.backend.list_routes", meanwhile):
+        snapshot = backend.snapshot(family=route.prefix.family, reached=True, near=[NEAR])
+    assert (count, snapshot.restless) == (readings, is_restless)
+    assert snapshot == backend.snapshot(family=route.prefix.family, reached=True, near=[NEAR]) or is_restless
+
+
+@pytest.mark.parametrize(("pods", "gateway"), [("10.244.0.0/16", "10.0.0.1"), ("fd00:244::/112", "fd00:99::1")])
+def test_a_busy_routing_daemon(
+    namespace: Namespace, backend: NetlinkBackend, tmp_path: Path, pods: str, gateway: str
+) -> None:
+    """While routes come and go all the time, the host is settled for whoever asks about other addresses."""
+    block = Prefix.parse(pods)
+    near = [Prefix(block.family, block.last + 1, block.length)]
+    routes = [f"{block.ip + number} via {gateway} proto bird" for number in range(1, 1000)]
+    (tmp_path / "batch").write_text("".join(f"route {verb} {route}\n" for verb in ("add", "del") for route in routes))
+    loop = f"while ip -{block.family} -batch {tmp_path}/batch; do sleep 0.02; done"
+    with backend.watch() as watch, subprocess.Popen([*namespace.enter, "sh", "-c", loop]) as daemon:
+        try:
+            for _ in range(50):
+                assert watch.wait(60)
+                assert not backend.snapshot(family=block.family, near=near).restless
+        finally:
+            daemon.kill()
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("count", [100, 200])
+def test_a_route_with_many_next_hops(backend: NetlinkBackend, family: int, count: int) -> None:
+    """Its answers are not lost in a buffer of the usual size; one that is too long for Linux is a clear error."""
+    prefix, at = (
+        (Prefix.parse("192.0.2.0/24"), "10.0.0.10") if family == 4 else (Prefix.parse("fd00:9::/64"), "fd00:99::10")
+    )
+    legs = tuple(NextHop("eth0", gateway=as_ip(at) + number % 200) for number in range(count))
+    [outcome] = backend.change([RouteRequest("add", Route(prefix, legs, metric=7, protocol=OURS))])
+    assert outcome.ok
+    backend._netlink._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 212992 // 2)  # Linux doubles it
+    destinations = [prefix.ip + number for number in range(1, 200)]
+    if family == 6 and count == 200:
+        with raises(BackendError, "failed", match="more next hops than fit into an answer"):
+            backend.lookup(destinations)
+        return
+    assert {answer.route and len(answer.route.legs) for answer in backend.lookup(destinations)} == {count}
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 5, 8])
@@ -206,6 +260,16 @@ def test_more_reports_than_fit(namespace: Namespace, backend: NetlinkBackend) ->
         backend.change(RouteRequest("add", route) for route in wanted)
         assert watch.wait(60)
         wait_for("the burst to end", lambda: not watch.wait(0))
+        namespace.batch(["route add 9.0.0.0/8 via 10.0.0.1"])
+        assert watch.wait(60)
+
+
+def test_a_socket_that_fails(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """Something may have changed, so the wait is over, and the watch goes on with another socket."""
+    with backend.watch() as watch:
+        os.close(watch._socket.fileno())
+        assert watch.wait(60)
+        assert not watch.wait(0)
         namespace.batch(["route add 9.0.0.0/8 via 10.0.0.1"])
         assert watch.wait(60)
 
