@@ -8,12 +8,12 @@ written, not as nft would print it. Not here: any effect on packets or frames.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from hostrouting.errors import BackendError, HostError
 from hostrouting.kernel import ebtables as refusal
 from hostrouting.kernel.ebtables import BACKENDS, Backend, missing_from, require_distinct, require_lines
-from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour
+from hostrouting.kernel.neighbours import LinkLayerView, Neighbour
 from hostrouting.kernel.nftables import require_name
 from hostrouting.testing.faults import Faulty
 
@@ -117,43 +117,35 @@ class FakeEbtables(Faulty[HostError]):
 
 
 class FakeLinkLayer(Faulty[BackendError]):
-    """The link layer in two lists; `str()` prints them, neighbours as `ip neigh` does."""
+    """The link layer in tables, for a test to change as another process would."""
 
-    def __init__(self, links: Iterable[EthernetLink] = (), neighbours: Iterable[Neighbour] = ()) -> None:
-        """Begin with these devices and neighbours."""
+    def __init__(
+        self,
+        macs: Mapping[str, str] | None = None,
+        peers: Mapping[str, str] | None = None,
+        neighbours: Iterable[Neighbour] = (),
+        learned: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        """Begin with this; see LinkLayerView."""
         super().__init__()
-        self.links = list(links)
-        """For a test to change, as another process would."""
-        self.neighbours = list(neighbours)
-        """For a test to change; those of a device are deleted with it."""
-        self.learned: list[tuple[str, str]] = []
-        """The MAC addresses that bridges have learned, each with its port; for a test to change."""
-        self.writes: list[str] = []
-        """The changes, in order: "delete 10.1.0.5 dev azure0 …"."""
+        self.macs, self.peers = dict(macs or {}), dict(peers or {})
+        self.neighbours, self.learned = list(neighbours), list(learned)
 
     def look(self) -> LinkLayerView:
         """See LinkLayer."""
         self.meet().strike()
         return LinkLayerView(
-            sorted(self.links, key=lambda link: link.index),
-            sorted(self.neighbours, key=lambda neighbour: (neighbour.dev, neighbour.ip.version, int(neighbour.ip))),
-            tuple(sorted(self.learned)),
+            macs=dict(self.macs),
+            peers=dict(self.peers),
+            neighbours=tuple(sorted(self.neighbours, key=Neighbour.order)),
+            learned=tuple(sorted(self.learned)),
         )
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         """See LinkLayer."""
         with self.change():
-            holder = self._holder(neighbour)
-            if holder == neighbour:
+            key = (neighbour.ip, neighbour.dev)
+            present = [entry for entry in self.neighbours if (entry.ip, entry.dev) == key]
+            if present == [neighbour]:
                 self.neighbours.remove(neighbour)
-                self.writes.append(f"delete {neighbour}")
-        return holder in {None, neighbour}
-
-    def _holder(self, neighbour: Neighbour) -> Neighbour | None:
-        """The entry for its address on its device."""
-        return next(
-            (known for known in self.neighbours if (known.ip, known.dev) == (neighbour.ip, neighbour.dev)), None
-        )
-
-    def __str__(self) -> str:
-        return "".join(f"{thing}\n" for thing in (*self.links, *self.neighbours))
+        return present in ([], [neighbour])

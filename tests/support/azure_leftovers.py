@@ -3,21 +3,27 @@
 from typing import Any
 
 from hostrouting.config.settings import AzureVnetCleanupConfig, HostRoutingConfig
-from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac
+from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.model.route import Route
-from hostrouting.model.snapshot import Link
-from hostrouting.testing import FakeEbtables, FakeHost, FakeLinkLayer, plain_vm
+from hostrouting.model.snapshot import ARPHRD_LOOPBACK, Link
+from hostrouting.testing import FakeEbtables, FakeHost, FakeKernel, FakeLinkLayer
 from tests.support.azure_rules import NODE_RULES, pod_rules
 
 MANAGED = ("10.1.0.0/16", "fd00::/64")
 DEAD, LIVE, OTHER = "02:00:00:00:00:05", "02:00:00:00:00:aa", "02:00:00:00:00:06"
 LINKS = (
-    EthernetLink(name="lo", index=1, mac="00:00:00:00:00:00"),
-    EthernetLink(name="eth0", index=2, mac="00:0d:3a:00:00:01", master="azure0"),
-    EthernetLink(name="azure0", index=3, kind="bridge", mac="00:0d:3a:00:00:01"),
-    EthernetLink(name="azv1", index=4, kind="veth", mac="aa:aa:aa:aa:aa:01", master="azure0", peer=PeerMac(LIVE)),
-    EthernetLink(name="azv2", index=5, kind="dummy", mac="aa:aa:aa:aa:aa:02"),
+    Link(name="lo", index=1, type=ARPHRD_LOOPBACK),
+    Link(name="eth0", index=2, master="azure0"),
+    Link(name="azure0", index=3, kind="bridge"),
+    Link(name="azv1", index=4, kind="veth", master="azure0"),
+    Link(name="azv2", index=5, kind="dummy"),
 )
+MACS = {
+    "lo": "00:00:00:00:00:00",
+    **dict.fromkeys(("eth0", "azure0"), "00:0d:3a:00:00:01"),
+    "azv1": "aa:aa:aa:aa:aa:01",
+}
+PEERS = {"azv1": LIVE}
 NEIGHBOURS = tuple(Neighbour(f"10.1.0.{last}", mac, "azure0") for last, mac in ((5, DEAD), (9, LIVE)))
 KEPT_RULES = (*NODE_RULES, *pod_rules("10.1.0.9", LIVE), *pod_rules("fd00::9", LIVE))
 STALE_RULES = (*pod_rules("10.1.0.5", DEAD), *pod_rules("fd00::5", DEAD), *pod_rules("10.1.0.6", OTHER)) * 2
@@ -38,10 +44,10 @@ def config(**changed: Any) -> HostRoutingConfig:
 
 def host(**changed: Any) -> FakeHost:
     """The host, with two copies of each stale rule, one stale neighbour, and two stale routes."""
-    kernel = plain_vm()
-    for link in LINKS[2:]:
-        kernel.add_link(Link(name=link.name, index=0, kind=link.kind))
+    kernel = FakeKernel()
+    for link in LINKS[1:]:
+        kernel.add_link(link)
     for route in (*STALE_ROUTES, Route.to("10.1.0.8/32", dev="azv1", protocol=3)):
         kernel.ip_route("add", route)
-    rules, links = FakeEbtables([*KEPT_RULES, *STALE_RULES]), FakeLinkLayer(LINKS, NEIGHBOURS)
+    rules, links = FakeEbtables([*KEPT_RULES, *STALE_RULES]), FakeLinkLayer(MACS, PEERS, NEIGHBOURS)
     return FakeHost(**{"kernel": kernel, "bridge_rules": rules, "neighbours": links, **changed})

@@ -19,11 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-import attrs
-
 from hostrouting.errors import HostError
 from hostrouting.kernel.ebtables import Ebtables, nat_rules
-from hostrouting.kernel.neighbours import EthernetLink, LinkLayer, LinkLayerView, Neighbour, PeerMac
 
 
 @contextmanager
@@ -145,82 +142,3 @@ class EbtablesContract:
                 with _refuses():
                     ebtables.delete([_ARP, line])
             assert nat_rules(ebtables.save()) == (_ARP,)
-
-
-# LinkLayer.
-
-_POD, _NODE = "0a:00:00:00:00:55", "0a:00:00:00:00:01"
-_FIRST = Neighbour("10.1.0.5", "0a:00:00:00:00:05", "azure0")
-
-
-def contract_view() -> LinkLayerView:
-    """A bridge with a veth whose other end is in another namespace, a veth pair in this one, and two neighbours."""
-    return LinkLayerView(
-        links=[
-            EthernetLink(name="lo", index=1, mac="00:00:00:00:00:00"),
-            EthernetLink(name="azure0", index=2, kind="bridge", mac=_NODE),
-            EthernetLink(
-                name="pod0", index=3, kind="veth", mac="0a:00:00:00:00:02", master="azure0", peer=PeerMac(_POD)
-            ),
-            EthernetLink(name="one", index=4, kind="veth", mac="0a:00:00:00:00:03", peer=PeerMac("0a:00:00:00:00:04")),
-            EthernetLink(
-                name="two", index=5, kind="veth", mac="0a:00:00:00:00:04", up=False, peer=PeerMac("0a:00:00:00:00:03")
-            ),
-        ],
-        neighbours=[_FIRST, Neighbour("fd00::5", "0a:00:00:00:00:05", "azure0", externally_learned=True)],
-    )
-
-
-class LinkLayerContract:
-    """The suite as a base class: subclass it, and override `make`."""
-
-    def make(self) -> AbstractContextManager[LinkLayer]:
-        """Create a LinkLayer for the host in `contract_view`, and clean up at the end of the `with` block."""
-        raise NotImplementedError("override make() so that it yields your LinkLayer")
-
-    # look
-
-    def test_devices(self) -> None:
-        """Each device has a kind, a MAC address, a bridge, a state, and the MAC address of the other end."""
-        with self.make() as link_layer:
-            assert link_layer.look().links == contract_view().links
-
-    def test_neighbours(self) -> None:
-        """The neighbours of both families are listed, and whether another program has added them."""
-        with self.make() as link_layer:
-            assert _permanent(link_layer) == contract_view().neighbours
-
-    # delete_neighbour
-
-    def test_delete(self) -> None:
-        """An entry is deleted, the others stay, and it may be deleted again."""
-        with self.make() as link_layer:
-            for _ in range(2):
-                assert link_layer.delete_neighbour(_FIRST) is True
-                assert _permanent(link_layer) == contract_view().neighbours[1:]
-            assert link_layer.delete_neighbour(contract_view().neighbours[1]) is True
-            assert _permanent(link_layer) == ()
-
-    def test_another_entry_stays(self) -> None:
-        """An entry that differs in any attribute from the given one is not deleted."""
-        with self.make() as link_layer:
-            for other in (
-                attrs.evolve(_FIRST, mac="0a:00:00:00:00:06"),
-                attrs.evolve(_FIRST, state="stale"),
-                attrs.evolve(_FIRST, externally_learned=True),
-            ):
-                assert link_layer.delete_neighbour(other) is False
-            assert _permanent(link_layer) == contract_view().neighbours
-
-    def test_delete_what_is_not_there(self) -> None:
-        """If the address or the device does not exist, the entry counts as deleted."""
-        with self.make() as link_layer:
-            assert link_layer.delete_neighbour(attrs.evolve(_FIRST, ip="10.1.0.6")) is True
-            assert link_layer.delete_neighbour(attrs.evolve(_FIRST, dev="none")) is True
-            assert link_layer.delete_neighbour(attrs.evolve(_FIRST, dev="one")) is True
-            assert _permanent(link_layer) == contract_view().neighbours
-
-
-def _permanent(link_layer: LinkLayer) -> tuple[Neighbour, ...]:
-    """The permanent entries; the kernel itself adds others, for multicast."""
-    return tuple(neighbour for neighbour in link_layer.look().neighbours if neighbour.state == "permanent")

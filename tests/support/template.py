@@ -36,7 +36,6 @@ _LATER = (
     "fcntl",
     "json",
     "linecache",
-    "pyroute2.netlink.rtnl",
     "tests.support.inside",
 )
 # The process namespace, which is the last, applies only to processes that are forked afterwards.

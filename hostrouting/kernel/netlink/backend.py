@@ -48,7 +48,7 @@ _KINDS |= dict.fromkeys((errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.ENOPRO
 
 
 @contextmanager
-def _edge(attempt: str) -> Iterator[None]:
+def kernel_errors(attempt: str) -> Iterator[None]:
     """Raise errors of the kernel and its sockets as a BackendError."""
     try:
         yield
@@ -69,7 +69,7 @@ class NetlinkBackend:
     def __init__(self, *, timeout: float = 30.0) -> None:
         """Connect; BackendError if that is not possible. `timeout` is how long an answer may take, in seconds."""
         self._is_closed = False
-        with _edge("use netlink"):
+        with kernel_errors("use netlink"):
             self._netlink = NetlinkSocket(timeout=timeout)
 
     def snapshot(
@@ -119,7 +119,7 @@ class NetlinkBackend:
     def _open(self, attempt: str) -> Iterator[NetlinkSocket]:
         if self._is_closed:
             raise BackendError("this backend was closed", kind="unusable")
-        with _edge(attempt):
+        with kernel_errors(attempt):
             yield self._netlink
 
     def __enter__(self) -> Self:

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import attrs
 
 from hostrouting.finding import Finding
-from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour, PeerMac, canonical_mac
+from hostrouting.kernel.neighbours import LinkLayerView, Neighbour
 from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
-from hostrouting.model.snapshot import Snapshot
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.uplink import bare_leg
 from hostrouting.text import counted, spoken
 
@@ -149,7 +149,7 @@ def pod_rule(rule: SavedRule) -> PodRule | None:
     match = next(filter(None, (shape.fullmatch(text) for shape in _POD_RULES.values())), None)
     if match is None or (rule.table, rule.chain) != ("nat", "PREROUTING"):
         return None
-    ip, mac = _address(match["ip"]), canonical_mac(match["mac"])
+    ip, mac = _address(match["ip"]), ":".join(byte.zfill(2) for byte in match["mac"].lower().split(":"))
     is_of_one_device = mac not in _NO_MAC and not int(mac[:2], 16) & 1
     return PodRule(ip, mac, match.groupdict().get("uplink")) if ip is not None and is_of_one_device else None
 
@@ -178,8 +178,8 @@ class _Judge:
     """Decides for each rule, neighbour and route of one host whether it is stale."""
 
     def __init__(self, facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[Endpoint]) -> None:
-        self._facts, self._config, links = facts, config, facts.view.links
-        self._links = {link.name: link for link in links}
+        self._facts, self._config, links, view = facts, config, facts.snapshot.links, facts.view
+        self._links, self._peers = {link.name: link for link in links}, view.peers
         self._bridges = {link.name for link in links if link.kind == "bridge"}
         self.own_bridges = [name for name in self._bridges if _BRIDGE.fullmatch(name)]
         self._ports = {link.name: link for link in links if link.master in self._bridges}
@@ -187,16 +187,16 @@ class _Judge:
         own_ports = (port for port in self._ports.values() if port.master in self.own_bridges)
         self._behind = [port for port in own_ports if port.name not in config.uplinks]
         # The host's own devices come last, so that they are named: they are easier to check.
-        self._alive = {mac: f"a device behind {dev}" for mac, dev in facts.view.learned if dev not in self._uplinks}
-        self._alive |= {link.peer.mac: f"a pod behind {link.name}" for link in links if isinstance(link.peer, PeerMac)}
-        self._alive |= {link.mac: f"the device {link.name}" for link in links}
+        self._alive = {mac: f"a device behind {dev}" for mac, dev in view.learned if dev not in self._uplinks}
+        self._alive |= {mac: f"a pod behind {dev}" for dev, mac in view.peers.items()}
+        self._alive |= {mac: f"the device {dev}" for dev, mac in view.macs.items()}
         gateways = (leg.gateway for route in facts.snapshot.routes if not route.prefix.length for leg in route.legs)
         self._local = {gateway: "a default gateway" for gateway in gateways if gateway is not None}
         self._local |= {own.ip: f"an address of this host, on {own.dev}" for own in facts.snapshot.addresses}
         self._listed = {ip: pod for pod in pods if pod.device in self._links for ip in pod.ips}
         self._rules = [(rule, pod_rule(rule)) for rule in facts.rules or ()]
         known = [(pod.ip, pod.mac) for _, pod in self._rules if pod is not None and pod.mac != _VIRTUAL_MAC]
-        own_neighbours = [entry for entry in facts.view.neighbours if entry.dev in self.own_bridges]
+        own_neighbours = [entry for entry in view.neighbours if entry.dev in self.own_bridges]
         self._neighbours = [entry for entry in own_neighbours if entry.mac not in _NO_MAC]
         self._known: dict[IP, list[str]] = defaultdict(list)
         for ip, mac in (*known, *((entry.ip, entry.mac) for entry in self._neighbours)):
@@ -214,7 +214,7 @@ class _Judge:
     def neighbours(self) -> Iterator[CleanupEntry]:
         """Each permanent neighbour on a bridge of azure-vnet that no other program maintains."""
         for entry in self._neighbours:
-            if entry.state == "permanent" and not entry.externally_learned:
+            if entry.permanent:
                 yield CleanupEntry("neighbour", str(entry), *self._fate(entry.ip, [entry.mac], self._behind), entry)
 
     def routes(self) -> Iterator[CleanupEntry]:
@@ -224,9 +224,9 @@ class _Judge:
             if plain is not None and plain.devs[0] in self.own_bridges:
                 yield CleanupEntry("route", str(plain), *self._fate(ip, self._known.get(ip, []), self._behind), route)
             elif plain is not None and plain.devs[0].startswith("azv"):
-                veth = EthernetLink(name=plain.devs[0], index=0, kind="veth")  # appeared after the devices were read
+                veth = Link(name=plain.devs[0], index=0, kind="veth")  # appeared after the devices were read
                 veth = self._links.get(veth.name, veth)
-                macs = [veth.peer.mac] if isinstance(veth.peer, PeerMac) else []
+                macs = [self._peers[veth.name]] if veth.name in self._peers else []
                 yield CleanupEntry("route", str(plain), *self._fate(ip, macs, [veth]), route)
 
     def is_gone(self, pod: Endpoint) -> bool:
@@ -244,7 +244,7 @@ class _Judge:
         macs = self._known.get(rule.ip, []) if rule.mac == _VIRTUAL_MAC else [rule.mac]
         return self._fate(rule.ip, macs, self._behind)
 
-    def _fate(self, ip: IP, macs: list[str], ports: list[EthernetLink]) -> tuple[Fate, str]:
+    def _fate(self, ip: IP, macs: list[str], ports: list[Link]) -> tuple[Fate, str]:
         """The fate of an entry for a pod's address; the pod has one of these MAC addresses, and one of these ports."""
         if kept := self._why_kept(ip):
             return "keep", kept
@@ -253,11 +253,11 @@ class _Judge:
                 return "conflict", f"another CNI manages {ip}, but its MAC address {mac} belongs to {self._alive[mac]}"
         if pod := self._listed.get(ip):
             return "keep", f"azure-vnet's state file gives {ip} to {pod.name}, whose device {pod.device} exists"
-        if hidden := [port.name for port in ports if _may_hide_macs(port)]:
+        if hidden := [port.name for port in ports if self._may_hide_macs(port)]:
             return "keep", f"its pod may be alive: the MAC addresses behind {spoken(hidden)} cannot be read"
         if macs:
             return "delete", f"another CNI manages {ip}, and no device has the MAC address {' or '.join(macs)}"
-        if pods := [port.name for port in ports if isinstance(port.peer, PeerMac)]:
+        if pods := [port.name for port in ports if port.name in self._peers]:
             return "keep", f"its pod may be alive: no MAC address of it is known, and pods are behind {spoken(pods)}"
         return "delete", f"another CNI manages {ip}, and no pod is known to use it"
 
@@ -273,10 +273,9 @@ class _Judge:
     def _is_managed(self, ip: IP | None) -> bool:
         return ip is not None and any(ip in net for net in self._config.managed if net.version == ip.version)
 
-
-def _may_hide_macs(link: EthernetLink) -> bool:
-    """Whether MAC addresses that cannot be read may exist behind this device."""
-    return not isinstance(link.peer, PeerMac) if link.kind == "veth" else link.kind not in (*_UPLINKS, *_ENDS)
+    def _may_hide_macs(self, link: Link) -> bool:
+        """Whether MAC addresses that cannot be read may exist behind this device."""
+        return link.name not in self._peers if link.kind == "veth" else link.kind not in (*_UPLINKS, *_ENDS)
 
 
 def _as_pod_route(route: Route) -> Route | None:

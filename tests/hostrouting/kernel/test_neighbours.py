@@ -1,99 +1,174 @@
-"""The link layer of Linux: the results of requests by pyroute2, the errors, and the contract of LinkLayer."""
+"""The link layer: its promises, on Linux and on the fake; and what Linux says, as `ip` and `bridge` print it."""
 
+from __future__ import annotations
+
+import errno
+import json
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from types import SimpleNamespace
-from typing import Any
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
-from typing_extensions import Self
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel import neighbours
-from hostrouting.kernel.neighbours import KernelLinkLayer, LinkLayerView, Neighbour, PeerMac, UnknownPeer
+from hostrouting.kernel.neighbours import KernelLinkLayer, LinkLayer, LinkLayerView, Neighbour
+from hostrouting.kernel.netlink.numbers import RTM_GETLINK
+from hostrouting.kernel.netlink.socket import KernelError, NetlinkSocket
+from hostrouting.testing import FakeLinkLayer
 from tests.support.children import in_child, refuse_netlink
-from tests.support.filter_contracts import LinkLayerContract, contract_view
+from tests.support.examples import scaled
 from tests.support.kinds import raises
 from tests.support.namespace import Namespace, private_namespace
 
-NEIGHBOUR = Neighbour("10.1.0.5", "0a:00:00:00:00:05", "pod0")
-POD, OTHER = "0a:00:00:00:00:55", "0a:00:00:00:00:66"
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+POD, OTHER, NODE = "0a:00:00:00:00:55", "0a:00:00:00:00:66", "0a:00:00:00:00:01"
+FIRST = Neighbour("10.1.0.5", "0a:00:00:00:00:05", "azure0")
+LEARNED = Neighbour("fd00::5", "0a:00:00:00:00:05", "azure0", permanent=False)
+VIEW = LinkLayerView(
+    macs={"lo": "00:00:00:00:00:00", "azure0": NODE, "pod0": "0a:00:00:00:00:02", "other": OTHER},
+    peers={"pod0": POD},
+    neighbours=(FIRST, LEARNED),
+    learned=(("0a:00:00:00:00:99", "pod0"),),
+)
+"""A bridge of which a pod's veth is a port, and two neighbours."""
+RTM_GETNEIGH = 30
+_ON_LINUX = [pytest.mark.linux, pytest.mark.needs("root")]
 
 
 @pytest.fixture(scope="module")
-def node() -> Iterator[Namespace]:
-    """A node with a veth to a pod: the other end has the index 77, as does another device of the node."""
+def hosts() -> Iterator[tuple[Namespace, Namespace]]:
+    """The node and the pod. The pod's end has the index 77, as does another device of the node."""
     with private_namespace() as node, private_namespace() as pod:
         node.batch(
             [
-                f"link add pod0 type veth peer name eth0 index 77 address {POD} netns {pod.path}",
+                f"link add azure0 address {NODE} type bridge mcast_snooping 0",
+                f"link add pod0 address {VIEW.macs['pod0']} type veth peer name eth0 index 77 address {POD} netns {pod.path}",
                 f"link add other index 77 address {OTHER} type ifb",
-                "link set pod0 up",
-                "neigh add 10.1.0.5 lladdr 0a:00:00:00:00:05 dev pod0 nud permanent",
+                "link set pod0 master azure0",
             ]
         )
+        node.run("bridge", "fdb", "add", VIEW.learned[0][0], "dev", "pod0", "master", "static")
+        yield node, pod
+
+
+@pytest.fixture
+def node(hosts: tuple[Namespace, Namespace]) -> Iterator[Namespace]:
+    """The node with its two neighbours; the test runs there."""
+    node, _ = hosts
+    node.batch(["neigh flush all", "neigh flush all nud permanent"])
+    node.batch(
+        f"neigh replace {entry.ip} lladdr {entry.mac} dev azure0 nud permanent{' extern_learn' * (not entry.permanent)}"
+        for entry in VIEW.neighbours
+    )
+    with node.inside():
         yield node
 
 
-@pytest.mark.needs("root")
+@pytest.fixture(params=[pytest.param(KernelLinkLayer, marks=_ON_LINUX), FakeLinkLayer])
+def layer(request: pytest.FixtureRequest) -> LinkLayer:
+    """The link layer of the node, and the same in memory."""
+    if request.param is FakeLinkLayer:
+        return FakeLinkLayer(VIEW.macs, VIEW.peers, VIEW.neighbours, VIEW.learned)
+    request.getfixturevalue("node")
+    return KernelLinkLayer()
+
+
+def test_look(layer: LinkLayer) -> None:
+    """Each device has its MAC address, a veth that of its other end; neighbours and what a bridge was told are listed.
+
+    The end of a veth is read in its own namespace: a device with the same index on the node is not taken for it.
+    """
+    assert layer.look() == VIEW
+
+
+def test_delete(layer: LinkLayer) -> None:
+    """An entry is deleted, the others stay, and it may be deleted again; so is one that another program maintains."""
+    for _ in range(2):
+        assert layer.delete_neighbour(FIRST) is True
+        assert layer.look().neighbours == (LEARNED,)
+    assert layer.delete_neighbour(LEARNED) is True
+    assert layer.look().neighbours == ()
+
+
+def test_another_entry_stays(layer: LinkLayer) -> None:
+    """An entry that differs in any attribute from the given one is not deleted."""
+    for other in (attrs.evolve(FIRST, mac="0a:00:00:00:00:06"), attrs.evolve(FIRST, permanent=False)):
+        assert layer.delete_neighbour(other) is False
+    assert layer.look() == VIEW
+
+
+@pytest.mark.parametrize("change", [{"ip": "10.1.0.6"}, {"dev": "none"}, {"dev": "other"}])
+def test_delete_what_is_not_there(layer: LinkLayer, change: dict[str, Any]) -> None:
+    """If the address or the device does not exist, the entry counts as deleted."""
+    assert layer.delete_neighbour(attrs.evolve(FIRST, **change)) is True
+    assert layer.look() == VIEW
+
+
+_STATES = ("permanent", "stale", "failed", "noarp", "reachable", "permanent extern_learn")
+_ENTRIES = st.dictionaries(
+    st.sampled_from(["10.2.0.1", "10.2.0.2", "10.2.0.3", "fd02::1", "fd02::2"]),
+    st.tuples(st.sampled_from(["azure0", "other"]), st.sampled_from([POD, OTHER]), st.sampled_from(_STATES)),
+)
+
+
 @pytest.mark.linux
+@pytest.mark.needs("root")
 class TestOnLinux:
     """The real kernel."""
 
-    def test_the_other_end_is_asked_for_in_its_own_namespace(self, node: Namespace) -> None:
-        """A device with the same index on the node is not taken for it."""
-        with node.inside():
-            view = KernelLinkLayer().look()
-        links = {link.name: link for link in view.links}
-        assert links["pod0"].peer == PeerMac(POD)
-        assert (links["other"].index, links["other"].mac, links["other"].peer) == (77, OTHER, None)
+    @settings(max_examples=scaled(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(_ENTRIES)
+    def test_as_ip_prints_it(self, node: Namespace, entries: dict[str, tuple[str, str, str]]) -> None:
+        """Any entries, devices and learned addresses are those that `ip` and `bridge` list; proxies are not among them."""
+        node.batch(["neigh flush all", "neigh flush all nud permanent", "neigh replace proxy 10.2.0.9 dev other"])
+        node.batch(f"neigh replace {ip} dev {dev} lladdr {mac} nud {nud}" for ip, (dev, mac, nud) in entries.items())
+        view = KernelLinkLayer().look()
+        shown = [
+            entry
+            for option in "46"
+            for entry in json.loads(node.ip("-j", f"-{option}", "neigh", "show", "nud", "all").stdout)
+        ]
+        assert {str(entry): entry.permanent for entry in view.neighbours} == {
+            str(Neighbour(entry["dst"], entry.get("lladdr", ""), entry["dev"], permanent=is_kept)): is_kept
+            for entry in shown
+            for is_kept in ["PERMANENT" in entry["state"] and "extern_learn" not in entry]
+        }
+        links = {link["ifname"]: link.get("address", "") for link in json.loads(node.ip("-j", "link").stdout)}
+        assert view.macs == {name: mac for name, mac in links.items() if mac}
 
     def test_an_end_that_moves(self, node: Namespace) -> None:
-        """An end in a third namespace is read there, and deleting it deletes both ends."""
+        """An end in a third namespace is read there; one in this namespace, too; deleting it deletes both ends."""
         with private_namespace() as first, private_namespace() as second:
             node.batch([f"link add near type veth peer name far address {OTHER} netns {first.path}"])
             first.batch([f"link set far netns {second.path}"])
-            with node.inside():
-                link = KernelLinkLayer().look().link("near")
-                assert link is not None
-                assert link.peer == PeerMac(OTHER)
-                second.batch(["link del far"])
-                assert KernelLinkLayer().look().link("near") is None
+            assert KernelLinkLayer().look().peers["near"] == OTHER
+            second.batch(["link del far"])
+            node.batch([f"link add near address {POD} type veth peer name far address {OTHER}"])
+            assert KernelLinkLayer().look().peers == {**VIEW.peers, "near": OTHER, "far": POD}
+            node.batch(["link del far"])
+            assert KernelLinkLayer().look() == VIEW
 
-    def test_states(self, node: Namespace) -> None:
-        """Each state of a neighbour has its name, and proxy entries are not neighbours."""
-        states = ("stale", "failed", "noarp", "reachable")
-        node.batch(f"neigh add 10.2.0.{at} lladdr {OTHER} dev pod0 nud {it}" for at, it in enumerate(states))
-        node.batch(["neigh add proxy 10.2.0.9 dev pod0"])
-        try:
-            with node.inside():
-                found = {str(neighbour.ip): neighbour.state for neighbour in KernelLinkLayer().look().neighbours}
-        finally:
-            node.batch(f"neigh del 10.2.0.{at} dev pod0" for at in range(len(states)))
-        assert {ip: state for ip, state in found.items() if ip.startswith("10.2.")} == {
-            f"10.2.0.{at}": it for at, it in enumerate(states)
-        }
+    @pytest.mark.usefixtures("node")
+    def test_without_privilege(self) -> None:
+        """Without the privilege the other ends are not known, and nothing can be changed."""
 
-    def test_without_privilege(self, node: Namespace) -> None:
-        """Without the privilege the other ends are UnknownPeer, and nothing can be changed."""
-
-        def ask() -> tuple[Any, str]:
-            KernelLinkLayer().look()  # loads pyroute2, whose files the other user may not be able to read
+        def ask() -> tuple[Any, str, str]:
             os.setuid(65534)
-            link = KernelLinkLayer().look().link("pod0")
-            said = ""
+            view = KernelLinkLayer().look()
             try:
-                KernelLinkLayer().delete_neighbour(NEIGHBOUR)
+                KernelLinkLayer().delete_neighbour(FIRST)
             except BackendError as error:
-                said = str(error)
-            return link and link.peer, said
+                return view.peers, error.kind, str(error)
+            return view.peers, "", ""
 
-        with node.inside():
-            peer, said = in_child(ask)
-        assert isinstance(peer, UnknownPeer)
-        assert "in namespace 0: Permission denied" in peer.reason
-        assert said.split(";")[0] == f"this process may not delete the neighbour {NEIGHBOUR}"
+        peers, kind, message = in_child(ask)
+        assert (peers, kind) == ({}, "not-permitted")
+        assert message.startswith(f"cannot delete the neighbour {FIRST}: this requires root")
 
     def test_without_netlink(self) -> None:
         """Without netlink, the error says so."""
@@ -102,167 +177,36 @@ class TestOnLinux:
             refuse_netlink()
             KernelLinkLayer().look()
 
-        with raises(BackendError, "unavailable", match="run this on the host"):
+        with raises(BackendError, "unavailable", match="cannot read devices and neighbours"):
             in_child(ask)
 
-    def test_in_time(self, node: Namespace) -> None:
-        """A call that takes too long ends with a timeout."""
-        with node.inside(), raises(BackendError, "timeout", match=r"read devices and neighbours within 0 s"):
-            KernelLinkLayer(timeout=0.0).look()
+    @pytest.mark.parametrize(
+        ("number", "times", "kind"), [(errno.EINTR, 4, ""), (errno.EINTR, 5, "unsettled"), (errno.EIO, 1, "failed")]
+    )
+    @pytest.mark.usefixtures("node")
+    def test_a_list_that_changes(self, monkeypatch: pytest.MonkeyPatch, number: int, times: int, kind: str) -> None:
+        """A list that changed while it was read is read again, a few times; another error is raised at once."""
+        left, dump = [number] * times, NetlinkSocket.dump
 
+        def interrupted(self: NetlinkSocket, kind: int, body: bytes) -> Iterator[tuple[bytes, int]]:
+            if left:
+                raise KernelError(left.pop())
+            return dump(self, kind, body)
 
-class _Message(dict[Any, Any]):
-    """A message of pyroute2: fields by index, attributes by `get`."""
+        monkeypatch.setattr(NetlinkSocket, "dump", interrupted)
+        with raises(BackendError, kind) if kind else nullcontext():
+            assert KernelLinkLayer().look() == VIEW
 
-
-class _Wire:
-    """A stand-in for pyroute2: a host with one veth, which changes while it is listed."""
-
-    def __init__(self, **link: Any) -> None:
-        """Take this device; its list is interrupted this many times."""
-        self.interrupted = link.pop("interrupted", 0)
-        self.error: Exception | None = link.pop("error", None)
-        fields: dict[Any, Any] = {"index": 2, "flags": 1, "ifname": "pod0", ("linkinfo", "kind"): "veth"}
-        self.device = _Message(fields | link)
-        self.asked: list[str] = []
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
-
-    async def link(self, verb: str, **_: Any) -> Any:
-        self.asked.append(f"link {verb}")
-        if self.error is not None:
-            raise self.error
-        return self._listed() if verb == "dump" else [self.device]
-
-    async def neigh(self, verb: str, **_: Any) -> Any:
-        self.asked.append(f"neigh {verb}")
-        return self._nothing()
-
-    async def fdb(self, verb: str) -> Any:
-        self.asked.append(f"fdb {verb}")
-        return self._nothing()
-
-    async def _listed(self) -> AsyncIterator[_Message]:
-        self.interrupted -= 1
-        yield _Message({**self.device, "header": {"flags": 0x10 if self.interrupted >= 0 else 0}})
-
-    async def _nothing(self) -> AsyncIterator[_Message]:
-        for it in list[_Message]():
-            yield it
-
-
-class _NetlinkError(Exception):
-    """pyroute2's error: the kernel's errno and text."""
-
-    def __init__(self, code: int, *words: str) -> None:
-        super().__init__(code, *words)
-        self.code = code
-
-
-class TestStandIn:
-    """Rare answers of the kernel."""
-
-    def look(self, monkeypatch: pytest.MonkeyPatch, wire: _Wire) -> LinkLayerView:
-        """Use the stand-in."""
-        library = SimpleNamespace(AsyncIPRoute=lambda **_: wire, NetlinkError=_NetlinkError)
-        monkeypatch.setattr(neighbours, "_pyroute2", lambda: library)
-        return KernelLinkLayer().look()
-
-    def test_a_list_that_was_interrupted(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A list that changed while it was read is read again, and gives up in the end."""
-        assert len(self.look(monkeypatch, _Wire(interrupted=4)).links) == 1
-        with raises(BackendError, "unsettled", match="changed during each of 5 attempts"):
-            self.look(monkeypatch, _Wire(interrupted=5))
-
+    @pytest.mark.usefixtures("node")
     def test_who_is_alive_is_read_last(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Neighbours are read before devices, so a new pod's device is in the view that has its neighbour."""
-        wire = _Wire(link=5, link_netnsid=0)
-        self.look(monkeypatch, wire)
-        assert wire.asked == ["neigh dump", "neigh dump", "link dump", "link get", "fdb dump"]
+        """Neighbours are read before devices, and what bridges have learned after them: what comes meanwhile is alive."""
+        asked: list[str] = []
+        dump = NetlinkSocket.dump
 
-    @pytest.mark.parametrize(
-        ("link", "reason"),
-        [
-            ({}, "the kernel does not report its index"),
-            ({"link": 5, "link_netnsid": -1}, "its namespace has no id in this namespace"),
-            ({"link": 5}, "index 5 is not a veth"),
-            ({"link": 5, "link_netnsid": 0}, "index 5 is not a veth"),
-        ],
-    )
-    def test_an_end_that_cannot_be_asked(self, monkeypatch: pytest.MonkeyPatch, link: Any, reason: str) -> None:
-        """An end that is not found, or has no MAC address, is unknown."""
-        (found,) = self.look(monkeypatch, _Wire(**link)).links
-        assert found.peer == UnknownPeer(reason)
+        def listed(self: NetlinkSocket, kind: int, body: bytes) -> Iterator[tuple[bytes, int]]:
+            asked.append(f"{kind} {body[0]}")
+            return dump(self, kind, body)
 
-    @pytest.mark.parametrize(
-        ("error", "words"),
-        [
-            (_NetlinkError(95, "never heard of"), r"refused to read devices and neighbours \(kernel: never heard of\)"),
-            (_NetlinkError(95), r"\(kernel: Operation not supported\)"),
-            (
-                _NetlinkError(13, "no"),
-                r"this process may not read devices and neighbours; run it as root with the capability CAP_NET_ADMIN \(kernel: no\)",
-            ),
-            (OSError(105, "No buffer space available"), r"\(kernel: No buffer space available\)"),
-            (OSError("strange"), r"\(kernel: strange\)"),
-            (OSError(97, "Address family not supported"), "netlink is not available"),
-        ],
-    )
-    def test_errors(self, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str) -> None:
-        """pyroute2's errors become ours, with the kernel's text."""
-        with pytest.raises(BackendError, match=words):
-            self.look(monkeypatch, _Wire(error=error))
-
-    def test_without_pyroute2(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """If pyroute2 cannot be loaded, the error says how to install it."""
-
-        def fail(_name: str) -> None:
-            raise ImportError("no such module")
-
-        monkeypatch.setattr(neighbours, "import_module", fail)
-        neighbours._pyroute2.cache_clear()
-        try:
-            with pytest.raises(BackendError, match=r"ImportError: no such module\); install it with `pip install"):
-                KernelLinkLayer().look()
-        finally:
-            neighbours._pyroute2.cache_clear()
-
-
-# The contract of LinkLayer, on Linux, in private network namespaces for each test
-
-
-@pytest.mark.linux
-@pytest.mark.needs("root")
-class TestKernelLinkLayer(LinkLayerContract):
-    """Every promise, on the real kernel."""
-
-    @contextmanager
-    def make(self) -> Iterator[KernelLinkLayer]:
-        """The contract's host, created with `ip`."""
-        view = contract_view()
-        with private_namespace() as node, private_namespace() as pod:
-            _, bridge, port, one, two = view.links
-            assert isinstance(port.peer, PeerMac)
-            pair = f"type veth peer name {two.name} index {two.index} address {two.mac}"
-            far = f"type veth peer name eth0 address {port.peer} netns {pod.path}"
-            node.batch(
-                [
-                    f"link add {bridge.name} index {bridge.index} address {bridge.mac} type bridge",
-                    f"link add {port.name} index {port.index} address {port.mac} {far}",
-                    f"link add {one.name} index {one.index} address {one.mac} {pair}",
-                    f"link set {port.name} master {bridge.name}",
-                    *(f"link set {link.name} up" for link in view.links if link.up),
-                    *(f"neigh add {_entry(str(neighbour))}" for neighbour in view.neighbours),
-                ]
-            )
-            with node.inside():
-                yield KernelLinkLayer()
-
-
-def _entry(shown: str) -> str:
-    """The output of `ip neigh`, as it can be passed back."""
-    return shown.replace(" PERMANENT", " nud permanent")
+        monkeypatch.setattr(NetlinkSocket, "dump", listed)
+        KernelLinkLayer().look()
+        assert asked == [f"{RTM_GETNEIGH} 2", f"{RTM_GETNEIGH} 10", f"{RTM_GETLINK} 0", f"{RTM_GETNEIGH} 7"]

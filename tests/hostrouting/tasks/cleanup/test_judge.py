@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostrouting.finding import Finding
-from hostrouting.kernel.neighbours import EthernetLink, LinkLayerView, Neighbour, PeerMac, UnknownPeer
+from hostrouting.kernel.neighbours import LinkLayerView, Neighbour
 from hostrouting.model.prefix import as_ip
 from hostrouting.model.route import NextHop, Route
-from hostrouting.model.snapshot import Address, Snapshot
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.tasks.cleanup.judge import CleanupEntry, CleanupFacts, Endpoint, active_file, judge, read_state
 from hostrouting.tasks.cleanup.saved_rules import read_saved
-from tests.support.azure_leftovers import DEAD, LINKS, LIVE, OTHER, section
+from tests.support import azure_leftovers as azure
+from tests.support.azure_leftovers import DEAD, LINKS, LIVE, MACS, OTHER, section
 from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, pod_rules
 
 [ARP, IPV4], [IPV6] = pod_rules("10.1.0.5", DEAD), pod_rules("fd00::5", DEAD)
@@ -26,14 +27,15 @@ BY_BRIDGE, BY_DUMMY, BY_VETH, BY_NEW = (Route.to("10.1.0.5/32", dev=dev) for dev
 BY_DOWN = attrs.evolve(BY_DUMMY, legs=(NextHop("azv2", linkdown=True),))
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.1.0.5")
 OWN = Address(ip=as_ip("10.1.0.5"), length=16, dev="azure0")
-UNKNOWN = EthernetLink(name="azv9", index=9, kind="veth", master="azure0", peer=UnknownPeer("it is gone"))
-TAP = EthernetLink(name="tap0", index=9, kind="tun", mac="fe:00:00:00:00:09", master="azure0")
-LXC = EthernetLink(name="lxc1", index=8, kind="veth", mac="aa:00:00:00:00:08", peer=PeerMac(DEAD))
-CNI0 = EthernetLink(name="cni0", index=20, kind="bridge")
+UNKNOWN = Link(name="azv9", index=9, kind="veth", master="azure0")
+TAP = Link(name="tap0", index=9, kind="tun", master="azure0")
+LXC = Link(name="lxc1", index=8, kind="veth")
+CNI0 = Link(name="cni0", index=20, kind="bridge")
 UNBRIDGED = [LINKS[0], attrs.evolve(LINKS[1], master=None), *LINKS[2:]]
 ELSEWHERE = [*LINKS, CNI0, attrs.evolve(UNKNOWN, master="cni0")]
 OF_CNI0 = [attrs.evolve(LINKS[1], master="cni0", kind="bond"), CNI0]
 ETH7 = IPV4.replace("eth0", "eth7")
+PEERS = {**azure.PEERS, "lxc1": DEAD}
 
 
 def state(device: str, *ips: str, mac: str | None = "AgAAAAAF") -> str:
@@ -46,7 +48,7 @@ def state(device: str, *ips: str, mac: str | None = "AgAAAAAF") -> str:
 def judged(
     rules: Sequence[str] | None = (),
     *,
-    links: Sequence[EthernetLink] = LINKS,
+    links: Sequence[Link] = LINKS,
     neighbours: Sequence[Neighbour] = (),
     learned: tuple[tuple[str, str], ...] = (),
     routes: Sequence[Route] = (),
@@ -56,7 +58,10 @@ def judged(
 ) -> tuple[tuple[CleanupEntry, ...], tuple[Finding, ...]]:
     """The entries and findings of a host with these facts; without ebtables if the rules are None."""
     saved, unreadable = read_saved("*nat\n" + "".join(f"-A {rule}\n" for rule in rules or ()))
-    view, snapshot = LinkLayerView(links, neighbours, learned), Snapshot(addresses=addresses, routes=routes)
+    names = {link.name for link in links}
+    macs, peers = ({name: mac for name, mac in some.items() if name in names} for some in (MACS, PEERS))
+    view = LinkLayerView(macs=macs, peers=peers, neighbours=tuple(neighbours), learned=learned)
+    snapshot = Snapshot(links=tuple(links), addresses=addresses, routes=routes)
     facts = CleanupFacts(None if rules is None else saved, unreadable, view, snapshot, state)
     return judge(facts, section(**settings))
 
@@ -169,7 +174,7 @@ def test_what_is_not_azure_vnets() -> None:
     """Neighbours and routes that azure-vnet does not add, or that have what an undo file could not hold, are left out."""
     neighbours = [
         *(attrs.evolve(NEIGHBOUR, dev=dev, mac=mac) for dev, mac in (("eth0", DEAD), ("azure0", ""))),
-        *(attrs.evolve(NEIGHBOUR, state="stale"), attrs.evolve(NEIGHBOUR, externally_learned=True)),
+        attrs.evolve(NEIGHBOUR, permanent=False),
     ]
     changes: list[dict[str, Any]] = [{"table": 100}, {"tos": 4}, {"mtu": 9}, {"unread": ("realm",)}]
     changes += [{"legs": (*BY_DUMMY.legs, *BY_BRIDGE.legs)}, *({"protocol": number} for number in (9, 12, 16, 213))]

@@ -14,7 +14,7 @@ from hostrouting.errors import HostError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.kernel import ebtables as refusal
-from hostrouting.kernel.neighbours import EthernetLink, Neighbour, PeerMac
+from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.kernel.programs import Rights
 from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet, CleanupResult
 from hostrouting.testing import FakeEbtables, FakeFiles, FakeHost
@@ -30,8 +30,8 @@ BATCH = 3
 
 
 def state_of(host: FakeHost) -> tuple[str, ...]:
-    """Rules, links with neighbours, routes and files, as text."""
-    return str(host.bridge_rules), str(host.neighbours), str(host.kernel), str(host.files.texts)
+    """Rules, neighbours, routes and files, as text."""
+    return str(host.bridge_rules), str(host.neighbours.neighbours), str(host.kernel), str(host.files.texts)
 
 
 def clean(host: FakeHost, **changed: Any) -> CleanupResult:
@@ -151,8 +151,7 @@ def test_without_rights() -> None:
 def test_a_pod_comes_alive() -> None:
     """What belongs to a pod that comes alive after the first plan stays."""
     host = azure.host()
-    pod = EthernetLink(name="azv5", index=9, kind="veth", master="azure0", peer=PeerMac(azure.DEAD))
-    host.neighbours.meanwhile(lambda: host.neighbours.links.append(pod), nth=2)
+    host.neighbours.meanwhile(partial(host.neighbours.peers.update, azv5=azure.DEAD), nth=2)
     assert [azure.OTHER in operation.object for operation in clean(host).operations] == [True] * 4 + [False]
 
 
