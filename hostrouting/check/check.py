@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import attrs
 
 from hostrouting.check.flaws import find_flaws, undelivered
-from hostrouting.check.judge import DOUBT, ESCAPE, POD_BLOCK, Judge, Opinion, Part
+from hostrouting.check.judge import DOUBT, ESCAPE, POD_BLOCK, Judge, Opinion, Part, of_family
 from hostrouting.check.pods import pod_packets
 from hostrouting.check.repair import Repair, propose_repair
 from hostrouting.check.report import doubt
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import phases
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.kernel.base import Answer, RouteBackend
+    from hostrouting.model.prefix import IP
     from hostrouting.model.snapshot import Snapshot
     from hostrouting.routes.uplink import DesiredRoute
 
@@ -89,6 +90,11 @@ class FamilyReport:
         return tuple(sorted(self.judge.uplinks.devs))
 
     @property
+    def node_ip(self) -> IP | None:
+        """The address with which this host sends by the expected device; None if there is none, or a doubt."""
+        return self.judge.node_ip
+
+    @property
     def verdict(self) -> Verdict:
         """The verdict on this family."""
         if self.escapes:
@@ -111,6 +117,11 @@ class CheckReport:
         return next(verdict for verdict in _WORST_FIRST if verdict in verdicts)
 
     @property
+    def node_ips(self) -> tuple[IP, ...]:
+        """By family, the address of the expected device: kubelet's `--node-ip`."""
+        return tuple(report.node_ip for report in self.families if report.node_ip is not None)
+
+    @property
     def escapes(self) -> tuple[Escape, ...]:
         """What escapes, in both families."""
         return tuple(escape for report in self.families for escape in report.escapes)
@@ -127,9 +138,17 @@ def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport
 
 
 def check_host(
-    backend: RouteBackend, config: HostRoutingConfig, *, ctx: phases.Context | None = None, wait: float = 0.0
+    backend: RouteBackend,
+    config: HostRoutingConfig,
+    *,
+    ctx: phases.Context | None = None,
+    wait: float = 0.0,
+    name_servers: tuple[IP, ...] = (),
 ) -> CheckReport:
-    """Check this host now. With `ctx`, a default route is awaited for up to `wait` seconds."""
+    """Check this host now. With `ctx`, a default route is awaited for up to `wait` seconds.
+
+    The name servers are not known to a kernel (`host.name_servers`).
+    """
     last: list[CheckReport] = []
     check = config.route_overlap
     families = {cidr.version for cidr in check.cidrs}
@@ -139,7 +158,7 @@ def check_host(
 
     def attempt() -> tuple[CheckReport | None, str]:
         for _ in range(_READINGS):
-            snapshot = read_near(backend, near, family=family)
+            snapshot = attrs.evolve(read_near(backend, near, family=family), name_servers=name_servers)
             reports = check_snapshot(snapshot, config).families
             last[:] = [CheckReport(tuple(_compared(report, backend) for report in reports))]
             if not any(doubt.name == "kernel-differs" for report in last[0].families for doubt in report.doubts):
@@ -183,13 +202,12 @@ def missing_routes(
 
 def _families(snapshot: Snapshot, config: HostRoutingConfig) -> Iterator[FamilyReport]:
     check = config.route_overlap
-    cidrs, pods = [*map(Prefix.of, check.cidrs)], [*map(Prefix.of, check.pod_cidrs)]
-    for family in sorted({cidr.family for cidr in cidrs}) or [IPV4]:
-        own = tuple(cidr for cidr in cidrs if cidr.family == family)
-        yield _judged(Judge(Fib(snapshot, family), check), own, pods)
+    families: list[int] = sorted({cidr.version for cidr in check.cidrs}) or [IPV4]
+    for family in families:
+        yield _judged(Judge(Fib(snapshot, family), check), of_family(check.cidrs, family))
 
 
-def _judged(judge: Judge, cidrs: tuple[Prefix, ...], pods: list[Prefix]) -> FamilyReport:
+def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
     flaws, lost = (find_flaws(judge), undelivered(judge)) if cidrs else ((), ())
     unseen = list(not_judged(judge.fib))
     if not judge.uplinks.devs:
@@ -200,7 +218,7 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...], pods: list[Prefix]) -> Fami
     doubts: dict[Opinion, dict[str, None]] = {}  # and where there is the same doubt
     blocks = _disjoint(cidrs)
     for block in blocks:
-        for packet in (PLAIN, *pod_packets(judge.fib, pods)):
+        for packet in (PLAIN, *pod_packets(judge.fib, judge.pods)):
             parts = list(judge.parts(block.first, block.last, packet))
             every += parts if packet is PLAIN else ()
             new = _escapes(block, parts, packet)

@@ -39,19 +39,28 @@ def undelivered(judge: Judge) -> Iterator[Finding]:
 
 
 def _inside_services(judge: Judge) -> Iterator[Finding]:
-    """Addresses of the host and its gateways inside a service network: their packets may go to a service instead."""
-    snapshot, family = judge.fib.snapshot, judge.fib.family
+    """Addresses of the host, gateways and name servers inside a service network: packets may go to a service instead.
+
+    Inside a network of pods that is right where pods share the host's network, so it is a note there.
+    """
+    snapshot = judge.fib.snapshot
     # kube-proxy and a DNS cache have the addresses of services on dummy devices.
     dummies = {link.name for link in snapshot.links if link.kind == "dummy"}
-    addresses = (address for address in snapshot.addresses if address.dev not in dummies)
-    holders = [(address.ip, f"the address of {address.dev}") for address in addresses]
+    addresses = [address for address in snapshot.addresses if address.dev not in dummies]
     gateways = (leg.gateway for route in judge.fib.routes for leg in route.legs)
-    holders += [(gateway, "a gateway") for gateway in gateways if gateway is not None]
-    for services in judge.services:
-        for ip, what in {ip: what for ip, what in holders if ip.version == family and ip in services}.items():
+    holders = dict.fromkeys(snapshot.name_servers, "a name server")
+    holders |= {gateway: "a gateway" for gateway in gateways if gateway is not None}
+    holders |= {address.ip: f"the address of {address.dev}" for address in addresses}
+    for ip, what in holders.items():
+        if services := next((cidr for cidr in judge.services if ip in cidr), None):
             sentence = f"{ip}, {what}, lies in the service network {services}, so its packets may go to a service"
             remedy = "give the cluster another service network, or the host another address"
             yield Finding("service-network-holds-host", "error", sentence, str(ip), remedy)
+    for address in (address for address in addresses if address.dev in judge.uplinks.devs):
+        if pods := next((cidr for cidr in judge.pods if address.ip in cidr), None):
+            sentence = f"{address.ip}, the address of {address.dev}, lies in the network of pods {pods}"
+            remedy = "this is right where pods share the host's network; else give pods another one"
+            yield Finding("service-network-holds-host", "note", sentence, str(address.ip), remedy)
 
 
 def _missing_rules(judge: Judge) -> Iterator[Finding]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from hostrouting.config.settings import RouteOverlapConfig
+    from hostrouting.config.values import Network
     from hostrouting.model.prefix import IP
     from hostrouting.model.route import Route
 
@@ -97,6 +98,11 @@ class Uplinks(NamedTuple):
     """The default route that was used."""
 
 
+def of_family(cidrs: Iterable[Network], family: int) -> tuple[Prefix, ...]:
+    """The CIDRs of this family."""
+    return tuple(Prefix.of(cidr) for cidr in cidrs if cidr.version == family)
+
+
 class Judge:
     """Judges the ends of packets on one host, for one family."""
 
@@ -105,8 +111,8 @@ class Judge:
         self.fib, self._check = fib, check
         self.named = frozenset(check.expected_devs)
         """The devices that the configuration expects."""
-        services = map(Prefix.of, check.service_cidrs)
-        self.services = tuple(cidr for cidr in services if cidr.family == fib.family)
+        self.services = of_family(check.service_cidrs, fib.family)
+        self.pods = of_family(check.pod_cidrs, fib.family)
         self._intended = {intended.rule for intended in check.intended_rules}
         self._links = {link.name: link for link in fib.snapshot.links}
         self._refusals: dict[Route, Opinion] = {}
@@ -390,6 +396,15 @@ class Judge:
         gateways = [leg.gateway for leg in route.legs if leg.gateway is not None]
         near = [address for address in of_device if any(gateway in address.network for gateway in gateways)]
         return tuple(address.ip for address in near or of_device or known)
+
+    @property
+    def node_ip(self) -> IP | None:
+        """The address with which this host sends by the expected device; None if there is none, or a doubt."""
+        devs = self.uplinks.devs - self.uplinks.doubtful
+        held = [address.ip for address in self._addresses if address.dev in devs and not address.scope]
+        routes = (default.route for default in all_defaults(self.fib) if devs.issuperset(default.devs))
+        sources = (ip for route in routes for ip in self.sources_of(Decision("unicast", route)))
+        return next((ip for ip in sources if ip in held), None) or next(iter(held), None)
 
     def _is_of_vpn(self, decision: Decision) -> bool:
         """Whether packets with a mark leave as those of a VPN do: by the main default route, or by the network card."""

@@ -22,13 +22,11 @@ _SOME_POD = "a pod's device"
 
 
 def pod_packets(fib: Fib, cidrs: Iterable[Prefix]) -> Iterator[Packet]:
-    """A packet of each kind that pods with these addresses send."""
+    """A packet of each kind that pods with these addresses send; the CIDRs are of this family."""
     named = {rule.iif for rule in fib.rules if rule.iif is not None}
     links = (link for link in fib.snapshot.links if link.name in named)
     of_pods = [link.name for link in links if any(row.use in _PODS for _, row in devices_of(link.name, link.kind))]
     for cidr in cidrs:
-        if cidr.family != fib.family:
-            continue
         for source in _sources(fib, cidr):
             yield from (Packet(source, dev) for dev in (_SOME_POD, *of_pods))
 

@@ -289,6 +289,7 @@ def check_document(report: CheckReport, *, mode: str, findings: Iterable[Finding
         "verdicts": {f"ipv{family.family}": family.verdict for family in report.families},
         "mode": mode,
         "expectedDevs": {f"ipv{family.family}": list(family.expected_devs) for family in report.families},
+        "nodeIps": {f"ipv{ip.version}": str(ip) for ip in report.node_ips},
         "findings": [finding.to_mapping() for finding in every],
         "repair": repair_document(report.routes),
     }

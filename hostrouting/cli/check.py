@@ -17,6 +17,7 @@ from hostrouting.cli.failure import VERDICT_CODES
 from hostrouting.cli.output import capped, finding_lines
 from hostrouting.cli.source import GetHost, open_kernel, read_saved
 from hostrouting.finding import ESCAPES
+from hostrouting.host.name_servers import read_name_servers
 from hostrouting.routes.uplink import wanted_routes_of
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def make_check(arguments: argparse.Namespace, config: HostRoutingConfig, host: G
     if arguments.snapshot is not None:
         return Check.of(check_snapshot(read_saved(arguments.snapshot), config), config)
     with open_kernel(host) as kernel:
-        return Check.of(check_host(kernel, config), config)
+        return Check.of(check_host(kernel, config, name_servers=read_name_servers(host())), config)
 
 
 def repaired_config(

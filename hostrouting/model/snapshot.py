@@ -101,6 +101,8 @@ class Snapshot:
     routes: Sequence[Route] = attrs.field(default=(), converter=_as_sequence)
     # Whether this host forwards IPv6 packets (`net.ipv6.conf.all.forwarding`); None if that is not known.
     ipv6_forwarding: bool | None = None
+    # The name servers that the host asks; they are in a file, not in the kernel.
+    name_servers: tuple[IP, ...] = ()
     # The only family whose addresses, rules and routes were read; None: both. What was not read may be there.
     family: int | None = attrs.field(default=None, metadata={"in": (IPV4, IPV6)})
     # Whether the tables changed while they were read, so that it may show a state that never was.

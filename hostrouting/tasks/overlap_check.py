@@ -13,6 +13,7 @@ from hostrouting.config.values import Mode
 from hostrouting.errors import HostError, RouteOverlapError
 from hostrouting.finding import ESCAPES, SEVERITIES, SHOWN, first_lines, of_severity
 from hostrouting.host.layout import HostLayout
+from hostrouting.host.name_servers import read_name_servers
 from hostrouting.tasks.install import SectionTask
 from hostrouting.tasks.results import CheckResult, Plan
 
@@ -45,7 +46,8 @@ class CheckRouteOverlap(SectionTask):
             return CheckResult()
         try:
             with self.host.backend() as backend:
-                report = check_host(backend, self.config, ctx=ctx, wait=self.wait)
+                servers = read_name_servers(self.host)
+                report = check_host(backend, self.config, ctx=ctx, wait=self.wait, name_servers=servers)
         except BaseException:
             with suppress(HostError):
                 self._mark(None, ())  # the present ones would be about another state

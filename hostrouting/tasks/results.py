@@ -13,6 +13,7 @@ from hostrouting.host.fileset import FileChanges
 
 if TYPE_CHECKING:
     from hostrouting.check.check import CheckReport
+    from hostrouting.model.prefix import IP
     from hostrouting.routes.plan import RoutePlan
 
 
@@ -108,6 +109,11 @@ class CheckResult(Effects):
 
     report: CheckReport | None = attrs.field(default=None, kw_only=True)
     """None for an image."""
+
+    @property
+    def node_ips(self) -> tuple[IP, ...]:
+        """By family, the address of the expected device: kubelet's `--node-ip`."""
+        return () if self.report is None else self.report.node_ips
 
     def log_fields(self) -> dict[str, object]:
         """The verdict, and how many ranges escape."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 
+import attrs
+
 from hostrouting.cli.failure import FINE
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import GetHost, open_kernel
+from hostrouting.host.name_servers import read_name_servers
 
 
 def run(_: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
     with open_kernel(host) as kernel:
-        text = kernel.snapshot().to_json()
+        text = attrs.evolve(kernel.snapshot(), name_servers=read_name_servers(host())).to_json()
     return Answer(FINE, lambda: json.loads(text), text.splitlines)

@@ -24,6 +24,7 @@ from hostrouting.cli.source import GetHost, open_kernel
 from hostrouting.errors import ConfigError, HostRoutingError
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host.fileset import FileChanges
+from hostrouting.host.name_servers import read_name_servers
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.install import planned, read_installed
 from hostrouting.tasks.results import Plan
@@ -62,7 +63,7 @@ class Status:
             self.findings += _failed_units(host, is_done=self.plan.is_empty)
         if config.route_overlap.cidrs:
             with self._part("the verdict"), open_kernel(lambda: host) as kernel:
-                self.check = Check.of(check_host(kernel, config), config)
+                self.check = Check.of(check_host(kernel, config, name_servers=read_name_servers(host)), config)
 
     @contextmanager
     def _part(self, name: str) -> Iterator[None]:

@@ -20,6 +20,7 @@ In `ip`, a device may be of any kind, also `nic`, `infiniband`, `ipoib` and `tap
 veth has the name, and the snapshot and the script's `ip` have the kind, and the link type that goes with it.
 """
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -211,6 +212,16 @@ def ends_of(escape: str) -> list[tuple[str, str]]:
     return [(end, words) for end in ends.split("-")]
 
 
+def has_the_address_of_the_uplink(report: CheckReport, namespace: Namespace) -> None:
+    """Linux writes the node's address into packets that leave by the default route, if that is as expected."""
+    for family in report.families:
+        outside = {4: "198.51.100.1", 6: "3fff::1"}[family.family]
+        done = namespace.ip(f"-{family.family}", "-j", "route", "get", outside)
+        [answer] = json.loads(done.stdout) if done.returncode == 0 else [{}]
+        if family.node_ip is not None and answer.get("dev") in family.expected_devs:
+            assert str(family.node_ip) == answer["prefsrc"]
+
+
 def agrees(field: Field, report: CheckReport) -> None:
     """Compare a report with what the file says."""
     findings = check_findings(report, mode="STRICT")
@@ -266,6 +277,7 @@ def test_a_node(name: str, tmp_path: Path) -> None:
         assert EnginesCheck.of(snapshot, field.configuration).objections(checked) == []
         agrees(field, report)
         repaired(field, report, snapshot)
+        has_the_address_of_the_uplink(report, namespace)
     agrees_at_boot(field, checked)
 
 

@@ -242,12 +242,19 @@ def test_what_allowed_which_range() -> None:
 
 
 def test_services_that_hold_the_host() -> None:
-    """An address and a gateway of the host inside a service network are errors, beside the verdict."""
-    holders = findings(plain_vm().snapshot(), serviceCidrs=["10.0.0.0/16"])
+    """An address, a gateway and a name server inside a service network are errors, beside the verdict.
+
+    The uplink's address inside a network of pods is a note.
+    """
+    host = attrs.evolve(plain_vm().snapshot(), name_servers=(as_ip("10.0.0.2"), as_ip("9.9.9.9")))
+    holders = findings(host, serviceCidrs=["10.0.0.0/16"])
     assert [(finding.name, finding.target) for finding in holders] == [
-        ("service-network-holds-host", "10.0.0.4"),
+        ("service-network-holds-host", "10.0.0.2"),
         ("service-network-holds-host", "10.0.0.1"),
+        ("service-network-holds-host", "10.0.0.4"),
     ]
+    [note] = findings(host, podCidrs=["10.0.0.0/16"])
+    assert (note.name, note.severity, note.target) == ("service-network-holds-host", "note", "10.0.0.4")
 
 
 def test_the_same_thing_is_said_once() -> None:
@@ -263,6 +270,7 @@ def test_the_document() -> None:
     escape = document["findings"][0]
     assert (document["verdict"], document["verdicts"]) == ("overlap", {"ipv4": "overlap"})
     assert (document["mode"], document["expectedDevs"]) == ("STRICT", {"ipv4": ["eth0"]})
+    assert document["nodeIps"] == {"ipv4": "10.0.0.4"}
     assert escape["name"] in ESCAPES
     assert escape["facts"] == {
         "cidr": "172.16.0.0/12",

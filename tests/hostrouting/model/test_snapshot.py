@@ -41,7 +41,10 @@ def test_there_and_back(snapshot: Snapshot) -> None:
     """from_json(to_json(x)) == x."""
     assert Snapshot.from_json(snapshot.to_json()) == Snapshot.from_json(snapshot.to_json().encode()) == snapshot
     assert json.loads(snapshot.to_json())["schema"] == "hostrouting/snapshot/1"
-    for other in (attrs.evolve(snapshot, restless=True), attrs.evolve(snapshot, ipv6_forwarding=True)):
+    for other in (
+        attrs.evolve(snapshot, restless=True),
+        attrs.evolve(snapshot, ipv6_forwarding=True, name_servers=(as_ip("9.9.9.9"),)),
+    ):
         assert Snapshot.from_json(other.to_json()) == other
 
 

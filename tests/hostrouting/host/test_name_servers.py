@@ -1,0 +1,32 @@
+"""hostrouting.host.name_servers: which file says it, and what a bad one does."""
+
+import pytest
+
+from hostrouting.host.name_servers import read_name_servers
+from hostrouting.model.prefix import as_ip
+from hostrouting.testing import FakeHost
+
+RESOLVED, PLAIN = "/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"
+
+
+@pytest.mark.parametrize(
+    ("texts", "servers"),
+    [
+        ({}, []),
+        ({PLAIN: "# by hand\nnameserver 10.0.0.2\nnameserver fe80::1%eth0\nsearch x\n"}, ["10.0.0.2", "fe80::1"]),
+        ({PLAIN: "nameserver 127.0.0.53\n", RESOLVED: "nameserver\t9.9.9.9 \n"}, ["9.9.9.9"]),
+        ({PLAIN: "nameserver\nnameserver here\n nameserver 1.1.1.1\n"}, []),
+    ],
+)
+def test_the_file(texts: dict[str, str], servers: list[str]) -> None:
+    """The servers that systemd-resolved asks count before its own address; what is no address is skipped."""
+    host = FakeHost()
+    host.files.texts.update(texts)
+    assert read_name_servers(host) == tuple(map(as_ip, servers))
+
+
+def test_a_file_that_cannot_be_read() -> None:
+    """The check goes on without name servers."""
+    host = FakeHost()
+    host.files.broken[PLAIN] = "Input/output error"
+    assert read_name_servers(host) == ()
