@@ -3,9 +3,9 @@
 parser    the arguments of all commands, and their help
 commands  a module for each command: its arguments, what it does, and what it prints
 source    what the commands read: the configuration, the CIDRs, and this host or a saved snapshot
-check     a check as lines, and the configuration that repairs it
+check     a check as lines and as an exit code
 running   a run of a task as lines, and what it has changed
-output    prints an answer as lines or as JSON
+output    prints an answer as lines or as JSON; terminal: in colour, with rich
 failure   the exit code of an error, its words and its document
 """
 

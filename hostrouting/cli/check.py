@@ -6,25 +6,25 @@ Here: what check, repair, plan, apply and status have in common. Not here: the s
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import attrs
-
-from hostrouting.check.check import check_host, check_snapshot, missing_routes
+from hostrouting.check.check import check_host, check_snapshot
 from hostrouting.check.report import check_document, check_findings, repair_commands, verdict_sentence
-from hostrouting.cli.failure import VERDICT_CODES
+from hostrouting.cli.failure import CANNOT_DECIDE, PROBLEM, worst_code
 from hostrouting.cli.output import capped, finding_lines
 from hostrouting.cli.source import GetHost, open_kernel, read_saved
 from hostrouting.finding import ESCAPES
 from hostrouting.host.name_servers import read_name_servers
-from hostrouting.routes.uplink import wanted_routes_of
 
 if TYPE_CHECKING:
     from hostrouting.check.check import CheckReport
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
     from hostrouting.model.snapshot import Snapshot
+
+INSTALLED = "hostrouting repair | hostrouting apply --config -"
+"""What repairs a host permanently, as far as the installed configuration asks for it."""
 
 
 class Check(NamedTuple):
@@ -45,10 +45,13 @@ class Check(NamedTuple):
         """The host that was checked."""
         return self.report.families[0].judge.fib.snapshot
 
-    @property
-    def code(self) -> int:
-        """The exit code."""
-        return VERDICT_CODES[self.report.verdict]
+    def code(self, ignored: Collection[str] = ()) -> int:
+        """The exit code: that of the verdict, as if there were no findings with these names."""
+        doubts = {doubt for family in self.report.families for doubt in family.doubts}
+        counting = [finding for finding in self.findings if finding.name not in ignored]
+        escapes = (PROBLEM for finding in counting if finding.name in ESCAPES)
+        open_ = (CANNOT_DECIDE for finding in counting if finding in doubts or finding.name == "no-default-route")
+        return worst_code((*escapes, *open_))
 
     def document(self) -> dict[str, Any]:
         """The JSON value `hostrouting/check/3`."""
@@ -62,8 +65,8 @@ class Check(NamedTuple):
         """The verdict on each family."""
         yield from (f"{family.verdict.upper()}: {verdict_sentence(family)}" for family in self.report.families)
 
-    def lines(self, question: str = "", *, is_saved: bool = False) -> Iterator[str]:
-        """The whole page; `question` are the arguments that ask the same on the host, none for the installed check.
+    def lines(self, repair: str = INSTALLED, *, is_saved: bool = False) -> Iterator[str]:
+        """The whole page; `repair` is the line of shell that repairs it permanently.
 
         With `is_saved`, the host is not this one: the commands are to be typed there.
         """
@@ -74,8 +77,7 @@ class Check(NamedTuple):
             there = ", on that host as root:" if is_saved else ", as root:"
             yield from ("", f"Until the next boot{there}")
             yield from capped([f"  {command}" for command in commands])
-            yield f"Permanently{there}"
-            yield f"  hostrouting repair {question}{question and ' '}| hostrouting apply --config -"
+            yield from (f"Permanently{there}", f"  {repair}")
         others = [finding for finding in self.findings if finding.name not in (*ESCAPES, "action")]
         verdicts = "\n".join(self.verdict_lines())
         said = [finding for finding in others if finding.sentence in verdicts or finding.name == "no-default-route"]
@@ -89,28 +91,16 @@ def make_check(arguments: argparse.Namespace, config: HostRoutingConfig, host: G
     """Check the snapshot that the arguments name, or this host."""
     if arguments.snapshot is not None:
         return Check.of(check_snapshot(read_saved(arguments.snapshot), config), config)
+    return check_here(config, host)
+
+
+def check_here(config: HostRoutingConfig, host: GetHost) -> Check:
+    """Check this host."""
     with open_kernel(host) as kernel:
         return Check.of(check_host(kernel, config, name_servers=read_name_servers(host())), config)
 
 
-def repaired_config(
-    check: Check, wanted: HostRoutingConfig, base: HostRoutingConfig
-) -> tuple[HostRoutingConfig, tuple[Finding, ...]]:
-    """The configuration `base` with what is `wanted` of the check, and with the routes that repair the host.
-
-    A route whose destination and metric another program holds is left out; the findings name those.
-    """
-    section, asked = base.route_overlap, wanted.route_overlap
-    overlap = attrs.evolve(
-        section,
-        expected_cidrs=tuple(dict.fromkeys((*section.expected_cidrs, *asked.expected_cidrs))),
-        expected_devs=asked.expected_devs or section.expected_devs,
-        mode=(section if section.cidrs else asked).mode,
-    )
-    config = attrs.evolve(base, route_overlap=overlap)
-    missing, conflicts = missing_routes(config, check.snapshot)
-    left_out, keys = {finding.target for finding in conflicts}, {route.key for route in missing}
-    kept = [route for route in wanted_routes_of(base.static_routes) if str(route.destination) not in left_out]
-    routes = (*(route for route in kept if route.key not in keys), *missing)
-    static = {"enabled": bool(routes), "routes": [route.to_mapping() for route in routes]}
-    return attrs.evolve(config, static_routes=static), conflicts
+def code_with(arguments: argparse.Namespace, code: int, findings: Collection[Finding]) -> int:
+    """The exit code, which is 1 if there is a warning, and --fail-on asks for that."""
+    counting = (finding for finding in findings if finding.name not in arguments.ignore)
+    return PROBLEM if arguments.fail_on and any(finding.severity != "note" for finding in counting) else code

@@ -48,9 +48,8 @@ def worst_code(codes: Iterable[int]) -> int:
 def words_of(error: BaseException) -> list[str]:
     """The message of an error in lines, and what to do where that is the same for many errors."""
     if isinstance(error, RouteOverlapError) and error.report is not None:  # whose page comes as well
-        return [
-            f"the verdict is {error.check and error.check['verdict']}, and the mode is STRICT; no gated unit starts"
-        ]
+        verdict = error.check and error.check["verdict"]
+        return [f"the verdict is {verdict}, and the mode is STRICT; no gated unit starts"]
     lines = error.summary(SHOWN) if isinstance(error, ConfigError) else str(error) or type(error).__name__
     words = lines.splitlines()
     if is_denied(error):
@@ -84,6 +83,4 @@ def write_error(error: Exception, *, as_json: bool) -> int:
 
         trace = "".join(format_exception(error)).splitlines()
         say("this is a bug in hostrouting; please report it with the following text", *trace)
-    if as_json:
-        write(Answer(0, lambda: error_document(error), tuple), as_json=True)
-    return code_of(error)
+    return write(Answer(code_of(error), error_document(error), ()), as_json=as_json)

@@ -9,50 +9,40 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
-
-T = TypeVar("T")
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 if TYPE_CHECKING:
+    from hostrouting.check.check import CheckReport
     from hostrouting.finding import Finding
 
 SHOWN = 20
 """The number of lines of one kind that are shown; the JSON has all."""
 
-# The first pattern that matches a line decides its colour.
-_STYLES = (
-    (r"^(OK|DONE|NOTHING TO DO|INSTALLED):", "bold green"),
-    (r"^(OVERLAP|FAILED|REFUSED|CONFLICT|DIFFERENT|GATE-OPEN|GATE-SHUT):", "bold red"),
-    (r"^[A-Z][A-Z-]+( [A-Z]+)*:", "bold yellow"),
-    (r"^  (\+|add|wrote) .*", "green"),
-    (r"^  (-|delete|removed) .*", "red"),
-    (r"^\S.*:$", "bold"),
-)
 _GONE = {errno.EPIPE, errno.EIO}  # the pipe was closed; the terminal was
 
 
 class Answer(NamedTuple):
-    """The answer of a command: its exit code, and the same as a document and as lines; only one of them is made."""
+    """The answer of a command: its exit code, and the same as a document and as lines."""
 
     code: int
-    document: Callable[[], Any]
-    lines: Callable[[], Iterable[str]]
+    document: dict[str, Any]
+    lines: Iterable[str]
+    strip: CheckReport | None = None
+    """The check whose CIDRs a terminal shows as strips, before the first empty line."""
 
 
 def write(answer: Answer, *, as_json: bool) -> int:
     """Print the answer and return its exit code; not 0 if it could not be written."""
-    # Lines are escaped one by one: the name of a file or device could control a terminal.
-    if as_json:
-        import json  # noqa: PLC0415  a check on the host needs none
-
-        text = json.dumps(answer.document(), indent=2)
-    else:
-        text = "\n".join(map(_printable, answer.lines()))
     try:
-        if text and not (sys.stdout is not None and sys.stdout.isatty() and not as_json and _in_colour(text)):
-            _plainly(f"{text}\n", sys.stdout)
+        if as_json:
+            import json  # noqa: PLC0415  a check on the host needs none
+
+            _plainly(f"{json.dumps(answer.document, indent=2)}\n", sys.stdout)
+        # Lines are escaped one by one: the name of a file or device could control a terminal.
+        elif (lines := [*map(_printable, answer.lines)]) and not _in_colour(lines, answer.strip):
+            _plainly("\n".join([*lines, ""]), sys.stdout)
     except OSError as error:
         _discard(sys.stdout)
         if error.errno not in _GONE:
@@ -68,20 +58,15 @@ def _plainly(text: str, stream: TextIO | None) -> None:
         stream.flush()
 
 
-def _in_colour(text: str) -> bool:
-    """Print the lines with rich; false if it is not installed."""
+def _in_colour(lines: Iterable[str], strip: CheckReport | None) -> bool:
+    """Print the lines in colour; false if this is not a terminal, or rich is not installed."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return False
     try:
-        from rich.console import Console  # noqa: PLC0415  only a terminal needs it
-        from rich.text import Text  # noqa: PLC0415  as above
+        from hostrouting.cli.terminal import Console, print_page  # noqa: PLC0415  only a terminal needs rich
     except ImportError:
         return False
-    console = Console(highlight=False, soft_wrap=True)
-    for line in text.split("\n"):
-        shown = Text(line)
-        for pattern, style in _STYLES:
-            if shown.highlight_regex(pattern, style):
-                break
-        console.print(shown)
+    print_page(Console(highlight=False, soft_wrap=True), lines, strip)
     return True
 
 
@@ -110,17 +95,6 @@ def log_to_stderr() -> None:
     import logging  # noqa: PLC0415  what changes nothing logs nothing
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-
-
-def progress(things: Iterable[T], total: int) -> Iterable[T]:
-    """The same things; rich shows on a terminal how many of them have come, if it is installed."""
-    try:
-        from rich.console import Console  # noqa: PLC0415  only many snapshots need it
-        from rich.progress import track  # noqa: PLC0415  as above
-    except ImportError:
-        return things
-    console = Console(stderr=True)
-    return track(things, "checking", total, transient=True, disable=not console.is_terminal, console=console)
 
 
 def capped(lines: Sequence[str]) -> Iterator[str]:

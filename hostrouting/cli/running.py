@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import phases
-from hostrouting.cli.failure import FINE, code_of, error_document, words_of, worst_code
+from hostrouting.cli.failure import code_of, error_document, words_of, worst_code
 from hostrouting.cli.output import capped, finding_lines, log_to_stderr
 from hostrouting.host.effects import Effects, effects_of
-from phases.errors import BaseExceptionGroup
 
 if TYPE_CHECKING:
     from hostrouting.host.host import Host
@@ -44,15 +43,13 @@ class Run(NamedTuple):
     @property
     def errors(self) -> tuple[BaseException, ...]:
         """Why it failed; each message once."""
-        errors = [error for failure in self.report.failures for error in _leaves(failure.error)]
-        return tuple({str(error): error for error in reversed(errors)}.values())[::-1]
+        return tuple({str(failure.error): failure.error for failure in self.report.failures}.values())
 
     @property
     def code(self) -> int:
         """The exit code."""
-        if self.report.ok:
-            return FINE
-        return worst_code(map(code_of, self.errors)) if self.errors else self.report.exit_code
+        is_stopped = not self.report.ok and not self.errors
+        return self.report.exit_code if is_stopped else worst_code(map(code_of, self.errors))
 
     @property
     def has_changed(self) -> bool:
@@ -61,6 +58,7 @@ class Run(NamedTuple):
 
     def lines(self, done: str, nothing: str) -> Iterator[str]:
         """How it ended, and everything that it has changed: `done` if there is something, else `nothing`."""
+        changes = [*self.effects.changes, *self.effects.operations]
         for error in self.errors:
             first, *others = words_of(error)
             yield from (f"FAILED: {first}", *(f"  {words}" for words in others))
@@ -68,40 +66,25 @@ class Run(NamedTuple):
             yield f"DONE: {done}" if self.has_changed else f"NOTHING TO DO: {nothing}"
         elif not self.errors:
             yield f"STOPPED: {self.report.reason}"
-        if self.has_changed and not self.report.ok:
-            yield "What was changed before that:"
-        yield from capped([f"  {change}" for change in (*self.effects.changes, *self.effects.operations)])
+        yield from ["What was changed before that:"] if self.has_changed and not self.report.ok else []
+        yield from capped([f"  {change}" for change in changes])
         yield from capped([f"  wrote {path}" for path in self.wrote])
         yield from capped([f"  removed {path}" for path in self.removed])
 
     def document(self) -> dict[str, Any]:
         """The same as plain values."""
-        changed = self.effects.to_mapping()
-        files = {"write": list(self.wrote), "remove": list(self.removed)}
+        changes, files = self.effects.to_mapping(), {"write": list(self.wrote), "remove": list(self.removed)}
         failures = [error_document(error) for error in self.errors]
-        return {"ok": self.report.ok, "changed": self.has_changed, **changed, "files": files, "failures": failures}
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors in a group of errors; any other error itself."""
-    if not isinstance(error, BaseExceptionGroup):
-        yield error
-        return
-    for member in error.exceptions:
-        yield from _leaves(member)
+        return {"ok": self.report.ok, "changed": self.has_changed, **changes, "files": files, "failures": failures}
 
 
 def run_task(task: phases.AnyTask, host: Host) -> Run:
     """Run the task on this host. A signal, or the end of its terminal, stops it, and it undoes what it has begun."""
     log_to_stderr()
     is_main = threading.current_thread() is threading.main_thread()
-    if hangs_up := is_main and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not under nohup
+    if is_main and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not under nohup
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
-    try:
-        report = phases.run(task)
-    finally:
-        if hangs_up:
-            signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    report = phases.run(task)
     effects = sum((effects_of(outcome) for node in report.walk() for outcome in (node.result, node.error)), Effects())
     lasting = [path for path in effects.files if path not in host.layout.markers]
     wrote = tuple(path for path in lasting if host.files.is_there(path))

@@ -13,6 +13,7 @@ import attrs
 
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import BackendError, ConfigError, Fault
+from hostrouting.finding import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,25 +25,26 @@ if TYPE_CHECKING:
 GetHost: TypeAlias = "Callable[[], Host]"
 """Makes the host when a command needs it."""
 
-
-_OPTIONS: dict[str, dict[str, Any]] = {
-    "cidrs": {"metavar": "CIDR", "nargs": "*", "help": "an expected CIDR, such as 172.16.0.0/16"},
-    "--dev": {
-        "dest": "devs",
-        "metavar": "DEV",
-        "action": "append",
-        "default": [],
-        "help": "an expected device, instead of those of the default route; may be repeated",
-    },
-    "--config": {"metavar": "FILE", "help": "the configuration, as JSON; - is standard input"},
-    "--snapshot": {"metavar": "FILE", "help": "read this saved snapshot instead of this host; - is standard input"},
+_MANY: dict[str, Any] = {"action": "append", "default": []}
+_OPTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "cidrs": ("CIDR", "an expected CIDR, such as 172.16.0.0/16", {"nargs": "*"}),
+    "--dev": ("DEV", "an expected device, instead of those of the default route; may be repeated", _MANY),
+    "--config": ("FILE", "the configuration, as JSON; - is standard input", {}),
+    "--snapshot": ("FILE", "read this saved snapshot instead of this host; - is standard input", {}),
+    "--fail-on": ("warning", "exit with 1 if a finding is a warning, too", {"choices": ["warning"]}),
+    "--ignore": (
+        "NAME",
+        "findings of this name do not change the exit code; may be repeated",
+        _MANY | {"choices": NAMES},
+    ),
 }
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str, **more: Any) -> None:
     """Add these arguments, which several commands have; `more` is for argparse."""
     for name in names:
-        parser.add_argument(name, **_OPTIONS[name], **more)
+        metavar, meaning, settings = _OPTIONS[name]
+        parser.add_argument(name, metavar=metavar, help=meaning, **settings, **more)
 
 
 def read_config(path: str | None) -> HostRoutingConfig:
@@ -57,8 +59,8 @@ class Question(NamedTuple):
     """By what the host is checked."""
     base: HostRoutingConfig
     """The configuration in the file, or the installed one, without what was typed; a repair is added to it."""
-    words: str
-    """The arguments that ask the same on the host, for a shell."""
+    repair: str
+    """The line of shell that repairs the host permanently. A file that it could not read is in it as text."""
 
 
 def read_question(arguments: argparse.Namespace, host: GetHost) -> Question:
@@ -67,24 +69,46 @@ def read_question(arguments: argparse.Namespace, host: GetHost) -> Question:
     CIDRs that are typed replace those of the configuration, and the other settings of an installed check: the answer is
     the same for this host and for its snapshot.
     """
-    is_here = not (arguments.config or arguments.snapshot or getattr(arguments, "snapshots", ()))
+    is_saved = bool(arguments.snapshot or getattr(arguments, "snapshots", ()))
+    is_here = not (arguments.config or is_saved)
     base = _installed(host()) if is_here else read_config(arguments.config)
     config = base
     if arguments.cidrs:
         check = RouteOverlapConfig() if is_here else base.route_overlap
         config = _typed(attrs.evolve(base, route_overlap=check), "CIDR", expected_cidrs=arguments.cidrs)
-    config = with_devs(config, arguments.devs)
+    config = with_devs(config, arguments.dev)
     if not config.route_overlap.cidrs:
         remedy = "name one, such as 172.16.0.0/16, or a --config that has some"
         raise ConfigError([Fault("CIDR", "", "no expected CIDR is given, so there is nothing to check", remedy)])
-    named = [("--dev", dev) for dev in arguments.devs]
-    named += [("--config", arguments.config)] if arguments.config is not None else []
-    return Question(config, base, shlex.join([*arguments.cidrs, *(word for pair in named for word in pair)]))
+    words, before = ["hostrouting", "repair", *arguments.cidrs], ""
+    words += [word for dev in arguments.dev for word in ("--dev", dev)]
+    if arguments.config is not None:
+        is_gone = is_saved or arguments.config == "-"
+        words += ["--config", "-" if is_gone else arguments.config]
+        if is_gone:
+            import json  # noqa: PLC0415  a check on the host needs none
+
+            before = f"printf %s {shlex.quote(json.dumps(written(base)))} | "
+    return Question(config, base, f"{before}{shlex.join(words)} | hostrouting apply --config -")
 
 
 def with_devs(config: HostRoutingConfig, devs: list[str]) -> HostRoutingConfig:
     """The configuration with these expected devices, if there are any."""
     return _typed(config, "--dev", expected_devs=devs) if devs else config
+
+
+def written(config: HostRoutingConfig) -> dict[str, Any]:
+    """The configuration as somebody would write it: without what is the default everywhere."""
+    usual = HostRoutingConfig().to_mapping()
+    return {name: _short(part) for name, part in config.to_mapping().items() if part != usual.get(name)}
+
+
+def _short(part: Any) -> Any:
+    """A part of the configuration without empty texts and lists."""
+    if isinstance(part, list):
+        return [_short(member) for member in part]
+    is_object = isinstance(part, dict)
+    return {key: _short(value) for key, value in part.items() if value not in ("", [])} if is_object else part
 
 
 def _typed(config: HostRoutingConfig, name: str, **settings: list[str]) -> HostRoutingConfig:

@@ -8,8 +8,6 @@ escapes afterwards, the exit code is 1 in mode STRICT; in mode WARN it is only r
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from typing import Any
 
 from hostrouting.boot.health import find_faults
 from hostrouting.check.check import CheckReport
@@ -47,14 +45,7 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
         findings = tuple(finding for finding in findings if outcome.report.ok or finding.name == "gate-open")
     except HostRoutingError as error:
         findings = (Finding("not-known", "warning", f"whether units are held back is not known: {error}"),)
-
-    def lines() -> Iterator[str]:
-        yield from outcome.lines(done, done)
-        yield from finding_lines(findings)
-        yield from check.lines() if check is not None else ()
-
-    def document() -> dict[str, Any]:
-        told = {"findings": [finding.to_mapping() for finding in findings], "check": check and check.document()}
-        return {"schema": "hostrouting/apply/4", **outcome.document(), **told}
-
-    return Answer(outcome.code, document, lines)
+    more = {"findings": [finding.to_mapping() for finding in findings], "check": check and check.document()}
+    lines = [*outcome.lines(done, done), *finding_lines(findings), *(check.lines() if check else ())]
+    document = {"schema": "hostrouting/apply/4", **outcome.document(), **more}
+    return Answer(outcome.code, document, lines, check and check.report)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import argparse
 
-from hostrouting.cli.check import make_check
+from hostrouting.cli.check import code_with, make_check
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import GetHost, add_options, read_question
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See the module."""
-    add_options(parser, "cidrs", "--dev", "--config", "--snapshot")
+    add_options(parser, "cidrs", "--dev", "--config", "--snapshot", "--fail-on", "--ignore")
     meaning = "check each snapshot in this directory, or this file; may be repeated. Nodes with one problem are one row"
     parser.add_argument("--snapshots", metavar="DIR", action="append", help=meaning)
 
@@ -29,5 +29,6 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
         return check_nodes(arguments, host)
     question = read_question(arguments, host)
     check = make_check(arguments, question.config, host)
-    is_saved = arguments.snapshot is not None
-    return Answer(check.code, check.document, lambda: check.lines(question.words, is_saved=is_saved))
+    code = code_with(arguments, check.code(arguments.ignore), check.findings)
+    lines = check.lines(question.repair, is_saved=arguments.snapshot is not None)
+    return Answer(code, check.document(), lines, check.report)

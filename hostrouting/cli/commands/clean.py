@@ -8,7 +8,6 @@ deleted.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from typing import get_args
 
 import attrs
@@ -40,26 +39,21 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     task = CleanStaleAzureVnet(attrs.evolve(config, azure_vnet_cleanup=section), host=host())
     if arguments.apply:
         outcome = run_task(task, task.host)
-        plans = [node.result.plan for node in outcome.report.walk() if isinstance(node.result, CleanupResult)]
-        plan, code = plans[0] if plans else CleanupPlan(), outcome.code
+        results = [node.result for node in outcome.report.walk() if isinstance(node.result, CleanupResult)]
+        plan, code = results[0].plan if results else CleanupPlan(), outcome.code
         undo_file = next((path for path in outcome.wrote if path.endswith(".undo")), None)
         done = f"to restore what was deleted, as root: sh {undo_file}"
-        answer = [*outcome.lines(done, "nothing of azure-vnet is stale")]
+        lines, shown = [*outcome.lines(done, "nothing of azure-vnet is stale")], {*get_args(Fate)} - {"delete"}
         document = {**outcome.document(), **plan.to_mapping(), "undoFile": undo_file}
     else:
         log_to_stderr()
-        plan = task.plan(phases.Context(observers=[]))
+        plan, shown = task.plan(phases.Context(observers=[])), {*get_args(Fate)}
         code = PROBLEM if plan.deletions or plan.hindrances else FINE
         again = f"to delete what is stale, as root: hostrouting clean azure-vnet --config {arguments.config} --apply"
-        answer = ["NOTHING TO DO: nothing of azure-vnet is stale" if code == FINE else f"STALE: {again}"]
-        answer = ["REFUSED: --apply would delete nothing"] if plan.hindrances else answer
+        lines = [f"STALE: {again}" if code else "NOTHING TO DO: nothing of azure-vnet is stale"]
+        lines = ["REFUSED: --apply would delete nothing"] if plan.hindrances else lines
         document = {**plan.to_mapping(), "operations": [], "undoFile": None}
-
-    def lines() -> Iterator[str]:
-        yield from answer
-        for fate in get_args(Fate) if not plan.hindrances else ():
-            if fate != "delete" or not arguments.apply:
-                yield from capped([f"  {fate} {entry}" for entry in plan.with_fate(fate)])
-        yield from finding_lines(plan.findings)
-
-    return Answer(code, lambda: {"schema": "hostrouting/clean/2", **document}, lines)
+    for fate in get_args(Fate) if not plan.hindrances else ():
+        lines += capped([f"  {fate} {entry}" for entry in plan.with_fate(fate) if fate in shown])
+    lines += finding_lines(plan.findings)
+    return Answer(code, {"schema": "hostrouting/clean/2", **document}, lines)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Any
 
-from hostrouting.check.judge import DOUBT, ESCAPE, Judge
+from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion
 from hostrouting.check.report import owner_of
 from hostrouting.cli.failure import FINE
 from hostrouting.cli.output import Answer, capped
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     except ValueError as error:
         remedy = "write one address, such as 172.16.5.9"
         raise ConfigError([Fault("ADDRESS", repr(arguments.address), "is not an address", remedy)]) from error
-    config = with_devs(read_config(arguments.config), arguments.devs)
+    config = with_devs(read_config(arguments.config), arguments.dev)
     if arguments.snapshot is not None:
         snapshot = read_saved(arguments.snapshot)
     else:
@@ -59,35 +59,15 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
         [*trace_rules(fib, address)],
         fib.ends(int(address)),
     )
-    route, opinion, expected = decision.route, judge.opinion(decision), sorted(judge.uplinks.devs)
-
-    def document() -> dict[str, Any]:
-        return {
-            "schema": "hostrouting/explain/2",
-            "address": str(address),
-            "kind": decision.kind,
-            "devs": list(decision.devs),
-            "opinion": opinion.name,
-            "expectedDevs": expected,
-            "rules": [
-                {"rule": str(tried.rule), "result": tried.result, "route": tried.route and str(tried.route)}
-                for tried in rules
-            ],
-            "table": route and table_name(route.table),
-            "route": route and str(route),
-            "protocol": route and protocol_name(route.protocol),
-            "others": [
-                {"rule": str(end.rule), "kind": end.decision.kind, "devs": list(end.decision.devs)} for end in others
-            ],
-        }
+    opinion, expected, route = judge.opinion(decision), sorted(judge.uplinks.devs), decision.route
+    document = {"schema": "hostrouting/explain/2", "address": str(address), **_plain(decision)}
+    document |= {"opinion": opinion.name, "expectedDevs": expected, "rules": [_step(tried) for tried in rules]}
+    document |= {"table": route and table_name(route.table), "route": route and str(route)}
+    document |= {"protocol": route and protocol_name(route.protocol)}
+    document |= {"others": [{"rule": str(end.rule), **_plain(end.decision)} for end in others]}
 
     def lines() -> Iterator[str]:
-        judged = ": ".join(filter(None, (opinion.name, opinion.reason)))
-        if opinion.grade == ESCAPE:
-            judged = f"expected: {spoken(expected, last='or') or 'no device'}"
-        elif opinion.grade == DOUBT:
-            judged = f"{opinion.reason}: it is not known whether that is meant"
-        yield f"{address} {_way(decision)}; {judged}"
+        yield f"{address} {_way(decision)}; {_judged(opinion, expected)}"
         width = max((len(str(tried.rule)) for tried in rules), default=0)
         yield from ("", *(f"  {tried.rule!s:<{width}}  {_result(tried)}" for tried in rules), "")
         if route is not None:
@@ -100,7 +80,23 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
         if not others and not unseen:
             yield "This holds for every packet that this host sends to it."
 
-    return Answer(FINE, document, lines)
+    return Answer(FINE, document, lines())
+
+
+def _plain(decision: Decision) -> dict[str, Any]:
+    return {"kind": decision.kind, "devs": list(decision.devs)}
+
+
+def _step(tried: Tried) -> dict[str, Any]:
+    return {"rule": str(tried.rule), "result": tried.result, "route": tried.route and str(tried.route)}
+
+
+def _judged(opinion: Opinion, expected: list[str]) -> str:
+    if opinion.grade == ESCAPE:
+        return f"expected: {spoken(expected, last='or') or 'no device'}"
+    if opinion.grade == DOUBT:
+        return f"{opinion.reason}: it is not known whether that is meant"
+    return ": ".join(filter(None, (opinion.name, opinion.reason)))
 
 
 def _way(decision: Decision) -> str:

@@ -7,13 +7,11 @@ or a device is missing, so it is not known yet. Of a snapshot, only routes are p
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from typing import Any
 
 import attrs
 
 from hostrouting.check.check import check_snapshot
-from hostrouting.cli.check import Check
+from hostrouting.cli.check import Check, code_with
 from hostrouting.cli.failure import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines
@@ -29,13 +27,13 @@ from hostrouting.tasks.results import Plan
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See the module."""
     add_options(parser, "--config", required=True)
-    add_options(parser, "--snapshot")
+    add_options(parser, "--snapshot", "--fail-on", "--ignore")
     parser.add_argument("--allow-removal", action="store_true", help="plan for apply with this option")
 
 
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
-    config = read_config(arguments.config)
+    config, ignored = read_config(arguments.config), arguments.ignore
     if arguments.snapshot is not None:
         before = read_saved(arguments.snapshot)
         plan = Plan(routes=plan_static_routes(config, before))
@@ -49,23 +47,19 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     routes, after = plan.routes or RoutePlan(), None
     if config.route_overlap.cidrs and not (routes.conflicts or routes.pending):
         after = Check.of(check_snapshot(routes.apply_to(before), config), config)
-    verdict = None if after is None else after.report.verdict
+    verdict, code_after = (None, FINE) if after is None else (after.report.verdict, after.code(ignored))
     is_strict = config.route_overlap.mode == "STRICT"
-    if plan.errors or routes.conflicts or (verdict == "overlap" and is_strict):
+    errors = [finding for finding in plan.errors if finding.name not in ignored]
+    if errors or (routes.conflicts and "route-conflict" not in ignored) or (code_after == PROBLEM and is_strict):
         code, answer = PROBLEM, "WOULD FAIL: apply would fail, for the reasons below"
-    elif routes.pending or verdict == "no-default-route":
+    elif routes.pending or (verdict == "no-default-route" and code_after):
         code, answer = CANNOT_DECIDE, "NOT READY: apply would wait for what is missing"
     elif plan.is_empty:
         code, answer = FINE, "NOTHING TO DO: this host is as the configuration asks"
     else:
         code, answer = PROBLEM, f"TO DO: as root: hostrouting apply --config {arguments.config}"
-
-    def document() -> dict[str, Any]:
-        told = {"verdict": verdict, "check": after and after.document()}
-        return {"schema": "hostrouting/plan/3", "answer": answer.partition(":")[0].lower(), **plan.to_mapping(), **told}
-
-    def lines() -> Iterator[str]:
-        yield from (answer, *plan_lines(plan))
-        yield from ("", "The verdict afterwards:", *after.verdict_lines()) if after is not None else ()
-
-    return Answer(code, document, lines)
+    code = code_with(arguments, code, (*plan.findings, *(after.findings if after else ())))
+    told = {"verdict": verdict, "check": after and after.document()}
+    document = {"schema": "hostrouting/plan/3", "answer": answer.partition(":")[0].lower(), **plan.to_mapping(), **told}
+    verdicts = ["", "The verdict afterwards:", *after.verdict_lines()] if after else []
+    return Answer(code, document, [answer, *plan_lines(plan), *verdicts])

@@ -6,7 +6,6 @@ While scripts of somebody else lie in gate.d, which hold units back as well, not
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.cli.output import Answer
@@ -19,12 +18,7 @@ if TYPE_CHECKING:
 
 def run(_: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
-    task = Remove(host=host())
-    outcome = run_task(task, task.host)
-
-    def lines() -> Iterator[str]:
-        done = "nothing that hostrouting installed is left"
-        yield from outcome.lines(done, "hostrouting has nothing installed on this host")
-        yield from [] if outcome.report.ok else ["To see what is left: hostrouting status"]
-
-    return Answer(outcome.code, lambda: {"schema": "hostrouting/remove/4", **outcome.document()}, lines)
+    outcome = run_task(task := Remove(host=host()), task.host)
+    done, nothing = "nothing that hostrouting installed is left", "hostrouting has nothing installed on this host"
+    lines = [*outcome.lines(done, nothing), *([] if outcome.report.ok else ["To see what is left: hostrouting status"])]
+    return Answer(outcome.code, {"schema": "hostrouting/remove/4", **outcome.document()}, lines)

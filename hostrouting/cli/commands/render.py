@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
 
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import run_task
@@ -31,10 +30,9 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     task = Configure(config, host=Host.offline(root))
     findings = task.plan().findings
     outcome = run_task(task, task.host)
-
-    def lines() -> Iterator[str]:
-        done = f"the files are in {root}, and take effect when the image boots"
-        yield from outcome.lines(done, f"the image in {root} is as the configuration asks")
-        yield from finding_lines(findings) if outcome.report.ok else ()
-
-    return Answer(outcome.code, lambda: {"schema": "hostrouting/render/2", "root": root, **outcome.document()}, lines)
+    done, nothing = (
+        f"the files are in {root}, and take effect when the image boots",
+        f"the image in {root} is as the configuration asks",
+    )
+    lines = [*outcome.lines(done, nothing), *(finding_lines(findings) if outcome.report.ok else ())]
+    return Answer(outcome.code, {"schema": "hostrouting/render/2", "root": root, **outcome.document()}, lines)

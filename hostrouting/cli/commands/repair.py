@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING
 
-from hostrouting.cli.check import make_check, repaired_config
+import attrs
+
+from hostrouting.check.check import missing_routes
+from hostrouting.cli.check import Check, make_check
 from hostrouting.cli.failure import FINE, PROBLEM
 from hostrouting.cli.output import Answer, say
-from hostrouting.cli.source import GetHost, add_options, read_question
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.cli.source import GetHost, Question, add_options, read_question, written
 from hostrouting.errors import NotReady, RouteOverlapError
+from hostrouting.routes.uplink import wanted_routes_of
+
+if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.finding import Finding
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,25 +44,33 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     if report.escapes and not report.routes:
         of_pods = "only packets of pods escape, by rules that no route in table main changes"
         raise RouteOverlapError(f"there is no repair: {'; '.join(map(str, unsafe)) or of_pods}")
-    config, conflicts = repaired_config(check, question.config, question.base)
+    config, conflicts = _repaired(check, question)
     limits = [*unsafe, *(finding for finding in check.findings if finding.name == "repair-cost"), *conflicts]
     for finding in limits:
         say(str(finding))
-    code = PROBLEM if unsafe else FINE if report.verdict == "overlap" else check.code
-    usual = HostRoutingConfig().to_mapping()
-    plain = {name: _short(part) for name, part in config.to_mapping().items() if part != usual.get(name)}
-
-    def document() -> dict[str, Any]:
-        told = {"commands": list(check.commands()), "findings": [finding.to_mapping() for finding in limits]}
-        return {"schema": "hostrouting/repair/3", "verdict": report.verdict, "config": plain, **told}
-
-    lines = check.commands() if arguments.commands else json.dumps(plain, indent=2).splitlines()
-    return Answer(code, document, lambda: lines)
+    code = PROBLEM if unsafe else FINE if report.verdict == "overlap" else check.code()
+    plain, commands = written(config), list(check.commands())
+    told = {"config": plain, "commands": commands, "findings": [finding.to_mapping() for finding in limits]}
+    document = {"schema": "hostrouting/repair/3", "verdict": report.verdict, **told}
+    return Answer(code, document, commands if arguments.commands else json.dumps(plain, indent=2).splitlines())
 
 
-def _short(part: Any) -> Any:
-    """A part of the configuration without empty texts and lists, which are the default everywhere."""
-    if isinstance(part, list):
-        return [_short(member) for member in part]
-    is_object = isinstance(part, dict)
-    return {key: _short(value) for key, value in part.items() if value not in ("", [])} if is_object else part
+def _repaired(check: Check, question: Question) -> tuple[HostRoutingConfig, tuple[Finding, ...]]:
+    """The configuration with what the question adds to its check, and with the routes that repair the host.
+
+    A route whose destination and metric another program holds is left out; the findings name those.
+    """
+    section, asked = question.base.route_overlap, question.config.route_overlap
+    overlap = attrs.evolve(
+        section,
+        expected_cidrs=tuple(dict.fromkeys((*section.expected_cidrs, *asked.expected_cidrs))),
+        expected_devs=asked.expected_devs or section.expected_devs,
+        mode=(section if section.cidrs else asked).mode,
+    )
+    config = attrs.evolve(question.base, route_overlap=overlap)
+    missing, conflicts = missing_routes(config, check.snapshot)
+    left_out, keys = {finding.target for finding in conflicts}, {route.key for route in missing}
+    kept = [route for route in wanted_routes_of(config.static_routes) if str(route.destination) not in left_out]
+    routes = (*(route for route in kept if route.key not in keys), *missing)
+    static = {"enabled": bool(routes), "routes": [route.to_mapping() for route in routes]}
+    return attrs.evolve(config, static_routes=static), conflicts

@@ -13,8 +13,8 @@ from hostrouting.cli.source import GetHost, open_kernel
 from hostrouting.host.name_servers import read_name_servers
 
 
-def run(_: argparse.Namespace, host: GetHost) -> Answer:
+def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
     with open_kernel(host) as kernel:
         text = attrs.evolve(kernel.snapshot(), name_servers=read_name_servers(host())).to_json()
-    return Answer(FINE, lambda: json.loads(text), text.splitlines)
+    return Answer(FINE, json.loads(text) if arguments.json else {}, text.splitlines())

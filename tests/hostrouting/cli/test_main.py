@@ -14,13 +14,22 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from hostrouting.check.check import check_snapshot
 from hostrouting.cli import main
-from hostrouting.cli.failure import code_of, worst_code
+from hostrouting.cli.check import Check
+from hostrouting.cli.failure import VERDICT_CODES, code_of, worst_code
 from hostrouting.cli.parser import COMMANDS, make_parser
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import BackendError, HostError, HostRoutingError, NotReady
+from hostrouting.finding import NAMES
+from hostrouting.model.route import Route
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeHost, FakeKernel, cni_node, ecmp_node, h200, plain_vm, vpn_node
 from tests.support.cli import say
+from tests.support.nodes import block_of, nodes
 from tests.support.programs import completed
 
 CIDR = "172.16.0.0/16"
@@ -63,6 +72,9 @@ def test_help_and_bad_usage_load_nothing(words: list[str]) -> None:
         ("check --bogus", "unrecognized arguments: --bogus"),
         ("check --js", "unrecognized arguments: --js"),
         ("clean cilium --config x", "invalid choice: 'cilium'"),
+        ("check --ignore overlapp", "invalid choice: 'overlapp' (choose from 'overlap', 'refused', "),
+        ("plan --config x --ignore overlapp", "invalid choice: 'overlapp' (choose from 'overlap', 'refused', "),
+        ("check --fail-on note", "invalid choice: 'note'"),
         ("apply --config x --wait abc", "invalid seconds value: 'abc'"),
         ("apply --config x --wait -1", "not between 0 and 86400"),
         ("apply --config x --wait nan", "not between 0 and 86400"),
@@ -150,6 +162,34 @@ def test_exit_codes_of_errors(error: Exception, code: int) -> None:
     assert (worst_code([3, code, 0]), worst_code([3, 2, 1]), worst_code([0])) == (min(3, code), 1, 0)
 
 
+@given(nodes(), st.frozensets(st.sampled_from(NAMES)))
+def test_ignored_findings_do_not_count(node: tuple[int, Snapshot], ignored: frozenset[str]) -> None:
+    """The exit code is the verdict's if nothing is ignored, never worse for what is, and 0 if all is."""
+    family, snapshot = node
+    config = HostRoutingConfig(route_overlap=RouteOverlapConfig([str(block_of(family))]))
+    check = Check.of(check_snapshot(snapshot, config), config)
+    order = [0, 3, 1]
+    assert check.code() == VERDICT_CODES[check.report.verdict]
+    assert order.index(check.code(ignored)) <= order.index(check.code())
+    assert check.code(NAMES) == 0
+    beside = {finding.name for finding in check.findings} - ignored
+    assert check.code(ignored) == (0 if not beside else check.code({*NAMES} - beside))
+
+
+def test_warnings_as_errors(tmp_path: Path) -> None:
+    """With --fail-on warning, a warning is exit code 1, unless it is ignored; plan and check alike."""
+    kernel, saved, config = plain_vm(), tmp_path / "node.json", tmp_path / "config.json"
+    kernel.add_link(Link(name="eth1", index=0))
+    kernel.add_address("eth1", "192.168.1.2/24")
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", gateway="192.168.1.1", metric=200))
+    saved.write_text(kernel.snapshot().to_json())
+    config.write_text(json.dumps({"routeOverlap": {"expectedCidrs": [CIDR]}}))
+    for command in ("check", "plan"):
+        words = (command, "--config", str(config), "--snapshot", str(saved))
+        assert [say(*words).code, say(*words, "--fail-on", "warning").code] == [0, 1]
+        assert say(*words, "--fail-on", "warning", "--ignore", "default-routes").code == 0
+
+
 def test_a_bug_and_an_interrupt() -> None:
     """A bug shows where it is; Ctrl-C is one line, and the exit code of a shell."""
     said = say("check", CIDR, host=FakeHost(backend=mock.Mock(side_effect=ZeroDivisionError("oops"))))
@@ -210,20 +250,22 @@ class TestAsAProgram:
     @pytest.mark.parametrize("rich", [True, False])
     @pytest.mark.parametrize("no_colour", ["", "1"])
     def test_a_terminal(self, command: list[str], rich: bool, no_colour: str) -> None:  # noqa: FBT001  a parameter
-        """A terminal has colours if rich is installed and NO_COLOR is not set; the text is the same."""
+        """A terminal has colours and a strip if rich is installed and NO_COLOR is not set; all else is the same."""
         plain = completed(command).stdout
         if not rich:
             code = "import sys; sys.modules['rich.console'] = None; from hostrouting.cli import main; sys.exit(main(sys.argv[1:]))"
             command = [sys.executable, "-c", code, *command[3:]]
         ours, theirs = pty.openpty()
         environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "40", "NO_COLOR": no_colour}
+        environment["LC_ALL"] = "C.UTF-8"
         with subprocess.Popen(command, stdout=theirs, env=environment) as program:
             assert program.wait(60) == 1
         os.close(theirs)
         shown = os.read(ours, 65536).decode().replace("\r\n", "\n")
         os.close(ours)
         assert ("\x1b[1;31m" in shown) is (rich and not no_colour)
-        assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == plain
+        text = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+        assert text == plain.replace("\n\n", f"\n  {CIDR}      {'█' * 48}  ib0 100%\n\n" if rich else "\n\n", 1)
 
     def test_a_reader_who_goes_away(self, command: list[str]) -> None:
         """`| true`: no complaint, and the exit code is the verdict's."""

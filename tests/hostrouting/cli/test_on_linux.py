@@ -57,14 +57,21 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
     assert machine.shell("find /etc -type f") == files
 
 
-def test_the_printed_repairs_work(machine: Machine) -> None:
-    """What check prints can be pasted as it is: the commands for now, and the pipeline for always."""
-    lines = machine.hostrouting("check", CIDR).stdout.splitlines()
-    [pipeline] = [line.strip() for line in lines if line.startswith("  hostrouting repair ")]
+@pytest.mark.parametrize("asking", [f"check {CIDR}", "check --config CONFIG", "check --config - < CONFIG"])
+def test_the_printed_repairs_work(machine: Machine, tmp_path: Path, asking: str) -> None:
+    """What check prints can be typed as it is: the commands for now, and the pipeline, which keeps the configuration."""
+    intended = [{"rule": "fwmark 0x7", "reason": "that's \\0 it"}]
+    config = {"routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT", "intendedRules": intended}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    typed = f'"$PYTHON" -m hostrouting {asking.replace("CONFIG", str(tmp_path / "config.json"))}'
+    lines = machine.shell(f"{typed}; test $? = 1").splitlines()
+    pipeline = lines[lines.index("Permanently, as root:") + 1]
     machine.shell("\n".join(line for line in lines if line.startswith("  ip route replace ")))
     assert machine.hostrouting("check", CIDR).returncode == 0
     machine.shell(pipeline.replace("hostrouting ", '"$PYTHON" -m hostrouting '))
     assert machine.hostrouting("status").returncode == 0
+    installed = json.loads(machine.shell("cat /etc/hostrouting/config.json"))["hostRouting"]["routeOverlap"]
+    assert installed["intendedRules"] == (intended if "CONFIG" in asking else [])
 
 
 @pytest.mark.needs("systemctl")

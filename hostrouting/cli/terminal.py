@@ -1,0 +1,73 @@
+"""What only a terminal shows, with rich: colours, and for each expected CIDR a strip that shows where it leaves.
+
+A strip is the CIDR from its first address to its last, in cells of one size: green where every address of the cell
+leaves as expected, yellow where that is in doubt, red where one escapes. The devices follow with their shares.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from hostrouting.check.judge import FINE
+from hostrouting.text import spoken
+
+if TYPE_CHECKING:
+    from hostrouting.check.check import CheckReport
+    from hostrouting.check.judge import Part
+    from hostrouting.model.prefix import Prefix
+
+__all__ = ["Console", "print_page"]
+
+# The first pattern that matches a line decides its colour.
+_STYLES = (
+    (r"^(OK|DONE|NOTHING TO DO|INSTALLED):", "bold green"),
+    (r"^(OVERLAP|FAILED|REFUSED|CONFLICT|DIFFERENT|GATE-OPEN|GATE-SHUT):", "bold red"),
+    (r"^[A-Z][A-Z-]+( [A-Z]+)*:", "bold yellow"),
+    (r"^  (\+|add|wrote) .*", "green"),
+    (r"^  (-|delete|removed) .*", "red"),
+    (r"^\S.*:$", "bold"),
+)
+_COLOURS, _CELLS = ("green", "yellow", "red"), 48
+"""The colours of a strip by the grade of what happens there, and its length."""
+
+
+def print_page(console: Console, lines: Iterable[str], report: CheckReport | None) -> None:
+    """Print the lines in colour, and the strips of the report before the first empty line, or at the end."""
+    strips = [] if report is None else [*_strips(report, "#" if console.options.ascii_only else "█")]
+    for line in lines:
+        while strips and not line:
+            console.print(strips.pop(0))
+        text = Text(line)
+        any(text.highlight_regex(pattern, style) for pattern, style in _STYLES)  # up to the first that matches
+        console.print(text)
+    for strip in strips:
+        console.print(strip)
+
+
+def _strips(report: CheckReport, cell: str) -> Iterator[Text]:
+    for family in report.families:
+        for cidr in family.cidrs if family.parts else ():
+            inside = [part for part in family.parts if part.first <= cidr.last and cidr.first <= part.last]
+            yield _strip(cidr, inside, cell)
+
+
+def _strip(cidr: Prefix, parts: Iterable[Part], cell: str) -> Text:
+    size, grades = cidr.last - cidr.first + 1, [FINE] * _CELLS
+    shares = Counter[tuple[int, str]]()
+    for part in parts:
+        first, end = max(part.first, cidr.first) - cidr.first, min(part.last, cidr.last) - cidr.first + 1
+        for place in range(first * _CELLS // size, -(-end * _CELLS // size)):
+            grades[place] = max(grades[place], part.grade)
+        devs = part.opinion.devs or part.decision.devs
+        shares[part.grade, spoken(devs) or part.decision.kind] += end - first
+    text = Text(f"  {cidr!s:<18} ").append_tokens((cell, _COLOURS[grade]) for grade in grades)
+    for (grade, way), count in sorted(shares.items(), reverse=True):
+        if grade or count * 100 >= size:  # own addresses are not worth a word
+            percent = f"{count / size:.0%}" if count * 100 >= size else "<1%"
+            text.append(f"  {way} {percent}", _COLOURS[grade])
+    return text

@@ -1,0 +1,65 @@
+"""What only a terminal shows: the strip of a CIDR has the colour of the verdict on each address in it."""
+
+import io
+import re
+
+from hypothesis import given, settings
+from rich.console import Console
+
+from hostrouting.check.check import check_snapshot
+from hostrouting.cli.terminal import print_page
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.model.prefix import Prefix, width_of
+from hostrouting.model.snapshot import Snapshot
+from hostrouting.testing import h200
+from tests.support.examples import scaled
+from tests.support.nodes import block_of, nodes
+
+RED = "31"
+
+
+def config_of(*cidrs: str) -> HostRoutingConfig:
+    """A check of these CIDRs."""
+    return HostRoutingConfig(route_overlap=RouteOverlapConfig(cidrs, allowed_devs=()))
+
+
+def page_of(snapshot: Snapshot, *cidrs: str, lines: tuple[str, ...] = ()) -> str:
+    """What a terminal shows for a check of these CIDRs."""
+    shown = io.StringIO()
+    console = Console(
+        file=shown, force_terminal=True, color_system="standard", highlight=False, soft_wrap=True, _environ={}
+    )
+    print_page(console, lines, check_snapshot(snapshot, config_of(*cidrs)))
+    return shown.getvalue()
+
+
+@settings(max_examples=scaled(40))
+@given(nodes())
+def test_a_cell_is_red_exactly_where_an_address_escapes(node: tuple[int, Snapshot]) -> None:
+    """The oracle is the verdict on each address alone."""
+    family, snapshot = node
+    block = block_of(family)
+    size = block.last - block.first + 1
+    width = width_of(family)
+    alone = (config_of(str(Prefix(family, address, width))) for address in range(block.first, block.last + 1))
+    lost = [check_snapshot(snapshot, config).verdict == "overlap" for config in alone]
+    shown = page_of(snapshot, str(block))
+    cells = [code == RED for code, run in re.findall(r"\x1b\[(3[123])m(█+)", shown) for _ in run]
+    count = len(cells)
+    wanted = [any(lost[cell * size // count : -(-(cell + 1) * size // count)]) for cell in range(count)]
+    assert cells == wanted
+    assert count or not any(lost)
+
+
+def test_the_strip_of_a_node() -> None:
+    """The devices with their shares, the worst first, and without those that have next to nothing."""
+    lines = ("OVERLAP: a sentence", "", "a rest")
+    shown = page_of(h200().snapshot(), "172.16.0.0/15", "10.0.0.0/24", lines=lines)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines() == [
+        "OVERLAP: a sentence",
+        f"  172.16.0.0/15      {'█' * 48}  ib0 50%  eth0 50%",
+        f"  10.0.0.0/24        {'█' * 48}  eth0 100%",
+        "",
+        "a rest",
+    ]
+    assert re.findall(r"\x1b\[31m([^\x1b█]+)", shown) == ["  ib0 50%"]
