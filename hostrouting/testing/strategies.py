@@ -26,11 +26,10 @@ each other, and that a scan of every address is cheap: `blocks().flatmap(snapsho
 
 from __future__ import annotations
 
-from functools import cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from functools import cache, partial
+from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Any
 
-import attrs
 from hypothesis import strategies as st
 
 from hostrouting.config.settings import (
@@ -59,47 +58,42 @@ from hostrouting.model.route import (
     RouteType,
 )
 from hostrouting.model.rule import Rule, RuleAction, default_rules
-from hostrouting.model.snapshot import Address as LinkAddress
-from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.model.snapshot import Address, Link, Snapshot
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-    from hostrouting.config.values import Address, Network
+    from hostrouting.config import values
 
 _UNITS = ("containerd.service", "kubelet.service", "systemd-nspawn@.service", "systemd-nspawn@kube1.service")
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
+_LINK_LOCAL = st.integers(0xFE80 << 112, (0xFEC0 << 112) - 1)
+
 # Configurations
 
 
-def networks(family: int | None = None) -> SearchStrategy[Network]:
+def networks(family: int | None = None) -> SearchStrategy[values.Network]:
     """Any network of this family; without one, of either family."""
-    four: SearchStrategy[Network] = st.builds(lambda at, bits: IPv4Network((at, bits), strict=False), *_bits(32))
-    six: SearchStrategy[Network] = st.builds(lambda at, bits: IPv6Network((at, bits), strict=False), *_bits(128))
-    return {4: four, 6: six, None: four | six}[family]
+    if family is None:
+        return networks(4) | networks(6)
+    return prefixes(Prefix(family, 0, 0)).map(Prefix.to_network)
 
 
-def _bits(width: int) -> tuple[SearchStrategy[int], SearchStrategy[int]]:
-    return st.integers(0, 2**width - 1), st.integers(0, width)
-
-
-def destinations(family: int | None = None) -> SearchStrategy[Network]:
+def destinations(family: int) -> SearchStrategy[values.Network]:
     """Networks that are valid as the destination of a static route."""
-    return networks(family).filter(
-        lambda network: (
-            network.prefixlen > 0 and not is_reserved(network.version, int(network[0]), int(network.broadcast_address))
-        )
-    )
+    blocks = prefixes(Prefix(family, 0, 0))
+    valid = blocks.filter(lambda block: block.length and not is_reserved(family, block.first, block.last))
+    return valid.map(Prefix.to_network)
 
 
-def gateways(family: int = 4) -> SearchStrategy[Address]:
+def gateways(family: int = 4) -> SearchStrategy[values.Address]:
     """Addresses that are valid as a gateway; in IPv6 not only link-local ones, so a device is needed."""
     if family == 4:
-        four = st.builds(IPv4Address, st.integers(1 << 24, (224 << 24) - 1))
-        return four.filter(lambda address: not address.is_loopback)
-    beyond_ipv4 = st.builds(IPv6Address, st.integers(1 << 48, (0xFF << 120) - 1))
-    return beyond_ipv4 | st.builds(IPv6Address, st.integers(0xFE80 << 112, (0xFEC0 << 112) - 1))
+        numbers = st.integers(1 << 24, (224 << 24) - 1).filter(lambda number: number >> 24 != 127)
+    else:
+        numbers = st.integers(1 << 48, (0xFF << 120) - 1) | _LINK_LOCAL
+    return numbers.map(partial(ip_at, family))
 
 
 def device_names() -> SearchStrategy[str]:
@@ -109,14 +103,12 @@ def device_names() -> SearchStrategy[str]:
 
 def static_routes() -> SearchStrategy[StaticRoute]:
     """Any static route."""
-    return st.sampled_from([4, 6]).flatmap(_static_routes_of)
+    return _static_routes(4) | _static_routes(6)
 
 
-def _static_routes_of(family: int) -> SearchStrategy[StaticRoute]:
-    single = {4: 32, 6: 128}[family]
-    to = destinations(family).filter(
-        lambda network: network.prefixlen < single
-    )  # a gateway with a route to itself is refused
+def _static_routes(family: int) -> SearchStrategy[StaticRoute]:
+    # One to a single address could be to its own gateway, which is refused.
+    to = destinations(family).filter(lambda network: network.prefixlen < network.max_prefixlen)
     metric = st.integers(0, 2**32 - 1)
     automatic = st.builds(StaticRoute, to, dev=st.none() | device_names(), metric=metric)
     return automatic | st.builds(StaticRoute, to, gateways(family), device_names(), metric)
@@ -124,29 +116,24 @@ def _static_routes_of(family: int) -> SearchStrategy[StaticRoute]:
 
 def configs() -> SearchStrategy[HostRoutingConfig]:
     """Any configuration."""
-    some_routes = st.lists(
-        static_routes(), max_size=4, unique_by=lambda route: (route.destination, route.metric or 1024)
-    )
-    section = st.builds(StaticRoutesConfig, enabled=st.just(value=True), routes=some_routes)
+    routes = st.lists(static_routes(), max_size=4, unique_by=lambda route: (route.destination, route.metric or 1024))
+    section = st.builds(StaticRoutesConfig, st.just(value=True), routes)
     globs = st.builds(lambda name, star: name[:14] + star, device_names(), st.sampled_from(["", "*", "?"]))
-    # Devices of pods are only valid together with their CIDRs.
-    pods: SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries(
-        {"pod_cidrs": st.lists(networks(), min_size=1, max_size=3), "service_cidrs": st.lists(networks(), max_size=2)}
-    )
     reasons = st.text(st.characters(min_codepoint=33, max_codepoint=0x17F), min_size=1).filter(str.isprintable)
     intended = st.builds(IntendedRule, st.sampled_from(["fwmark 0x1/0xff", "not from fd00::/64"]), reasons)
     route_overlap = st.builds(
-        lambda pods, **given: RouteOverlapConfig(**given, **pods),
-        pods,
-        expected_cidrs=st.lists(networks(), max_size=4),
-        mode=st.sampled_from(Mode),
-        expected_devs=st.lists(device_names(), max_size=3),
-        allowed_devs=st.lists(globs, max_size=3),
+        RouteOverlapConfig,
+        st.lists(networks(), max_size=4),
+        st.sampled_from(Mode),
+        st.lists(device_names(), max_size=3),
+        st.lists(globs, max_size=3),
+        pod_cidrs=st.lists(networks(), max_size=3),
+        service_cidrs=st.lists(networks(), max_size=2),
         intended_rules=st.lists(intended, max_size=2),
     )
-    guards = st.builds(GuardConfig, enabled=st.booleans())
-    whole = st.builds(
-        HostRoutingConfig,
+    return st.builds(
+        _config,
+        is_guarded=st.booleans(),
         static_routes=st.just(StaticRoutesConfig()) | section,
         route_overlap=route_overlap,
         probe_rewrite=st.just(ProbeRewriteConfig()) | probe_rewrites(),
@@ -154,13 +141,11 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
         gate=st.none() | st.builds(GateConfig, st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)),
         manage_foreign=st.sampled_from(Upkeep),
     )
-    # A guard needs something to guard.
-    guarded = st.builds(
-        lambda config, guard: attrs.evolve(config, guard=guard) if config.route_overlap.expected_cidrs else config,
-        whole,
-        guards,
-    )
-    return whole | guarded
+
+
+def _config(*, is_guarded: bool, route_overlap: RouteOverlapConfig, **sections: Any) -> HostRoutingConfig:
+    guard = GuardConfig(enabled=is_guarded and bool(route_overlap.expected_cidrs))  # it needs something to guard
+    return HostRoutingConfig(route_overlap=route_overlap, guard=guard, **sections)
 
 
 def cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:
@@ -177,32 +162,38 @@ def cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:
 
 def probe_rewrites() -> SearchStrategy[ProbeRewriteConfig]:
     """Any configuration of the probe rewrite, enabled or not."""
-    one, several = (
-        st.lists(device_names().filter(lambda name: name != "lo"), min_size=1, max_size=most, unique=True)
-        for most in (1, 3)
+    uplinks = device_names().filter(lambda name: name != "lo")
+    return st.builds(
+        _probe_rewrite,
+        st.lists(uplinks, max_size=3, unique=True),
+        ensure_route=st.booleans(),
+        link_local=_LINK_LOCAL.map(IPv6Address),
+        global_address=st.integers(0x2000 << 112, (0x4000 << 112) - 1).map(IPv6Address),
     )
 
-    def made(**switches: SearchStrategy[Any]) -> SearchStrategy[ProbeRewriteConfig]:
-        return st.builds(
-            ProbeRewriteConfig,
-            link_local=st.integers(0xFE80 << 112, (0xFEC0 << 112) - 1).map(IPv6Address),
-            global_address=st.integers(0x2000 << 112, (0x4000 << 112) - 1).map(IPv6Address),
-            **switches,
-        )
 
-    enabled = st.just(value=True)
-    return (
-        made(ensure_route=st.booleans())
-        | made(enabled=enabled, interfaces=one, ensure_route=st.booleans())
-        | made(enabled=enabled, interfaces=several, ensure_route=st.just(value=False))
-    )
+def _probe_rewrite(uplinks: list[str], *, ensure_route: bool, **addresses: IPv6Address) -> ProbeRewriteConfig:
+    is_one = len(uplinks) <= 1  # a route has one uplink
+    return ProbeRewriteConfig(bool(uplinks), uplinks, ensure_route=ensure_route and is_one, **addresses)
 
 
 # Hosts
 
 DEVICES = ("eth0", "eth1", "ib0", "wg0")
 TABLES = (TABLE_MAIN, TABLE_LOCAL, 100)
-OWN: list[RouteType] = ["local", "broadcast", "anycast"]
+_OWN: list[RouteType] = ["local", "broadcast", "anycast"]
+_USUAL: list[RouteType] = ["unicast"] * 12
+_LOOKUPS: list[RuleAction] = ["to_table"] * 6
+_OTHERS = [
+    *(("tos", "0x10"), ("dscp", "0x4"), ("dscp", "0/0x38"), ("uidrange", "0-0"), ("uidrange", "1000-1999")),
+    *(("ipproto", "tcp"), ("ipproto", "udp"), ("sport", "1-1023"), ("dport", "53"), *(("oif", dev) for dev in DEVICES)),
+]
+"""The selectors that a Rule has as text, with some values."""
+
+
+def _seldom(strategy: SearchStrategy[Any], otherwise: Any = None) -> SearchStrategy[Any]:
+    usual = st.just(otherwise)
+    return st.integers(0, 5).flatmap(lambda number: usual if number else strategy)
 
 
 def blocks(family: int = 4, bits: int = 4) -> SearchStrategy[Prefix]:
@@ -211,185 +202,132 @@ def blocks(family: int = 4, bits: int = 4) -> SearchStrategy[Prefix]:
     return st.just(Prefix(family, int(base), width_of(family) - bits))
 
 
+@cache  # hypothesis checks a new strategy for longer than it draws from it
 def prefixes(within: Prefix, *, wider: bool = False) -> SearchStrategy[Prefix]:
     """Prefixes in the block; if `wider`, also some that contain the block."""
-    inside = st.builds(
-        lambda number, length: Prefix.around(within.family, number, length),
-        st.integers(within.first, within.last),
-        st.integers(within.length, width_of(within.family)),
-    )
+    family = within.family
+    lengths = st.integers(within.length, width_of(family))
+    inside = st.builds(partial(Prefix.around, family), st.integers(within.first, within.last), lengths)
     # Many are default routes, because Linux has special rules for choosing among default routes.
-    lengths = st.just(0) | st.integers(0, within.length)
-    around = lengths.map(lambda length: Prefix.around(within.family, within.first, length))
-    return inside | around if wider else inside
+    around = st.just(0) | st.integers(0, within.length)
+    return inside | around.map(partial(Prefix.around, family, within.first)) if wider else inside
 
 
+@cache
 def legs(family: int) -> SearchStrategy[NextHop]:
     """A next hop, in any state."""
     gateway = as_ip("10.0.0.1" if family == 4 else "fe80::1")
     seldom = st.sampled_from([False] * 9 + [True])
     return st.builds(
-        lambda dev, hop, dead, linkdown: NextHop(dev, gateway=hop, dead=dead, linkdown=linkdown),
-        st.sampled_from(DEVICES),
-        st.sampled_from([None, gateway]),
-        seldom,
-        seldom,
+        NextHop, st.sampled_from(DEVICES), gateway=st.sampled_from([None, gateway]), dead=seldom, linkdown=seldom
     )
 
 
-# Hypothesis validates each new strategy, which takes longer than a draw from it. So each is created once.
-_YES = st.just(value=True)
-_BOOLEANS = st.booleans()
-_ONE_IN_SIX = st.integers(0, 5)
-_ONE_IN_TEN = st.integers(0, 9)
-_USUAL: list[RouteType] = ["unicast"] * 12
-_TYPES = st.sampled_from([*_USUAL, *PATHLESS, *OWN, "multicast"])
-_LOCAL_TYPES = st.sampled_from(OWN)
-_TABLES = st.sampled_from(TABLES)
-_METRICS = st.sampled_from([0, 0, 0, 100, 1024])
-_TOS = st.sampled_from([0] * 7 + [0x10])
-# IPv6 only: the sources, preference and end of a route.
-_SOURCE_LENGTHS = st.sampled_from([None] * 7 + [0, 2, 4])
-_PREFERENCES = st.sampled_from([*["medium"] * 4, *PREFERENCES])
-_EXPIRES = st.sampled_from([None] * 5 + [-1, 600])
-_SCOPES = st.sampled_from([0, SCOPE_LINK])
-_PROTOCOLS = st.sampled_from([2, 3, 16, OURS])
-_MOST: list[RuleAction] = ["to_table"] * 6
-_ACTIONS = st.sampled_from([*_MOST, "goto", "nop", *sorted(REFUSING)])
-_PRIORITIES = st.integers(1, 40000)
-_GROUPS = st.sampled_from([0, 0, 7])
-_SUPPRESSED_GROUPS = st.sampled_from([0, 7])
-_ADDRESS_METRICS = st.sampled_from([0, 0, 100])
-_MARKS = st.sampled_from([(1, 1), (0, 3), (2, 0xFF)])
-_INCOMING = st.sampled_from(["lo", "eth0", "eth1", "ib0", "gone"])
-_OTHERS: dict[str, list[str]] = {
-    "tos": ["0x10"],
-    "dscp": ["0x4", "0/0x38"],
-    "oif": ["eth0", "eth1", "ib0", "wg0"],
-    "uidrange": ["0-0", "1000-1999"],
-    "ipproto": ["tcp", "udp"],
-    "sport": ["1-1023"],
-    "dport": ["53"],
-}
-"""The selectors that a Rule has as text, with some values."""
-_OTHER_VALUES = {word: st.sampled_from(values) for word, values in _OTHERS.items()}
-
-
 @cache
-def _ways(family: int) -> SearchStrategy[list[NextHop]]:
-    return st.lists(legs(family), min_size=1, max_size=2)
-
-
-@cache
-def _prefixes(within: Prefix, *, wider: bool) -> SearchStrategy[Prefix]:
-    return prefixes(within, wider=wider)
-
-
-@cache
-def _lengths(*lengths: int) -> SearchStrategy[int]:
-    return st.sampled_from(lengths)
-
-
-@cache
-def _rules(within: Prefix, most: int) -> SearchStrategy[list[Rule]]:
-    return st.lists(rules(within), max_size=most)
-
-
-@cache
-def _routes(within: Prefix, most: int) -> SearchStrategy[list[Route]]:
-    return st.lists(routes(within, only_ipv6=True), max_size=most)
-
-
-@st.composite
-def routes(draw: st.DrawFn, within: Prefix, *, only_ipv6: bool = False) -> Route:
+def routes(within: Prefix, *, only_ipv6: bool = False) -> SearchStrategy[Route]:
     """Any route to a prefix in the block or around it: of every type, in several tables.
 
     With `only_ipv6`, an IPv6 route may have what only IPv6 routes have: sources, a preference, an end.
     """
     family = within.family
-    table = draw(_TABLES)
-    kind = draw(_LOCAL_TYPES if table == TABLE_LOCAL else _TYPES)
-    ways = () if kind in PATHLESS else tuple(draw(_ways(family)))
-    more: dict[str, Any] = {}
-    if family == 6 and only_ipv6:
-        length = draw(_SOURCE_LENGTHS)
-        # The sources are in the same block, so that few are enough to nest.
-        source = None if length is None else Prefix.around(family, within.first + 3, within.length + length)
-        more = {"source": source, "preference": draw(_PREFERENCES), "expires": draw(_EXPIRES)}
-    return Route(
-        draw(_prefixes(within, wider=True)),
-        ways,
-        table=table,
-        metric=draw(_METRICS),
-        tos=draw(_TOS) if family == 4 else 0,
-        type=kind,
-        scope=draw(_SCOPES),
-        protocol=draw(_PROTOCOLS),
-        **more,
+    return st.builds(
+        _route,
+        prefixes(within, wider=True),
+        st.lists(legs(family), min_size=1, max_size=2),
+        st.sampled_from([*_USUAL, *PATHLESS, *_OWN, "multicast"]),
+        st.sampled_from(_OWN),
+        table=st.sampled_from(TABLES),
+        metric=st.sampled_from([0, 0, 0, 100, 1024]),
+        tos=st.sampled_from([0] * 7 + [0x10]) if family == 4 else st.just(0),
+        scope=st.sampled_from([0, SCOPE_LINK]),
+        protocol=st.sampled_from([2, 3, 16, OURS]),
+        **(_fields_of_ipv6(within) if only_ipv6 and family == 6 else {}),
     )
 
 
-@st.composite
-def rules(draw: st.DrawFn, within: Prefix) -> Rule:
+def _fields_of_ipv6(within: Prefix) -> dict[str, SearchStrategy[Any]]:
+    # The sources are in the same block, so that few are enough to nest.
+    sources = (Prefix.around(6, within.first + 3, within.length + length) for length in (0, 2, 4))
+    return {
+        "source": st.sampled_from([*[None] * 7, *sources]),
+        "preference": st.sampled_from([*["medium"] * 4, *PREFERENCES]),
+        "expires": st.sampled_from([None] * 5 + [-1, 600]),
+    }
+
+
+def _route(prefix: Prefix, hops: list[NextHop], usual: RouteType, own: RouteType, **fields: Any) -> Route:
+    kind = own if fields["table"] == TABLE_LOCAL else usual
+    return Route(prefix, () if kind in PATHLESS else tuple(hops), type=kind, **fields)
+
+
+@cache
+def rules(within: Prefix) -> SearchStrategy[Rule]:
     """Any rule: with every action and any selectors; most have few selectors."""
-
-    def seldom(strategy: SearchStrategy[Any], otherwise: Any) -> Any:
-        return draw(strategy) if draw(_ONE_IN_SIX) == 0 else otherwise
-
-    action, priority, inside = draw(_ACTIONS), draw(_PRIORITIES), _prefixes(within, wider=False)
-    ahead = [priority + 1, *(place for place in (32766, 32767) if place > priority)]
-    fwmark, fwmask = seldom(_MARKS, (0, 0))
-    texts = ((word, seldom(values, None)) for word, values in _OTHER_VALUES.items())
-    return Rule(
-        family=within.family,
-        priority=priority,
-        action=action,
-        table=draw(_TABLES) if action == "to_table" else 0,
-        target=draw(st.sampled_from(ahead)) if action == "goto" else None,
-        invert=seldom(_YES, otherwise=False),
-        src=seldom(inside, None),
-        dst=seldom(inside, None),
-        iif=seldom(_INCOMING, None),
-        fwmark=fwmark,
-        fwmask=fwmask,
-        others=tuple((word, text) for word, text in texts if text is not None),
-        suppress_prefixlength=seldom(_lengths(0, within.length, within.length + 2), None),
-        suppress_ifgroup=seldom(_SUPPRESSED_GROUPS, None),
+    return st.builds(
+        _rule,
+        priority=st.integers(1, 40000),
+        action=st.sampled_from([*_LOOKUPS, "goto", "nop", *sorted(REFUSING)]),
+        table=st.sampled_from(TABLES),
+        target=st.sampled_from([0, 32766, 32767]),
+        mark=_seldom(st.sampled_from([(1, 1), (0, 3), (2, 0xFF)]), (0, 0)),
+        others=st.lists(st.sampled_from(_OTHERS), max_size=2, unique_by=lambda other: other[0]),
+        family=st.just(within.family),
+        invert=_seldom(st.just(value=True), otherwise=False),
+        src=_seldom(prefixes(within)),
+        dst=_seldom(prefixes(within)),
+        iif=_seldom(st.sampled_from(["lo", "eth0", "eth1", "ib0", "gone"])),
+        suppress_prefixlength=_seldom(st.sampled_from([0, within.length, within.length + 2])),
+        suppress_ifgroup=_seldom(st.sampled_from([0, 7])),
     )
 
 
-@st.composite
-def links(draw: st.DrawFn) -> tuple[Link, ...]:
+def _rule(*, target: int, mark: tuple[int, int], others: list[tuple[str, str]], **fields: Any) -> Rule:
+    fields["table"] *= fields["action"] == "to_table"
+    fields["target"] = max(target, fields["priority"] + 1) if fields["action"] == "goto" else None
+    return Rule(fwmark=mark[0], fwmask=mark[1], others=tuple(others), **fields)
+
+
+@cache
+def links() -> SearchStrategy[tuple[Link, ...]]:
     """The devices of the routes; some in another group, some with `ignore_routes_with_linkdown`."""
-    return tuple(
-        Link(
-            name=name,
-            index=index,
-            group=draw(_GROUPS),
-            ignore_routes_with_linkdown=draw(_BOOLEANS),
-            ipv6_ignore_routes_with_linkdown=draw(_BOOLEANS),
+    every = (
+        st.builds(
+            Link,
+            name=st.just(name),
+            index=st.just(index),
+            group=st.sampled_from([0, 0, 7]),
+            ignore_routes_with_linkdown=st.booleans(),
+            ipv6_ignore_routes_with_linkdown=st.booleans(),
         )
         for index, name in enumerate(DEVICES, start=2)
     )
+    return st.tuples(*every)
 
 
-@st.composite
-def snapshots(draw: st.DrawFn, within: Prefix, *, max_rules: int = 4, max_routes: int = 12) -> Snapshot:
+@cache
+def snapshots(within: Prefix, *, max_rules: int = 4, max_routes: int = 12) -> SearchStrategy[Snapshot]:
     """Any host that forwards. Its rules are in the kernel's order; half of the hosts have only the default rules."""
-    extra = draw(_rules(within, max_rules)) if draw(_BOOLEANS) else []
-    standing = [rule for rule in default_rules(within.family) if not extra or draw(_ONE_IN_TEN)]
-    address = LinkAddress(
-        ip=ip_at(within.family, within.first + 1),
-        length=draw(_lengths(width_of(within.family), within.length)),
-        dev="eth0",
-        metric=draw(_ADDRESS_METRICS),
-        prefix_route=draw(_BOOLEANS),
-        preferred=draw(_BOOLEANS),
+    family = within.family
+    standing = st.tuples(*(_seldom(st.none(), rule) for rule in default_rules(family)))
+    extra = st.lists(rules(within), max_size=max_rules)
+    address = st.builds(
+        Address,
+        ip=st.just(ip_at(family, within.first + 1)),
+        length=st.sampled_from([width_of(family), within.length]),
+        dev=st.just("eth0"),
+        metric=st.sampled_from([0, 0, 100]),
+        prefix_route=st.booleans(),
+        preferred=st.booleans(),
     )
-    return Snapshot(
-        links=draw(links()),
-        addresses=(address,),
-        rules=tuple(sorted([*standing, *extra], key=lambda rule: rule.priority)),
-        routes=draw(_routes(within, max_routes)),
-        ipv6_forwarding=True,
+    return st.builds(
+        Snapshot,
+        links=links(),
+        addresses=st.tuples(address),
+        rules=st.just(default_rules(family)) | st.builds(_ordered, standing, extra),
+        routes=st.lists(routes(within, only_ipv6=True), max_size=max_routes),
+        ipv6_forwarding=st.just(value=True),
     )
+
+
+def _ordered(standing: tuple[Rule | None, ...], extra: list[Rule]) -> tuple[Rule, ...]:
+    return tuple(sorted([*filter(None, standing), *extra], key=lambda rule: rule.priority))
