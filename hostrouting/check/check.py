@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import attrs
 
 from hostrouting.check.flaws import find_flaws, undelivered
-from hostrouting.check.judge import DOUBT, ESCAPE, POD_BLOCK, Judge, Opinion, Part, of_family
+from hostrouting.check.judge import DOUBT, ESCAPE, POD_BLOCK, Judge, Opinion, Part, of_family, ranges_of
 from hostrouting.check.pods import pod_packets
 from hostrouting.check.repair import Repair, propose_repair
 from hostrouting.check.report import doubt
@@ -215,26 +215,28 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
         return FamilyReport(judge, cidrs, doubts=(*lost, *map(_unseen, hidden)), flaws=flaws)
     every: list[Part] = []
     escapes: list[Escape] = []
-    doubts: dict[Opinion, dict[str, None]] = {}  # and where there is the same doubt
+    doubts: dict[Opinion, list[str]] = {}  # and where there is the same doubt
     blocks = _disjoint(cidrs)
-    for block in blocks:
-        for packet in (PLAIN, *pod_packets(judge.fib, judge.pods)):
-            parts = list(judge.parts(block.first, block.last, packet))
-            every += parts if packet is PLAIN else ()
-            new = _escapes(block, parts, packet)
-            escapes += new if packet is PLAIN else (escape for escape in new if not _is_of_host_too(escape, escapes))
-            for part in parts:
-                for opinion in (part.opinion, *part.others):
-                    if opinion.grade == DOUBT and opinion.name != "not-judged":
-                        doubts.setdefault(opinion, {})[extent(block.family, part.first, part.last)] = None
+    packets = (PLAIN, *pod_packets(judge.fib, judge.pods))
+    for block, packet in ((block, packet) for block in blocks for packet in packets):
+        parts = list(judge.parts(block.first, block.last, packet))
+        every += parts if packet is PLAIN else ()
+        new = [
+            Escape(block, first, last, opinion.name, decision, opinion.devs, packet)
+            for (opinion, decision), first, last in ranges_of(parts, _escape_in)
+        ]
+        escapes += new if packet is PLAIN else (escape for escape in new if not _is_of_host_too(escape, escapes))
+        for opinions, first, last in ranges_of(parts, _doubts_in):
+            for opinion in opinions:
+                doubts.setdefault(opinion, []).append(extent(block.family, first, last))
     near = [
         _unseen(thing)
         for thing in unseen
         if any(thing.prefix.first <= block.last and block.first <= thing.prefix.last for block in blocks)
     ]
-    findings = [*lost, *(doubt(opinion, list(places)) for opinion, places in doubts.items()), *dict.fromkeys(near)]
+    findings = [*lost, *(doubt(opinion, [*dict.fromkeys(places)]) for opinion, places in doubts.items())]
     repair = propose_repair(judge, blocks, every)
-    return FamilyReport(judge, cidrs, tuple(every), tuple(escapes), tuple(findings), flaws, repair)
+    return FamilyReport(judge, cidrs, tuple(every), tuple(escapes), (*findings, *dict.fromkeys(near)), flaws, repair)
 
 
 def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
@@ -246,24 +248,13 @@ def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
     return blocks
 
 
-def _escapes(block: Prefix, parts: Iterable[Part], packet: Packet) -> list[Escape]:
-    """What escapes. Own addresses in it, behind it, and of the network at the block's start would only split it."""
-    escapes: list[Escape] = []
-    behind_network = block.first
-    for part in parts:
-        last = escapes[-1] if escapes and escapes[-1].last + 1 == part.first else None
-        if part.opinion.grade == ESCAPE:
-            first, opinion = block.first if part.first == behind_network else part.first, part.opinion
-            escape = Escape(block, first, part.last, opinion.name, part.decision, opinion.devs, packet)
-            if last is not None and attrs.evolve(last, last=part.last) == attrs.evolve(escape, first=last.first):
-                escapes[-1] = attrs.evolve(last, last=part.last)
-            else:
-                escapes.append(escape)
-        elif last is not None and part.opinion.name == "own":
-            escapes[-1] = attrs.evolve(last, last=part.last)
-        elif part.first == block.first and part.decision.kind in {"broadcast", "anycast"}:
-            behind_network = part.last + 1
-    return escapes
+def _escape_in(part: Part) -> tuple[Opinion, Decision] | None:
+    return (part.opinion, part.decision) if part.opinion.grade == ESCAPE else None
+
+
+def _doubts_in(part: Part) -> tuple[Opinion, ...] | None:
+    opinions = dict.fromkeys((part.opinion, *part.others))
+    return tuple(opinion for opinion in opinions if opinion.grade == DOUBT and opinion.name != "not-judged") or None
 
 
 def _is_of_host_too(escape: Escape, escapes: Iterable[Escape]) -> bool:

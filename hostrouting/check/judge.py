@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from hostrouting.config.cni import CNIS, Cni, Device, Use, devices_of
 from hostrouting.fib.engine import PLAIN, Decision, End, Fib, Packet, conditions_of
@@ -32,12 +32,14 @@ from hostrouting.routes.uplink import Default, all_defaults, find_defaults, lead
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from hostrouting.config.settings import RouteOverlapConfig
     from hostrouting.config.values import Network
     from hostrouting.model.prefix import IP
     from hostrouting.model.route import Route
+
+T = TypeVar("T")
 
 FINE, DOUBT, ESCAPE = 0, 1, 2
 """The grades of an opinion."""
@@ -84,6 +86,23 @@ class Part(NamedTuple):
     def grade(self) -> int:
         """The worst grade of its ends."""
         return max(self.opinion.grade, *(other.grade for other in self.others), FINE)
+
+
+def ranges_of(parts: Iterable[Part], label: Callable[[Part], T | None]) -> list[tuple[T, int, int]]:
+    """The ranges of neighbouring parts with one label. Own addresses beside them would only split them."""
+    ranges: list[tuple[T | None, int, int]] = []
+    is_open = False  # so far, the last range has only own addresses
+    for part in parts:
+        value = label(part)
+        is_own = value is None and part.opinion.name == "own"
+        before, first, last = ranges[-1] if ranges else (None, 0, -2)
+        if last + 1 == part.first and (is_own or is_open or value == before):
+            ranges[-1] = (value if is_open else before, first, part.last)
+            is_open = is_open and is_own
+        else:
+            ranges.append((value, part.first, part.last))
+            is_open = is_own
+    return [(value, first, last) for value, first, last in ranges if value is not None]
 
 
 class Uplinks(NamedTuple):

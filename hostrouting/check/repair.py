@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import attrs
 
-from hostrouting.check.judge import ESCAPE, FINE, Judge, Part
+from hostrouting.check.judge import ESCAPE, FINE, Judge, Part, ranges_of
 from hostrouting.fib.engine import Decision, Step
 from hostrouting.model.prefix import Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
@@ -33,10 +33,11 @@ Reason: TypeAlias = Literal["earlier-rule", "host-route", "no-gateway", "too-man
 class Unsafe(NamedTuple):
     """A range that no route can repair."""
 
-    part: Part
+    first: int
+    last: int
     reason: Reason
-    missing: str = ""
-    """What a route would need, such as `an IPv4 default route on eth0`."""
+    cause: str = ""
+    """What comes before table main, or what a route would need, such as `an IPv4 default route on eth0`."""
 
 
 @attrs.frozen
@@ -59,8 +60,8 @@ class _Span(NamedTuple):
     part: Part
     length: int
     """The shortest length with which a route of ours takes the range; longer than an address if none does."""
-    reason: Reason
-    """Why, in that case."""
+    obstacle: str = ""
+    """What comes before table main, so that no route in it helps."""
 
     @property
     def is_escape(self) -> bool:
@@ -71,19 +72,24 @@ class _Span(NamedTuple):
 def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Iterable[Part]) -> Repair:
     """The repair for everything that escapes in these disjoint blocks, of which these are all parts."""
     spans = list(_spans(judge, parts))
-    escaping = [span for span in spans if span.is_escape]
-    if not escaping:
+    if not any(span.is_escape for span in spans):
         return Repair()
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
     dev, way = _way_out(judge, uplink)
     if isinstance(way, Pending):
-        return Repair(unsafe=tuple(Unsafe(span.part, "no-gateway", way.missing) for span in escaping))
+        return Repair(unsafe=_none(spans, "no-gateway", way.missing))
     cover = _Cover(judge, spans, way)
     prefixes = [prefix for block in blocks for prefix in cover.prefixes(block)]
     if len(prefixes) > MOST:
-        return Repair(unsafe=tuple(Unsafe(span.part, "too-many") for span in escaping))
+        return Repair(unsafe=_none(spans, "too-many"))
     repair = _proven(judge, uplink, [DesiredRoute(prefix, dev=dev) for prefix in prefixes], spans)
     return attrs.evolve(repair, lacks=tuple(_lacking(judge, way)))
+
+
+def _none(spans: Iterable[_Span], reason: Reason, cause: str = "") -> tuple[Unsafe, ...]:
+    """Everything that escapes, for one reason."""
+    ranges = ranges_of((span.part for span in spans), lambda part: part.opinion.grade == ESCAPE or None)
+    return tuple(Unsafe(first, last, reason, cause) for _, first, last in ranges)
 
 
 def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | Pending]:
@@ -108,15 +114,15 @@ def _spans(judge: Judge, parts: Iterable[Part]) -> Iterator[_Span]:
     before_main = [step.rule for step in takewhile(lambda step: not _looks_up_main(step), fib.steps())]
     table = fib.tables.get(TABLE_MAIN)
     for part in parts:
-        length = 0
+        length, obstacle = 0, ""
         is_before = len(before_main) == len(fib.rules) or part.decision.rule in before_main
-        is_out_of_reach = is_before or part.opinion.name == "own-range"
-        if is_out_of_reach:
-            length = fib.width + 1
+        if is_before or part.opinion.name == "own-range":
+            length, rule = fib.width + 1, part.decision.rule
+            obstacle = f"[rule {rule}] comes before table main" if rule else "no rule looks up table main"
         elif table is not None and (best := table.best(part.first)) is not None:
             # Also a throw, or a route that the rule suppresses, comes before a route of ours that is not more specific.
             length = best.prefix.length + (0 if best.metric > DEFAULT_METRIC[fib.family] else 1)
-        yield _Span(part, length, "earlier-rule" if is_out_of_reach else "host-route")
+        yield _Span(part, length, obstacle)
 
 
 def _looks_up_main(step: Step) -> bool:
@@ -191,17 +197,17 @@ def _proven(judge: Judge, uplink: Uplink, wishes: Sequence[DesiredRoute], spans:
     """The repair, with what stays lost; without the routes that would make anything worse."""
     resolved = tuple(route for wish in wishes if isinstance(route := uplink.resolve(wish), Route))
     after = judge.with_routes(resolved)
-    unsafe: list[Unsafe] = []
-    harmed: list[_Span] = []
-    for span in spans:
-        for part in after.parts(span.part.first, span.part.last):
-            if part.grade > span.part.grade:
-                harmed.append(span)
-            elif span.is_escape and part.grade > FINE:
-                unsafe.append(Unsafe(part, span.reason))
+    now = [(span, part) for span in spans for part in after.parts(span.part.first, span.part.last)]
+    harmed = [span for span, part in now if part.grade > span.part.grade]
     if harmed and wishes:
         return _proven(judge, uplink, [wish for wish in wishes if not _inside(wish.destination, harmed)], spans)
-    return Repair(tuple(wishes), resolved, tuple(unsafe), tuple(_diverted(judge, resolved, spans)))
+    reasons: dict[int, tuple[Reason, str]] = {}
+    for span, part in now:
+        if span.is_escape and part.grade > FINE:
+            reasons[part.first] = ("earlier-rule", span.obstacle) if span.obstacle else ("host-route", "")
+    ranges = ranges_of((part for _, part in now), lambda part: reasons.get(part.first))
+    unsafe = tuple(Unsafe(first, last, *why) for why, first, last in ranges)
+    return Repair(tuple(wishes), resolved, unsafe, tuple(_diverted(judge, resolved, spans)))
 
 
 def _lacking(judge: Judge, way: Route) -> Iterator[str]:

@@ -10,18 +10,20 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hostrouting.check.judge import ranges_of
 from hostrouting.check.pods import phrase_of
 from hostrouting.fib.engine import PLAIN
 from hostrouting.finding import NAMES, Finding, Severity
-from hostrouting.model.prefix import LINK_LOCAL, Prefix, extent, ip_at
+from hostrouting.model.prefix import IPV4, LINK_LOCAL, Prefix, extent, ip_at
 from hostrouting.model.route import OURS, REFUSING, protocol_name, table_name
+from hostrouting.model.rule import command_deleting
 from hostrouting.routes.uplink import leads_out
 from hostrouting.text import counted, spoken
 
 if TYPE_CHECKING:
     from hostrouting.check.check import CheckReport, Escape, FamilyReport
-    from hostrouting.check.judge import Opinion
-    from hostrouting.check.repair import Unsafe
+    from hostrouting.check.judge import Opinion, Part
+    from hostrouting.fib.engine import Decision
     from hostrouting.model.route import Route
     from hostrouting.routes.uplink import DesiredRoute
 
@@ -61,11 +63,10 @@ _FATES = {
     "prohibit": "is refused as prohibited",
     "own-range": "stays on this host",
 }
-_REMEDIES = dict.fromkeys(("blackhole", "unreachable", "prohibit", "own-range"), "if that is not intended, delete it")
 _REASONS = {
-    "earlier-rule": "a rule decides before table main is looked up, and no route in table main changes that",
+    "earlier-rule": "{cause}",
     "host-route": "a route of another program is as specific as can be, and is never replaced",
-    "no-gateway": "a repair needs {missing}",
+    "no-gateway": "a repair needs {cause}",
     "too-many": "it would take too many routes",
 }
 _OWNERS = {
@@ -145,16 +146,12 @@ def _way(escape: Escape) -> str:
 
 def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:
     decision = escape.decision
-    route = (
-        f" [{decision.route}]" if decision.route is not None else f" [rule {decision.rule}]" if decision.rule else ""
-    )
+    cause = "" if decision.route is None and decision.rule is None else f" [{_cause(decision)}]"
     of_pods = "" if escape.packet is PLAIN else f", for {phrase_of(escape.packet)},"
     expected = spoken(family.expected_devs, last="or")
-    where = (
-        str(escape.prefixes[0]) if len(escape.prefixes) == 1 else extent(escape.cidr.family, escape.first, escape.last)
-    )
-    sentence = f"{where}{of_pods} {_way(escape)}{route}; expected: {expected}"
-    remedy = _REMEDIES.get(escape.kind, "")
+    where = extent(family.family, escape.first, escape.last)
+    sentence = f"{where}{of_pods} {_way(escape)}{cause}; expected: {expected}"
+    remedy = "" if escape.kind in {"overlap", "no-route"} else _deletion(decision)
     if escape.kind == "overlap" and all(_kind_of(family, dev) for dev in escape.devs):
         devs = spoken([f"{dev} ({_kind_of(family, dev)})" for dev in escape.devs])
         verb = "is" if len(escape.devs) == 1 else "are"
@@ -162,6 +159,20 @@ def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding
     return Finding(
         "refused" if escape.kind in REFUSING else escape.kind, severity, sentence, where, remedy, _facts(escape)
     )
+
+
+def _cause(decision: Decision) -> str:
+    return f"rule {decision.rule}" if decision.route is None else str(decision.route)
+
+
+def _deletion(decision: Decision) -> str:
+    """How to take away what refuses packets, or keeps them here."""
+    rule, route = decision.rule, decision.route
+    if route is None:
+        return "" if rule is None else f"if it is not intended, as root: {command_deleting(rule)}"
+    ip = "ip" if route.prefix.family == IPV4 else "ip -6"
+    place = f"table {table_name(route.table)}{f' metric {route.metric}' if route.metric else ''} proto {route.protocol}"
+    return f"if it is not intended, as root: {ip} route del {route.prefix} {place}"
 
 
 def _kind_of(family: FamilyReport, dev: str) -> str:
@@ -246,13 +257,13 @@ def _candidates(family: FamilyReport) -> str:
 
 def _unsafe(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
     """Why ranges cannot be repaired: one finding for each reason."""
-    by_reason: dict[tuple[str, str], list[Unsafe]] = {}
+    by_reason: dict[tuple[str, str], list[str]] = {}
     for unsafe in family.repair.unsafe:
-        by_reason.setdefault((unsafe.reason, unsafe.missing), []).append(unsafe)
-    for (reason, missing), alike in by_reason.items():
-        ranges = [extent(family.family, unsafe.part.first, unsafe.part.last) for unsafe in alike]
+        where = extent(family.family, unsafe.first, unsafe.last)
+        by_reason.setdefault((unsafe.reason, unsafe.cause), []).append(where)
+    for (reason, cause), ranges in by_reason.items():
         where = spoken(ranges, most=_RANGES)
-        sentence = f"{where} cannot be repaired by routes: {_REASONS[reason].format(missing=missing)}"
+        sentence = f"no route repairs {where}: {_REASONS[reason].format(cause=cause)}"
         yield Finding("unsafe", severity, sentence, where, facts={"reason": reason, "ranges": ranges})
 
 
@@ -272,12 +283,15 @@ def _allowances(family: FamilyReport) -> Iterator[Finding]:
             sentence = f"{dev} is a tunnel ({_kind_of(family, dev)}), and routeOverlap.expectedDevs names it"
             yield Finding("allowed", "note", sentence, dev)
     ranges: dict[str, list[str]] = {}
-    for part in family.parts:
-        if part.opinion.name == "allowed":
-            ranges.setdefault(part.opinion.reason, []).append(extent(family.family, part.first, part.last))
+    for name, first, last in ranges_of(family.parts, _allowed_in):
+        ranges.setdefault(name, []).append(extent(family.family, first, last))
     for name, places in ranges.items():
         sentence = f"{spoken(places, most=_RANGES)} {'leaves' if len(places) == 1 else 'leave'} by {name}"
         yield Finding("allowed", "note", sentence, name)
+
+
+def _allowed_in(part: Part) -> str | None:
+    return part.opinion.reason if part.opinion.name == "allowed" else None
 
 
 def check_document(report: CheckReport, *, mode: str, findings: Iterable[Finding] | None = None) -> dict[str, Any]:

@@ -135,9 +135,12 @@ class Prefix:
 
 
 def extent(family: int, first: int, last: int) -> str:
-    """The addresses first … last (both included) as text."""
+    """The addresses first … last (both included) as text: one address, one prefix, or both ends."""
     if first == last:
         return str(ip_at(family, first))
+    size = last - first + 1
+    if not size & size - 1 and not first & size - 1:
+        return f"{ip_at(family, first)}/{_WIDTH[family] - size.bit_length() + 1}"
     return f"{ip_at(family, first)}\N{EN DASH}{ip_at(family, last)}"
 
 

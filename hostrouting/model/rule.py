@@ -89,6 +89,12 @@ def _text_of(block: Prefix) -> str:
     return str(block.ip if block.length == width_of(block.family) else block)
 
 
+def command_deleting(rule: Rule) -> str:
+    """The command that deletes the rule."""
+    ip, (priority, _, words) = "ip" if rule.family == IPV4 else "ip -6", str(rule).partition(": ")
+    return f"{ip} rule del pref {priority} {words}"
+
+
 def by_priority(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """Rules in the order in which the kernel applies them; rules with equal priority stay in the given order."""
     return tuple(sorted(rules, key=lambda rule: rule.priority))

@@ -222,6 +222,19 @@ def has_the_address_of_the_uplink(report: CheckReport, namespace: Namespace) -> 
             assert str(family.node_ip) == answer["prefsrc"]
 
 
+def deleted_as_told(report: CheckReport, namespace: Namespace, backend: RouteBackend) -> None:
+    """The command that the report gives for what refuses packets, or keeps them here, deletes just that."""
+    remedies = [
+        finding.remedy.partition("if it is not intended, as root: ") for finding in check_findings(report, mode="WARN")
+    ]
+    for command in dict.fromkeys(command for *_, command in remedies if command):
+        before = backend.snapshot()
+        done = namespace.ip(*command.split()[1:])
+        assert done.returncode == 0, command + done.stderr
+        after = backend.snapshot()
+        assert len(after.routes) + len(after.rules) == len(before.routes) + len(before.rules) - 1
+
+
 def agrees(field: Field, report: CheckReport) -> None:
     """Compare a report with what the file says."""
     findings = check_findings(report, mode="STRICT")
@@ -278,6 +291,7 @@ def test_a_node(name: str, tmp_path: Path) -> None:
         agrees(field, report)
         repaired(field, report, snapshot)
         has_the_address_of_the_uplink(report, namespace)
+        deleted_as_told(report, namespace, backend)
     agrees_at_boot(field, checked)
 
 

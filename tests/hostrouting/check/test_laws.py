@@ -91,7 +91,7 @@ def test_a_repair_repairs_and_takes_nothing_away(node: tuple[int, Snapshot]) -> 
     for address in range(block.first, block.last + 1):
         single = Prefix(family, address, width_of(family))
         was, now = rank(snapshot, single), rank(after, single)
-        is_named = any(unsafe.part.first <= address <= unsafe.part.last for unsafe in repair.unsafe)
+        is_named = any(unsafe.first <= address <= unsafe.last for unsafe in repair.unsafe)
         assert now <= was
         assert was < _RANK["overlap"] or is_named or now == 0
 

@@ -77,24 +77,30 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
     ),
     "own-range": (
         node(Route(INSIDE, (NextHop("lo"),), type="local", protocol=4)),
-        "OWN-RANGE: 172.16.5.0/24 stays on this host [local 172.16.5.0/24 dev lo proto static]; expected: eth0; if that is not intended, delete it",
+        (
+            "OWN-RANGE: 172.16.5.0/24 stays on this host [local 172.16.5.0/24 dev lo proto static]; expected: eth0; "
+            "if it is not intended, as root: ip route del 172.16.5.0/24 table main proto 4"
+        ),
     ),
     "blackhole": (
         node(Route(INSIDE, type="blackhole", protocol=12)),
-        "REFUSED: 172.16.5.0/24 is dropped [blackhole 172.16.5.0/24 proto bird]; expected: eth0; if that is not intended, delete it",
+        (
+            "REFUSED: 172.16.5.0/24 is dropped [blackhole 172.16.5.0/24 proto bird]; expected: eth0; "
+            "if it is not intended, as root: ip route del 172.16.5.0/24 table main proto 12"
+        ),
     ),
     "unreachable": (
         node(Route(INSIDE, type="unreachable", protocol=4)),
         (
             "REFUSED: 172.16.5.0/24 is refused as unreachable [unreachable 172.16.5.0/24 proto static]; "
-            "expected: eth0; if that is not intended, delete it"
+            "expected: eth0; if it is not intended, as root: ip route del 172.16.5.0/24 table main proto 4"
         ),
     ),
     "prohibit": (
         node(rules=(Rule(family=4, priority=100, action="prohibit", dst=INSIDE),)),
         (
             "REFUSED: 172.16.5.0/24 is refused as prohibited [rule 100: from all to 172.16.5.0/24 prohibit]; "
-            "expected: eth0; if that is not intended, delete it"
+            "expected: eth0; if it is not intended, as root: ip rule del pref 100 from all to 172.16.5.0/24 prohibit"
         ),
     ),
     "no-default-route": (
@@ -118,7 +124,7 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
     "on-link": (
         node(Route(INSIDE, (NextHop("eth0"),), protocol=3)),
         (
-            "DOUBTFUL-ROUTE: packets to 172.16.5.0\u2013172.16.5.255 leave by the right card, but without a gateway: "
+            "DOUBTFUL-ROUTE: packets to 172.16.5.0/24 leave by the right card, but without a gateway: "
             "[172.16.5.0/24 dev eth0 proto boot]; if they are behind a router, add it as the gateway; if not, add the "
             "device to routeOverlap.allowedDevs"
         ),
@@ -133,8 +139,8 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
     "unsafe": (
         node(rules=(Rule(family=4, priority=100, action="prohibit", dst=INSIDE),)),
         (
-            "UNSAFE: 172.16.5.0–172.16.5.255 cannot be repaired by routes: a rule decides before table main is "  # noqa: RUF001
-            "looked up, and no route in table main changes that"
+            "UNSAFE: no route repairs 172.16.5.0/24: [rule 100: from all to 172.16.5.0/24 prohibit] comes before table "
+            "main"
         ),
     ),
     "repair-cost": (
@@ -147,7 +153,7 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
     "default-routes": (
         lambda: vpn_node().snapshot(),
         (
-            "DEFAULT-ROUTES: packets to 172.16.0.0–172.16.255.255 should leave by one of eth0 and wg0, but it is not "  # noqa: RUF001
+            "DEFAULT-ROUTES: packets to 172.16.0.0/16 should leave by one of eth0 and wg0, but it is not "
             "known by which; name the devices that are meant in routeOverlap.expectedDevs"
         ),
     ),
@@ -161,7 +167,7 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
     "other-packets": (
         node(Route.to("0.0.0.0/0", dev="eth1", table=7), rules=(MARK,), links=(ETH1,)),
         (
-            "OTHER-PACKETS: some packets to 172.16.0.0–172.16.255.255 are routed differently, by rule 100: from all "  # noqa: RUF001
+            "OTHER-PACKETS: some packets to 172.16.0.0/16 are routed differently, by rule 100: from all "
             "fwmark 0x1/0x1 lookup 7; if this is intended, add the rule's selectors to routeOverlap.intendedRules: "
             '"fwmark 0x1/0x1"'
         ),
@@ -238,7 +244,7 @@ def test_what_a_repair_lacks() -> None:
 def test_what_allowed_which_range() -> None:
     """What leaves by a CNI's device is named once for each device, with its ranges."""
     lines = [finding.line for finding in findings(cni_node().snapshot(), "10.244.0.0/16") if finding.name == "allowed"]
-    assert lines == ["ALLOWED: 10.244.0.0 and 10.244.0.2–10.244.0.254 leave by cni0 (bridge)"]  # noqa: RUF001
+    assert lines == ["ALLOWED: 10.244.0.0/24 leaves by cni0 (bridge)"]
 
 
 def test_services_that_hold_the_host() -> None:
