@@ -9,7 +9,7 @@ WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(2 * os.cpu_count(), 12))")
 # Files with a #! line are scripts. The other .sh files are parts of scripts; a test checks the rendered scripts.
 SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test check docs roots releases bench pyz clean
+.PHONY: help demo test check roots releases bench pyz clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -22,7 +22,7 @@ PYTEST = env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 
 test: $(VENV)/ready ## run the tests, in three minutes; what needs a missing program or root is skipped
 	$(PYTEST) $(ARGS)
 
-check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the site
+check: $(VENV)/ready ## check style, types, imports and shell scripts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -45,10 +45,6 @@ releases: $(VENV)/ready ## run the tests that boot a systemd in Debian 11, 12 an
 bench: $(VENV)/ready ## measure the speed next to other programs; ARGS=--quick takes half a minute, and ARGS=ROW one row
 	$(BIN)/python -m tests.benchmarks.bench $(ARGS)
 
-docs: $(VENV)/docs ## build the site in .cache/site
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	@echo 'site: .cache/site/index.html'
-
 # What hostrouting needs; the last two are for Python 3.10.
 PACKED = $(addprefix $(VENV)/lib/python3*/site-packages/,attr* pyroute2* exceptiongroup* typing_extensions*)
 DIST := dist
@@ -69,9 +65,4 @@ $(VENV)/ready: pyproject.toml
 	@echo 'setting up $(VENV), once'
 	@$(PYTHON) -m venv --without-pip $(VENV)
 	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[test]'
-	@touch $@
-
-$(VENV)/docs: $(VENV)/ready
-	@echo 'setting up the site generator, once'
-	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
