@@ -47,17 +47,17 @@ function doubt(text) { if (!doubts[text]++) notes = notes "UNDECIDED: " text "; 
 BEGIN {
   for (i = 0; i < 16; i++) BITS[sprintf("%x", i)] = (i > 7) "" (i % 8 > 3) "" (i % 4 > 1) "" i % 2
   ZEROS = sprintf("%0128d", 0); ONES = ZEROS; gsub(0, 1, ONES)
-  split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw nat", TYPES, " ")
-  WHY["Invalid argument"] = 6; WHY["No route to host"] = 7; WHY["Permission denied"] = 8
-  WHY["Network is unreachable"] = 11; TYPES[11] = "no-route"
+  split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw nat no-route", TYPES, " ")
+  why["Invalid argument"] = 6; why["No route to host"] = 7; why["Permission denied"] = 8
+  why["Network is unreachable"] = 11
   n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
   for (; n; n--) is_spare[bits_of(spare[n])] # Linux uses its default route there, unless something else is said of it
 }
 # --- Input: the settings; then for each family the links, its rules, and the routes of all tables
-{ latest = $0 }
-/^end$/ || / expires -/ { next }
 /^family [46]$/ { part = "links"; family = $2; next }
 !part { read_setting(); next }
+{ latest = $0 }
+/^end$/ || / expires -/ { next }
 part == "links" && /^[0-9]+: [^ ]+: <.*\\ +link\// { read_link(); next }
 /^[0-9]+:\t/ { part = "tables" }
 part == "tables" { sub(/ expires [^ ]+/, ""); listed[family, ++lines[family]] = $0 }
@@ -93,6 +93,7 @@ function read_rule(   i, rest) { # without its selectors, it has to be a rule th
     unjudged = joined(unjudged, "rule " $1 + 0 (family == 6 ? " of IPv6" : ""))
   if (rest !~ /^[0-9]+:(\tnot)? (lookup [^ ]+( suppress_prefixlength [0-9]+)?|goto [0-9]+|nop|[678]) *$/)
     doubt("this check does not know what rule [" $0 "] means")
+  if (/\tfrom all / && match(rest, / lookup [0-9]+/)) is_plain[family, substr(rest, RSTART + 8, RLENGTH - 8)]
   suppresses[family] += / suppress_/ && (/\tnot / || !/ to /); if (/\tnot /) read_prefix("default")
   if (/ to /) except(); if (rest ~ / [68] *$/) add_refusal(rest ~ / 6 *$/ ? 6 : 8)
 }
@@ -158,7 +159,7 @@ function ask(   n, i, m, command, line, reason, done, is_last) {
       }
       else if (line ~ /^[0-9]/) answer[n++] = line
       else if (line !~ /^Command failed /) { reason = line; sub(/^[^:]*: /, "", reason) } # a failure has two lines
-      else if (reason in WHY && line ~ ":" n - done "$") answer[n++] = WHY[reason]; else break
+      else if (reason in why && line ~ ":" n - done "$") answer[n++] = why[reason]; else break
     close(command); if (n != i) { print "the kernel did not answer for " spelled(place[n]) ": " reason; exit }
     if (is_last && m != lines[family]) is_restless = 1
   }
@@ -171,7 +172,7 @@ function learn(   i, table, has_none, usable, halves) {
   }
   for (i = 1; i <= defaults[family]; i++) {
     $0 = default_route[family, i]; usable += /^1 /
-    if (value("table") != table || suppresses[family]) continue
+    if (table != value("table") || suppresses[family]) continue
     if (/^1 / && !/ pref (low|high)/ && leads_out()) return; else break
   }
   is_obscure = halves || (usable && (table || suppresses[family] || !has_none))
@@ -200,11 +201,12 @@ function fault_at(n,   bad, rest, via) { # what is wrong at a place; empty if no
   if (NF == 1) return ($1 == 11 ? "NO-ROUTE" : "REFUSED") "\thas no route (" TYPES[$1] ")" (via ? "; expected via " via : "")
   # Multicast, loopback, the addresses of each link, and broadcast.
   if (place[n] ~ /^(4-1110|4-01111111|6-1111111(1|010))/ || place[n] == "4-" substr(ONES, 1, 32)) return ""
-  # By a pod device only single addresses are fine. Below a tunnel, the own network of a card may be; without
-  # expectedDevs, the default route of a card may be meant, too.
+  # By a pod device only single addresses are fine. Below a tunnel, a network of the card whose default route it hides
+  # is; without expectedDevs, the hidden default route may be meant, or, if there is none, any card.
   if ($2 ~ "/" || $2 == "default") bad = without(joined(devices(), family == 4 ? alike[key()] "" : ""), is_allowed, via)
   else bad = without(devices(), is_allowed_one, via)
-  if (is_tunnelled && (!configured || !/ via /) && bad && !without(bad, is_card)) bad = "?"
+  if (is_tunnelled && bad && (below ? (!configured || !/ via /) && !without(bad, none, below) : \
+    !configured && !/ via / && !without(bad, is_card))) bad = "?"
   if (rest ~ / encap / || !/^[1-5] / || (family == 6 && / nhid /)) bad = "?" # of routes by one object, IPv6 names any
   else if (/^(2|[345] [0-9a-f.:]+ .* proto 2) /) {
     is_own = $2 !~ "/" && $2 != "default"
@@ -226,18 +228,26 @@ function judge(c,   n, what, was, start, stop, part, is_over) { # an address of 
     start = place[n]; was = what
   }
 }
-function examine(   c, i, dev, late) { # one family
-  is_obscure = is_tunnelled = 0; learn(); if (!configured) {
+function hidden(   i, table, seen, devs, all) { # cards of the first default route in each table
+  for (i = 1; i <= defaults[family]; i++) {
+    $0 = default_route[family, i]; table = value("table"); if (!/^1 / || !((family, table) in is_plain)) continue
+    devs = without(joined(devices(), alike[key()] ""), is_fabric)
+    if (!(table in seen) && devs && !without(devs, is_card)) { seen[table]; all = joined(all, devs) }
+  }
+  return all
+}
+function examine(   c, i, dev) { # one family
+  is_obscure = is_tunnelled = 0; below = ""; learn(); if (!configured) {
     expected[family] = uplink[family]; if (uplink[family] && competes) doubt("default routes compete: set expectedDevs")
     if (is_obscure) doubt("rules or routes hide the IPv" family " default route: set expectedDevs")
   }
   for (i = split(expected[family], dev, ", "); i; i--) {
     if (is_tunnel[dev[i]] && (configured || defaults[family] > 1 || dev[i] !~ /^ppp/)) is_tunnelled = 1
-    if (!(dev[i] in is_down) || is_down[dev[i]]) late = joined(late, "the device " dev[i])
+    if (!(dev[i] in is_down) || is_down[dev[i]]) awaited = joined(awaited, "the device " dev[i])
   }
+  if (is_tunnelled) below = hidden()
   if (is_tunnelled && !configured) doubt("the IPv" family " default route is by a tunnel: set expectedDevs")
   if (!uplink[family] && !is_obscure) awaited = joined(awaited, "an IPv" family " default route")
-  awaited = joined(awaited, late)
   if (expected[family] || is_obscure) { for (c = 1; c <= cidrs; c++) if (from[c] ~ "^" family) judge(c) }
   else { lacks++; print "NO-DEFAULT-ROUTE: plain packets use no IPv" family " default route" }
 }

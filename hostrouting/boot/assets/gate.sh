@@ -6,8 +6,7 @@ required=() wanted=()
 unit=$1 only=${2-} guard=hostrouting-guard.service etc=/etc/hostrouting run=/run/hostrouting
 open=$run/gate.open is_start='' failures=0 limit=75 SECONDS=0 # for the lock and all steps: a start has 90 s
 [[ $only || $unit == "$guard" ]] || is_start=1
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
-shopt -s nullglob && set +o posix
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C && shopt -s nullglob && set +o posix
 
 log() { printf '<%s>hostrouting: %s\n' "$1" "$2" >&2; }
 pass() { trap - EXIT; exit 0; }
@@ -17,8 +16,7 @@ refuse() {
 }
 report() { # STEP REASON: refuses if the unit may not start without this step
   [[ ! $is_start || " ${wanted[*]} " == *" $1 "* ]] || refuse "$2"
-  log 4 "$unit: $2${is_start:+; this alone does not hold it back}"
-  failures=1
+  failures=1 && log 4 "$unit: $2${is_start:+; this alone does not hold it back}"
 }
 # A gate that SIGTERM kills would have succeeded if its unit has SuccessExitStatus=SIGTERM. A lost log ends nothing.
 trap 'kill %% 2>/dev/null; refuse "a signal ended the gate"' HUP INT QUIT TERM ALRM USR1 USR2
@@ -31,12 +29,10 @@ main() {
     [[ ! $reason ]] || { log 4 "$unit starts UNCHECKED: $open: ${reason::200}"; pass; }
     log 4 "$open opens nothing: it has to be a file with a reason that only root can write"
   fi
-
-  # The lock keeps the files as they are until the last step has ended. Only root can open it: whoever can read a file
-  # can lock it. Whoever waits for `lock` holds `turn` alone, or units that start again and again would starve a writer.
-  # Where /run is full or read-only, there may be no lock; no writer can have one there, either.
-  umask 077
-  [[ -d $run ]] || mkdir -m 755 "$run" 2>/dev/null
+  # The lock keeps the files as they are until the last step has ended. Only root can open it: who can read a file can
+  # lock it. Who waits for `lock` holds `turn` alone, or units that start again and again would starve a writer. Where
+  # /run is full or read-only, there may be no lock; no writer can have one there, either.
+  umask 077; [[ -d $run ]] || mkdir -m 755 "$run" 2>/dev/null
   if { exec 8<>"$run/turn" 9<>"$run/lock"; } 2>/dev/null; then
     { flock -w $limit 8 && flock -s -w $((limit - SECONDS)) 9; } || refuse "$run/lock was held for $limit s"
     exec 8<&-
@@ -44,7 +40,6 @@ main() {
     while read -r line && [[ $line != required=* ]]; do :; done <"$0"
     eval "$line"
   fi
-
   # `+` in a drop-in does not undo PrivateNetwork= and NetworkNamespacePath=: the steps must see the routes of the host.
   [[ ! $is_start || /proc/self/ns/net -ef /proc/1/ns/net ]] || host=(nsenter --target 1 --net --)
   for name in "${required[@]}" "${wanted[@]}"; do

@@ -1,19 +1,15 @@
 #!/bin/bash
-finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut short fails
 # Loads the nftables table that lets the IPv6 probes of a load balancer reach the pods, unless it is in force: listed
-# with all its comments, of which the first has its digest. The text replaces the whole table in one transaction, so no
-# packet meets half of it.
-# Without IPv6 its rules match nothing. Other tables are never changed. The route for the replies is a static route.
+# with all its comments, of which the first has its digest. The text replaces the whole table in one transaction. Other
+# tables are never changed. Without IPv6 its rules match nothing. The route for the replies is a static route.
 # Exit status: 0, or 1 with the reason.
-
 # Data only: no line of it is executed. Each line is one of the text that nft loads.
 configuration=(
 )
-
 set -u && export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 fail() {
   printf '<3>probe-rewrite: %s\n' "$1" >&2
-  finished=1 && exit 1
+  exit 1
 }
 is_in_force() {
   local comment
@@ -32,7 +28,7 @@ table=${text#add table ip6 } table=${table%%$'\n'*}
 }
 hash nft 2>/dev/null || fail 'the program nft was not found: install the package nftables'
 for tries in 1 2 3; do # something may flush nftables at this moment
-  is_in_force && finished=1 && exit 0
+  is_in_force && exit 0
   ((tries < 3)) || break
   said=$(nft -f - 2>&1 < <(printf '%s' "$text")) || fail "nft refuses table ip6 $table: ${said%%$'\n'*}"
 done

@@ -1,11 +1,9 @@
 #!/bin/bash
-finished='' && trap '[[ $finished ]] || exit 1' EXIT # a script that was cut short fails
 # Sets the static routes, and deletes our other routes (those of our protocol). Written by hostrouting.
 # Arguments: the unit it runs for, and how many seconds it may wait for a default route or a device (60 if absent).
 # A gateway or device that is not given is that of the default route in table main, InfiniBand aside; with a device,
 # that of its default route in any table. All routes are set or none; none if another program has a route with the
 # prefix and metric of one. Optional routes are set if that is possible now. Exit status: 0, or 1 with the reasons.
-
 # Data only: no line of it is executed.
 configuration=(
 )
@@ -23,9 +21,8 @@ $1 == "route" { wish[++wishes] = substr($0, 7); is_wanted[$2] = 1; next }
   sub(/(@[^@]*)?:$/, "", $2); is_up[$2] = $3 ~ /[<,]UP[,>]/
   is_fabric[$2] = / link\/(\[(32|772)\]|infini|loop)|\\ +(dummy|ifb|vrf) /; next # or a dead end
 }
-$1 == "end" && ours { plan(); exit }
 { last = $0; if ($1 in type) { $1 = type[$1]; read_route(2) } else read_route(1) }
-END { if (!is_planned) print "refused the routes cannot be read: " last "\nend" }
+END { if (last == "end" && ours) plan(); else print "refused the routes cannot be read: " last "\nend" }
 function block(why) { print why; is_blocked = 1 }
 # Each next hop of an IPv6 route is a route of its own. The protocol is that of the first; the others may not be ours.
 function read_route(at,   to, i, word, hop, hops, used, by, has, more, rank, is_split) {
@@ -106,7 +103,7 @@ function plan(   i, n) {
   for (i = 1; i <= 3 && !is_blocked; i++) for (n = 1; n <= steps[i]; n++) print "route " forth[i, n]
   for (i = 3; i && !is_blocked; i--) for (n = steps[i]; n; n--) print "route " back[i, n]
   for (n = 1; n <= steps[4] && !is_blocked; n++) print "route " forth[4, n]
-  print "end"; is_planned = 1
+  print "end"
 }
 '
 say() { printf '<%s>static-routes: %s\n' "$1" "$2" >&2; }
@@ -130,7 +127,7 @@ while :; do # once a second while something is missing that may still come
   case ${plan[0]}/${why[0]-} in
     'write 0'*) ((${#plan[@]} == 2)) || batch -force "${plan[@]:1:${#plan[@]}-2}" >/dev/null
       ((${#undo[@]} == 0)) || say 6 "changed routes: ${#undo[@]}"
-      finished=1 && exit 0 ;;
+      exit 0 ;;
     write*/'route del '*' via '*'No such process') plan=(refused)
       why=("ROUTE-CONFLICT: $hop: this next hop of our route is not ours: delete it, or configure another metric") ;;
     write*) ;; *) why=("${plan[@]#* }") && unset 'why[-1]' ;;
@@ -140,5 +137,4 @@ while :; do # once a second while something is missing that may still come
   [[ $told ]] || say 6 "waits up to $wait s: ${why[0]}" && told=1
   sleep 1
 done
-for line in "${why[@]:0:9}"; do say 3 "$line; gave up after $SECONDS s"; done
-finished=1 && exit "${stopped:-1}"
+for line in "${why[@]:0:9}"; do say 3 "$line; gave up after $SECONDS s"; done && exit "${stopped:-1}"

@@ -330,6 +330,8 @@ def test_refused_parts(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 PART = "172.20.9.0/24 dev ib0"
+ONLY_TUNNEL = ["link add tun7 type vxlan id 7 dstport 4789", "link set tun7 up", "route replace default dev tun7"]
+HIDDEN_BY_TUNNEL = [*ONLY_TUNNEL, "route append default via 10.0.0.1 dev eth0 metric 9"]
 HALVES = [f"route add {half} dev wg0" for half in ("0.0.0.0/1", "128.0.0.0/1")]
 # What decides, on a host with a default route by eth0: commands, the verdict on 172.20.0.0/16, and what is said.
 STORIES: dict[str, tuple[list[str], str, str]] = {
@@ -345,6 +347,36 @@ STORIES: dict[str, tuple[list[str], str, str]] = {
         ],
         "overlap",
         "expected wg0",
+    ),
+    "a tunnel hides a card's default route, and another card has a network": (
+        [*HIDDEN_BY_TUNNEL, "address add 172.20.9.4/24 dev eth1"],
+        "overlap",
+        "routes via eth1 [172.20.9.0/24 proto kernel], expected tun7",
+    ),
+    "a tunnel hides a card's default route, and another card has a network, and a table for its address": (
+        [
+            *HIDDEN_BY_TUNNEL,
+            "address add 172.20.9.4/24 dev eth1",
+            "rule add pref 50 from 172.20.9.4 lookup 101",
+            "route add default dev eth1 table 101",
+        ],
+        "overlap",
+        "routes via eth1 [172.20.9.0/24 proto kernel], expected tun7",
+    ),
+    "a tunnel hides a card's default route, and this card has a network": (
+        [*HIDDEN_BY_TUNNEL, "address add 172.20.9.4/24 dev eth0"],
+        "undecided",
+        "UNDECIDED: this check does not judge route [172.20.9.0/24 proto kernel]",
+    ),
+    "a tunnel has the only default route, and a card has a network": (
+        [*ONLY_TUNNEL, "address add 172.20.9.4/24 dev eth1"],
+        "undecided",
+        "UNDECIDED: this check does not judge route [172.20.9.0/24 proto kernel]",
+    ),
+    "a tunnel has the only default route, and a card has a router": (
+        [*ONLY_TUNNEL, "route add 172.20.9.0/24 via 10.0.9.1 dev eth1 onlink"],
+        "overlap",
+        "routes via eth1 [172.20.9.0/24 proto boot], expected tun7",
     ),
     "the default route is suppressed, and hidden": (
         ["rule add pref 50 lookup main suppress_prefixlength 0", *HALVES, "rule del pref 32766"],
@@ -441,6 +473,18 @@ def test_what_decides(namespace: Namespace, tmp_path: Path, story: str) -> None:
     checked = Checked(namespace, config, tmp_path, awk=AWKS[len(story) % len(AWKS)])
     assert (checked.verdict, engines.objections(checked)) == (verdict, []), checked.said
     assert words in checked.said
+
+
+@pytest.mark.parametrize("story", [story for story in STORIES if ONLY_TUNNEL[0] in STORIES[story][0]])
+def test_a_tunnel_that_is_meant(namespace: Namespace, tmp_path: Path, story: str) -> None:
+    """With expectedDevs no card is meant: its routes are overlaps, but for a network of the card below the tunnel."""
+    commands, *_ = STORIES[story]
+    namespace.batch(commands)
+    config = check("172.20.0.0/16", expected_devs=["tun7"])
+    engines = engines_check(namespace, config)
+    checked = Checked(namespace, config, tmp_path, awk=AWKS[len(story) % len(AWKS)])
+    verdict = "undecided" if story.endswith("this card has a network") else "overlap"
+    assert (checked.verdict, engines.objections(checked)) == (verdict, []), checked.said
 
 
 @pytest.mark.parametrize("awk", AWKS)

@@ -50,7 +50,7 @@ def markers(directory: Path) -> set[str]:
 @example(place=1, awk=AWKS[0])
 def test_a_script_without_its_end_fails(which: str, host: Namespace, tmp_path: Path, place: float, awk: str) -> None:
     """Wherever a script was cut before its last function ends, it fails and leaves no marker of a verdict ok."""
-    text, _ = only_awk(TEXTS[which], awk, tmp_path).rsplit("}\n", 1)
+    text, _ = only_awk(TEXTS[which], awk, tmp_path).rsplit("\n}\n", 1)
     done = run(host, text[: int(place * len(text))], tmp_path)
     assert done.returncode, done.stderr
     assert ".ok" not in markers(tmp_path)
