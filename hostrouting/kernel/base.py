@@ -20,8 +20,6 @@ from hostrouting.model.route import OURS, PATHLESS, REFUSING, Route, RouteType
 from hostrouting.model.rule import reached_tables
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
     from hostrouting.model.snapshot import Snapshot
@@ -134,11 +132,11 @@ class RouteBackend(Protocol):
     def close(self) -> None:
         """Release the kernel sockets. May be called twice; any other call after it raises BackendError."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 class Watch(Protocol):
@@ -159,11 +157,11 @@ class Watch(Protocol):
     def close(self) -> None:
         """Stop listening. May be called twice."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 KIND_OF_ERRNO: dict[int, Kind] = {errno.ENETUNREACH: "no-route", **{PATHLESS[kind]: kind for kind in REFUSING}}

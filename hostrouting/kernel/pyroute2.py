@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Outcome, RouteRequest, part_of
+from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Outcome, RouteBackend, RouteRequest, Watch, part_of
 from hostrouting.kernel.netlink.host import SKIP_STATISTICS, decode_addresses, decode_links, decode_rule
 from hostrouting.kernel.netlink.numbers import AF_OF
 from hostrouting.kernel.netlink.routes import LOOKUP_FLAGS, ONLINK, decode
@@ -25,10 +25,6 @@ from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
     from hostrouting.model.route import NextHop, Route
     from phases import Clock
 
@@ -36,7 +32,7 @@ _READINGS, _PAUSE = 3, 0.01
 _DUMP_INTR = 0x10
 
 
-class Pyroute2Backend:
+class Pyroute2Backend(RouteBackend):
     """See `RouteBackend`; `handle` is a `pyroute2.IPRoute` or anything with its methods, and stays the caller's."""
 
     def __init__(self, handle: Any) -> None:
@@ -85,16 +81,8 @@ class Pyroute2Backend:
             raise BackendError("this backend was closed", kind="unusable")
         return self._worker.submit(function, *arguments).result()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self.close()
-
-
-class PollingWatch:
+class PollingWatch(Watch):
     """See `Watch`; it reads the host again and compares."""
 
     def __init__(self, backend: Pyroute2Backend) -> None:
@@ -122,14 +110,6 @@ class PollingWatch:
 
     def close(self) -> None:
         """Stop watching. May be called twice."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self.close()
 
 
 @contextmanager

@@ -12,15 +12,11 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 import attrs
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import Outcome
+from hostrouting.kernel.base import Outcome, RouteBackend
 from hostrouting.testing.kernel import KIND_OF_REFUSAL, refusal_of
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
-    from hostrouting.kernel.base import Answer, RouteBackend, RouteRequest, Watch
+    from hostrouting.kernel.base import Answer, RouteRequest, Watch
     from hostrouting.model.prefix import IP, Prefix
     from hostrouting.model.snapshot import Snapshot
 
@@ -95,7 +91,7 @@ class Faulty(Generic[E]):
         self._faults.append(fault)
 
 
-class FaultyBackend:
+class FaultyBackend(RouteBackend):
     """A backend that passes everything on to another one, and fails as a test requires. Each fault happens once.
 
     `nth` counts from the call that sets the fault: 1 is the next moment::
@@ -164,14 +160,6 @@ class FaultyBackend:
     def close(self) -> None:
         """See RouteBackend."""
         self.inner.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self.close()
 
     def _at(self, moment: Moment) -> Faulty[BackendError | int]:
         return self._faults.setdefault(moment, Faulty())

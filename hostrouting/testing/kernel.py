@@ -25,13 +25,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from ipaddress import ip_interface
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import attrs
 
 from hostrouting.errors import BackendError
 from hostrouting.fib.engine import Fib
-from hostrouting.kernel.base import Answer, Outcome, RouteRequest, Verb, part_of
+from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Verb, part_of
 from hostrouting.model.prefix import IP, IPV4, IPV6, MULTICAST, Prefix, ip_at, width_of
 from hostrouting.model.route import (
     DEFAULT_METRIC,
@@ -49,12 +49,6 @@ from hostrouting.model.route import (
 from hostrouting.model.rule import Rule, by_priority, default_rules
 from hostrouting.model.snapshot import ARPHRD_LOOPBACK, Address, Link, Snapshot
 from hostrouting.testing.watch import FakeWatch
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
 
 _LOOPBACK = "lo"
 _PROTOCOL_BOOT = 3
@@ -89,7 +83,7 @@ class _Place(NamedTuple):
     prefix: Prefix
 
 
-class FakeKernel:
+class FakeKernel(RouteBackend):
     """A RouteBackend without a kernel, and the methods by which a test changes its host.
 
     `str()` lists rules and routes. Each method that changes the host raises BackendError where Linux would refuse.
@@ -147,14 +141,6 @@ class FakeKernel:
     def close(self) -> None:
         """See RouteBackend. The state stays: a test can still change it and print it."""
         self._closed = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self.close()
 
     # What a test does with the host
 

@@ -7,17 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
+from hostrouting.kernel.base import Watch
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
     from phases import Clock
     from phases.context import Flag
 
 
-class FakeWatch:
+class FakeWatch(Watch):
     """A watch of a FakeKernel. It waits on the clock that it is given; without one, a wait returns at once."""
 
     def __init__(self, happenings: list[Callable[[], object]]) -> None:
@@ -63,11 +60,3 @@ class FakeWatch:
     def close(self) -> None:
         """See Watch."""
         self._closed = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self.close()

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import Answer, Outcome, RouteRequest
+from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest
 from hostrouting.kernel.netlink.host import list_addresses, list_links, list_rules, read_settings
 from hostrouting.kernel.netlink.numbers import RTM_DELROUTE, RTM_NEWROUTE, groups_of
 from hostrouting.kernel.netlink.routes import Names, RouteReader, change_routes, list_routes, lookup_routes
@@ -23,10 +23,6 @@ from hostrouting.model.rule import reached_tables
 from hostrouting.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
     from hostrouting.model.prefix import IP, Prefix
     from hostrouting.model.route import Route
     from hostrouting.model.rule import Rule
@@ -60,7 +56,7 @@ def kernel_errors(attempt: str) -> Iterator[None]:
         raise BackendError(message, kind=kind, errno=number, kernel=words or os.strerror(number)) from error
 
 
-class NetlinkBackend:
+class NetlinkBackend(RouteBackend):
     """Linux's routing in the network namespace of the thread that creates it: see `RouteBackend`.
 
     It may be used inside a running event loop, which it blocks during a call. A forked child needs one of its own.
@@ -121,14 +117,6 @@ class NetlinkBackend:
             raise BackendError("this backend was closed", kind="unusable")
         with kernel_errors(attempt):
             yield self._netlink
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self.close()
 
 
 def _read(

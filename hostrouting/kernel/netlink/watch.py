@@ -12,20 +12,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
+from hostrouting.kernel.base import Watch
 from hostrouting.kernel.netlink.numbers import groups_of
 from hostrouting.kernel.netlink.socket import NetlinkSocket
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
     from phases import Clock
 
 _LONGEST = 3600.0  # seconds of one call of poll, which takes no infinity
 
 
-class NetlinkWatch:
+class NetlinkWatch(Watch):
     """A watch of the namespace of the thread that creates it."""
 
     def __init__(self) -> None:
@@ -72,11 +69,3 @@ class NetlinkWatch:
             self._socket.close()
             os.close(self._awakened)
             os.close(self._waker)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self.close()

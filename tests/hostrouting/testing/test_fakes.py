@@ -46,7 +46,7 @@ def test_a_suite_says_what_is_wrong() -> None:
     class Suite(BackendContract):
         @contextmanager
         def make(self) -> Iterator[RouteBackend]:
-            yield Deaf()  # type: ignore[misc]
+            yield Deaf()
 
     with pytest.raises(AssertionError, match="a snapshot has each address with its device; seen: set"):
         Suite().test_snapshot_holds_addresses_and_what_they_bring()
