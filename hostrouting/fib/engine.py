@@ -100,25 +100,42 @@ class Table:
                 self._routes.setdefault((route.prefix.length, route.prefix.network), []).append(route)
         for rivals in self._routes.values():
             rivals.sort(key=_rank)
-        self._lengths = sorted({length for length, _ in self._routes}, reverse=True)
+
+    @cached_property
+    def runs(self) -> tuple[list[int], list[Route | None]]:
+        """The addresses at which another route becomes the best, and that route: None if there is none.
+
+        Prefixes nest or are disjoint. So in order of their first addresses, the wider one first, those around an
+        address are a stack with the best on top.
+        """
+        starts: list[int] = [0]
+        routes: list[Route | None] = [None]
+        around: list[tuple[int, Route | None]] = [(1 << self._width, None)]  # each with the address behind it
+
+        def begin(address: int, route: Route | None) -> None:
+            if starts[-1] != address:
+                starts.append(address)
+                routes.append(route)
+            routes[-1] = route
+
+        for network, length in sorted((network, length) for length, network in self._routes):
+            while around[-1][0] <= network:
+                begin(around.pop()[0], around[-1][1])
+            best = self._routes[length, network][0]
+            begin(network, best)
+            around.append((network + (1 << self._width - length), best))
+        while len(around) > 1:
+            begin(around.pop()[0], around[-1][1])
+        return starts, routes
 
     def best(self, address: int) -> Route | None:
         """The route for this address; None if the table has none."""
-        for length in self._lengths:
-            host = self._width - length
-            if rivals := self._routes.get((length, address >> host << host)):
-                return rivals[0]
-        return None
+        starts, routes = self.runs
+        return routes[bisect_right(starts, address) - 1]
 
     def at(self, length: int, network: int) -> list[Route]:
         """The usable routes with exactly this prefix, the preferred one first."""
         return self._routes.get((length, network), [])
-
-    def borders(self) -> Iterator[int]:
-        """Where prefixes begin, and right behind their ends."""
-        for length, network in self._routes:
-            yield network
-            yield network + (1 << self._width - length)
 
 
 def is_usable(route: Route) -> bool:
@@ -179,7 +196,7 @@ class Fib:
 
     @cached_property
     def _borders(self) -> list[int]:
-        borders = {border for table in self.tables.values() for border in table.borders()}
+        borders = {border for table in self.tables.values() for border in table.runs[0]}
         for rule in self.rules:
             if rule.dst is not None:
                 borders |= {rule.dst.first, rule.dst.last + 1}
