@@ -17,8 +17,6 @@ import pytest
 from tests.support.needs import PATH, advice, require
 from tests.support.systemd import HOST_FOLDERS
 
-pytest.register_assert_rewrite("tests.support.filter_contracts")
-
 # In CI the examples are the same every time, as Hypothesis's own profile for CI has it: what is found by chance is found
 # at a desk, and in the long profile.
 # To shrink a failure can take minutes, which are to be had at a desk.

@@ -25,7 +25,7 @@ FINE, PROBLEM, BAD_INPUT, CANNOT_DECIDE = 0, 1, 2, 3
 VERDICT_CODES = {"ok": FINE, "overlap": PROBLEM, "undecided": CANNOT_DECIDE, "no-default-route": CANNOT_DECIDE}
 """The exit code for each verdict of a check."""
 
-_UNANSWERED = {"missing", "too-old", "not-permitted", "not-loaded", "wrong-backend", "timeout", "executor-lost"}
+_UNANSWERED = {"missing", "not-permitted", "not-loaded", "wrong-backend", "timeout", "executor-lost"}
 """The kinds of a HostError that leave the answer open; with the others the work has failed."""
 
 

@@ -137,13 +137,17 @@ def run_tool(*words: str, purpose: str, what: HostPart, package: str, text: str 
     except OSError as error:
         ended = Ended(126, err=error.strerror or str(error))  # as in a shell, for a program that cannot be run
     if ended.code:
-        lines = (line.strip() for line in ended.complaint.splitlines())
-        printed = " | ".join(dict.fromkeys(line for line in lines if line.strip("^~")))  # nft underlines the place
-        printed = printed or ended.signal or f"exit code {ended.code}, without a message"
-        kind, remedy = next(row[1:] for row in _REFUSALS if re.search(row[0], printed))
-        sentence = f"{tool} could not {purpose}{remedy and '; '}{remedy}"
-        raise HostError(sentence, what=what, kind=kind, words=printed)
+        raise tool_error(ended, tool, purpose=purpose, what=what)
     return ended
+
+
+def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> HostError:
+    """The error for a tool that has ended without doing what was asked."""
+    lines = (line.strip() for line in ended.complaint.splitlines())
+    printed = " | ".join(dict.fromkeys(line for line in lines if line.strip("^~")))  # nft underlines the place
+    printed = printed or ended.signal or f"exit code {ended.code}, without a message"
+    kind, remedy = next(row[1:] for row in _REFUSALS if re.search(row[0], printed))
+    return HostError(f"{tool} could not {purpose}{remedy and '; '}{remedy}", what=what, kind=kind, words=printed)
 
 
 # Rights.

@@ -8,11 +8,11 @@ written, not as nft would print it. Not here: any effect on packets or frames.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from hostrouting.errors import BackendError, HostError
-from hostrouting.kernel import ebtables as refusal
-from hostrouting.kernel.ebtables import BACKENDS, Backend, missing_from, require_distinct, require_lines
+from hostrouting.kernel.ebtables import BridgeRule, require_deletable
 from hostrouting.kernel.neighbours import LinkLayerView, Neighbour
 from hostrouting.kernel.nftables import require_name
 from hostrouting.testing.faults import Faulty
@@ -59,61 +59,38 @@ class FakeNftables(Faulty[HostError]):
         return tables
 
 
-_CHAINS = ("PREROUTING", "OUTPUT", "POSTROUTING")
+_CHAINS = "PREROUTING OUTPUT POSTROUTING"
 
 
 class FakeEbtables(Faulty[HostError]):
-    """ebtables in a list, compared with Linux; `str()` is what ebtables-save would print."""
+    """ebtables in a list, compared with Linux."""
 
-    def __init__(
-        self, rules: Iterable[str] = (), *, backend: Backend = "nft", others: str = "", elsewhere: Iterable[str] = ()
-    ) -> None:
-        """Begin with these rules in table nat of this backend, other tables as text, and the other backend's rules."""
+    def __init__(self, rules: Iterable[str] = ()) -> None:
+        """Begin with these rules in table nat."""
         super().__init__()
         self.rules = list(rules)
-        """The rules of table nat, as ebtables-save prints them, without "-A"; for a test to change."""
-        self.backend: Backend = backend
-        """The backend that has them."""
-        self.elsewhere = list(elsewhere)
-        """The rules of the other backend. If both have rules, every verb raises an error."""
-        self.others = others
-        self.writes: list[str] = []
-        """The changes, in order: "delete PREROUTING -p ARP -j DROP"."""
+        """The text of each rule, as ebtables prints it; for a test to change."""
 
-    def program(self) -> str:
-        """See Ebtables."""
-        self._require_one_backend()
-        return f"ebtables-{self.backend}"
-
-    def save(self) -> str:
+    def list_rules(self) -> tuple[BridgeRule, ...]:
         """See Ebtables."""
         self.meet().strike()
-        self._require_one_backend()
-        return str(self)
+        return self._listed()
 
-    def delete(self, lines: Sequence[str]) -> None:
+    def delete(self, texts: Sequence[str]) -> None:
         """See Ebtables."""
-        require_lines(lines)
-        if not lines:
-            return
-        with self.change():
-            self._require_one_backend()
-            require_distinct(str(self), lines)
-            if gone := missing_from(str(self), lines):
-                raise refusal.no_such_rule(gone)
-            for line in lines:
-                self.rules.remove(line)
-            self.writes += [f"delete {line}" for line in lines]
+        if texts:
+            with self.change():
+                require_deletable(self._listed(), texts)
+                for text in texts:
+                    self.rules.remove(text)
 
-    def _require_one_backend(self) -> None:
-        if self.rules and self.elsewhere:
-            [other] = set(BACKENDS) - {self.backend}
-            raise refusal.both_backends([(self.backend, len(self.rules)), (other, len(self.elsewhere))])
-
-    def __str__(self) -> str:
-        chains = dict.fromkeys([*_CHAINS, *(rule.partition(" ")[0] for rule in self.rules)])
-        rules = [f"-A {rule}" for chain in chains for rule in self.rules if rule.partition(" ")[0] == chain]
-        return "\n".join(["*nat", *(f":{chain} ACCEPT" for chain in chains), *rules, self.others])
+    def _listed(self) -> tuple[BridgeRule, ...]:
+        numbers = Counter[str]()
+        rules: list[BridgeRule] = []
+        for text in sorted(self.rules, key=lambda text: _CHAINS.find(text.partition(" ")[0])):
+            numbers[text.partition(" ")[0]] += 1
+            rules.append(BridgeRule("ebtables-nft", numbers[text.partition(" ")[0]], text))
+        return tuple(rules)
 
 
 class FakeLinkLayer(Faulty[BackendError]):

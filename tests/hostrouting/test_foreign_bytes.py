@@ -8,8 +8,8 @@ import pytest
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.saved import snapshot_in
-from hostrouting.tasks.cleanup.judge import active_file, read_state
-from hostrouting.tasks.cleanup.saved_rules import read_saved
+from hostrouting.kernel.ebtables import read_listing
+from hostrouting.tasks.cleanup.judge import active_file, pod_rule, read_state
 from hostrouting.testing.topologies import h200
 
 
@@ -28,9 +28,9 @@ READERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     ),
     "snapshot": (snapshot_in, h200().snapshot().to_json().encode()),
     "ebtables": (
-        text(read_saved),
+        text(lambda words: [pod_rule(rule.text) for rule in read_listing(words, "ebtables")]),
         (
-            b"*nat\n:PREROUTING ACCEPT\n-A PREROUTING -p ARP --arp-op Request --arp-ip-dst 10.240.0.9 -j arpreply --arpreply-mac"
+            b"Bridge chain: PREROUTING, entries: 1, policy: ACCEPT\n-p ARP --arp-op Request --arp-ip-dst 10.240.0.9 -j arpreply --arpreply-mac"
             b" aa:bb:cc:dd:ee:ff --arpreply-target DROP\n"
         ),
     ),

@@ -29,11 +29,11 @@ from hostrouting.model.prefix import IP, Prefix, as_ip
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.routes.uplink import bare_leg
-from hostrouting.text import counted, spoken
+from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import AzureVnetCleanupConfig
-    from hostrouting.tasks.cleanup.saved_rules import SavedRule
+    from hostrouting.kernel.ebtables import BridgeRule
 
 STATE_FILE = "/var/run/azure-vnet.json"
 CONFLISTS = "/etc/cni/net.d"
@@ -48,10 +48,8 @@ Fate: TypeAlias = Literal["delete", "conflict", "inert", "keep"]
 class CleanupFacts:
     """What is known about a host."""
 
-    rules: tuple[SavedRule, ...] | None = ()
+    rules: tuple[BridgeRule, ...] | None = ()
     """None if the host has no ebtables that could be asked."""
-    unreadable: tuple[str, ...] = ()
-    """The lines of ebtables-save that are not understood."""
     view: LinkLayerView = attrs.field(factory=LinkLayerView)
     snapshot: Snapshot = attrs.field(factory=Snapshot)
     state: str | None = None
@@ -66,10 +64,10 @@ class CleanupEntry:
 
     kind: Literal["rule", "neighbour", "route"]
     spec: str
-    """The thing itself: a rule as ebtables-save prints it, a neighbour or a route as ip prints it."""
+    """The thing itself: a rule as ebtables prints it, a neighbour or a route as ip prints it."""
     fate: Fate
     reason: str
-    thing: SavedRule | Neighbour | Route = attrs.field(eq=False, repr=False)
+    thing: BridgeRule | Neighbour | Route = attrs.field(eq=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.kind} {self.spec}    # {self.reason}"
@@ -98,9 +96,6 @@ def judge(facts: CleanupFacts, config: AzureVnetCleanupConfig) -> tuple[tuple[Cl
     if facts.rules is None and host.own_bridges:
         sentence = "ebtables is not installed, or its modules are not loaded, so rules cannot be looked for"
         findings.append(Finding("requirement", "error", sentence, "ebtables", "install it, or load its modules"))
-    if lines := facts.unreadable:
-        sentence = f"{counted(len(lines), 'line')} of ebtables-save cannot be understood, and will stay: {lines[0]!a}"
-        findings.append(Finding("azure-vnet", "note", sentence, "ebtables", facts={"lines": list(lines)}))
     if gone := [f"{pod.name} ({', '.join(map(str, pod.ips))})" for pod in pods if host.is_gone(pod)]:
         sentence = f"{STATE_FILE} still lists pods that are gone: {spoken(gone)}"
         remedy = "stop Azure's network monitor (azure-cnms), if it runs: it adds their rules again every 10 s"
@@ -124,12 +119,13 @@ _IPV6 = r"(?P<ip>[0-9A-Fa-f]*:[0-9A-Fa-f:.]+)(?:/128|/ffff(?::ffff){7})?"
 _MAC = r"(?P<mac>[0-9A-Fa-f]{1,2}(?::[0-9A-Fa-f]{1,2}){5})"
 _ARP = rf"--arp-op Request --arpreply-mac {_MAC} (?:--arpreply-target DROP )?-j arpreply"
 _DNAT = rf"--to-dst {_MAC} -i (?P<uplink>\S+) -j dnat"
-_POD_RULES = {
-    "--arp-ip-dst": re.compile(rf"--arp-ip-dst {_IPV4} {_ARP} -p (?:ARP|0x0?806)"),
-    "--ip-dst": re.compile(rf"(?:--dnat-target ACCEPT )?--ip-dst {_IPV4} {_DNAT} -p (?:IPv4|0x0?800)"),
-    "--ip6-dst": re.compile(rf"(?:--dnat-target ACCEPT )?--ip6-dst {_IPV6} {_DNAT} -p (?:IPv6|0x86[Dd][Dd])"),
-}
-"""By the option that has the pod's address: the options of a pod rule, sorted, in every spelling that ebtables prints.
+_POD_RULES = (
+    re.compile(rf"--arp-ip-dst {_IPV4} {_ARP} -p (?:ARP|0x0?806)"),
+    re.compile(rf"(?:--dnat-target ACCEPT )?--ip-dst {_IPV4} {_DNAT} -p (?:IPv4|0x0?800)"),
+    re.compile(rf"(?:--dnat-target ACCEPT )?--ip6-dst {_IPV6} {_DNAT} -p (?:IPv6|0x86[Dd][Dd])"),
+)
+_DESTINATION = re.compile(r" --(?:arp-ip|ip|ip6)-dst (?:! )?(\S+)")
+"""The options of a pod rule, sorted, in every spelling that ebtables prints; and the option that has the pod's address.
 
 A default target may be missing; a protocol may be a number; an address may have a mask, and a MAC address no zeros.
 """
@@ -143,11 +139,11 @@ class PodRule(NamedTuple):
     uplink: str | None
 
 
-def pod_rule(rule: SavedRule) -> PodRule | None:
-    """The rule as a pod rule; None for any other rule."""
-    text = " ".join(f"{option} {value}" for option, value in sorted(rule.options))
-    match = next(filter(None, (shape.fullmatch(text) for shape in _POD_RULES.values())), None)
-    if match is None or (rule.table, rule.chain) != ("nat", "PREROUTING"):
+def pod_rule(text: str) -> PodRule | None:
+    """The rule with this text as a pod rule; None for any other rule."""
+    chain, *options = re.split(r" +(?=-)", text)
+    match = next(filter(None, (shape.fullmatch(" ".join(sorted(options))) for shape in _POD_RULES)), None)
+    if match is None or chain != "PREROUTING":
         return None
     ip, mac = _address(match["ip"]), ":".join(byte.zfill(2) for byte in match["mac"].lower().split(":"))
     is_of_one_device = mac not in _NO_MAC and not int(mac[:2], 16) & 1
@@ -155,9 +151,9 @@ def pod_rule(rule: SavedRule) -> PodRule | None:
 
 
 def _address(value: str) -> IP | None:
-    """The address in the value of an option, after a negation or before a mask."""
+    """The address in the value of an option, before a mask."""
     try:
-        return as_ip(value.removeprefix("! ").partition("/")[0])
+        return as_ip(value.partition("/")[0])
     except ValueError:
         return None
 
@@ -194,7 +190,7 @@ class _Judge:
         self._local = {gateway: "a default gateway" for gateway in gateways if gateway is not None}
         self._local |= {own.ip: f"an address of this host, on {own.dev}" for own in facts.snapshot.addresses}
         self._listed = {ip: pod for pod in pods if pod.device in self._links for ip in pod.ips}
-        self._rules = [(rule, pod_rule(rule)) for rule in facts.rules or ()]
+        self._rules = [(rule, pod_rule(rule.text)) for rule in facts.rules or ()]
         known = [(pod.ip, pod.mac) for _, pod in self._rules if pod is not None and pod.mac != _VIRTUAL_MAC]
         own_neighbours = [entry for entry in view.neighbours if entry.dev in self.own_bridges]
         self._neighbours = [entry for entry in own_neighbours if entry.mac not in _NO_MAC]
@@ -205,11 +201,11 @@ class _Judge:
     def rules(self) -> Iterator[CleanupEntry]:
         """Each rule that azure-vnet adds for a pod, or that has a managed address."""
         for rule, pod in self._rules:
-            spec = rule.line if rule.table == "nat" else f"-t {rule.table} {rule.line}"
             if pod is not None:
-                yield CleanupEntry("rule", spec, *self._rule(pod), rule)
-            elif any(option in _POD_RULES and self._is_managed(_address(value)) for option, value in rule.options):
-                yield CleanupEntry("rule", spec, "keep", "azure-vnet adds no rule exactly like this for a pod", rule)
+                yield CleanupEntry("rule", rule.text, *self._rule(pod), rule)
+            elif any(self._is_managed(_address(value)) for value in _DESTINATION.findall(rule.text)):
+                reason = "azure-vnet adds no rule exactly like this for a pod"
+                yield CleanupEntry("rule", rule.text, "keep", reason, rule)
 
     def neighbours(self) -> Iterator[CleanupEntry]:
         """Each permanent neighbour on a bridge of azure-vnet that no other program maintains."""

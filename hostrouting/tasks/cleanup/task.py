@@ -15,14 +15,13 @@ from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import Effects, Operation, having_changed, tell_effects
 from hostrouting.host.host import Host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
+from hostrouting.kernel.ebtables import BridgeRule, Ebtables
 from hostrouting.kernel.neighbours import LinkLayer, Neighbour
 from hostrouting.model.route import Route
 from hostrouting.tasks.cleanup.judge import CONFLISTS, STATE_FILE, CleanupEntry, CleanupFacts, Fate, judge
-from hostrouting.tasks.cleanup.saved_rules import SavedRule, read_saved
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import AzureVnetCleanupConfig, HostRoutingConfig
-    from hostrouting.kernel.ebtables import Ebtables
 
 
 @attrs.frozen
@@ -131,18 +130,18 @@ class _Run:
     def plan(self, *, refuse: bool = False) -> CleanupPlan:
         """What is stale now. With `refuse`, HostError is raised if there is a reason not to delete anything."""
         try:
-            rules, unreadable = read_saved(self.ebtables.save())
+            rules: tuple[BridgeRule, ...] | None = self.ebtables.list_rules()
         except HostError as error:
             if error.kind not in {"missing", "not-loaded"}:
                 raise
-            rules, unreadable = None, ()
+            rules = None
         view = self.links.look()  # after the rules, so that those of a new pod do not seem stale
         with self.routes() as backend:
             snapshot = backend.snapshot()
         files, at = self.host.files, self.host.layout.at
         names = [name for name in files.names(at(CONFLISTS)) if name.endswith((".conf", ".conflist", ".json"))]
         conflists = {name: files.read(at(f"{CONFLISTS}/{name}")) or "" for name in names}
-        facts = CleanupFacts(rules, unreadable, view, snapshot, files.read(at(STATE_FILE)), conflists)
+        facts = CleanupFacts(rules, view, snapshot, files.read(at(STATE_FILE)), conflists)
         plan = CleanupPlan(*judge(facts, self.section))
         if refuse and plan.hindrances:
             raise _error("nothing was deleted", plan.hindrances, kind="refused")
@@ -188,11 +187,10 @@ class _Run:
             return plan
         for entry in plan.deletions:
             ctx.log.info("will delete %s", entry)
-        rules = [entry.thing for entry in plan.deletions if isinstance(entry.thing, SavedRule)]
-        script = undo_script(plan.deletions, self.ebtables.program() if rules else "")
-        self.host.files.write(undo_file, script, mode=0o600)
+        texts = [entry.spec for entry in plan.deletions if entry.kind == "rule"]
+        self.host.files.write(undo_file, undo_script(plan.deletions), mode=0o600)
         try:
-            self.ebtables.delete([rule.line for rule in rules])
+            self.ebtables.delete(texts)
         except HostError as error:
             if error.kind == "timeout":  # the rules may be gone, or not
                 tell_effects(error, files=[undo_file])
@@ -219,15 +217,16 @@ _HEAD = """\
 """
 
 
-def undo_script(entries: Iterable[CleanupEntry], program: str) -> str:
+def undo_script(entries: Iterable[CleanupEntry]) -> str:
     """A shell script that restores these entries: each rule in its place, or at the end if the chain is too short now.
 
     It has numbers instead of names that are configured on each host.
     """
-    rules, commands = [], []
+    program, rules, commands = "", [], []
     for thing in (entry.thing for entry in entries):
-        if isinstance(thing, SavedRule):
-            rules.append(f"-I {thing.chain} {thing.number} {thing.line.partition(' ')[2]}")
+        if isinstance(thing, BridgeRule):
+            program, (chain, _, options) = thing.program, thing.text.partition(" ")
+            rules.append(f"-I {chain} {thing.number} {options}")
         elif isinstance(thing, Neighbour):
             commands.append(f"ip neigh add {thing.ip} lladdr {thing.mac} dev {quote(thing.dev)} nud permanent")
         else:
