@@ -14,6 +14,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import partial
+from itertools import count
 from typing import NamedTuple, Protocol
 
 from hostrouting.errors import HostError
@@ -120,13 +121,12 @@ class EbtablesProgram:
 def read_listing(text: str, program: str) -> tuple[BridgeRule, ...]:
     """The rules in the output of `ebtables -L`: each line of a chain is one."""
     rules: list[BridgeRule] = []
-    chain, number = "", 0
+    chain, numbers = "", count(1)
     for line in text.splitlines():
         if heading := _CHAIN.match(line):
-            chain, number = heading[1], 0
+            chain, numbers = heading[1], count(1)
         elif chain and line.strip():
-            number += 1
-            rules.append(BridgeRule(program, number, f"{chain} {line.strip()}"))
+            rules.append(BridgeRule(program, next(numbers), f"{chain} {line.strip()}"))
     return tuple(rules)
 
 

@@ -36,10 +36,6 @@ class Neighbour:
     permanent: bool = True
     """Whether it stays until it is deleted, and no other program maintains it (`extern_learn`)."""
 
-    def order(self) -> tuple[str, int, int]:
-        """By device, then by address."""
-        return self.dev, self.ip.version, int(self.ip)
-
     def __str__(self) -> str:
         return f"{self.ip} dev {self.dev} lladdr {self.mac}{' PERMANENT' * self.permanent}"
 
@@ -142,7 +138,7 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
     return LinkLayerView(
         macs={names[index]: link[_MAC].hex(":") for index, link in links.items() if link.get(_MAC)},
         peers={name: mac for name, mac in peers.items() if mac},
-        neighbours=tuple(sorted(neighbours, key=Neighbour.order)),
+        neighbours=tuple(sorted(neighbours, key=str)),
         learned=tuple(sorted(learned)),
     )
 

@@ -8,8 +8,9 @@ written, not as nft would print it. Not here: any effect on packets or frames.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 
 from hostrouting.errors import BackendError, HostError
 from hostrouting.kernel.ebtables import BridgeRule, require_deletable
@@ -85,12 +86,10 @@ class FakeEbtables(Faulty[HostError]):
                     self.rules.remove(text)
 
     def _listed(self) -> tuple[BridgeRule, ...]:
-        numbers = Counter[str]()
-        rules: list[BridgeRule] = []
-        for text in sorted(self.rules, key=lambda text: _CHAINS.find(text.partition(" ")[0])):
-            numbers[text.partition(" ")[0]] += 1
-            rules.append(BridgeRule("ebtables-nft", numbers[text.partition(" ")[0]], text))
-        return tuple(rules)
+        numbers: dict[str, count[int]] = defaultdict(lambda: count(1))
+        chains = ((text.partition(" ")[0], text) for text in self.rules)
+        ordered = sorted(chains, key=lambda pair: _CHAINS.find(pair[0]))
+        return tuple(BridgeRule("ebtables-nft", next(numbers[chain]), text) for chain, text in ordered)
 
 
 class FakeLinkLayer(Faulty[BackendError]):
@@ -114,7 +113,7 @@ class FakeLinkLayer(Faulty[BackendError]):
         return LinkLayerView(
             macs=dict(self.macs),
             peers=dict(self.peers),
-            neighbours=tuple(sorted(self.neighbours, key=Neighbour.order)),
+            neighbours=tuple(sorted(self.neighbours, key=str)),
             learned=tuple(sorted(self.learned)),
         )
 

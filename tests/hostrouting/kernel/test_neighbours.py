@@ -154,6 +154,13 @@ class TestOnLinux:
             assert KernelLinkLayer().look() == VIEW
 
     @pytest.mark.usefixtures("node")
+    def test_an_end_that_is_not_a_veth(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """If another device is returned, as without the number of the namespace, the other end is not known."""
+        ask = NetlinkSocket.ask
+        monkeypatch.setattr(NetlinkSocket, "ask", lambda self, kind, body: ask(self, kind, body[:16]))
+        assert KernelLinkLayer().look() == attrs.evolve(VIEW, peers={})
+
+    @pytest.mark.usefixtures("node")
     def test_without_privilege(self) -> None:
         """Without the privilege the other ends are not known, and nothing can be changed."""
 
