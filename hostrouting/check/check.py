@@ -20,13 +20,13 @@ from hostrouting.check.flaws import find_flaws, undelivered
 from hostrouting.check.judge import DOUBT, ESCAPE, POD_BLOCK, Judge, Opinion, Part, of_family, ranges_of
 from hostrouting.check.pods import pod_packets
 from hostrouting.check.repair import Repair, propose_repair
-from hostrouting.check.report import doubt
+from hostrouting.check.report import find_doubts
 from hostrouting.errors import NotReady
 from hostrouting.fib.engine import PLAIN, Decision, Fib, Packet
 from hostrouting.fib.not_judged import NotJudged, not_judged
 from hostrouting.finding import Finding
 from hostrouting.kernel.awaiting import await_result
-from hostrouting.model.prefix import IPV4, Prefix, extent, ip_at, prefixes_between
+from hostrouting.model.prefix import IPV4, Prefix, ip_at, prefixes_between
 from hostrouting.model.route import REFUSING
 from hostrouting.routes.plan import plan_static_routes
 
@@ -215,7 +215,7 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
         return FamilyReport(judge, cidrs, doubts=(*lost, *map(_unseen, hidden)), flaws=flaws)
     every: list[Part] = []
     escapes: list[Escape] = []
-    doubts: dict[Opinion, list[str]] = {}  # and where there is the same doubt
+    doubts: list[tuple[Opinion, int, int]] = []
     blocks = _disjoint(cidrs)
     packets = (PLAIN, *pod_packets(judge.fib, judge.pods))
     for block, packet in ((block, packet) for block in blocks for packet in packets):
@@ -226,17 +226,16 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
             for (opinion, decision), first, last in ranges_of(parts, _escape_in)
         ]
         escapes += new if packet is PLAIN else (escape for escape in new if not _is_of_host_too(escape, escapes))
-        for opinions, first, last in ranges_of(parts, _doubts_in):
-            for opinion in opinions:
-                doubts.setdefault(opinion, []).append(extent(block.family, first, last))
+        in_doubt = ranges_of(parts, _doubts_in)
+        doubts += ((opinion, first, last) for opinions, first, last in in_doubt for opinion in opinions)
     near = [
         _unseen(thing)
         for thing in unseen
         if any(thing.prefix.first <= block.last and block.first <= thing.prefix.last for block in blocks)
     ]
-    findings = [*lost, *(doubt(opinion, [*dict.fromkeys(places)]) for opinion, places in doubts.items())]
+    findings = (*lost, *find_doubts(judge.fib.family, doubts), *dict.fromkeys(near))
     repair = propose_repair(judge, blocks, every)
-    return FamilyReport(judge, cidrs, tuple(every), tuple(escapes), (*findings, *dict.fromkeys(near)), flaws, repair)
+    return FamilyReport(judge, cidrs, tuple(every), tuple(escapes), findings, flaws, repair)
 
 
 def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:

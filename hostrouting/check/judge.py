@@ -19,7 +19,6 @@ is the doubt `other-packets`. What the engine cannot judge is in `fib.not_judged
 
 from __future__ import annotations
 
-from collections import Counter
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -32,7 +31,7 @@ from hostrouting.routes.uplink import Default, all_defaults, find_defaults, lead
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from hostrouting.config.settings import RouteOverlapConfig
     from hostrouting.config.values import Network
@@ -165,10 +164,7 @@ class Judge:
 
     def is_card(self, dev: str) -> bool:
         """Whether the device can have a default route of the network, and is not a tunnel."""
-        return self._leads_out(dev) and not self.is_tunnel(dev)
-
-    def _leads_out(self, dev: str) -> bool:
-        return leads_out(self._links.get(dev))
+        return leads_out(self._links.get(dev)) and not self.is_tunnel(dev)
 
     def _is_listed(self, dev: str) -> bool:
         """Whether the configuration allows the device."""
@@ -188,24 +184,22 @@ class Judge:
         if used is None:
             return Uplinks()
         devs = self._useful(used.devs)
-        equals = [default for default in defaults if not default.is_suppressed and _rank(default) == _rank(used)]
-        of_equals = frozenset(dev for default in equals for dev in self._useful(default.devs))
+        equals = (default for default in defaults if default.rank == used.rank)
+        of_equals = self._useful(dev for default in equals for dev in default.devs)
         doubtful = of_equals if of_equals != devs else frozenset()
         if self.fib.family == 6 and used.route.protocol == _RA and len(devs) > 1:
             doubtful |= devs  # several routers advertise themselves, each on its own device
-        card = None
+        hidden: frozenset[str] = frozenset()
         if any(map(self.is_tunnel, devs)):
-            hidden_default = next((default for default in cards if default is not used), None)
-            if hidden_default is not None:
-                hidden = self._useful(hidden_default.devs)
+            hidden = self._useful(next((default.devs for default in cards if default is not used), ()))
+            if hidden or any(self._links[dev].kind != "ppp" for dev in devs):
                 doubtful |= devs | hidden
-                card = next(iter(hidden)) if len(hidden) == 1 else None
-            elif any(self._links[dev].kind != "ppp" for dev in devs):
-                doubtful |= devs
+        card = next(iter(hidden)) if len(hidden) == 1 else None
         return Uplinks(devs | doubtful, doubtful, card, used)
 
-    def _useful(self, devs: Collection[str]) -> frozenset[str]:
-        return frozenset(filter(self._leads_out, devs))
+    def _useful(self, devs: Iterable[str]) -> frozenset[str]:
+        """Those of the devices by which a default route can be one of the network."""
+        return frozenset(dev for dev in devs if leads_out(self._links.get(dev)))
 
     # 2 to 5, for one end.
 
@@ -245,12 +239,11 @@ class Judge:
         uplinks = self.uplinks
         if dev == uplinks.card and self._is_connected(dev, route):
             return Opinion(FINE, "own-subnet", dev)
-        if dev in self.named or (dev in uplinks.devs and self._leads_out(dev)):
+        if dev in self.named or (dev in uplinks.devs and leads_out(self._links.get(dev))):
             if dev in uplinks.doubtful:
                 return Opinion(DOUBT, "default-routes", spoken(sorted(uplinks.doubtful)))
-            return (
-                Opinion(DOUBT, "on-link", f"[{route}]") if self._is_far(dev, route) else Opinion(FINE, "expected", dev)
-            )
+            is_far = self._is_far(dev, route)
+            return Opinion(DOUBT, "on-link", f"[{route}]") if is_far else Opinion(FINE, "expected", dev)
         if self._is_listed(dev):
             return Opinion(FINE, "allowed", f"{dev} (allowedDevs)")
         if row := self._row_allowing(dev, route, is_marked=is_marked):
@@ -343,13 +336,11 @@ class Judge:
                 is_known = row.is_exclusive or any(self._is_of(dev, cni) or row.is_node_subnet for dev, _ in inside)
                 if has_device and is_known:
                     return Opinion(FINE, "pod-block", f"{route.prefix} ({cni.name})")
-                if has_device or (cni.name == "Calico" and self._protocols[route.protocol] > 1):
+                if has_device or (
+                    cni.name == "Calico" and sum(other.protocol == route.protocol for other in self.fib.routes) > 1
+                ):
                     opinion = Opinion(DOUBT, "refused-range", f"{route}, perhaps of {cni.name}")
         return opinion
-
-    @cached_property
-    def _protocols(self) -> Counter[int]:
-        return Counter(route.protocol for route in self.fib.routes)
 
     def _leading_inside(self, route: Route) -> list[tuple[str, int]]:
         """Devices and lengths of routes inside a refused range, and of own addresses in it, but for the uplinks."""
@@ -439,10 +430,6 @@ _ZEROCONF = Prefix.parse("169.254.0.0/16")
 
 def _opaque(end: End) -> Opinion:
     return Opinion(DOUBT, "other-packets", f"rule {end.rule}", end.rule.selection)
-
-
-def _rank(default: Default) -> tuple[int, bool, int]:
-    return default.table, default.is_halves, default.route.metric
 
 
 @cache

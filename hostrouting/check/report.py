@@ -7,8 +7,8 @@ escapes, the repair, what cannot be repaired, how to allow it, and what limits t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hostrouting.check.judge import ranges_of
 from hostrouting.check.pods import phrase_of
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from hostrouting.fib.engine import Decision
     from hostrouting.model.route import Route
     from hostrouting.routes.uplink import DesiredRoute
+
+T = TypeVar("T")
 
 CHECK_SCHEMA = "hostrouting/check/3"
 
@@ -124,12 +126,21 @@ def verdict_sentence(family: FamilyReport) -> str:
     return f"every address of {cidrs} leaves by {devs}{beside}, or is this host's own"
 
 
-def doubt(opinion: Opinion, places: Sequence[str]) -> Finding:
-    """The finding for places about which there is the same doubt."""
-    where, (sentence, remedy) = spoken(places, most=_RANGES), _DOUBTS[opinion.name]
-    sentence = sentence.format(where=where, reason=opinion.reason)
-    name = opinion.name if opinion.name in NAMES else "doubtful-route"
-    return Finding(name, "warning", sentence, where, remedy.format(selection=opinion.selection))
+def find_doubts(family: int, ranges: Iterable[tuple[Opinion, int, int]]) -> Iterator[Finding]:
+    """A finding for all ranges about which there is the same doubt."""
+    for opinion, places in _extents(family, ranges).items():
+        where, (sentence, remedy) = spoken(places, most=_RANGES), _DOUBTS[opinion.name]
+        sentence = sentence.format(where=where, reason=opinion.reason)
+        name = opinion.name if opinion.name in NAMES else "doubtful-route"
+        yield Finding(name, "warning", sentence, where, remedy.format(selection=opinion.selection))
+
+
+def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[str]]:
+    """By label: the ranges as text, each once."""
+    extents: dict[T, dict[str, None]] = {}
+    for label, first, last in ranges:
+        extents.setdefault(label, {})[extent(family, first, last)] = None
+    return {label: [*texts] for label, texts in extents.items()}
 
 
 def _is_whole(family: FamilyReport) -> bool:
@@ -146,23 +157,18 @@ def _way(escape: Escape) -> str:
 
 def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:
     decision = escape.decision
-    cause = "" if decision.route is None and decision.rule is None else f" [{_cause(decision)}]"
+    cause = decision.route or (decision.rule and f"rule {decision.rule}")
     of_pods = "" if escape.packet is PLAIN else f", for {phrase_of(escape.packet)},"
     expected = spoken(family.expected_devs, last="or")
     where = extent(family.family, escape.first, escape.last)
-    sentence = f"{where}{of_pods} {_way(escape)}{cause}; expected: {expected}"
+    sentence = f"{where}{of_pods} {_way(escape)}{f' [{cause}]' if cause else ''}; expected: {expected}"
     remedy = "" if escape.kind in {"overlap", "no-route"} else _deletion(decision)
     if escape.kind == "overlap" and all(_kind_of(family, dev) for dev in escape.devs):
         devs = spoken([f"{dev} ({_kind_of(family, dev)})" for dev in escape.devs])
         verb = "is" if len(escape.devs) == 1 else "are"
         remedy = f"if {devs} {verb} intended, add to routeOverlap.allowedDevs: {json.dumps(list(escape.devs))}"
-    return Finding(
-        "refused" if escape.kind in REFUSING else escape.kind, severity, sentence, where, remedy, _facts(escape)
-    )
-
-
-def _cause(decision: Decision) -> str:
-    return f"rule {decision.rule}" if decision.route is None else str(decision.route)
+    name = "refused" if escape.kind in REFUSING else escape.kind
+    return Finding(name, severity, sentence, where, remedy, _facts(escape))
 
 
 def _deletion(decision: Decision) -> str:
@@ -188,8 +194,8 @@ def owner_of(route: Route) -> str:
 
 def _facts(escape: Escape) -> dict[str, Any]:
     decision, family = escape.decision, escape.cidr.family
-    route, dev = decision.route, next(iter(escape.devs), None)
-    gateway = None if route is None else next((leg.gateway for leg in route.legs if leg.dev == dev), None)
+    rule, route, dev = decision.rule, decision.route, next(iter(escape.devs), None)
+    gateway = route and next((leg.gateway for leg in route.legs if leg.dev == dev), None)
     return {
         "cidr": str(escape.cidr),
         "first": str(ip_at(family, escape.first)),
@@ -198,11 +204,11 @@ def _facts(escape: Escape) -> dict[str, Any]:
         "devs": list(escape.devs),
         "via": {
             "dev": dev,
-            "gateway": None if gateway is None else str(gateway),
-            "route": None if route is None else str(route.prefix),
-            "table": None if route is None else table_name(route.table),
-            "protocol": None if route is None else protocol_name(route.protocol),
-            "rule": None if decision.rule is None else decision.rule.priority,
+            "gateway": gateway and str(gateway),
+            "route": route and str(route.prefix),
+            "table": route and table_name(route.table),
+            "protocol": route and protocol_name(route.protocol),
+            "rule": rule and rule.priority,
         },
     }
 
@@ -231,16 +237,13 @@ def _passed_over(family: FamilyReport) -> str:
     for route in fib.snapshot.routes:
         if route.prefix == Prefix(family.family, 0, 0) and route.type == "unicast":
             used = [links[dev] for dev in route.devs if dev in links]
-            masters = (links[link.master] for link in used if link.master in links)
-            if vrf := next((link.name for link in masters if link.kind == "vrf"), ""):
-                reasons.append(f"[{route}] in the VRF {vrf}")
-            elif route.table not in fib.tables:
-                reasons.append(f"[{route}] in a table that no rule looks up")
+            kinds = {
+                "InfiniBand" if link.infiniband else f"a device of kind {link.kind or 'loopback'}" for link in used
+            }
+            if route.table not in fib.tables:
+                reasons.append(f"[{route}] in a table that plain packets do not use")
             elif not any(map(leads_out, used)):
-                kinds = [
-                    "InfiniBand" if link.infiniband else f"a device of kind {link.kind or 'loopback'}" for link in used
-                ]
-                reasons.append(f"[{route}] by {spoken(list(dict.fromkeys(kinds)))}")
+                reasons.append(f"[{route}] by {spoken(sorted(kinds))}")
     return f" but {spoken(reasons)}" if reasons else ""
 
 
@@ -257,11 +260,8 @@ def _candidates(family: FamilyReport) -> str:
 
 def _unsafe(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
     """Why ranges cannot be repaired: one finding for each reason."""
-    by_reason: dict[tuple[str, str], list[str]] = {}
-    for unsafe in family.repair.unsafe:
-        where = extent(family.family, unsafe.first, unsafe.last)
-        by_reason.setdefault((unsafe.reason, unsafe.cause), []).append(where)
-    for (reason, cause), ranges in by_reason.items():
+    unsafe = (((unsafe.reason, unsafe.cause), unsafe.first, unsafe.last) for unsafe in family.repair.unsafe)
+    for (reason, cause), ranges in _extents(family.family, unsafe).items():
         where = spoken(ranges, most=_RANGES)
         sentence = f"no route repairs {where}: {_REASONS[reason].format(cause=cause)}"
         yield Finding("unsafe", severity, sentence, where, facts={"reason": reason, "ranges": ranges})
@@ -282,10 +282,7 @@ def _allowances(family: FamilyReport) -> Iterator[Finding]:
         if family.judge.is_tunnel(dev):
             sentence = f"{dev} is a tunnel ({_kind_of(family, dev)}), and routeOverlap.expectedDevs names it"
             yield Finding("allowed", "note", sentence, dev)
-    ranges: dict[str, list[str]] = {}
-    for name, first, last in ranges_of(family.parts, _allowed_in):
-        ranges.setdefault(name, []).append(extent(family.family, first, last))
-    for name, places in ranges.items():
+    for name, places in _extents(family.family, ranges_of(family.parts, _allowed_in)).items():
         sentence = f"{spoken(places, most=_RANGES)} {'leaves' if len(places) == 1 else 'leave'} by {name}"
         yield Finding("allowed", "note", sentence, name)
 

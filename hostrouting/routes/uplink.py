@@ -117,6 +117,11 @@ class Default(NamedTuple):
     is_suppressed: bool
     """Whether the rule that looks it up ignores it."""
 
+    @property
+    def rank(self) -> tuple[bool, int, bool, int]:
+        """Linux uses any of those that have the same."""
+        return self.is_suppressed, self.table, self.is_halves, self.route.metric
+
 
 def find_defaults(fib: Fib) -> list[Default]:
     """The default routes for plain packets by which packets can leave, in the order of the lookup.

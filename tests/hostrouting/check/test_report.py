@@ -215,8 +215,16 @@ def test_each_line(name: str) -> None:
         (Route.to("0.0.0.0/0", dev="ib0", protocol=16), Link(name="ib0", index=9, type=32), "by InfiniBand"),
         (Route.to("0.0.0.0/0", dev="lo"), Link(name="lo", index=1, type=772), "by a device of kind loopback"),
         (Route.to("0.0.0.0/0", dev="ifb0"), Link(name="ifb0", index=9, kind="ifb"), "by a device of kind ifb"),
-        (Route.to("0.0.0.0/0", dev="eth1", table=7), Link(name="eth1", index=9, master="blue"), "in the VRF blue"),
-        (Route.to("0.0.0.0/0", dev="eth1", table=7), Link(name="eth1", index=9), "in a table that no rule looks up"),
+        (
+            Route.to("0.0.0.0/0", dev="eth1", table=7),
+            Link(name="eth1", index=9, master="blue"),
+            "in a table that plain packets do not use",
+        ),
+        (
+            Route.to("0.0.0.0/0", dev="eth1", table=7),
+            Link(name="eth1", index=9),
+            "in a table that plain packets do not use",
+        ),
     ],
 )
 def test_a_default_route_that_does_not_count(route: Route, link: Link, why: str) -> None:
