@@ -1,6 +1,6 @@
 """What every boot needs: the scripts and units that set up the routing again, and the gate that holds gated units back.
 
-Here: the text of every file, as functions of a configuration and a layout; and whether the gate is in force on a host.
+Here: the text of every file, as functions of a configuration; and whether the gate is in force on a host.
 Not here: writing the files (`tasks.install`).
 
 files        every file of a configuration, and what of ours a host has

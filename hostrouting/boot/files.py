@@ -15,7 +15,7 @@ from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.config.values import Mode, Upkeep
 from hostrouting.host.files import Files, leftover
 from hostrouting.host.fileset import File, is_ours
-from hostrouting.host.layout import DROP_IN, PLACES, HostLayout
+from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.release import __version__
 from hostrouting.routes.uplink import wanted_routes
 
@@ -25,7 +25,7 @@ WRITER = f"hostrouting {__version__}"
 """What config.json says about who wrote the files."""
 
 
-def files_of(config: HostRoutingConfig, layout: HostLayout = PLACES) -> tuple[File, ...]:
+def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
     """The files and links of this configuration, in the order in which they are written; none if it asks for nothing.
 
     The configuration comes first, so that a run that is killed leaves it to the next one; the drop-ins come last.
@@ -37,18 +37,18 @@ def files_of(config: HostRoutingConfig, layout: HostLayout = PLACES) -> tuple[Fi
     if gated:
         required = [step for step, (_, is_required) in steps.items() if is_required]
         wanted = [step for step in steps if step not in required]
-        files.append(File(layout.gate_path, scripts.render_gate_script(required, wanted), _SCRIPT))
-    files += [File(layout.step_path(step), text, _SCRIPT) for step, (text, _) in steps.items()]
+        files.append(File(HostLayout.gate_path, scripts.render_gate_script(required, wanted), _SCRIPT))
+    files += [File(HostLayout.step_path(step), text, _SCRIPT) for step, (text, _) in steps.items()]
     if config.guard.enabled:
-        files.append(File(layout.guard_path, scripts.render_guard_script(), _SCRIPT))
+        files.append(File(HostLayout.guard_path, scripts.render_guard_script(), _SCRIPT))
     for unit, text, is_enabled in _units(config, steps):
-        path = layout.unit_path(unit)
+        path = HostLayout.unit_path(unit)
         files.append(File(path, text))
-        files += [File(layout.enabled_path(unit), target=f"{layout.unit_directory}/{unit}")] if is_enabled else []
+        files += [File(HostLayout.enabled_path(unit), target=path)] if is_enabled else []
     if config.manage_foreign is Upkeep.KEEP:
-        files.append(File(layout.networkd_path, units.NETWORKD))
-    files += [File(layout.drop_in_path(unit), units.DROP_IN) for unit in gated]
-    return (File(layout.config_path, render_config(config)), *files)
+        files.append(File(HostLayout.networkd_path, units.NETWORKD))
+    files += [File(HostLayout.drop_in_path(unit), units.DROP_IN) for unit in gated]
+    return (File(HostLayout.config_path, render_config(config)), *files)
 
 
 def is_nothing(config: HostRoutingConfig) -> bool:
@@ -96,34 +96,34 @@ def _units(config: HostRoutingConfig, steps: dict[str, tuple[str, bool]]) -> Ite
         yield HostLayout.guard_unit, units.render_guard_unit(), True
 
 
-def owned_paths(files: Files, layout: HostLayout = PLACES) -> tuple[str, ...]:
+def owned_paths(files: Files) -> tuple[str, ...]:
     """Every path of ours that this host has, in the order of removal: drop-ins first, config.json last."""
-    paths = [*_drop_ins(files, layout)]
-    names = (layout.guard_unit, layout.routes_unit, layout.check_unit, layout.probe_unit)
-    unit_paths = tuple(map(layout.unit_path, names))
+    paths = [*_drop_ins(files)]
+    names = (HostLayout.guard_unit, HostLayout.routes_unit, HostLayout.check_unit, HostLayout.probe_unit)
+    unit_paths = tuple(map(HostLayout.unit_path, names))
     for unit, path in zip(names, unit_paths, strict=True):
-        link = layout.enabled_path(unit)
+        link = HostLayout.enabled_path(unit)
         if is_ours(files, path) or not files.is_there(path):  # else the link belongs to another program's unit
-            paths += [link] if files.leads(link, f"{layout.unit_directory}/{unit}") else []
+            paths += [] if File(link, target=path).differs(files) else [link]
             paths += [path] if files.is_there(path) else []
-    steps = map(layout.step_path, (layout.routes_step, layout.check_step, layout.probe_step))
-    others = (layout.networkd_path, layout.guard_path, layout.gate_path, *steps, layout.config_path)
+    steps = map(HostLayout.step_path, (HostLayout.routes_step, HostLayout.check_step, HostLayout.probe_step))
+    others = (HostLayout.networkd_path, HostLayout.guard_path, HostLayout.gate_path, *steps, HostLayout.config_path)
     paths += [path for path in others if is_ours(files, path)]
     paths[:0] = [path for path in map(leftover, (*unit_paths, *others)) if is_ours(files, path)]
     # The Go original has the same markers: alone they are not ours.
-    markers = [path for path in layout.markers if paths and files.is_there(path)]
+    markers = [path for path in HostLayout.markers if paths and files.is_there(path)]
     return (*paths[:-1], *markers, *paths[-1:])
 
 
-def foreign_steps(files: Files, layout: HostLayout = PLACES) -> tuple[str, ...]:
+def foreign_steps(files: Files) -> tuple[str, ...]:
     """The scripts in gate.d that somebody else has put there: they hold gated units back, too."""
-    ours = {f"{step}.sh" for step in (layout.routes_step, layout.check_step, layout.probe_step)}
-    folder = layout.at(layout.gate_directory)
+    ours = {f"{step}.sh" for step in (HostLayout.routes_step, HostLayout.check_step, HostLayout.probe_step)}
+    folder = HostLayout.gate_directory
     return tuple(f"{folder}/{name}" for name in files.names(folder) if name.endswith(".sh") and name not in ours)
 
 
-def _drop_ins(files: Files, layout: HostLayout) -> Iterator[str]:
-    folder = layout.at(layout.unit_directory)
+def _drop_ins(files: Files) -> Iterator[str]:
+    folder = HostLayout.unit_directory
     for name in files.names(folder):
         path = f"{folder}/{name}/{DROP_IN}"
         if name.endswith(".d"):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hostrouting.boot.files import WRITER, files_of, foreign_steps, steps_of, writer_of
 from hostrouting.config.settings import gated_units
 from hostrouting.finding import Finding, worst_first
+from hostrouting.host.files import Entry
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.text import spoken
 
@@ -36,32 +37,37 @@ def find_faults(host: Host, config: HostRoutingConfig) -> tuple[Finding, ...]:
 
 def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     """Files that are missing or edited, and what is not ours in gate.d."""
-    files, layout, units = host.files, host.layout, spoken(gated_units(config))
-    again = _AGAIN.format(layout.config_path)
-    for path in foreign_steps(files, layout):
+    files, units = host.files, spoken(gated_units(config))
+    again = _AGAIN.format(HostLayout.config_path)
+    for path in foreign_steps(files):
         sentence = f"{path} is not of hostrouting: {units or 'a gated unit'} starts only after it has succeeded"
         yield Finding("file", "note", sentence, path)
-    writer = writer_of(files.read(layout.config_path) or "")
+    writer = writer_of(files.read(HostLayout.config_path) or "")
     if writer != WRITER:
         sentence = f"the files were written by {writer or 'an unknown release'}, and this is {WRITER}"
-        yield Finding("file", "note", sentence, layout.config_path, again)
-    needed = {layout.gate_path, *(layout.step_path(step) for step, (_, is_required) in steps_of(config) if is_required)}
-    for file in files_of(config, layout):
+        yield Finding("file", "note", sentence, HostLayout.config_path, again)
+    needed = {
+        HostLayout.gate_path,
+        *(HostLayout.step_path(step) for step, (_, is_required) in steps_of(config) if is_required),
+    }
+    for file in files_of(config):
         if not files.is_there(file.path):
             if not file.path.endswith(DROP_IN):  # see _of_unit
                 name, so = ("gate-shut", f", so {units} cannot start") if file.path in needed else ("file", "")
                 yield Finding(name, "error", f"{file.path} is missing{so}", file.path, again)
         elif file.differs(files) if writer == WRITER else files.read(file.path) == "":
-            sentence = f"{file.path} is not as hostrouting wrote it for {layout.config_path}"
+            sentence = f"{file.path} is not as hostrouting wrote it for {HostLayout.config_path}"
             yield Finding("file", "error", sentence, file.path, again)
 
 
 def _of_opening(host: Host, units: str) -> Iterator[Finding]:
     """The file that opens the gate, with the conditions of gate.sh."""
-    path = host.layout.opening_path
-    if not host.files.is_there(path):
+    path = HostLayout.opening_path
+    if (entry := host.files.look(path)) is None:
         return
-    if host.files.is_protected(path) and (reason := _first_line(host.files.read(path) or "")):
+    # A file of root that only root can write, that root can read, and that is not a program.
+    is_protected = entry == Entry("file", entry.mode & 0o644 | 0o400)
+    if is_protected and (reason := _first_line(host.files.read(path) or "")):
         sentence = f"{path} lets {units} start unchecked until the next boot: {reason}"
         yield Finding("gate-open", "warning", sentence, path, f"to end this: rm {path}")
     else:
@@ -75,9 +81,9 @@ def _first_line(text: str) -> str:
 
 def _of_unit(host: Host, unit: str) -> Iterator[Finding]:
     """What systemd would do instead of running the gate; a cause that holds for all instances is named once."""
-    path, manager = host.layout.drop_in_path(unit), host.running_manager
+    path, manager = HostLayout.drop_in_path(unit), host.running_manager
     if not host.files.is_there(path):
-        again = _AGAIN.format(host.layout.config_path)
+        again = _AGAIN.format(HostLayout.config_path)
         yield Finding("gate-open", "error", f"{path} is missing, so {unit} starts unchecked", path, again)
     elif manager is not None:
         causes: set[str] = set()
@@ -97,7 +103,7 @@ def _plain(unit: str) -> str:
 def _shown(manager: Manager, host: Host, unit: str) -> tuple[Mapping[str, str], ...]:
     """The properties of the unit; of a template's instances: those with drop-ins of their own, and the loaded ones."""
     before, at, after = unit.partition("@.")
-    folders = host.files.names(host.layout.at(host.layout.unit_directory)) if at else ()
+    folders = host.files.names(HostLayout.unit_directory) if at else ()
     special = [name[:-2] for name in folders if name.startswith(f"{before}@") and name.endswith(f".{after}.d")]
     pattern = [f"{before}@*.{after}"] if at else []
     return manager.show(_PROPERTIES, _plain(unit), *(name for name in special if name != unit), *pattern)

@@ -28,7 +28,7 @@ After=network-online.target {HostLayout.routes_unit} {_FLUSHERS}
 [Service]
 # A condition comes before every ExecStartPre=, and `ExecStartPre=` in another drop-in does not remove it. With +, it
 # runs as root and outside the unit's sandbox.
-ExecCondition=+{_RUN} {HostLayout.gate_script} %n
+ExecCondition=+{_RUN} {HostLayout.gate_path} %n
 """
 """The drop-in of each gated unit."""
 
@@ -96,7 +96,7 @@ def _render(
 
 def _oneshot(unit: str, step: str) -> tuple[str, ...]:
     # The time-out is longer than what the gate allows itself: in the sandbox, nothing can end a step that hangs.
-    return f"{HostLayout.gate_script} {unit} {step}", "Type=oneshot", "TimeoutStartSec=90"
+    return f"{HostLayout.gate_path} {unit} {step}", "Type=oneshot", "TimeoutStartSec=90"
 
 
 def render_routes_unit() -> str:
@@ -130,7 +130,7 @@ def render_guard_unit() -> str:
     """The service that runs the steps again whenever something changes. It ends steps that hang."""
     return _render(
         "Repair the routing of this host when something changes it",
-        HostLayout.guard_script,
+        HostLayout.guard_path,
         "Restart=always",
         "RestartSec=1",
         after=f"{HostLayout.routes_unit} {HostLayout.probe_unit} {_FLUSHERS}",

@@ -14,6 +14,7 @@ import phases
 from hostrouting.cli.failure import code_of, error_document, words_of, worst_code
 from hostrouting.cli.output import capped, finding_lines, log_to_stderr
 from hostrouting.host.effects import Effects, effects_of
+from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
     from hostrouting.host.host import Host
@@ -86,6 +87,6 @@ def run_task(task: phases.AnyTask, host: Host) -> Run:
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     report = phases.run(task)
     effects = sum((effects_of(outcome) for node in report.walk() for outcome in (node.result, node.error)), Effects())
-    lasting = [path for path in effects.files if path not in host.layout.markers]
+    lasting = [path for path in effects.files if path not in HostLayout.markers]
     wrote = tuple(path for path in lasting if host.files.is_there(path))
     return Run(report, effects, wrote, tuple(path for path in lasting if path not in wrote))

@@ -17,6 +17,7 @@ from hostrouting.finding import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from hostrouting.host.host import Host
     from hostrouting.kernel.base import RouteBackend
@@ -134,8 +135,8 @@ def read_saved(path: str) -> Snapshot:
     return read_snapshot(path)
 
 
-def open_kernel(host: GetHost) -> RouteBackend:
-    """The routing of this host's kernel."""
+def open_kernel(host: GetHost) -> AbstractContextManager[RouteBackend]:
+    """Connect to the routing of this host's kernel for a `with` block."""
     if (backend := host().backend) is None:
         sentence = "an image has no kernel to ask; use a snapshot of its host with --snapshot"
         raise BackendError(sentence, kind="unavailable")

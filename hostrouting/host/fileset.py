@@ -12,6 +12,7 @@ import attrs
 
 from hostrouting.errors import HostError
 from hostrouting.host.effects import each_once
+from hostrouting.host.files import Entry
 
 if TYPE_CHECKING:
     from hostrouting.host.files import Files
@@ -32,21 +33,26 @@ class File(NamedTuple):
     target: str = ""
 
     def differs(self, files: Files) -> bool:
-        """Whether `write` would change anything."""
+        """Whether `write` would change anything. A file of another owner differs, because root runs some of these."""
+        entry = files.look(self.path)
         if self.target:
-            return not files.leads(self.path, self.target)
-        return not files.holds(self.path, self.text, mode=self.mode)
+            return entry is None or entry.target != self.target
+        return entry != Entry("file", self.mode) or files.read(self.path) != self.text
 
     def write(self, files: Files) -> bool:
-        """Make it so, atomically. Returns whether anything was changed; HostError for a file of somebody else."""
-        if self.target:
-            return files.link(self.path, self.target)
+        """Make it so, atomically; False if it is so already. HostError for a file of somebody else."""
         self.require_room(files)
-        return files.write(self.path, self.text, mode=self.mode)
+        if not self.differs(files):
+            return False
+        if self.target:
+            files.link(self.path, self.target)
+        else:
+            files.write(self.path, self.text, mode=self.mode)
+        return True
 
     def require_room(self, files: Files) -> None:
         """Raise HostError if a file that we did not write has this path, or if it is masked."""
-        if self.target or _SHARED not in self.path or not files.is_there(self.path):
+        if self.target or not self.path.startswith(_SHARED) or not files.is_there(self.path):
             return
         text, name = files.read(self.path), self.path.rpartition("/")[2]
         if not text:
@@ -61,7 +67,7 @@ class File(NamedTuple):
 
 def is_ours(files: Files, path: str) -> bool:
     """Whether a file that we wrote has this path: in our own folders any file, elsewhere one that says so."""
-    return files.is_there(path) and (_SHARED not in path or MARK in (files.read(path) or ""))
+    return files.is_there(path) and (not path.startswith(_SHARED) or MARK in (files.read(path) or ""))
 
 
 @attrs.frozen

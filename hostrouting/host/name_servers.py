@@ -20,7 +20,7 @@ def read_name_servers(host: Host) -> tuple[IP, ...]:
     """The name servers of this host; none if the file does not say, or cannot be read."""
     with suppress(HostError):
         for path in _PATHS:
-            if (text := host.files.read(host.layout.at(path))) is not None:
+            if (text := host.files.read(path)) is not None:
                 return tuple(_servers_in(text))
     return ()
 

@@ -55,12 +55,6 @@ class Run(Protocol):
         """
 
 
-def find_program(name: str) -> str | None:
-    """The path of a program that the boot scripts would run; None if there is none."""
-    paths = (f"{folder}/{name}" for folder in BOOT_PATH)
-    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), None)
-
-
 def run_program(*words: str, timeout: float, text: str = "", environment: Mapping[str, str] | None = None) -> Ended:
     """See Run. The program runs in its own session; an interrupted wait kills it and its children.
 

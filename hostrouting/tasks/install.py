@@ -65,10 +65,10 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
     Raises ConfigError if files of ours exist and config.json is missing or unusable: that is not the empty
     configuration, because what is installed would be taken for unwanted.
     """
-    path = host.layout.config_path
+    path = HostLayout.config_path
     remedy = "write all files anew: hostrouting apply --config FILE --allow-removal; or remove them: hostrouting remove"
     if (text := host.files.read(path)) is None:
-        if ours := owned_paths(host.files, host.layout):
+        if ours := owned_paths(host.files):
             rule = f"is missing, and {ours[0]} is there, so the installed configuration is not known"
             raise ConfigError([Fault(path, "", rule, remedy)])
         return None
@@ -81,13 +81,13 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
 
 def file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     """What `install` would write and remove; nothing is changed."""
-    files, layout, wanted = host.files, host.layout, files_of(config, host.layout)
+    files, wanted = host.files, files_of(config)
     differing = tuple(file for file in wanted if file.differs(files))
-    is_new_check = layout.step_path(layout.check_step) in (file.path for file in differing)
-    kept = {file.path for file in wanted} | {*(layout.markers if config.route_overlap.cidrs else ())}
+    is_new_check = HostLayout.step_path(HostLayout.check_step) in (file.path for file in differing)
+    kept = {file.path for file in wanted} | {*(HostLayout.markers if config.route_overlap.cidrs else ())}
     # The markers of another check, and the links by which the Go original ties running machines to its units.
-    old = (*(layout.markers if is_new_check else ()), *(layout.original_links if wanted else ()))
-    unwanted = (path for path in owned_paths(files, layout) if path not in kept)
+    old = (*(HostLayout.markers if is_new_check else ()), *(HostLayout.original_links if wanted else ()))
+    unwanted = (path for path in owned_paths(files) if path not in kept)
     return FileChanges(differing, [*filter(files.is_there, old), *unwanted])
 
 
@@ -99,11 +99,11 @@ def install(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) ->
     changes, manager, paths = file_changes(host, config), host.running_manager, list[str]()
     loaded = [path for path in changes.removes if _LOADED in path]
     rest = [path for path in changes.removes if path not in loaded]
-    starts, read = _starts(manager, host, config, changes), 0
-    is_opening = host.layout.gate_path in rest or any(path.endswith(f"/{DROP_IN}") for path in loaded)
+    starts, read = _starts(manager, config, changes), 0
+    is_opening = HostLayout.gate_path in rest or any(path.endswith(f"/{DROP_IN}") for path in loaded)
     with having_changed(files=paths):
         for unit in _UNITS:
-            if manager is not None and host.layout.unit_path(unit) in loaded:
+            if manager is not None and HostLayout.unit_path(unit) in loaded:
                 manager.stop(unit)
         _remove(host, loaded, paths)
         # Until systemd has read that a drop-in is gone, its unit runs gate.sh, and config.json names the unit.
@@ -124,12 +124,12 @@ def install(host: Host, config: HostRoutingConfig, former: HostRoutingConfig) ->
 def _remove(host: Host, unwanted: list[str], removed: list[str]) -> None:
     for path in unwanted:
         # Only the routes decide: a marker that cannot be removed, which the next boot removes, stops nothing.
-        with suppress(HostError) if path in host.layout.markers else nullcontext():
+        with suppress(HostError) if path in HostLayout.markers else nullcontext():
             removed += [path] if host.files.remove(path) else []
         folder = path.rpartition("/")[0]
         if folder.endswith(".d"):
             host.files.remove_empty(folder)
-    host.files.remove_empty(host.layout.at(HostLayout.config_directory))
+    host.files.remove_empty(HostLayout.config_directory)
 
 
 def is_unread(manager: Manager, *configs: HostRoutingConfig) -> bool:
@@ -139,14 +139,12 @@ def is_unread(manager: Manager, *configs: HostRoutingConfig) -> bool:
     return any(shown["NeedDaemonReload"] == "yes" for shown in manager.show(("NeedDaemonReload",), *_UNITS, *names))
 
 
-def _starts(
-    manager: Manager | None, host: Host, config: HostRoutingConfig, changes: FileChanges
-) -> tuple[Operation, ...]:
+def _starts(manager: Manager | None, config: HostRoutingConfig, changes: FileChanges) -> tuple[Operation, ...]:
     """The start of the guard, if it has to be started."""
-    unit, layout = HostLayout.guard_unit, host.layout
+    unit = HostLayout.guard_unit
     if manager is None or not config.guard.enabled:
         return ()
-    is_new = {layout.guard_path, layout.unit_path(unit)} & {*changes.writes}
+    is_new = {HostLayout.guard_path, HostLayout.unit_path(unit)} & {*changes.writes}
     if not is_new and manager.state(unit).active == "active":
         return ()
     return (Operation("start", unit, "its files are new" if is_new else "it does not run"),)
@@ -157,7 +155,7 @@ def planned(host: Host, config: HostRoutingConfig, parts: Parts) -> Plan:
     changes, manager = file_changes(host, config), host.running_manager
     findings = tuple(find_requirements(host, config, changes))
     needs_reload = manager is not None and is_unread(manager, config, *(part.former for part in parts[:1]))
-    plan = Plan(changes, needs_reload, operations=_starts(manager, host, config, changes), findings=findings)
+    plan = Plan(changes, needs_reload, operations=_starts(manager, config, changes), findings=findings)
     for part in parts:
         plan += part.planned()
     return plan
@@ -171,25 +169,25 @@ def begin(
     `parts` gives the tasks whose work follows, in order, each with the whole configuration that is wanted; they are
     returned, with the effects so far. None if nothing is to be done, and nothing of ours is there.
     """
-    path = host.layout.config_path
+    path = HostLayout.config_path
     before, tasks = host.files.read(path), parts()
     plan = _possible_plan(host, tasks, allow_removal=allow_removal)
     if plan is None:
         return None
     if not plan.needs_install:
         return Effects(), tasks
-    with host.locked(ctx) as locked:
+    with host.locked(ctx):
         if host.files.read(path) != before:  # another run was faster: its sections count
             tasks = parts()
             if _possible_plan(host, tasks, allow_removal=allow_removal) is None:
                 return None
-        return install(locked, tasks[0].config, tasks[0].former), tasks
+        return install(host, tasks[0].config, tasks[0].former), tasks
 
 
 def _possible_plan(host: Host, parts: Parts, *, allow_removal: bool) -> Plan | None:
     """The plan of these tasks; None if there is nothing to do. Raises what must fail."""
     config, plan = parts[0].config, planned(host, parts[0].config, parts)
-    is_installed = bool(owned_paths(host.files, host.layout))
+    is_installed = bool(owned_paths(host.files))
     if not (is_installed or plan.files or plan.changes_kernel):
         return None
     if errors := tuple(finding for finding in plan.errors if finding.name not in _AWAITED):

@@ -12,6 +12,7 @@ from hostrouting.check.report import check_document, check_findings
 from hostrouting.config.values import Mode
 from hostrouting.errors import HostError, RouteOverlapError
 from hostrouting.finding import ESCAPES, SEVERITIES, SHOWN, first_lines, of_severity
+from hostrouting.host.fileset import File
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.name_servers import read_name_servers
 from hostrouting.tasks.install import SectionTask
@@ -58,9 +59,9 @@ class CheckRouteOverlap(SectionTask):
         rest = [finding for finding in findings if finding.name not in (*_WRONG, *_REMEDIES)]
         lines = (*first_lines(wrong), *first_lines(remedies))
         marks: dict[str, tuple[str, Iterable[str]]] = {
-            "ok": (self.host.layout.ok_path, ("ok", *map(str, findings))),
-            "overlap": (self.host.layout.detected_path, (finding.line for finding in wrong)),
-            "no-default-route": (self.host.layout.detected_path, ("no-default-route",)),
+            "ok": (HostLayout.ok_path, ("ok", *map(str, findings))),
+            "overlap": (HostLayout.detected_path, (finding.line for finding in wrong)),
+            "no-default-route": (HostLayout.detected_path, ("no-default-route",)),
         }
         try:
             self._mark(*marks.get(report.verdict, (None, ())))
@@ -78,8 +79,8 @@ class CheckRouteOverlap(SectionTask):
 
     def _mark(self, marker: str | None, lines: Iterable[str]) -> None:
         """Write this marker, as the boot script does, and remove the others."""
-        for path in self.host.layout.markers:
+        for path in HostLayout.markers:
             if path != marker:
                 self.host.files.remove(path)
         if marker is not None:
-            self.host.files.write(marker, "".join(f"{line}\n" for line in lines))
+            File(marker, "".join(f"{line}\n" for line in lines)).write(self.host.files)

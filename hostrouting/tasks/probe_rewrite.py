@@ -37,11 +37,11 @@ class RewriteProbeSource(SectionTask):
 
     def planned(self) -> Plan:
         """See SectionTask."""
-        if self.host.nftables is None or self.host.backend is None or self.host.find_program("nft") is None:
+        if self.host.backend is None or not self.host.has_program("nft"):
             return Plan()
         is_wanted = self.config.probe_rewrite.enabled
         try:
-            operations = tuple(self._operations(self.host.nftables().listing(TABLE)))
+            operations = tuple(self._operations(self.host.nftables.listing(TABLE)))
         except HostError:
             if is_wanted or self.former.probe_rewrite.enabled:
                 raise
@@ -56,9 +56,9 @@ class RewriteProbeSource(SectionTask):
         plan, is_wanted = self.planned(), self.config.probe_rewrite.enabled
         for finding in plan.findings:
             ctx.log.log(finding.level, "%s", finding)
-        if self.host.nftables is None or not plan.operations:
+        if not plan.operations:
             return Effects() if is_wanted else phases.Skip(self.nothing)
-        nftables = self.host.nftables()
+        nftables = self.host.nftables
         with self.changing(ctx):
             nftables.load(render_probe_table(self.config.probe_rewrite) if is_wanted else PROBE_DELETION)
             with having_changed(operations=plan.operations):

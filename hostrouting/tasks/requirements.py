@@ -14,6 +14,7 @@ from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.config.values import Mode
 from hostrouting.errors import Fault, HostError, HostRoutingError
 from hostrouting.finding import Finding, Severity
+from hostrouting.host.layout import HostLayout
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def find_requirements(host: Host, config: HostRoutingConfig, changes: FileChange
     if is_nothing(config):
         return
     for tool, package in _PACKAGES.items():
-        if (tool != "nft" or config.probe_rewrite.enabled) and host.find_program(tool) is None:
+        if (tool != "nft" or config.probe_rewrite.enabled) and not host.has_program(tool):
             sentence = f"the program {tool} is not installed; the boot scripts need it"
             # More may be installed into an image later.
             severity: Severity = "error" if host.backend is not None else "warning"
@@ -71,8 +72,8 @@ def _file_findings(host: Host, changes: FileChanges) -> Iterator[Finding]:
     for reason in filter(None, folders):
         alike = folders[reason]
         yield Finding("file", "error", f"nothing can be changed in {spoken(alike)}: {reason}", alike[0])
-    if host.layout.gate_path in changes.removes:
-        for path in foreign_steps(host.files, host.layout):
+    if HostLayout.gate_path in changes.removes:
+        for path in foreign_steps(host.files):
             sentence = f"{path} is not of hostrouting, and holds gated units back, which would not wait for it any more"
             yield Finding("file", "error", sentence, path, "remove it first")
 

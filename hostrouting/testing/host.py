@@ -6,18 +6,17 @@ only the few that hostrouting reads, from the unit files and drop-ins in /etc/sy
 
 from __future__ import annotations
 
-import errno
 import fnmatch
-import stat
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING
 
 import attrs
 
-from hostrouting.errors import BackendError, HostError
-from hostrouting.host.files import PROTECTED
+from hostrouting.errors import HostError
+from hostrouting.host.files import Entry, require_kind
 from hostrouting.host.host import Host
-from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import UnitState, require_room, unit_failed
 from hostrouting.kernel.programs import Rights
 from hostrouting.testing.faults import FaultyBackend
@@ -28,153 +27,93 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from hostrouting.kernel.base import RouteBackend
-    from hostrouting.kernel.ebtables import Ebtables
-    from hostrouting.kernel.neighbours import LinkLayer
-    from hostrouting.kernel.nftables import Nftables
     from hostrouting.testing.kernel import FakeKernel
 
 
 @attrs.define
 class FakeFiles:
-    """Files in a dictionary. Tests can read and set `texts`, `modes` and `links`; `writes` records the changes."""
+    """Files and links in dictionaries, which tests can read and set.
+
+    A folder exists while something is in it. A link is followed once, by `read`, and no folder is a link.
+    """
 
     texts: dict[str, str] = attrs.field(factory=dict)
     modes: dict[str, int] = attrs.field(factory=dict)
+    """The modes of files; 0644 if none is given."""
     links: dict[str, str] = attrs.field(factory=dict)
     writes: list[str] = attrs.field(factory=list)
     """Every path that was written, linked, removed or locked, in order."""
     broken: dict[str, str] = attrs.field(factory=dict)
-    """Paths that cannot be written or removed, with the reason for each."""
-    strange: dict[str, str] = attrs.field(factory=dict)
-    """Paths that are not regular files, with what they are: "a fifo", "a socket", "a device", "a directory"."""
+    """Paths that cannot be changed, with the reason for each."""
     locked: set[str] = attrs.field(factory=set)
-    _locks: dict[str, _FakeLock] = attrs.field(factory=dict, init=False)
+    """The paths whose lock is held."""
 
     def read(self, path: str) -> str | None:
         """See Files."""
-        self._require_file("read", path)
-        return self.texts.get(path)
+        place = self.links.get(path, path)
+        if place == "/dev/null":
+            return ""
+        require_kind("read", path, self.look(place), "file")
+        return self.texts.get(place)
 
-    def holds(self, path: str, text: str, *, mode: int = 0o644) -> bool:
+    def look(self, path: str) -> Entry | None:
         """See Files."""
-        self._require_file("read", path)
-        return path not in self.links and self.texts.get(path) == text and self.modes.get(path) == mode
-
-    def is_protected(self, path: str) -> bool:
-        """See Files."""
-        is_file = path in self.texts and path not in self.links and path not in self.strange
-        mode = self.modes.get(path, PROTECTED)
-        return is_file and bool(mode & stat.S_IRUSR) and not mode & PROTECTED
-
-    def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
-        """See Files."""
-        self._require_file("write", path)
-        self._require_way("write", path, path.rpartition("/")[0])
-        if path in self.broken:
-            raise HostError(f"cannot write {path}: {self.broken[path]}", what="file", target=path)
         if path in self.links:
-            raise HostError(
-                f"{path} is a link to {self.links[path]}, and nothing is written through a link",
-                what="file",
-                target=path,
-            )
-        if self.holds(path, text, mode=mode):
-            return False
-        self.texts[path], self.modes[path] = text, mode
-        self.writes.append(path)
-        return True
-
-    def leads(self, path: str, target: str) -> bool:
-        """See Files."""
-        self._require_file("link", path)
-        return self.links.get(path) == target
-
-    def link(self, path: str, target: str) -> bool:
-        """See Files."""
-        self._require_file("link", path)
-        if path in self.broken:
-            raise HostError(f"cannot link {path}: {self.broken[path]}", what="file", target=path)
-        if self.leads(path, target):
-            return False
-        self.links[path] = target
-        self.texts.pop(path, None)
-        self.writes.append(path)
-        return True
-
-    def remove(self, path: str) -> bool:
-        """See Files."""
-        there = self.is_there(path)
-        if self.strange.get(path) == "a directory":
-            self._require_file("remove", path)
-        if there and path in self.broken:
-            raise HostError(f"cannot remove {path}: {self.broken[path]}", what="file", target=path)
-        self.texts.pop(path, None)
-        self.links.pop(path, None)
-        self.strange.pop(path, None)
-        if there:
-            self.writes.append(path)
-        return there
-
-    def remove_empty(self, folder: str) -> bool:  # noqa: ARG002  a folder exists here only while it has files
-        """See Files."""
-        return False
+            return Entry("link", 0, self.links[path])
+        if path in self.texts:
+            return Entry("file", self.modes.get(path, 0o644))
+        return Entry("directory", 0o755) if self.names(path) else None
 
     def is_there(self, path: str) -> bool:
         """See Files."""
-        return any(name == path or name.startswith(f"{path}/") for name in (*self.texts, *self.links, *self.strange))
+        return self.look(path) is not None
 
     def names(self, folder: str) -> tuple[str, ...]:
         """See Files."""
         below = f"{folder}/"
-        paths = (path for path in (*self.texts, *self.links, *self.strange) if path.startswith(below))
+        paths = (path for path in (*self.texts, *self.links) if path.startswith(below))
         return tuple(sorted({path.removeprefix(below).partition("/")[0] for path in paths}))
+
+    def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
+        """See Files."""
+        self._change("write", path, "file")
+        self.texts[path], self.modes[path] = text, mode
+
+    def link(self, path: str, target: str) -> None:
+        """See Files."""
+        self._change("link", path, "file", "link")
+        self.texts.pop(path, None)
+        self.links[path] = target
+
+    def remove(self, path: str) -> bool:
+        """See Files."""
+        if not self.is_there(path):
+            return False
+        self._change("remove", path, "file", "link")
+        self.texts.pop(path, None)
+        self.links.pop(path, None)
+        return True
+
+    def remove_empty(self, folder: str) -> None:
+        """See Files."""
 
     def why_unwritable(self, folder: str) -> str:
         """See Files. A folder that is `broken`, or is in one, refuses files."""
-        names = folder.split("/")
-        places = ("/".join(names[:count]) for count in range(2, len(names) + 1))
-        return next((self.broken[place] for place in places if place in self.broken), "")
+        return next((reason for path, reason in self.broken.items() if f"{folder}/".startswith(f"{path}/")), "")
 
-    def holder(self, path: str) -> str:
+    def try_lock(self, path: str) -> Callable[[], None] | None:
         """See Files."""
-        return f"process 4711 (hostrouting) has locked {path}" if path in self.locked else f"fuser {path}"
-
-    def try_lock(self, path: str) -> _FakeLock | None:
-        """See Files."""
-        self._require_file("lock", path)
-        if path in self.broken:
-            raise HostError(f"cannot lock {path}: {self.broken[path]}", what="file", target=path)
         if path in self.locked:
             return None
-        self.writes.append(path)
+        self._change("lock", path, "file", "directory")
         self.locked.add(path)
-        self._locks[path] = lock = _FakeLock(self, path)
-        return lock
+        return partial(self.locked.discard, path)
 
-    def _require_way(self, verb: str, path: str, folder: str) -> None:
-        """Raise HostError if the folder's path leads through a link to a missing folder."""
-        for link, target in self.links.items():
-            if f"{folder}/".startswith(f"{link}/") and not self.names(target):
-                remedy = "a part of the path is a link to a missing file or directory: remove that link"
-                where = "" if link == path else f"{link}: "
-                reason = f"{where}No such file or directory; {remedy}"
-                raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path, errno=errno.ENOENT)
-
-    def _require_file(self, verb: str, path: str) -> None:
-        if path in self.strange:
-            reason = f"there is {self.strange[path]} in its place; remove it"
-            raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path)
-
-
-@attrs.frozen(eq=False)
-class _FakeLock:
-    _files: FakeFiles
-    _path: str
-
-    def release(self) -> None:
-        """See Lock."""
-        if self._path in self._files.locked and self._files._locks[self._path] is self:
-            self._files.locked.discard(self._path)
+    def _change(self, verb: str, path: str, *kinds: str) -> None:
+        if path in self.broken:
+            raise HostError(f"cannot {verb} {path}: {self.broken[path]}", what="file", target=path)
+        require_kind(verb, path, self.look(path), *kinds)
+        self.writes.append(path)
 
 
 @attrs.define
@@ -224,14 +163,13 @@ class FakeManager:
         if unit in self.failing:
             self.states[unit] = UnitState("loaded", "failed", "exit-code", 1)
             raise unit_failed(unit, result="exit-code", status=1, words=self.failing[unit])
-        stays = _shown(unit, self.read).get("Type") != "oneshot"
-        self.states[unit] = UnitState("loaded", "active" if stays else "inactive")
+        self.states[unit] = UnitState("loaded", "active")
 
     def stop(self, unit: str) -> None:
         """See Manager."""
         self.calls.append(f"stop {unit}")
-        if (known := self.states.get(unit)) is not None and known.active == "active":
-            self.states[unit] = known._replace(active="inactive")
+        if self.state(unit).active == "active":
+            self.states[unit] = UnitState("loaded", "inactive")
 
     def state(self, unit: str) -> UnitState:
         """See Manager."""
@@ -269,33 +207,6 @@ class FakeManager:
         return {path: text for path, text in there.items() if path.startswith(_FOLDER)}
 
 
-@attrs.define
-class _Connection:
-    """A backend for one task. The task closes it, and the kernel behind it stays open for the test."""
-
-    backend: FaultyBackend
-    is_closed: bool = False
-
-    def __getattr__(self, name: str) -> Any:
-        if self.is_closed:
-            raise BackendError("the backend was closed", kind="unusable")
-        return getattr(self.backend, name)
-
-    def close(self) -> None:
-        """See RouteBackend."""
-        self.is_closed = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def _is_installed(name: str) -> str:
-    return f"/usr/bin/{name}"
-
-
 @attrs.frozen(kw_only=True)
 class FakeHost(Host):
     """A host in memory. Tests set its parts before a run, and read them after it.
@@ -310,26 +221,17 @@ class FakeHost(Host):
         default=attrs.Factory(lambda self: FaultyBackend(self.kernel), takes_self=True), repr=False
     )
     """The kernel as tasks see it, with the faults that a test sets: `host.faults.fail("change", errno.ENOBUFS)`."""
-    backend: Callable[[], RouteBackend] | None = attrs.field(
-        default=attrs.Factory(lambda self: lambda: cast("RouteBackend", _Connection(self.faults)), takes_self=True)
+    backend: Callable[[], AbstractContextManager[RouteBackend]] | None = attrs.field(
+        default=attrs.Factory(lambda self: lambda: nullcontext(self.faults), takes_self=True)
     )
     files: FakeFiles = attrs.field(factory=FakeFiles)
     manager: FakeManager | None = attrs.field(factory=FakeManager)
-    tables: FakeNftables = attrs.field(factory=FakeNftables)
-    nftables: Callable[[], Nftables] | None = attrs.field(
-        default=attrs.Factory(lambda self: lambda: self.tables, takes_self=True)
-    )
-    bridge_rules: FakeEbtables = attrs.field(factory=FakeEbtables)
-    ebtables: Callable[[], Ebtables] | None = attrs.field(
-        default=attrs.Factory(lambda self: lambda: self.bridge_rules, takes_self=True)
-    )
-    neighbours: FakeLinkLayer = attrs.field(factory=FakeLinkLayer)
-    link_layer: Callable[[], LinkLayer] | None = attrs.field(
-        default=attrs.Factory(lambda self: lambda: self.neighbours, takes_self=True)
-    )
-    find_program: Callable[[str], str | None] = attrs.field(default=_is_installed)
-    """Returns the path of a program. By default every program is installed."""
-    rights: Callable[[], Rights] = attrs.field(default=Rights)
+    nftables: FakeNftables = attrs.field(factory=FakeNftables)
+    ebtables: FakeEbtables = attrs.field(factory=FakeEbtables)
+    link_layer: FakeLinkLayer = attrs.field(factory=FakeLinkLayer)
+    missing: Collection[str] = ()
+    """The programs that are not installed."""
+    rights: Callable[[], Rights] = Rights
     """Returns what the process may do. By default it is root and may do everything."""
 
     @classmethod
@@ -338,16 +240,18 @@ class FakeHost(Host):
         return cls()
 
     @classmethod
-    def offline(cls, root: str) -> Self:
-        """An image in memory; its paths begin with `root`."""
-        return cls.image(root)
+    def offline(cls, root: str) -> Self:  # noqa: ARG003  paths in memory have no root
+        """An image in memory."""
+        return cls.image()
 
     @classmethod
-    def image(cls, root: str = "/") -> Self:
-        """An image in memory: files, and no kernel, service manager or packet filter."""
-        return cls(
-            backend=None, manager=None, nftables=None, ebtables=None, link_layer=None, layout=HostLayout(root=root)
-        )
+    def image(cls) -> Self:
+        """An image in memory: files, and no kernel or service manager."""
+        return cls(backend=None, manager=None)
+
+    def has_program(self, name: str) -> bool:
+        """See Host."""
+        return name not in self.missing
 
     def __attrs_post_init__(self) -> None:
         """Let the manager read the units from the files."""
@@ -360,8 +264,7 @@ class FakeHost(Host):
 
 _FOLDER = "/etc/systemd/system/"
 _LISTS = ("ExecCondition", "SuccessExitStatus")
-_SINGLE = {"Type": "simple", "RootDirectory": "", "RootImage": ""}
-"""Properties with a single value, and their defaults."""
+_SINGLE = ("RootDirectory", "RootImage")
 
 
 def _shown(unit: str, read: Mapping[str, str]) -> dict[str, str]:
@@ -378,8 +281,8 @@ def _shown(unit: str, read: Mapping[str, str]) -> dict[str, str]:
     is_masked = fragment != "" and read[fragment] in {"", "/dev/null"}
     load = "masked" if is_masked else "loaded" if fragment or "@" in unit else "not-found"
     drop_ins = " ".join(path for path in paths if path != fragment)
-    shown = {name: " ".join(values.get(name, [_SINGLE.get(name, "")])) for name in (*_LISTS, *_SINGLE)}
-    return {"LoadState": load, "FragmentPath": fragment, "DropInPaths": drop_ins, **shown}
+    shown = {name: " ".join(values.get(name, ())) for name in (*_LISTS, *_SINGLE)}
+    return {"LoadState": load, "DropInPaths": drop_ins, **shown}
 
 
 def _texts_of(unit: str, read: Mapping[str, str]) -> dict[str, str]:

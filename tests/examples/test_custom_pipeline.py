@@ -5,7 +5,7 @@ import runpy
 import pytest
 
 import phases
-from hostrouting import HostRoutingConfig, Route
+from hostrouting import HostLayout, HostRoutingConfig, Route
 from hostrouting.testing import FakeHost, h200
 from phases.testing import StubTask
 from tests.support.programs import EXAMPLES, example
@@ -54,7 +54,7 @@ def test_a_failure_leaves_the_gate(routes: tuple[str, ...]) -> None:
     report = phases.run(program["pipeline"](host, set(), start=start, config=broken), observers=[])
     assert not report.ok
     assert report.find("start-machine").status is phases.Status.SKIPPED
-    assert host.layout.drop_in_path("systemd-nspawn@.service") in host.files.texts
+    assert HostLayout.drop_in_path("systemd-nspawn@.service") in host.files.texts
 
 
 def test_an_option_that_is_none() -> None:

@@ -50,4 +50,4 @@ def host(**changed: Any) -> FakeHost:
     for route in (*STALE_ROUTES, Route.to("10.1.0.8/32", dev="azv1", protocol=3)):
         kernel.ip_route("add", route)
     rules, links = FakeEbtables([*KEPT_RULES, *STALE_RULES]), FakeLinkLayer(MACS, PEERS, NEIGHBOURS)
-    return FakeHost(**{"kernel": kernel, "bridge_rules": rules, "neighbours": links, **changed})
+    return FakeHost(**{"kernel": kernel, "ebtables": rules, "link_layer": links, **changed})

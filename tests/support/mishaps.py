@@ -12,7 +12,6 @@ from hostrouting.errors import BackendError, HostError
 from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, plain_vm
 from hostrouting.testing.filters import FakeNftables
-from hostrouting.testing.host import _FakeLock
 from hostrouting.testing.kernel import FakeKernel
 
 
@@ -70,17 +69,15 @@ class MishapFiles(FakeFiles):
 
     mishaps: Mishaps = attrs.field(factory=Mishaps)
 
-    def write(self, path: str, text: str, *, mode: int = 0o644) -> bool:
+    def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
         """See Files."""
-        if not self.holds(path, text, mode=mode):
-            self.mishaps.before(f"write {path}")
-        return super().write(path, text, mode=mode)
+        self.mishaps.before(f"write {path}")
+        super().write(path, text, mode=mode)
 
-    def link(self, path: str, target: str) -> bool:
+    def link(self, path: str, target: str) -> None:
         """See Files."""
-        if not self.leads(path, target):
-            self.mishaps.before(f"link {path}")
-        return super().link(path, target)
+        self.mishaps.before(f"link {path}")
+        super().link(path, target)
 
     def remove(self, path: str) -> bool:
         """See Files."""
@@ -88,7 +85,7 @@ class MishapFiles(FakeFiles):
             self.mishaps.before(f"remove {path}")
         return super().remove(path)
 
-    def try_lock(self, path: str) -> _FakeLock | None:
+    def try_lock(self, path: str) -> Callable[[], None] | None:
         """See Files."""
         self.mishaps.before(f"lock {path}")
         return super().try_lock(path)
@@ -150,4 +147,4 @@ def mishap_host(kernel: FakeKernel | None = None) -> tuple[FakeHost, Mishaps]:
 
     kernel.change = watched  # type: ignore[method-assign]
     files, manager = MishapFiles(mishaps=mishaps), MishapManager(mishaps=mishaps)
-    return FakeHost(kernel=kernel, files=files, manager=manager, tables=tables), mishaps
+    return FakeHost(kernel=kernel, files=files, manager=manager, nftables=tables), mishaps

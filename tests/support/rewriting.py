@@ -8,8 +8,8 @@ from hostrouting.boot.probe_table import render_probe_table
 from hostrouting.config.settings import HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.host.effects import Effects
 from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.kernel.nftables import NftProgram
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.results import Plan
 from hostrouting.testing import FakeFiles, FakeManager
@@ -32,7 +32,7 @@ class Rewriting:
     def __init__(self, node: Namespace, **more: Any) -> None:
         """Use this host, with these settings added to the usual ones."""
         self._node, self._files = node, FakeFiles()
-        self._host = Host(backend=NetlinkBackend, files=self._files, manager=FakeManager(), nftables=NftProgram)
+        self._host = Host(backend=NetlinkBackend, files=self._files, manager=FakeManager())
         self.changed(**more)
 
     def changed(self, **more: Any) -> None:
@@ -59,7 +59,7 @@ class Rewriting:
     def boot(self, directory: Path) -> str:
         """Run the installed script, which has to succeed; returns what it says."""
         script = directory / "script.sh"
-        script.write_text(self._files.texts[self._host.layout.step_path(self._host.layout.probe_step)])
+        script.write_text(self._files.texts[HostLayout.step_path(HostLayout.probe_step)])
         done = self._node.run("bash", str(script))
         assert done.returncode == 0, done.stderr
         return done.stderr

@@ -21,6 +21,7 @@ from hostrouting.cli.running import plan_lines
 from hostrouting.errors import ConfigError, HostRoutingError
 from hostrouting.finding import Finding, worst_first
 from hostrouting.host.fileset import FileChanges
+from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.install import planned, read_installed
 from hostrouting.tasks.results import Plan
@@ -37,7 +38,7 @@ _PROBLEMS = {"gate-open", "probe-rewrite", "route-waits"}
 def run(_: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
     here, plan, findings = host(), Plan(), list[Finding]()
-    path, check = here.layout.config_path, None
+    path, check = HostLayout.config_path, None
 
     def asked(ask: Callable[[], T], otherwise: T) -> T:
         """The answer; of an error, a finding: what one part cannot say does not keep the others from being asked."""
@@ -79,8 +80,8 @@ def _code(finding: Finding) -> int:
 
 def _failed_units(host: Host, *, is_done: bool) -> Iterator[Finding]:
     """Our units that failed when they ran last; a note if their work was done since, for example by the gate."""
-    manager, layout = host.running_manager, host.layout
-    for unit in (layout.routes_unit, layout.probe_unit, layout.guard_unit) if manager is not None else ():
+    manager = host.running_manager
+    for unit in (HostLayout.routes_unit, HostLayout.probe_unit, HostLayout.guard_unit) if manager is not None else ():
         if manager is not None and manager.state(unit).active == "failed":
             sentence = f"the last run of {unit} failed{', and its work was done since' if is_done else ''}"
             yield Finding("unit", "note" if is_done else "error", sentence, unit, f"see: journalctl -u {unit}")

@@ -14,6 +14,7 @@ from hostrouting.errors import HostError, first_of
 from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import Effects, Operation, having_changed, tell_effects
 from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.ebtables import BridgeRule, Ebtables
 from hostrouting.kernel.neighbours import LinkLayer, Neighbour
@@ -21,6 +22,8 @@ from hostrouting.model.route import Route
 from hostrouting.tasks.cleanup.judge import CONFLISTS, STATE_FILE, CleanupEntry, CleanupFacts, Fate, judge
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from hostrouting.config.settings import AzureVnetCleanupConfig, HostRoutingConfig
 
 
@@ -118,14 +121,14 @@ class _Run:
     host: Host
     ebtables: Ebtables
     links: LinkLayer
-    routes: Callable[[], RouteBackend]
+    routes: Callable[[], AbstractContextManager[RouteBackend]]
 
     @classmethod
     def on(cls, host: Host, section: AzureVnetCleanupConfig) -> _Run:
         """A run on this host; HostError for an image."""
-        if host.ebtables is None or host.link_layer is None or host.backend is None:
+        if host.backend is None:
             raise _error("nothing can be deleted", ["this is an image, which has no kernel"], kind="refused")
-        return cls(section, host, host.ebtables(), host.link_layer(), host.backend)
+        return cls(section, host, host.ebtables, host.link_layer, host.backend)
 
     def plan(self, *, refuse: bool = False) -> CleanupPlan:
         """What is stale now. With `refuse`, HostError is raised if there is a reason not to delete anything."""
@@ -138,10 +141,10 @@ class _Run:
         view = self.links.look()  # after the rules, so that those of a new pod do not seem stale
         with self.routes() as backend:
             snapshot = backend.snapshot()
-        files, at = self.host.files, self.host.layout.at
-        names = [name for name in files.names(at(CONFLISTS)) if name.endswith((".conf", ".conflist", ".json"))]
-        conflists = {name: files.read(at(f"{CONFLISTS}/{name}")) or "" for name in names}
-        facts = CleanupFacts(rules, view, snapshot, files.read(at(STATE_FILE)), conflists)
+        files = self.host.files
+        names = [name for name in files.names(CONFLISTS) if name.endswith((".conf", ".conflist", ".json"))]
+        conflists = {name: files.read(f"{CONFLISTS}/{name}") or "" for name in names}
+        facts = CleanupFacts(rules, view, snapshot, files.read(STATE_FILE), conflists)
         plan = CleanupPlan(*judge(facts, self.section))
         if refuse and plan.hindrances:
             raise _error("nothing was deleted", plan.hindrances, kind="refused")
@@ -149,8 +152,8 @@ class _Run:
 
     def delete(self, ctx: phases.Context) -> CleanupResult:
         """Delete what is stale now, and check that it is gone; the host is locked."""
-        files, layout = self.host.files, self.host.layout
-        paths = (layout.undo_file("azure-vnet", number) for number in count(1))
+        files = self.host.files
+        paths = (HostLayout.undo_file("azure-vnet", number) for number in count(1))
         undo_file = next(path for path in paths if not files.is_there(path))
         plan = self._delete_rules(ctx, undo_file)
         if not plan.deletions:

@@ -77,17 +77,16 @@ class TestFiles:
         assert paths[len(paths) - len(drop_ins) :] == drop_ins
         assert len({*paths}) == len(paths)
 
-    @given(configs(), st.sampled_from(["/", "/mnt/image"]))
-    def test_owned(self, config: HostRoutingConfig, root: str) -> None:
+    @given(configs())
+    def test_owned(self, config: HostRoutingConfig) -> None:
         """What a host has of ours is found again, all of it and nothing else; drop-ins first, config.json last."""
-        layout = HostLayout(root=root)
-        files = files_of(config, layout)
+        files = files_of(config)
         host = put(files)
-        others = [layout.at(f"/etc/systemd/system/{name}") for name in ("a.service", f"b.service.d/{DROP_IN}")]
-        host.texts |= dict.fromkeys([*others, layout.at("/etc/hostrouting/notes")], "of somebody else\n")
-        owned = owned_paths(host, layout)
+        others = [f"/etc/systemd/system/{name}" for name in ("a.service", f"b.service.d/{DROP_IN}")]
+        host.texts |= dict.fromkeys([*others, "/etc/hostrouting/notes"], "of somebody else\n")
+        owned = owned_paths(host)
         assert {*owned} == {file.path for file in files}
-        assert owned[-1:] == (layout.config_path,) * bool(files)
+        assert owned[-1:] == (LAYOUT.config_path,) * bool(files)
         assert [path.endswith(DROP_IN) for path in owned] == sorted(
             (path.endswith(DROP_IN) for path in owned), reverse=True
         )
@@ -99,7 +98,7 @@ class TestFiles:
 
     def test_modes(self) -> None:
         """Scripts can be executed, other files only be read, and links lead where they will lead on the host."""
-        files = {file.path: file for file in files_of(FULL, HostLayout(root="/mnt"))}
+        files = {file.path: file for file in files_of(FULL)}
         assert {path for path, file in files.items() if file.mode != 0o644} == {
             path for path in files if path.endswith(".sh")
         }

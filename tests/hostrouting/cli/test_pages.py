@@ -111,7 +111,7 @@ def rewritten(host: FakeHost) -> None:
 
 def lacking(name: str) -> Callable[[], FakeHost]:
     """An H200 node without a program that the scripts need."""
-    return lambda: attrs.evolve(of(h200)(), find_program=lambda program: None if program == name else program)
+    return lambda: attrs.evolve(of(h200)(), missing=[name])
 
 
 def broken(path: str) -> Callable[[FakeHost], object]:
@@ -256,7 +256,7 @@ def test_probes_that_nothing_forwards() -> None:
     assert say("status", host=host).code == 0
     snapshot = host.kernel.snapshot
     host.kernel.snapshot = lambda **how: attrs.evolve(snapshot(**how), ipv6_forwarding=False)  # type: ignore[method-assign]
-    said = say("status", host=FakeHost(kernel=host.kernel, files=host.files, tables=host.tables))
+    said = say("status", host=FakeHost(kernel=host.kernel, files=host.files, nftables=host.nftables))
     assert (said.code, "PROBE-REWRITE: net.ipv6.conf.all.forwarding is 0" in said.out) == (1, True)
 
 

@@ -26,7 +26,7 @@ OURS = "# Written by hostrouting; changes are overwritten.\n"
 )
 def test_whose(path: str, text: str, ours: bool, refused: str) -> None:  # noqa: FBT001  parametrised
     """Folders of ours have only our files; elsewhere ours say so, and only ours and the Go original's are replaced."""
-    files = FakeFiles({path: text})
+    files = FakeFiles({path: text}, {path: 0o600})
     assert is_ours(files, path) is ours
     file = File(path, OURS)
     if refused:

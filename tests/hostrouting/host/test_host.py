@@ -6,34 +6,31 @@ import pytest
 
 import phases
 from hostrouting.errors import HostError, NotReady
-from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.host.systemd import SystemdManager
+from hostrouting.kernel.ebtables import EbtablesProgram
+from hostrouting.kernel.neighbours import KernelLinkLayer
+from hostrouting.kernel.nftables import NftProgram
 from hostrouting.testing import FakeHost
 from phases.testing import FakeClock
+
+LAYOUT = HostLayout()
 
 
 class TestLocked:
     """The lock keeps other runs from changing the host."""
 
-    def test_once_for_several(self) -> None:
-        """The yielded host takes no lock again, and the lock is held until the block that took it ends."""
+    def test_held(self) -> None:
+        """It is held until the block ends, also by an error; whoever waits holds the turn alone."""
         host = FakeHost()
-        path = host.layout.lock_path
-        with host.locked(phases.Context()) as locked:
-            assert (locked.is_locked, host.is_locked) == (True, False)
-            assert locked.files is host.files
-            with locked.locked(phases.Context()) as again:
-                assert again is locked
-            assert host.files.locked == {path}
+        with pytest.raises(ZeroDivisionError), host.locked(phases.Context()):
+            _ = 1 / (host.files.locked != {LAYOUT.lock_path})
         assert host.files.locked == set()
-        assert host.files.writes == [host.layout.turn_path, path]
+        assert host.files.writes == [LAYOUT.turn_path, LAYOUT.lock_path]
 
     def test_waited_for(self) -> None:
-        """The second run waits until the first has finished."""
-        host = FakeHost()
-        clock = FakeClock()
+        """The second run waits until the first has finished, or until its deadline."""
+        host, clock = FakeHost(), FakeClock()
         with host.locked(phases.Context()):
             ctx = phases.Context(clock=clock, deadline=5)
             with pytest.raises(phases.Cancelled), host.locked(ctx):
@@ -41,44 +38,57 @@ class TestLocked:
         with host.locked(phases.Context(clock=clock)):
             assert host.files.locked
 
-    def test_not_for_ever(self) -> None:
-        """After two and a half minutes of waiting a retryable error names the process that holds the lock."""
+    @pytest.mark.parametrize("path", [LAYOUT.lock_path, LAYOUT.turn_path])
+    def test_not_for_ever(self, path: str) -> None:
+        """After two and a half minutes there is an error that can be retried, and starts of gated units go on."""
         host, clock = FakeHost(), FakeClock()
-        host.files.locked.add(host.layout.lock_path)
+        host.files.locked.add(path)
         begin = clock.now()
-        with pytest.raises(NotReady) as caught, host.locked(phases.Context(clock=clock)):
+        with (
+            pytest.raises(NotReady, match="or stop it if it hangs") as caught,
+            host.locked(phases.Context(clock=clock)),
+        ):
             pytest.fail("two at once")
         assert 150 <= clock.now() - begin < 151
-        holder = f"process 4711 (hostrouting) has locked {host.layout.lock_path}"
-        sentence = f"the host was not free within 150 s: {holder}; wait for it, or stop it if it hangs"
-        assert (str(caught.value), caught.value.can_retry) == (sentence, True)
-        assert host.layout.turn_path not in host.files.locked, "starts of gated units go on"
+        assert caught.value.can_retry
+        assert host.files.locked == {path}
 
-    def test_let_go_after_a_failure(self) -> None:
-        """An error in the block is raised, and the lock is released."""
-        host = FakeHost()
-        with pytest.raises(HostError, match="broken"), host.locked(phases.Context()):
-            raise HostError("broken", what="file", target="/x")
-        assert host.files.locked == set()
+    def test_an_image(self, tmp_path: Path) -> None:
+        """Two runs on one image exclude each other, and leave nothing in it."""
+        first, second = Host.offline(str(tmp_path)), Host.offline(f"{tmp_path}/")
+        with first.locked(phases.Context()):
+            ctx = phases.Context(clock=FakeClock(), observers=[])
+            with pytest.raises(NotReady, match="has locked this host for more than 150 s"), second.locked(ctx):
+                pytest.fail("two at once")
+        with second.locked(phases.Context()):
+            assert list(tmp_path.iterdir()) == []
 
-
-def test_local() -> None:
-    """Host.local() has kernel, files and manager, and does not touch any of them."""
-    host = Host.local()
-    assert host.backend is not None
-    assert isinstance(host.files, LocalFiles)
-    assert isinstance(host.manager, SystemdManager)
-    assert host.layout == HostLayout()
-
-
-def test_offline() -> None:
-    """An image has files below its root, but no kernel and no manager."""
-    host = Host.offline("/mnt/image")
-    assert (host.backend, host.manager) == (None, None)
-    assert host.layout == HostLayout(root="/mnt/image")
+    def test_no_image_there(self, tmp_path: Path) -> None:
+        """A missing folder is not an image: nothing is created for a mistyped name."""
+        image = Host.offline(f"{tmp_path}/nowhere")
+        with pytest.raises(HostError, match="nowhere/: No such file or directory"), image.locked(phases.Context()):
+            pytest.fail("nothing is there")
+        assert list(tmp_path.iterdir()) == []
 
 
-LAYOUT = HostLayout()
+def test_edges() -> None:
+    """A host has a kernel and a manager, none of which is touched before it is used, and an image has neither."""
+    here, image = Host.local(), Host.offline("/mnt/image")
+    edges = (type(here.nftables), type(here.ebtables), type(here.link_layer))
+    assert edges == (NftProgram, EbtablesProgram, KernelLinkLayer)
+    assert here.backend is not None
+    assert here.manager is not None
+    assert (image.backend, image.manager, image.running_manager) == (None, None, None)
+
+
+def test_programs(tmp_path: Path) -> None:
+    """Those of an image are looked for in the image, and those of a host on this machine, wherever its files are."""
+    image = Host.offline(str(tmp_path))
+    assert Host.local().has_program("sh")
+    assert not Host.local().has_program("no-such-program")
+    assert not image.has_program("sh")
+    image.files.write("/usr/bin/sh", "")
+    assert image.has_program("sh")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from hostrouting.errors import BackendError, HostError
 from hostrouting.kernel import programs
-from hostrouting.kernel.programs import BOOT_PATH, Ended, Rights, find_program, own_rights, run_program, run_tool
+from hostrouting.kernel.programs import BOOT_PATH, Ended, Rights, own_rights, run_program, run_tool
 from tests.support.kinds import raises
 from tests.support.programs import completed
 from tests.support.stand_ins import Programs
@@ -92,15 +92,6 @@ class TestRunProgram:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
         await_the_end(out)
-
-
-def test_where_a_program_is() -> None:
-    """A program that the boot scripts can run has a path; a missing one, a folder and a path have none."""
-    path = find_program("sh")
-    assert path is not None
-    assert os.access(path, os.X_OK)
-    assert find_program("no-such-program") is None
-    assert find_program("") is None
 
 
 # Tools of the administrator

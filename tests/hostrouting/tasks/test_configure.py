@@ -53,9 +53,9 @@ def test_what_is_left_in_the_kernel(leftover: str) -> None:
     if leftover == "route":
         host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=213))
     else:
-        host.tables.tables["hostrouting_slb"] = "table ip6 hostrouting_slb {\n}\n"
+        host.nftables.tables["hostrouting_slb"] = "table ip6 hostrouting_slb {\n}\n"
     assert not isinstance(run(Remove(host=host)), phases.Skip)
-    assert (our_routes(host), host.tables.tables) == ((), {})
+    assert (our_routes(host), host.nftables.tables) == ((), {})
     assert isinstance(run(Remove(host=host)), phases.Skip)
 
 

@@ -18,7 +18,6 @@ from hostrouting.config.values import MACHINES, Mode, Upkeep
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.host.effects import effects_of
 from hostrouting.host.host import Host
-from hostrouting.host.layout import HostLayout
 from hostrouting.host.systemd import UnitState
 from hostrouting.kernel.programs import Rights
 from hostrouting.routes.uplink import wanted_routes
@@ -118,7 +117,7 @@ def assert_installed(host: FakeHost, config: HostRoutingConfig, *others: HostRou
     """Files, routes, table and units are those of the configuration, and nothing else changed."""
     assert disk(host) == wanted_disk(config)
     assert {route.key for route in our_routes(host)} == {route.key for route in wanted_routes(config)}
-    listing = host.tables.tables.get(TABLE, "")
+    listing = host.nftables.tables.get(TABLE, "")
     assert (probe_comments(config.probe_rewrite)[0] in listing) is config.probe_rewrite.enabled
     assert Configure(config, host=host).plan().is_empty
     manager = manager_of(host)
@@ -343,7 +342,7 @@ class TestRequirements:
     @pytest.mark.parametrize(
         ("change", "sentences"),
         [
-            ({"find_program": {"ip", "flock"}}, ["program ip is not .*; install the package iproute2", "util-linux"]),
+            ({"missing": {"ip", "flock"}}, ["program ip is not .*; install the package iproute2", "util-linux"]),
             ({"version": "246.7-1"}, ["systemd 246 runs here, and the gate needs systemd 247 or newer"]),
             ({"room": 1 << 20}, ["less than 16 MiB of free space in /run/systemd"]),
             ({"before": "network.target"}, [f"{MACHINES} starts before network.target, which the gate waits for"]),
@@ -360,9 +359,7 @@ class TestRequirements:
     )
     def test_each(self, change: dict[str, Any], sentences: list[str]) -> None:
         """The error names it with its remedy; nothing was written, and not even the lock was taken."""
-        host = FakeHost(
-            kernel=h200(), find_program=lambda name: None if name in change.get("find_program", ()) else name
-        )
+        host = FakeHost(kernel=h200(), missing=change.get("missing", ()))
         manager = manager_of(host)
         manager.version, manager.room = change.get("version", "257"), change.get("room", manager.room)
         manager.properties["systemd-nspawn@hostrouting-probe.service"] = {"Before": change.get("before", "")}
@@ -377,7 +374,7 @@ class TestRequirements:
 
     def test_programs_of_an_image(self) -> None:
         """In an image, a missing program is a warning: it may be installed later."""
-        host = image(find_program=lambda _: None)
+        host = image(missing={"bash", "flock", "ip", "awk", "nsenter", "timeout", "nft"})
         run(Configure(WANTED, host=host))
         assert {finding.severity for finding in Configure(WANTED, host=host).plan().findings} == {"warning"}
 
@@ -457,15 +454,15 @@ class TestLock:
     @pytest.mark.parametrize("path", [LAYOUT.lock_path, LAYOUT.turn_path])
     @pytest.mark.parametrize("make", [Configure, *TASKS])
     def test_held(self, make: type[Any], path: str, caplog: pytest.LogCaptureFixture) -> None:
-        """A run says whom it waits for, gives up after 150 s, and has changed nothing."""
+        """A run says that it waits, gives up after 150 s, and has changed nothing."""
         host = configured(config(*REPAIR, cidrs=(CIDR,), mode="WARN"))
         before = dict(host.files.texts)
         host.files.locked.add(path)
         later = config("10.8.0.0/16", cidrs=("10.0.0.0/8",))
         later = attrs.evolve(later, probe_rewrite={"enabled": True, "interfaces": ["eth0"]})
         with caplog.at_level("INFO"):
-            failure_of(run, make(later, host=host), of=NotReady, match=r"not free within 150 s: process 4711")
-        assert "waiting up to 150 s for it (process 4711" in caplog.text
+            failure_of(run, make(later, host=host), of=NotReady, match=r"locked this host for more than 150 s")
+        assert "waiting up to 150 s for it" in caplog.text
         assert host.files.texts == before
 
     def test_another_configuration_meanwhile(self) -> None:
@@ -506,7 +503,7 @@ class TestImage:
 
 def image(**parts: Any) -> FakeHost:
     """An image in memory."""
-    return FakeHost(backend=None, nftables=None, manager=None, layout=HostLayout(root="/mnt"), **parts)
+    return FakeHost(backend=None, manager=None, **parts)
 
 
 def files_by_path(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:

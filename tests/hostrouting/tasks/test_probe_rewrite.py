@@ -47,7 +47,7 @@ class TestApply:
             == [*map(str, plan.operations)]
         )
         assert [str(change) for change in effects.changes] == [f"add {REPLY}"]
-        assert host.tables.tables[TABLE] in render_probe_table(rewrite().probe_rewrite)
+        assert host.nftables.tables[TABLE] in render_probe_table(rewrite().probe_rewrite)
         assert ours(host) == [REPLY]
         wanted = f"required=() wanted=({LAYOUT.routes_step} {LAYOUT.probe_step})"
         assert wanted in host.files.texts[LAYOUT.gate_path]
@@ -56,9 +56,9 @@ class TestApply:
     @pytest.mark.parametrize(
         "disturb",
         [
-            lambda host: host.tables.tables.clear(),
-            lambda host: host.tables.tables.update({TABLE: host.tables.tables[TABLE].replace("hostrouting: ", "")}),
-            lambda host: host.tables.tables.update({TABLE: f"{host.tables.tables[TABLE]} flags dormant"}),
+            lambda host: host.nftables.tables.clear(),
+            lambda host: host.nftables.tables.update({TABLE: host.nftables.tables[TABLE].replace("hostrouting: ", "")}),
+            lambda host: host.nftables.tables.update({TABLE: f"{host.nftables.tables[TABLE]} flags dormant"}),
             lambda host: host.kernel.ip_route("delete", our_routes(host)[0]),
         ],
         ids=["flushed", "another table", "dormant", "without the route"],
@@ -68,11 +68,11 @@ class TestApply:
         for task in (RewriteProbeSource, Configure):
             host = FakeHost()
             apply(host)
-            before = (dict(host.tables.tables), ours(host))
+            before = (dict(host.nftables.tables), ours(host))
             disturb(host)
             assert not task(rewrite(), host=host).plan().is_empty
             run(task(rewrite(), host=host))
-            assert (host.tables.tables, ours(host)) == before
+            assert (host.nftables.tables, ours(host)) == before
 
     def test_another_address(self) -> None:
         """The route of the configuration before goes with the change; without any, the table goes, too."""
@@ -81,7 +81,7 @@ class TestApply:
         apply(host, globalAddress="2603:1062::2")
         assert ours(host) == ["2603:1062::2/128 dev eth0 proto hostrouting metric 1024"]
         run(Configure(config("10.9.0.0/16"), host=host))
-        assert (host.tables.tables, ours(host)) == ({}, ["10.9.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"])
+        assert (host.nftables.tables, ours(host)) == ({}, ["10.9.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"])
 
 
 class TestInTheWay:
@@ -109,7 +109,7 @@ class TestInTheWay:
         apply(host)
         assert "eth0 is a port of br0" in caplog.text
         assert "forwarding is 0, so no probe is forwarded" in caplog.text
-        assert TABLE in host.tables.tables
+        assert TABLE in host.nftables.tables
 
     def test_a_foreign_route(self, caplog: pytest.LogCaptureFixture) -> None:
         """A route of another program with the key of the reply route stays, and the table is loaded all the same."""
@@ -117,7 +117,7 @@ class TestInTheWay:
         host.kernel.ip_route("add", Route.to(f"{KNOWN}/128", dev="lo", metric=1024, protocol=4))
         apply(host)
         assert f"{KNOWN}/128 is left out: another route has the same destination and metric" in caplog.text
-        assert (ours(host), TABLE in host.tables.tables) == ([], True)
+        assert (ours(host), TABLE in host.nftables.tables) == ([], True)
 
 
 class TestNft:
@@ -127,7 +127,7 @@ class TestNft:
     def test_not_wanted(self, kind: str) -> None:
         """If the rewrite is neither wanted nor was, a failing nft keeps nothing from being done."""
         host = FakeHost(kernel=h200())
-        host.tables.fault = HostError("nft failed", what="nft", kind=kind)
+        host.nftables.fault = HostError("nft failed", what="nft", kind=kind)
         run(Configure(config("10.9.0.0/16"), host=host))
         run(Remove(host=host))
 
@@ -136,14 +136,14 @@ class TestNft:
         host = FakeHost()
         apply(host)
         before = dict(host.files.texts)
-        host.tables.fault = HostError("nft failed", what="nft", kind="not-permitted")
+        host.nftables.fault = HostError("nft failed", what="nft", kind="not-permitted")
         failure_of(run, Remove(host=host), of=HostError, match="nft failed")
         assert host.files.texts == before
 
     def test_flushed_at_the_same_moment(self) -> None:
         """A table that is gone right after it was loaded is an error that can be retried, with what was done."""
         host = FakeHost()
-        host.tables.meanwhile(lambda: host.tables.tables.pop(TABLE), nth=4)  # after two looks and the load
+        host.nftables.meanwhile(lambda: host.nftables.tables.pop(TABLE), nth=4)  # after two looks and the load
         error = failure_of(apply, host, of=HostError, match="another program changes it")
         assert error.can_retry
         assert [operation.verb for operation in effects_of(error).operations] == ["create"]

@@ -3,34 +3,16 @@
 import subprocess
 import sys
 from collections.abc import Callable
-from operator import methodcaller
 from pathlib import Path
 
 import pytest
 
-from hostrouting.errors import BackendError, HostError
+from hostrouting.errors import HostError
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200
+from hostrouting.testing import FakeFiles, FakeHost, FakeManager
 from hostrouting.testing.contract import BackendContract
 from tests.support.tasks import config, run
-
-
-def test_a_host_can_be_looked_at_after_a_task() -> None:
-    """After a task, a test can still use the kernel of the FakeHost; the backend that the task used is closed."""
-    host = FakeHost(kernel=h200())
-    assert host.backend is not None
-    with host.backend() as backend:
-        seen = backend.snapshot()
-    assert host.kernel.snapshot() == seen
-    for verb in (
-        methodcaller("snapshot"),
-        methodcaller("watch"),
-        methodcaller("lookup", []),
-        methodcaller("change", []),
-    ):
-        with pytest.raises(BackendError, match="closed"):
-            verb(backend)
 
 
 @pytest.mark.parametrize("make", [FakeHost.image, lambda: FakeHost.offline("/")])

@@ -30,7 +30,7 @@ BATCH = 3
 
 def state_of(host: FakeHost) -> tuple[str, ...]:
     """Rules, neighbours, routes and files, as text."""
-    return str(host.bridge_rules.rules), str(host.neighbours.neighbours), str(host.kernel), str(host.files.texts)
+    return str(host.ebtables.rules), str(host.link_layer.neighbours), str(host.kernel), str(host.files.texts)
 
 
 def ebtables_error(kind: str) -> HostError:
@@ -72,12 +72,12 @@ def test_all_of_it(caplog: pytest.LogCaptureFixture) -> None:
         lines = [record.getMessage() for record in caplog.records if "will delete" in record.getMessage()]
         first.extend([host.files.texts[UNDO], host.files.modes[UNDO], set(host.files.locked), len(lines)])
 
-    host.bridge_rules.meanwhile(look, nth=BATCH)
+    host.ebtables.meanwhile(look, nth=BATCH)
     with caplog.at_level("INFO"):
         result = clean(host)
     assert first == [host.files.texts[UNDO], 0o600, {LAYOUT.lock_path}, 13]
-    assert host.bridge_rules.rules == list(azure.KEPT_RULES)
-    assert host.neighbours.neighbours == list(azure.NEIGHBOURS[1:])
+    assert host.ebtables.rules == list(azure.KEPT_RULES)
+    assert host.link_layer.neighbours == list(azure.NEIGHBOURS[1:])
     assert [route in host.kernel.snapshot().routes for route in azure.STALE_ROUTES] == [False, False]
     assert "10.1.0.8/32 " in str(host.kernel)
     kinds = [operation.object.split()[0] for operation in result.operations]
@@ -91,7 +91,7 @@ def test_all_of_it(caplog: pytest.LogCaptureFixture) -> None:
         "undo_file": "",
     }
     assert state_of(host) == before
-    host.bridge_rules.rules.append(azure.STALE_RULES[0])
+    host.ebtables.rules.append(azure.STALE_RULES[0])
     assert clean(host).undo_file == UNDO.replace("-1.", "-2.")
 
 
@@ -111,7 +111,7 @@ def test_a_dry_run() -> None:
 def test_where_there_is_nothing_to_do(tmp_path: Path) -> None:
     """Without the section nothing is asked of the host. An image is refused, because it has no kernel."""
     host = azure.host()
-    host.bridge_rules.fault = ebtables_error("missing")
+    host.ebtables.fault = ebtables_error("missing")
     run(CleanStaleAzureVnet(HostRoutingConfig(), host=host))
     task = CleanStaleAzureVnet(azure.config(), host=Host.offline(str(tmp_path)))
     assert "this is an image" in str(failure_of(run, task, of=HostError))
@@ -122,7 +122,7 @@ def test_where_there_is_nothing_to_do(tmp_path: Path) -> None:
     [
         ({"files": FakeFiles(dict(CONFLIST))}, "/etc/cni/net.d/10-azure.conflist says that azure-vnet manages"),
         ({"files": FakeFiles({"/var/run/azure-vnet.json": "{"})}, "azure-vnet's state file /var/run/azure-vnet.json"),
-        ({"bridge_rules": FakeEbtables(azure.STALE_RULES[:1] * 998)}, "1,001 entries are stale"),
+        ({"ebtables": FakeEbtables(azure.STALE_RULES[:1] * 998)}, "1,001 entries are stale"),
     ],
 )
 def test_it_is_refused(parts: dict[str, Any], why: str) -> None:
@@ -140,7 +140,7 @@ def test_ebtables_cannot_be_had() -> None:
     """Without ebtables the task is refused on a host with a bridge of azure-vnet; other errors of ebtables are raised."""
     host = azure.host()
     for kind in ("missing", "not-loaded", "not-permitted", "wrong-backend"):
-        host.bridge_rules.fault = ebtables_error(kind)
+        host.ebtables.fault = ebtables_error(kind)
         assert kind_of(failure(host)) == ("refused" if kind in {"missing", "not-loaded"} else kind)
 
 
@@ -153,39 +153,39 @@ def test_without_rights() -> None:
 def test_a_pod_comes_alive() -> None:
     """What belongs to a pod that comes alive after the first plan stays."""
     host = azure.host()
-    host.neighbours.meanwhile(partial(host.neighbours.peers.update, azv5=azure.DEAD), nth=2)
+    host.link_layer.meanwhile(partial(host.link_layer.peers.update, azv5=azure.DEAD), nth=2)
     assert [azure.OTHER in operation.object for operation in clean(host).operations] == [True] * 4 + [False]
 
 
 def test_a_rule_is_gone_before_the_batch() -> None:
     """It is planned again, once, which may be refused; the undo file has what is deleted. Then the error says what is left."""
     host = azure.host()
-    host.bridge_rules.meanwhile(partial(host.bridge_rules.rules.remove, azure.STALE_RULES[0]), nth=BATCH)
+    host.ebtables.meanwhile(partial(host.ebtables.rules.remove, azure.STALE_RULES[0]), nth=BATCH)
     assert len(clean(host).operations) == 12
-    assert host.bridge_rules.rules == list(azure.KEPT_RULES)
+    assert host.ebtables.rules == list(azure.KEPT_RULES)
     assert host.files.texts[UNDO].count(azure.STALE_RULES[0].removeprefix("PREROUTING ")) == 1
     host = azure.host()
     for nth in (BATCH, BATCH + 2):
-        host.bridge_rules.meanwhile(partial(host.bridge_rules.rules.remove, azure.STALE_RULES[nth]), nth=nth)
+        host.ebtables.meanwhile(partial(host.ebtables.rules.remove, azure.STALE_RULES[nth]), nth=nth)
     error = failure_of(clean, host, of=HostError)
     assert (error.kind, len(error.lines)) == ("incomplete", 12)
     assert str(error).startswith("nothing was deleted, because other processes delete rules at the same time; left: r")
-    assert (len(host.bridge_rules.rules), host.files.texts) == (len(azure.KEPT_RULES) + 8, {})
+    assert (len(host.ebtables.rules), host.files.texts) == (len(azure.KEPT_RULES) + 8, {})
     host = azure.host()
-    host.bridge_rules.meanwhile(partial(host.bridge_rules.rules.remove, azure.STALE_RULES[0]), nth=BATCH)
-    host.bridge_rules.meanwhile(partial(host.files.texts.update, CONFLIST), nth=BATCH)
+    host.ebtables.meanwhile(partial(host.ebtables.rules.remove, azure.STALE_RULES[0]), nth=BATCH)
+    host.ebtables.meanwhile(partial(host.files.texts.update, CONFLIST), nth=BATCH)
     assert kind_of(failure_of(clean, host)) == "refused"
-    assert (len(host.bridge_rules.rules), host.files.texts.keys()) == (len(azure.KEPT_RULES) + 9, CONFLIST.keys())
+    assert (len(host.ebtables.rules), host.files.texts.keys()) == (len(azure.KEPT_RULES) + 9, CONFLIST.keys())
 
 
 def test_the_batch_fails() -> None:
     """Nothing is deleted and no undo file stays; after a timeout nobody knows, so it stays."""
     host = azure.host()
     error = ebtables_error("refused")
-    host.bridge_rules.fail(error, nth=BATCH)
+    host.ebtables.fail(error, nth=BATCH)
     assert failure(host) is error
     host = azure.host()
-    host.bridge_rules.fail(ebtables_error("timeout"), nth=BATCH, done=True)
+    host.ebtables.fail(ebtables_error("timeout"), nth=BATCH, done=True)
     error = failure_of(clean, host)
     assert (kind_of(error), effects_of(error).files) == ("timeout", (UNDO,))
     assert host.files.texts[UNDO].count("\n-I ") == 10
@@ -195,15 +195,15 @@ def test_what_other_processes_did() -> None:
     """A neighbour with another MAC address stays, and is named; so is what the kernel refuses, and what is there again."""
     host = azure.host()
     theirs = Neighbour("10.1.0.5", "02:00:00:00:00:55", "azure0")
-    host.neighbours.meanwhile(partial(host.neighbours.neighbours.__setitem__, 0, theirs), nth=3)  # after two plans
+    host.link_layer.meanwhile(partial(host.link_layer.neighbours.__setitem__, 0, theirs), nth=3)  # after two plans
     assert incomplete(host, done=12) == (f"{azure.NEIGHBOURS[0]} has changed since it was read, so it is kept",)
-    assert host.neighbours.neighbours[0] == theirs
+    assert host.link_layer.neighbours[0] == theirs
     host = azure.host()
-    host.neighbours.meanwhile(partial(host.kernel.ip_route, "delete", azure.STALE_ROUTES[0]), nth=3)
+    host.link_layer.meanwhile(partial(host.kernel.ip_route, "delete", azure.STALE_ROUTES[0]), nth=3)
     assert len(clean(host).operations) == 12
     host = azure.host()
     host.faults.fail("change", errno.ENOBUFS)
     assert [reason.split()[0] for reason in incomplete(host, done=12)] == ["10.1.0.5/32"]
     host = azure.host()
-    host.bridge_rules.meanwhile(partial(host.bridge_rules.rules.append, azure.STALE_RULES[0]), nth=BATCH + 1)
+    host.ebtables.meanwhile(partial(host.ebtables.rules.append, azure.STALE_RULES[0]), nth=BATCH + 1)
     assert incomplete(host, done=13)[0].startswith(f"{azure.STALE_RULES[0]} was added again: azure-vnet or another")
