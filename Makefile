@@ -45,8 +45,8 @@ releases: $(VENV)/ready ## run the tests that boot a systemd in Debian 11, 12 an
 bench: $(VENV)/ready ## measure the speed next to other programs; ARGS=--quick takes half a minute, and ARGS=ROW one row
 	$(BIN)/python -m tests.benchmarks.bench $(ARGS)
 
-# What hostrouting needs; the last two are for Python 3.10.
-PACKED = $(addprefix $(VENV)/lib/python3*/site-packages/,attr* pyroute2* exceptiongroup* typing_extensions*)
+# What hostrouting needs.
+PACKED = $(addprefix $(VENV)/lib/python3*/site-packages/,attr* pyroute2*)
 DIST := dist
 pyz: $(VENV)/ready ## build dist/hostrouting.pyz, one file for a node that has Python and nothing else
 	@rm -rf $(DIST)/pyz && mkdir -p $(DIST)/pyz

@@ -7,9 +7,9 @@ import os
 import sys
 import threading
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from phases.report import Event, Report, ReportBuilder, Status, folded
+from phases.step import Status, Step
 from phases.text import draw_tree, seconds_in_words
 
 if TYPE_CHECKING:
@@ -43,68 +43,59 @@ class LiveTree:
     """
 
     def __init__(self, console: Console, *, logger: logging.Logger | None = None) -> None:
-        """Show the tree on this console; handlers of this logger and its parents then write above the tree."""
+        """Show the tree of one run on this console; handlers of this logger and its parents then write above it."""
         from rich.live import Live  # noqa: PLC0415  see live_tree
 
         self._console = console
         self._logger = logger or logging.getLogger("phases")
-        self._builder = ReportBuilder()
+        self._root: Step | None = None
         self._live = Live(console=console, get_renderable=self._render, auto_refresh=False, transient=True)
         self._ended = threading.Event()
         self._pulse = threading.Thread(target=self._refresh, name="phases-live", daemon=True)
-        self._moved: list[tuple[logging.StreamHandler[TextIO], TextIO]] = []
-        self._shown = False
+        self._moved: list[logging.StreamHandler[Any]] = []
 
-    def __call__(self, event: Event) -> None:
-        """Add the event; the first one shows the tree."""
-        self._builder(event)
-        if not self._shown:
-            self._shown = True
+    def started(self, step: Step) -> None:
+        """Show the tree when the first step, its root, starts."""
+        if self._root is None:
+            self._root = step
             self._live.start()
-            self._make_room()
+            above: logging.Logger | None = self._logger
+            while above is not None:
+                for handler in above.handlers:
+                    if isinstance(handler, logging.StreamHandler) and handler.stream is self._console.file:
+                        self._moved.append(handler)
+                        handler.setStream(sys.stderr)  # rich has put its own stream there
+                above = above.parent if above.propagate else None
             self._pulse.start()
 
-    def close(self) -> None:
-        """Remove the tree from the screen and restore the streams of the handlers."""
-        for handler, stream in self._moved:
-            handler.setStream(stream)
-        self._moved.clear()
-        self._ended.set()
-        if self._shown:
+    def ended(self, step: Step) -> None:
+        """Remove the tree from the screen when its root has ended."""
+        if step is self._root:
+            for handler in self._moved:
+                handler.setStream(self._console.file)
+            self._ended.set()
             self._pulse.join()
-        self._live.stop()
+            self._live.stop()
 
     def _refresh(self) -> None:
         # rich has such a thread of its own, but does not wait for it to end.
         while not self._ended.wait(0.125):
             self._live.refresh()
 
-    def _make_room(self) -> None:
-        above: logging.Logger | None = self._logger
-        while above is not None:
-            for handler in above.handlers:
-                if isinstance(handler, logging.StreamHandler) and handler.stream is self._console.file:
-                    self._moved.append((handler, self._console.file))
-                    handler.setStream(sys.stderr)
-            above = above.parent if above.propagate else None
-
     def _render(self) -> RenderableType:
         from rich.text import Text  # noqa: PLC0415  see live_tree
 
         text = Text(overflow="ellipsis", no_wrap=True)
-        most = max(3, self._console.height // 3)  # rich cuts off below the last line of the terminal
-        if self._builder.status is None:
-            return text
-        for drawn, _, node in draw_tree(
-            self._builder.report(), children=lambda node: folded(node.children, at_most=most)
-        ):
-            sign, style = _SIGN[node.status]
-            text.append(drawn, style="dim").append(f"{sign} ", style=style).append(node.label, style=style)
-            text.append(f"  {_took(node)}", style="dim").append(f"  {node.note()}".rstrip() + "\n")
+        if self._root is not None:
+            # What has ended well is one line. If there are too many lines still, rich cuts off the last.
+            for drawn, _, step in draw_tree(self._root, lambda step: () if step.status is Status.OK else step.children):
+                sign, style = _SIGN[step.status]
+                text.append(drawn, style="dim").append(f"{sign} ", style=style).append(step.name, style=style)
+                text.append(f"  {_took(step)}", style="dim").append(f"  {step.note()}".rstrip() + "\n")
         return text
 
 
-def _took(node: Report) -> str:
-    if node.status is Status.RUNNING and node.started is not None:
-        return seconds_in_words((datetime.now(timezone.utc) - node.started).total_seconds())
-    return node.took
+def _took(step: Step) -> str:
+    if step.status is Status.RUNNING and step.start is not None:
+        return seconds_in_words((datetime.now(timezone.utc) - step.start).total_seconds())
+    return step.took

@@ -1,4 +1,4 @@
-"""Tools for tests of a pipeline: a task to configure, an observer that records events, a clock that never waits."""
+"""Tools for tests of a pipeline: a task to configure, an observer that records steps, a clock that never waits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from phases.report import Event, Finished, Report, Retrying, Skipped, Started, Status
-
 if TYPE_CHECKING:
     from phases.context import Context
-
-__all__ = ["FakeClock", "FakeEvent", "RecordingObserver", "StubTask"]
+    from phases.step import Status, Step
 
 
 def _own_list(errors: Iterable[BaseException]) -> list[BaseException]:
@@ -35,19 +32,13 @@ class StubTask:
     errors: list[BaseException] = attrs.field(factory=list, kw_only=True, converter=_own_list)
     always: BaseException | None = attrs.field(default=None, kw_only=True)
     """Raised by every call after those in `errors`."""
-    obeys: bool = attrs.field(default=True, kw_only=True)
-    """Whether cancellation interrupts its sleep."""
     calls: int = attrs.field(default=0, init=False)
     undone: int = attrs.field(default=0, init=False)
 
     def do(self, ctx: Context, /) -> object:
         """Sleep, then raise or return."""
         self.calls += 1
-        if self.seconds and self.obeys:
-            ctx.sleep(self.seconds)
-        elif self.seconds:
-            with ctx.shielded() as deaf:
-                deaf.sleep(self.seconds)
+        ctx.sleep(self.seconds)
         if self.errors:
             raise self.errors.pop(0)
         if self.always is not None:
@@ -63,59 +54,38 @@ class StubTask:
         self.undone += 1
 
 
-class RecordingObserver:
-    """An observer that records every event of a run, with properties for common assertions."""
+class Recorder:
+    """An observer that records the paths of the steps that started, and each end with its status, in order."""
 
     def __init__(self) -> None:
-        """Start without events."""
-        self.events: list[Event] = []
+        """Start without steps."""
+        self.starts: list[str] = []
+        self.ends: list[tuple[str, Status]] = []
+        """Also of the steps that were not started."""
 
-    def __call__(self, event: Event) -> None:
-        """Record the event."""
-        self.events.append(event)
+    def started(self, step: Step) -> None:
+        """Record the start."""
+        self.starts.append("/".join(step.path))
 
-    @property
-    def started(self) -> list[str]:
-        """The paths of the tasks that began, in the order in which they began."""
-        return ["/".join(event.path) for event in self.events if isinstance(event, Started)]
-
-    @property
-    def finished(self) -> list[tuple[str, Status]]:
-        """The paths of the tasks that ended, each with its status, in the order in which they ended."""
-        return [("/".join(event.path), event.status) for event in self.events if isinstance(event, Finished)]
-
-    @property
-    def skipped(self) -> list[str]:
-        """The paths of the tasks that never began."""
-        return ["/".join(event.path) for event in self.events if isinstance(event, Skipped)]
-
-    @property
-    def retries(self) -> list[Retrying]:
-        """The failed attempts that were followed by another attempt."""
-        return [event for event in self.events if isinstance(event, Retrying)]
-
-    @property
-    def report(self) -> Report:
-        """The report made from these events."""
-        return Report.from_events(self.events)
+    def ended(self, step: Step) -> None:
+        """Record the end."""
+        self.ends.append(("/".join(step.path), step.status))
 
 
 class FakeClock:
-    """A clock that never waits: as soon as every thread of the run sleeps, it jumps to the earliest wake-up time.
+    """A clock that never waits: as soon as every thread of the run waits, it jumps to the earliest end of a wait.
 
-    Time only passes by such jumps, so durations are exact and a test of an hour takes no time. The clock tracks the
+    Time only passes by such jumps, so durations are exact and a test of an hour takes no time. The clock counts the
     thread that created it and the threads that groups start; if your test starts a thread that runs tasks, start it
-    with `clock.start(…)`. With autojump=False the time only changes in `advance()`.
+    with `clock.start(…)`.
     """
 
-    def __init__(self, *, start: datetime = datetime(2026, 1, 1, tzinfo=timezone.utc), autojump: bool = True) -> None:
+    def __init__(self, *, start: datetime = datetime(2026, 1, 1, tzinfo=timezone.utc)) -> None:
         """Start at this date and time."""
-        self._start = start
-        self._autojump = autojump
-        self._now = 0.0
+        self._start, self._now = start, 0.0
+        self._threads = 1
+        self._waits: list[tuple[Callable[[], bool], float]] = []
         self._changed = threading.Condition()
-        self._awake = 1
-        self._sleepers: list[_Sleeper] = []
 
     def now(self) -> float:
         """The seconds since the start."""
@@ -125,102 +95,56 @@ class FakeClock:
         """The date and time."""
         return self._start + timedelta(seconds=self._now)
 
-    def event(self) -> FakeEvent:
-        """An event whose wait() uses this clock."""
-        return FakeEvent(self)
+    def advance(self, seconds: float) -> None:
+        """Move the time forward."""
+        self._now += seconds
+        self.wake()
+
+    def wait(self, done: Callable[[], bool], until: float = math.inf) -> None:
+        """See Clock."""
+        with self._changed:
+            self._waits.append(wait := (done, until))
+            try:
+                while not self._is_over(*wait):
+                    earliest = min(until for _, until in self._waits)
+                    everybody_waits = len(self._waits) >= self._threads and not any(
+                        self._is_over(*w) for w in self._waits
+                    )
+                    if everybody_waits and earliest < math.inf:
+                        self._now = earliest
+                        self._changed.notify_all()
+                    else:
+                        self._changed.wait()
+            finally:
+                self._waits.remove(wait)
+
+    def _is_over(self, done: Callable[[], bool], until: float) -> bool:
+        return done() or self._now >= until
+
+    def wake(self) -> None:
+        """See Clock."""
+        with self._changed:
+            self._changed.notify_all()
 
     def start(self, target: Callable[[], None], *, name: str) -> threading.Thread:
-        """Run the target in a thread that this clock tracks."""
+        """See Clock."""
 
-        def known() -> None:
+        def counted() -> None:
             try:
                 target()
             finally:
-                with self._changed:
-                    self._awake -= 1
-                    self._jump()
+                self._count(-1)
 
-        thread = threading.Thread(target=known, name=name)
-        with self._changed:
-            self._awake += 1
+        thread = threading.Thread(target=counted, name=name)
+        self._count(1)
         try:
             thread.start()
         except BaseException:
-            with self._changed:
-                self._awake -= 1
+            self._count(-1)
             raise
         return thread
 
-    def advance(self, seconds: float) -> None:
-        """Move the time forward and wake every thread whose wake-up time has come."""
+    def _count(self, change: int) -> None:
         with self._changed:
-            self._pass_to(self._now + seconds)
-
-    def _pass_to(self, moment: float) -> None:
-        self._now = moment
-        for sleeper in list(self._sleepers):
-            if sleeper.until <= moment:
-                self._wake(sleeper)
-
-    def _jump(self) -> None:
-        """Called with the lock held after a thread has gone to sleep or ended."""
-        moment = min((sleeper.until for sleeper in self._sleepers), default=math.inf)
-        if self._autojump and self._awake <= 0 and math.isfinite(moment):
-            self._pass_to(moment)
-
-    def _wake(self, sleeper: _Sleeper) -> None:
-        # The sleeper counts as awake from now on, not from when its thread runs: so no jump can happen in between.
-        sleeper.woken = True
-        self._sleepers.remove(sleeper)
-        self._awake += 1
-        self._changed.notify_all()
-
-
-@attrs.define(eq=False)
-class _Sleeper:
-    """A thread that waits for an event, at most until a time on the fake clock."""
-
-    event: FakeEvent
-    until: float
-    woken: bool = False
-
-
-class FakeEvent:
-    """An event on a FakeClock."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        """Make an event on this clock, not set."""
-        self._clock = clock
-        self._set = False
-
-    def set(self) -> None:
-        """Set the flag and wake every waiting thread."""
-        clock = self._clock
-        with clock._changed:
-            self._set = True
-            for sleeper in [sleeper for sleeper in clock._sleepers if sleeper.event is self]:
-                clock._wake(sleeper)
-
-    def is_set(self) -> bool:
-        """Whether the flag is set."""
-        return self._set
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Sleep on the fake clock until the flag is set or the time is up; return whether it is set."""
-        clock = self._clock
-        with clock._changed:
-            if self._set or (timeout is not None and timeout <= 0):
-                return self._set
-            # At least the next larger float: adding a tiny timeout may not change the number, and time would stop.
-            until = math.inf if timeout is None else max(clock._now + timeout, math.nextafter(clock._now, math.inf))
-            sleeper = _Sleeper(self, until)
-            clock._sleepers.append(sleeper)
-            clock._awake -= 1
-            clock._jump()
-            try:
-                while not sleeper.woken:
-                    clock._changed.wait()
-            finally:
-                if not sleeper.woken:
-                    clock._wake(sleeper)
-            return self._set
+            self._threads += change
+            self._changed.notify_all()

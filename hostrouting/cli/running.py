@@ -36,7 +36,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
 class Run(NamedTuple):
     """A finished run, and the files that it has changed permanently."""
 
-    report: phases.Report
+    report: phases.Step
     effects: Effects
     wrote: tuple[str, ...]
     removed: tuple[str, ...]
@@ -44,7 +44,7 @@ class Run(NamedTuple):
     @property
     def errors(self) -> tuple[BaseException, ...]:
         """Why it failed; each message once."""
-        return tuple({str(failure.error): failure.error for failure in self.report.failures}.values())
+        return tuple({str(step.error): step.error for step in self.report.failures if step.error}.values())
 
     @property
     def code(self) -> int:
@@ -86,7 +86,7 @@ def run_task(task: phases.AnyTask, host: Host) -> Run:
     if is_main and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not under nohup
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     report = phases.run(task)
-    effects = sum((effects_of(outcome) for node in report.walk() for outcome in (node.result, node.error)), Effects())
+    effects = sum((effects_of(outcome) for step in report.walk() for outcome in (step.result, step.error)), Effects())
     lasting = [path for path in effects.files if path not in HostLayout.markers]
     wrote = tuple(path for path in lasting if host.files.is_there(path))
     return Run(report, effects, wrote, tuple(path for path in lasting if path not in wrote))

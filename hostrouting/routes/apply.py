@@ -19,7 +19,6 @@ from hostrouting.errors import ApplyError, BackendError
 from hostrouting.host.effects import tell_effects
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.routes.plan import bare, holders_of, steps_for
-from phases.errors import add_note
 
 if TYPE_CHECKING:
     from hostrouting.kernel.base import Outcome, RouteBackend
@@ -62,7 +61,7 @@ def apply_plan(
         lost = ApplyError(*failed.reasons.values(), after=transaction.undo(), refused=failed.reasons)
         raise tell_effects(lost, transaction.done) from failed.__cause__
     except BaseException as stopped:
-        add_note(stopped, transaction.undo())
+        vars(stopped).setdefault("__notes__", []).append(transaction.undo())  # what a traceback prints after it
         tell_effects(stopped, transaction.done)
         raise
     return Applied(plan, tuple(transaction.done))

@@ -11,7 +11,6 @@ from hostrouting.kernel.base import Watch
 
 if TYPE_CHECKING:
     from phases import Clock
-    from phases.context import Flag
 
 
 class FakeWatch(Watch):
@@ -22,13 +21,13 @@ class FakeWatch(Watch):
         self._happenings = happenings
         self._lock = threading.Lock()
         self._reported = self._woken = self._closed = False
-        self._waiting: Flag | None = None
+        self._clock: Clock | None = None
 
     def report(self) -> None:
         """Report a change."""
         with self._lock:
             self._reported = True
-            self._end_wait()
+        self._end_wait()
 
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
         """See Watch. Without planned changes, it waits on the clock for a change by another thread."""
@@ -37,25 +36,22 @@ class FakeWatch(Watch):
         while self._happenings and not (self._reported or self._woken):
             self._happenings.pop(0)()
         if clock is not None:
-            with self._lock:
-                self._waiting = clock.event()
-                if self._reported or self._woken:
-                    self._waiting.set()
-            self._waiting.wait(timeout)
+            self._clock = clock
+            clock.wait(lambda: self._reported or self._woken, clock.now() + timeout)
         with self._lock:
             reported, self._reported = self._reported and not self._woken, self._reported and self._woken
-            self._woken, self._waiting = False, None
+            self._woken, self._clock = False, None
         return reported
 
     def wake(self) -> None:
         """See Watch."""
         with self._lock:
             self._woken = True
-            self._end_wait()
+        self._end_wait()
 
     def _end_wait(self) -> None:
-        if self._waiting is not None:
-            self._waiting.set()
+        if (clock := self._clock) is not None:
+            clock.wake()
 
     def close(self) -> None:
         """See Watch."""

@@ -83,13 +83,6 @@ def test_without_ip(tmp_path: Path) -> None:
     story(lines)
 
 
-def test_locale_c(tmp_path: Path) -> None:
-    """In the locale C the output is in ASCII, and the demo succeeds."""
-    lines = demo(tmp_path, LC_ALL="C")
-    assert [line for line in lines if not line.isascii()] == []
-    story(lines)
-
-
 def test_pipe_closed(tmp_path: Path) -> None:
     """If the reader closes the pipe, the demo ends without a message, and leaves nothing behind."""
     environment = {"PATH": PATH, "TMPDIR": str(tmp_path), "LC_ALL": "C.UTF-8"}

@@ -41,9 +41,9 @@ assert_type(hr.Host.offline("/mnt/image"), hr.Host)
 assert_type(phases.execute(hr.ConfigureStaticRoutes(config, host=host)), hr.Effects | phases.Skip)
 assert_type(phases.execute(hr.CheckRouteOverlap(config, host=host)), hr.Effects | phases.Skip)
 assert_type(phases.execute(hr.RewriteProbeSource(config, host=host)), hr.Effects | phases.Skip)
-assert_type(phases.run(hr.Configure(config, host=host)), phases.Report)
-assert_type(phases.run(hr.Remove(host=host)), phases.Report)
-assert_type(phases.run(phases.serial(hr.Configure(config), phases.when(True, hr.Remove(host=host)))), phases.Report)
+assert_type(phases.run(hr.Configure(config, host=host)), phases.Step)
+assert_type(phases.run(hr.Remove(host=host)), phases.Step)
+assert_type(phases.run(phases.serial(hr.Configure(config), phases.when(True, hr.Remove(host=host)))), phases.Step)
 hr.Configure("agent.json")  # type: ignore[arg-type]
 hr.Configure(config, host=hr.Host.local)  # type: ignore[arg-type]
 

@@ -7,13 +7,14 @@ import pty
 import re
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 from rich.console import Console
 
 import phases
 from phases.live import LiveTree, live_tree
-from phases.testing import RecordingObserver, StubTask
+from phases.testing import StubTask
 
 
 class Terminal(io.StringIO):
@@ -45,20 +46,21 @@ def test_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_it_shows() -> None:
     """Each task is a line with a sign for its state and how long it has taken."""
-    console = Console(file=io.StringIO(), width=100, height=40)
-    tree = LiveTree(console)
-    seen = RecordingObserver()
-    phases.run(
-        phases.serial(
-            StubTask("a"), StubTask("b", phases.Skip("there")), StubTask("c", always=OSError("full")), StubTask("d")
-        ),
-        observers=[seen],
-    )
-    for event in seen.events[:-1]:
-        tree._builder(event)
-    text = str(tree._render())
-    assert re.sub(r" +\d+ (µs|ms)", " TIME", text) == (
-        "… serial TIME\n├─ ✓ a TIME\n├─ - b TIME  there\n├─ ✗ c TIME  OSError: full\n└─ - d    not reached after c\n"
+    tree, texts = LiveTree(Console(file=io.StringIO(), width=100, height=40)), list[str]()
+    look = phases.task("look")(lambda _ctx: texts.append(re.sub(r" +\d+ (µs|ms)", " TIME", str(tree._render()))))
+
+    @phases.task("failed")
+    def failed(ctx: phases.Context) -> None:
+        with suppress(phases.TaskFailed):
+            phases.execute(phases.serial(StubTask("c", always=OSError("full")), StubTask("d"), name="inner"), ctx)
+            raise AssertionError
+        phases.execute(look, ctx)
+
+    done = phases.serial(StubTask("inside"), name="a")
+    phases.run(phases.serial(done, StubTask("b", phases.Skip("there")), failed), observers=[tree])
+    assert texts[0] == (
+        "… serial TIME\n├─ ✓ a TIME\n├─ - b TIME  there\n└─ … failed TIME\n   ├─ ✗ inner TIME\n"
+        "   │  ├─ ✗ c TIME  OSError: full\n   │  └─ - d    not reached after c\n   └─ … look TIME\n"
     )
 
 

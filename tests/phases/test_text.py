@@ -1,19 +1,10 @@
 """Durations and trees as text."""
 
-from datetime import datetime, timezone
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phases.text import draw_tree, moment_as_text, seconds_in_words
-
-
-def test_a_moment() -> None:
-    """In UTC, with the digits that are asked for."""
-    moment = datetime(2026, 11, 22, 5, 0, 1, 234567, tzinfo=timezone.utc)
-    assert moment_as_text(moment) == "2026-11-22T05:00:01Z"
-    assert moment_as_text(moment, digits="milliseconds") == "2026-11-22T05:00:01.234Z"
+from phases.text import draw_tree, seconds_in_words
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ assert_type(phases.execute(phases.retry(AttrsTask("a"))), int)
 assert_type(phases.execute(phases.deadline(phases.retry(function, on=OSError), 5)), float)
 assert_type(phases.execute(phases.when(lambda ctx: ctx.cancelled, AttrsTask("a"))), int | phases.Skip)
 assert_type(phases.execute(phases.serial(AttrsTask("a"), phases.parallel(function, PlainTask()))), tuple[object, ...])
-assert_type(phases.run(phases.serial(ConstantName())), phases.Report)
+assert_type(phases.run(phases.serial(ConstantName())), phases.Step)
 nested: Task[object] = phases.serial(AttrsTask("a"), ConstantName(), name="nested")
 
 

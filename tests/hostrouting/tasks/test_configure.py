@@ -19,7 +19,7 @@ from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
-from phases.testing import FakeClock, RecordingObserver
+from phases.testing import FakeClock, Recorder
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, manager_of, our_routes, run
 
 WANTED = config(*REPAIR, cidrs=(CIDR,))
@@ -64,11 +64,11 @@ class TestReport:
 
     def test_in_order(self) -> None:
         """Files, routes, probes, and the check last, which sees what the others did."""
-        host, seen = FakeHost(kernel=h200()), RecordingObserver()
+        host, seen = FakeHost(kernel=h200()), Recorder()
         report = phases.run(Configure(WANTED, host=host), observers=[seen])
         assert report.ok, str(report)
         names = ["install-files", "configure-static-routes", "rewrite-probe-source", "check-route-overlap"]
-        assert seen.started == [Configure.name, *(f"{Configure.name}/{name}" for name in names)]
+        assert seen.starts == [Configure.name, *(f"{Configure.name}/{name}" for name in names)]
         assert report.find("check-route-overlap").fields["verdict"] == "ok"
         (answer,) = host.kernel.lookup([as_ip("172.16.20.1")])
         assert answer.route is not None
@@ -119,11 +119,12 @@ def test_a_late_default_route_can_be_retried(routes: tuple[str, ...]) -> None:
     tried = phases.retry(Configure(config(*routes, cidrs=("10.9.0.0/16",)), host=FakeHost(kernel=kernel), wait=0))
     clock = FakeClock()
 
-    def comes(_event: object) -> None:
-        if clock.now() and not any(route.name == "default" for route in kernel.snapshot().routes):
-            kernel.ip_route("add", default)
+    class Comes(Recorder):
+        def started(self, _step: phases.Step) -> None:
+            if clock.now() and not any(route.name == "default" for route in kernel.snapshot().routes):
+                kernel.ip_route("add", default)
 
-    phases.execute(tried, phases.Context(clock=clock, observers=[comes]))
+    phases.execute(tried, phases.Context(clock=clock, observers=[Comes()]))
 
 
 LOSSES: dict[str, tuple[Callable[[HostRoutingConfig], HostRoutingConfig], str]] = {

@@ -1,0 +1,245 @@
+"""plan and undo of a whole tree, and run(only=…, skip=…)."""
+
+import json
+
+import attrs
+import pytest
+
+import phases
+from phases import Context, Status, Step
+from phases.testing import FakeClock, Recorder, StubTask
+
+
+@attrs.frozen
+class Routes:
+    """A task with a plan of two lines."""
+
+    name: str = "routes"
+
+    def do(self, _ctx: Context) -> None:
+        """Must not be called."""
+        raise AssertionError
+
+    def plan(self, ctx: Context) -> str:
+        """Two lines, the second with the path."""
+        return f"+ 172.16.0.0/17\n+ {'/'.join(ctx.path)}"
+
+
+@phases.task("mute")
+def mute(_ctx: Context) -> None:
+    """Has no plan; must not be called."""
+    raise AssertionError
+
+
+def broken(_ctx: Context) -> str:
+    """A plan that raises."""
+    raise PermissionError("not root")
+
+
+def tree() -> phases.Task[object]:
+    """A tree: some tasks offer a plan, some do not, one raises."""
+    return phases.serial(
+        phases.retry(Routes()),
+        phases.parallel(mute, phases.when(False, StubTask("stub", 7)), name="both"),
+        phases.task("broken", plan=broken)(lambda _ctx: None),
+        name="bootstrap",
+    )
+
+
+@attrs.frozen
+class Whole:
+    """A group that plans and undoes itself."""
+
+    name: str = "whole"
+    subtasks: tuple[phases.AnyTask, ...] = (StubTask("part"),)
+
+    def do(self, _ctx: Context) -> None:
+        """Do nothing."""
+
+    def plan(self, _ctx: Context) -> str:
+        """Plan."""
+        return "all of it"
+
+    def undo(self, _ctx: Context) -> str:
+        """Undo."""
+        return "undone"
+
+
+class TestPlan:
+    """plan: what would be done, without doing it."""
+
+    def test_text(self) -> None:
+        """The tree shows for each task what it would do, or that it offers no plan, or the error."""
+        assert str(phases.plan(tree())) == (
+            "bootstrap\n"
+            "├─ routes\n"
+            "│    + 172.16.0.0/17\n"
+            "│    + bootstrap/routes\n"
+            "├─ both\n"
+            "│  ├─ mute  (offers no plan)\n"
+            "│  └─ stub  (its condition is false)  would return 7\n"
+            "└─ broken  cannot say: PermissionError: not root"
+        )
+
+    def test_values(self) -> None:
+        """The tree has values: what plan(ctx) returned, the error, and whether no task raised; nobody observes it."""
+        seen = Recorder()
+        report = phases.plan(tree(), Context(observers=[seen]))
+        assert [step.name for step in report.walk()] == ["bootstrap", "routes", "both", "mute", "stub", "broken"]
+        assert (report.ok, phases.plan(Routes()).ok, seen.ends) == (False, True, [])
+        assert isinstance(report.children[2].error, PermissionError)
+        document = json.loads(report.to_json())
+        assert document["children"][2]["error"] == "PermissionError: not root"
+        assert (document["action"], document["children"][0]["result"]) == ("plan", report.children[0].result)
+
+    def test_a_group_may_answer_for_its_members(self) -> None:
+        """If a group has a plan itself, that is called instead of the plans of its tasks."""
+        assert str(phases.plan(Whole())) == "whole  all of it"
+
+    def test_only_and_skip(self) -> None:
+        """Tasks that a run would leave out are not called; unknown names are errors here as well."""
+        report = phases.plan(tree(), only="both", skip="stub")
+        assert [(step.name, step.reason) for step in report.walk()] == [
+            ("bootstrap", ""),
+            ("routes", "left out by only"),
+            ("both", ""),
+            ("mute", "offers no plan"),
+            ("stub", "left out by skip"),
+            ("broken", "left out by only"),
+        ]
+        with pytest.raises(phases.UnknownTask):
+            phases.plan(tree(), only="nothing")
+
+
+class TestUndo:
+    """undo: the last task first."""
+
+    def stub(self, name: str, log: list[str], error: Exception | None = None) -> phases.AnyTask:
+        """A task that records its undo, which may fail."""
+
+        def undo(ctx: Context) -> None:
+            log.append("/".join(ctx.path))
+            if error is not None:
+                raise error
+
+        return phases.task(name, undo=undo)(lambda _ctx: None)
+
+    def test_last_first(self) -> None:
+        """Every task with an undo is undone, the last listed first, also after a failure; the report has each."""
+        log, seen = list[str](), Recorder()
+        nothing = phases.task("nothing")(lambda _ctx: None)
+        inner = phases.parallel(self.stub("b", log, OSError("busy")), nothing, self.stub("c", log), name="g")
+        report = phases.undo(phases.serial(self.stub("a", log), phases.retry(inner), name="all"), observers=[seen])
+        assert log == ["all/g/c", "all/g/b", "all/a"]
+        assert [(step.name, step.status) for step in report.walk()] == [
+            ("all", Status.FAILED),
+            ("g", Status.FAILED),
+            ("c", Status.OK),
+            ("nothing", Status.SKIPPED),
+            ("b", Status.FAILED),
+            ("a", Status.OK),
+        ]
+        assert (report.action, report.failures[0].path) == ("undo", ("all", "g", "b"))
+        assert seen.ends[-1] == ("all", Status.FAILED)
+
+    def test_a_group_that_undoes_itself(self) -> None:
+        """The undo of a group is called instead of those of its tasks."""
+        report = phases.undo(Whole(), observers=[])
+        assert (report.result, report.children) == ("undone", [])
+
+    def test_cancelled_half_way(self) -> None:
+        """A cancellation lets the undo that runs finish; the next ones are not called, and are recorded."""
+        undone, ctx = list[str](), Context(clock=FakeClock(), observers=[])
+
+        def undo(inner: Context) -> None:
+            ctx.cancel("SIGTERM")
+            inner.sleep(5)
+            undone.append(inner.path[-1])
+
+        report = phases.undo(phases.serial(*[phases.task(name, undo=undo)(lambda _: None) for name in "abc"]), ctx)
+        assert (undone, report.status) == (["c"], Status.CANCELLED)
+        assert [(step.name, step.reason) for step in report.children[1:]] == [
+            ("b", "SIGTERM"),
+            ("a", "not reached after b"),
+        ]
+
+    def test_inside_a_running_task(self) -> None:
+        """A task may undo others with its own context: the undo is part of its run."""
+        log, reports = list[str](), list[Step]()
+
+        @phases.task("roll-back")
+        def roll_back(ctx: Context) -> None:
+            reports.append(phases.undo(phases.serial(self.stub("a", log), self.stub("b", log), name="all"), ctx))
+
+        report = phases.run(phases.parallel(roll_back, StubTask("beside"), name="work"), observers=[])
+        assert log == ["work/roll-back/all/b", "work/roll-back/all/a"]
+        assert report.find("roll-back/all") is reports[0]
+
+
+class TestSelection:
+    """Which tasks only= and skip= leave out, and names that do not exist."""
+
+    def tree(self) -> phases.Task[object]:
+        """bootstrap: download, network (routes, check), start (routes)."""
+        return phases.serial(
+            phases.retry(StubTask("download")),
+            phases.parallel(StubTask("routes"), phases.deadline(StubTask("check"), 5), name="network"),
+            phases.serial(StubTask("routes"), name="start"),
+            name="bootstrap",
+        )
+
+    ALL = "download network/check network/routes start/routes"
+
+    @pytest.mark.parametrize(
+        ("only", "skip", "expected"),
+        [
+            ((), (), ALL),
+            (("download",), (), "download"),
+            ("download", (), "download"),
+            (("network",), (), "network/check network/routes"),
+            (("routes",), (), "network/routes start/routes"),
+            (("start/routes",), (), "start/routes"),
+            (("bootstrap/network/check",), (), "network/check"),
+            (("bootstrap",), (), ALL),
+            ((), ("network",), "download start/routes"),
+            ((), ("network/routes", "download"), "network/check start/routes"),
+            (("network",), ("check",), "network/routes"),
+            (("check",), ("network",), ""),
+            ((), ("bootstrap",), ""),
+        ],
+    )
+    def test_names(self, only: tuple[str, ...], skip: tuple[str, ...], expected: str) -> None:
+        """A name means every task of that name and everything inside it; groups around it run; skip overrides only."""
+        report = phases.run(self.tree(), clock=FakeClock(), observers=[], only=only, skip=skip)
+        assert report.ok
+        done = {"/".join(step.path[1:]) for step in report.walk() if not step.children and step.status is Status.OK}
+        assert " ".join(sorted(done - {""})) == expected
+        assert {step.reason for step in report.walk()} <= {"", "left out by only", "left out by skip"}
+
+    @pytest.mark.parametrize(
+        ("option", "name", "known"),
+        [
+            ("only", "donwload", "bootstrap, download, network, routes, check, start"),
+            ("skip", "network/download", "bootstrap, bootstrap/download, bootstrap/network"),
+            ("only", "", "bootstrap, "),
+        ],
+    )
+    def test_unknown_names(self, option: str, name: str, known: str) -> None:
+        """An unknown name is an error before the first task starts; it lists all names."""
+        seen = Recorder()
+        with pytest.raises(phases.UnknownTask) as caught:
+            phases.run(self.tree(), observers=[seen], **{option: (name,)})  # type: ignore[arg-type]  # only or skip
+        assert f"{option}: there is no task {name!r}. The tasks are: {known}" in str(caught.value)
+        assert seen.ends == []
+
+    def test_steps_that_are_not_known_beforehand(self) -> None:
+        """A step that a selected task executes itself runs with it; if it is left out, the task gets a Skip."""
+        results: list[object] = []
+
+        @phases.task("outer")
+        def outer(ctx: Context) -> None:
+            results.append(phases.execute(StubTask("inner", 1), ctx))
+
+        phases.run(phases.serial(outer, StubTask("inner")), only="outer", observers=[])
+        phases.run(phases.serial(outer, StubTask("inner")), skip="inner", observers=[])
+        assert results == [1, phases.Skip("left out by skip")]

@@ -1,0 +1,261 @@
+"""Signals stop runs: real signals, most of them to a real process."""
+
+import itertools
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from typing_extensions import Self
+
+import phases
+from phases import Context, Status
+from phases.testing import Recorder, StubTask
+
+PROGRAM = """
+import logging, sys, phases
+from phases.testing import StubTask
+logging.basicConfig(level="INFO", format="%(message)s")
+
+def ready():
+    sys.stdout.write("ready\\n")  # in one piece, also beside another thread
+    sys.stdout.flush()
+
+@phases.task("transaction")
+def transaction(ctx):
+    ready()
+    with ctx.shielded() as safe:
+        while not ctx.cancelled:
+            safe.sleep(0.01)
+    return "whole"
+
+@phases.task("wait")
+def wait(ctx):
+    ready()
+    ctx.sleep(150)
+
+@phases.task("deaf")
+def deaf(ctx):
+    ready()
+    sys.stdin.read()  # until the test waits for the end
+"""
+RUN = "report = phases.run({task}); print(report); sys.exit(report.exit_code)"
+
+
+class Program:
+    """A program in a separate process that has printed `ready`."""
+
+    def __init__(self, code: str, *, prefix: tuple[str, ...] = (), ready: int = 1) -> None:
+        self.process = subprocess.Popen(
+            [*prefix, sys.executable, "-c", textwrap.dedent(PROGRAM) + textwrap.dedent(code)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        for _ in range(ready):
+            assert self.process.stdout.readline() == "ready\n"
+
+    def wait_for(self, words: str) -> None:
+        """Wait until its error output has a line with these words."""
+        assert self.process.stderr is not None
+        before: list[str] = []
+        while words not in (line := self.process.stderr.readline()):
+            assert line, f"it ended without a line {words!r}, after {before}"
+            before.append(line)
+
+    def end(self, *numbers: int) -> tuple[int, str, str]:
+        """Send it these signals; its exit code, output and error output."""
+        for number in numbers:
+            self.process.send_signal(number)
+        try:
+            out, err = self.process.communicate(timeout=100)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            pytest.fail(f"the program did not end: {self.process.communicate()}")
+        return self.process.returncode, out, err
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal(number: signal.Signals) -> None:
+    """A signal stops the run: sleeping tasks wake, the report says why, the exit code is 128 + the signal."""
+    task = "phases.serial(phases.parallel(wait, wait, name='both'), StubTask('next'))"
+    code, out, err = Program(RUN.format(task=task), ready=2).end(number)
+    assert code == 128 + number
+    assert f"{number.name}: stopping, waiting for " in err
+    assert out.splitlines()[0].startswith("serial: cancelled after")
+    assert out.splitlines()[0].endswith(f": {number.name}")
+    assert "not reached after both" in out
+    assert "Traceback" not in err
+
+
+@pytest.mark.linux
+def test_signal_during_a_transaction() -> None:
+    """A shielded transaction is finished first; the task succeeds, and the next one is not started."""
+    code, out, _ = Program(RUN.format(task="phases.serial(transaction, StubTask('next'))")).end(signal.SIGTERM)
+    assert code == 143
+    assert "transaction  ok" in out.splitlines()[2]
+    assert out.splitlines()[3].split() == ["└─", "next", "cancelled", "SIGTERM"]
+
+
+@pytest.mark.linux
+def test_second_signal() -> None:
+    """A second signal interrupts nothing: the program logs what it is waiting for."""
+    program = Program(RUN.format(task="phases.serial(deaf)"))
+    program.process.send_signal(signal.SIGINT)
+    program.wait_for("SIGINT: stopping, waiting for serial/deaf")
+    program.process.send_signal(signal.SIGINT)
+    program.wait_for("SIGINT again: still stopping, waiting for serial/deaf")
+    code, out, _ = program.end()
+    assert code == 0
+    assert "deaf  ok" in out
+
+
+@pytest.mark.linux
+def test_ignored_signal_stays_ignored() -> None:
+    """If the parent process made it ignore SIGINT, as nohup and shells do, the program keeps ignoring it."""
+    code = "report = phases.run(deaf); print(report.status)"
+    assert Program(code, prefix=("env", "--ignore-signal=INT")).end(signal.SIGINT)[:2] == (0, "ok\n")
+
+
+@pytest.mark.linux
+def test_a_log_that_fails_does_not_cost_a_signal() -> None:
+    """The run is cancelled before the log line is written, and even if a log handler raises or is slow."""
+    code = """
+        class Broken(logging.Handler):
+            def emit(self, record):
+                import time
+                time.sleep(0.1)
+                raise OSError("no space left")
+        logging.getLogger("phases").addHandler(Broken())
+        report = phases.run(wait, observers=[])
+        print(report.status, report.reason)
+    """
+    assert Program(code).end(signal.SIGTERM)[1] == "cancelled SIGTERM\n"
+
+
+@pytest.mark.linux
+def test_a_run_inside_a_run() -> None:
+    """A signal also stops a run that a task started, and both reports say so."""
+    code = """
+        inner = phases.task("inner")(lambda ctx: phases.run(wait, observers=[]))
+        report = phases.run(phases.serial(inner, StubTask("next")))
+        inside = report.find("inner").result
+        print(report.status, report.find("next").status, report.signal, inside.status, inside.reason, inside.signal)
+    """
+    assert Program(code).end(signal.SIGTERM)[1] == "cancelled cancelled 15 cancelled SIGTERM 15\n"
+
+
+@pytest.mark.linux
+def test_a_child_process() -> None:
+    """A stop ends the child process of a task, and the task is cancelled, not done."""
+    code = """
+        import subprocess
+        @phases.task("child")
+        def child(ctx):
+            process = subprocess.Popen(["sleep", "100"])
+            with ctx.on_cancel(process.terminate):
+                ready()
+                process.wait()
+    """
+    code_, out, _ = Program(textwrap.dedent(code) + RUN.format(task="child")).end(signal.SIGTERM)
+    assert (code_, out.split()[:2]) == (143, ["child:", "cancelled"])
+
+
+@pytest.mark.linux
+def test_execute_handles_no_signal() -> None:
+    """Under execute Ctrl-C raises KeyboardInterrupt: other threads are stopped and waited for, and steps have ends."""
+    code = """
+        import threading
+        try:
+            phases.execute(phases.serial(phases.parallel(wait, deaf, name="both"), StubTask("next")))
+        except KeyboardInterrupt:
+            print(threading.active_count())
+    """
+    code_, out, err = Program(code, ready=2).end(signal.SIGINT)
+    assert (code_, out) == (0, "1\n")
+    for words in ("both/wait cancelled", "both/deaf completed", "serial/both cancelled", "serial cancelled"):
+        assert words in err
+    assert "next completed" not in err
+
+
+def test_handlers_are_given_back() -> None:
+    """A handler of the program's own is replaced during a run, and restored, even if the run failed."""
+    came: list[int] = []
+
+    @phases.task("interrupted")
+    def interrupted(ctx: Context) -> None:
+        signal.raise_signal(signal.SIGINT)
+        ctx.sleep(60)
+
+    def handler(number: int, _frame: object) -> None:
+        came.append(number)
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        report = phases.run(interrupted, observers=[])
+        assert (report.status, report.signal, came) == (Status.CANCELLED, signal.SIGINT, [])
+        phases.run(StubTask("a", always=OSError()), observers=[])
+        assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == (handler, signal.SIG_DFL)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _AtLine:
+    """Send Ctrl-C before the n-th line of phases that the main thread runs inside the block."""
+
+    def __init__(self, number: int) -> None:
+        self.left, self.place, self.is_handled = number, "", False
+
+    def __enter__(self) -> Self:
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> Any:
+        if Path(frame.f_code.co_filename).parent.name != "phases":
+            return None
+        if event == "line":
+            self.left -= 1
+            if not self.left:
+                self.place = f"{frame.f_code.co_name}, line {frame.f_lineno}"
+                self.is_handled = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+                signal.raise_signal(signal.SIGINT)
+        return self._trace
+
+
+def test_at_every_line() -> None:
+    """Ctrl-C at any line of a run raises nothing while it is handled; each step has its start and end; no thread is left."""
+    task = phases.task("a")(lambda ctx: ctx.sleep(0.0001))
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    threads, cancelled = threading.active_count(), 0
+    for number in itertools.count(1):
+        seen, at = Recorder(), _AtLine(number)
+        try:
+            with at:
+                report = phases.run(phases.serial(task, task), observers=[seen])
+        except KeyboardInterrupt:
+            assert not at.is_handled, at.place
+        else:
+            if not at.place:
+                break
+            assert at.is_handled, at.place
+            assert report.signal == signal.SIGINT, at.place
+            cancelled += report.status is Status.CANCELLED
+            assert sorted("/".join(step.path) for step in report.walk()) == sorted(path for path, _ in seen.ends), (
+                at.place
+            )
+        assert seen.starts == sorted(seen.starts, key=len), at.place
+        assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers, at.place
+        assert threading.active_count() == threads, at.place
+    assert cancelled > 100
