@@ -74,19 +74,11 @@ class _Failed(Exception):  # noqa: N818  it starts the way back and never leaves
         self.reasons = reasons
 
 
-class _Change(NamedTuple):
-    """A request, and the one that reverses it."""
-
-    request: RouteRequest
-    reverse: RouteRequest
-
-    @classmethod
-    def of(cls, step: Step) -> _Change:
-        """The change that carries out this step."""
-        if step.held is not None:
-            return cls(RouteRequest("replace", step.route), RouteRequest("replace", step.held))
-        adding, deleting = RouteRequest("add", step.route), RouteRequest("delete", step.route)
-        return cls(deleting, adding) if step.action == "delete" else cls(adding, deleting)
+def _request_for(step: Step, *, is_reverse: bool = False) -> RouteRequest:
+    """The request that carries out this step, or takes it back."""
+    if step.held is not None:
+        return RouteRequest("replace", step.held if is_reverse else step.route)
+    return RouteRequest("delete" if (step.action == "delete") is not is_reverse else "add", step.route)
 
 
 class _Transaction:
@@ -98,7 +90,7 @@ class _Transaction:
         for step in plan.steps:  # deletions are the last: what they delete can be beside a wanted route
             self._wanted.setdefault(step.route.key, None if step.action == "delete" else step.route)
         self._before = self._table(before)
-        self._sent: list[_Change] = []
+        self._sent: list[Step] = []
         """What may have been done, in order."""
         self.done: list[RouteRequest] = []
         """What the kernel has changed, in order, including the changes of the way back."""
@@ -106,20 +98,20 @@ class _Transaction:
     def carry_out(self, plan: RoutePlan, check: Callable[[], object]) -> None:
         """Add, verify, delete, verify."""
         for is_last, actions in enumerate(({"add", "replace"}, {"delete"})):
-            if changes := [_Change.of(step) for step in plan.changes if step.action in actions]:
+            if steps := [step for step in plan.changes if step.action in actions]:
                 check()
-                self._send(changes)
+                self._send(steps)
                 check()
                 self._verify(may_delete=not is_last)
 
-    def _send(self, changes: list[_Change]) -> None:
+    def _send(self, steps: list[Step]) -> None:
         """Make the changes. All of them are tried, so that the failure names every route that the kernel refuses."""
         count = len(self._sent)
-        self._sent += changes
-        outcomes = self._request(change.request for change in changes)
+        self._sent += steps
+        outcomes = self._request(map(_request_for, steps))
         # Of an IPv6 route to delete, Linux may have deleted our next hops and refused the others.
         made = [outcome.ok or (_is_done(outcome) and outcome.change.verb == "delete") for outcome in outcomes]
-        self._sent[count:] = [change for change, is_made in zip(changes, made, strict=True) if is_made]
+        self._sent[count:] = [step for step, is_made in zip(steps, made, strict=True) if is_made]
         if failed := [outcome for outcome in outcomes if not _is_done(outcome)]:
             raise _Failed({outcome.change.route.key: str(outcome.error) for outcome in failed}) from failed[0].error
 
@@ -144,7 +136,7 @@ class _Transaction:
         """Reverse what was done, and return a sentence about what is true now."""
         problem = ""
         try:
-            self._request(change.reverse for change in reversed(self._sent))
+            self._request(_request_for(step, is_reverse=True) for step in reversed(self._sent))
         except BackendError as error:
             problem = f" ({error})"
         try:
