@@ -23,7 +23,7 @@ from hostrouting.check.repair import Repair, propose_repair
 from hostrouting.check.report import find_doubts
 from hostrouting.errors import NotReady
 from hostrouting.fib.engine import PLAIN, Decision, Fib, Packet
-from hostrouting.fib.not_judged import NotJudged, not_judged
+from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.model.prefix import IPV4, Prefix, ip_at, prefixes_between
@@ -90,11 +90,6 @@ class FamilyReport:
         return tuple(sorted(self.judge.uplinks.devs))
 
     @property
-    def node_ip(self) -> IP | None:
-        """The address with which this host sends by the expected device; None if there is none, or a doubt."""
-        return self.judge.node_ip
-
-    @property
     def verdict(self) -> Verdict:
         """The verdict on this family."""
         if self.escapes:
@@ -119,7 +114,7 @@ class CheckReport:
     @property
     def node_ips(self) -> tuple[IP, ...]:
         """By family, the address of the expected device: kubelet's `--node-ip`."""
-        return tuple(report.node_ip for report in self.families if report.node_ip is not None)
+        return tuple(ip for report in self.families if (ip := report.judge.node_ip) is not None)
 
     @property
     def escapes(self) -> tuple[Escape, ...]:
@@ -209,10 +204,11 @@ def _families(snapshot: Snapshot, config: HostRoutingConfig) -> Iterator[FamilyR
 
 def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
     flaws, lost = (find_flaws(judge), undelivered(judge)) if cidrs else ((), ())
-    unseen = list(not_judged(judge.fib))
+    family, things = judge.fib.family, not_judged(judge.fib)
+    unseen = [(Opinion(DOUBT, "not-judged", name), prefix.first, prefix.last) for name, prefix in things]
     if not judge.uplinks.devs:
-        hidden = [thing for thing in unseen if not thing.prefix.length]
-        return FamilyReport(judge, cidrs, doubts=(*lost, *map(_unseen, hidden)), flaws=flaws)
+        hidden = [doubt for doubt in unseen if doubt[2] - doubt[1] == Prefix(family, 0, 0).last]
+        return FamilyReport(judge, cidrs, doubts=(*lost, *find_doubts(family, hidden)), flaws=flaws)
     every: list[Part] = []
     escapes: list[Escape] = []
     doubts: list[tuple[Opinion, int, int]] = []
@@ -228,12 +224,8 @@ def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
         escapes += new if packet is PLAIN else (escape for escape in new if not _is_of_host_too(escape, escapes))
         in_doubt = ranges_of(parts, _doubts_in)
         doubts += ((opinion, first, last) for opinions, first, last in in_doubt for opinion in opinions)
-    near = [
-        _unseen(thing)
-        for thing in unseen
-        if any(thing.prefix.first <= block.last and block.first <= thing.prefix.last for block in blocks)
-    ]
-    findings = (*lost, *find_doubts(judge.fib.family, doubts), *dict.fromkeys(near))
+    doubts += (doubt for doubt in unseen if any(doubt[1] <= block.last and block.first <= doubt[2] for block in blocks))
+    findings = (*lost, *find_doubts(family, doubts))
     repair = propose_repair(judge, blocks, every)
     return FamilyReport(judge, cidrs, tuple(every), tuple(escapes), findings, flaws, repair)
 
@@ -267,26 +259,22 @@ def _is_of_host_too(escape: Escape, escapes: Iterable[Escape]) -> bool:
     )
 
 
-def _unseen(thing: NotJudged) -> Finding:
-    """The finding for what the engine does not look at."""
-    return Finding("not-judged", "warning", f"not judged: {thing.name}", str(thing.prefix))
-
-
 def _compared(report: FamilyReport, backend: RouteBackend) -> FamilyReport:
     """The report after the kernel was asked once in each range; where it differs, that is a doubt."""
-    doubts = list(report.doubts)
+    doubts: list[tuple[Opinion, int, int]] = []
+    restless: tuple[Finding, ...] = ()
     if report.judge.fib.snapshot.restless:
         sentence = "the route tables kept changing while they were read; the verdict is for the last reading"
-        doubts.append(Finding("kernel-differs", "warning", sentence))
+        restless = (Finding("kernel-differs", "warning", sentence),)
     for begin in range(0, len(report.parts), _AT_ONCE):
         parts = report.parts[begin : begin + _AT_ONCE]
         addresses = [ip_at(report.family, part.first) for part in parts]
-        for part, ip, answer in zip(parts, addresses, backend.lookup(addresses), strict=True):
+        for part, answer in zip(parts, backend.lookup(addresses), strict=True):
             if not _agrees(report.judge, part.decision, answer):
                 by = answer.kind if answer.route is None else f"[{answer.route}]"
-                sentence = f"{ip}: the kernel answers {by}, and its tables say [{part.decision}]"
-                doubts.append(Finding("kernel-differs", "warning", sentence, str(ip)))
-    return attrs.evolve(report, doubts=tuple(dict.fromkeys(doubts)))
+                opinion = Opinion(DOUBT, "kernel-differs", f"{by}, and its tables say [{part.decision}]")
+                doubts.append((opinion, part.first, part.first))
+    return attrs.evolve(report, doubts=(*report.doubts, *restless, *find_doubts(report.family, doubts)))
 
 
 def _agrees(judge: Judge, decision: Decision, answer: Answer) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.finding import Finding
-from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import TABLE_MAIN
 from hostrouting.model.rule import command_adding, default_rules
 from hostrouting.text import spoken
@@ -86,10 +85,9 @@ def _without_carrier(judge: Judge) -> Iterator[Finding]:
 def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     """Default routes of several network cards in one table, with different metrics: the lowest is used."""
     used = judge.uplinks.default
-    if used is None or judge.named or judge.uplinks.doubtful:
+    if used is None or judge.uplinks.doubtful:
         return
-    rivals = judge.fib.tables[used.table].at(0, Prefix(judge.fib.family, 0, 0).network)
-    others = {dev for route in rivals for dev in route.devs} - judge.uplinks.devs
+    others = {dev for rival in judge.fib.tables[used.table].at(0, 0) for dev in rival.devs} - judge.uplinks.devs
     cards = sorted(dev for dev in others if judge.is_card(dev))
     if cards:
         sentence = f"{spoken(cards)} also {'has' if len(cards) == 1 else 'have'} a default route, with a higher metric"

@@ -56,6 +56,8 @@ _DOUBTS = {
         "some packets to {where} are routed differently, by {reason}",
         'if this is intended, add the rule\'s selectors to routeOverlap.intendedRules: "{selection}"',
     ),
+    "not-judged": ("not judged: {reason}", ""),
+    "kernel-differs": ("{where}: the kernel answers {reason}", ""),
 }
 """By the name of a doubt: the sentence and the remedy."""
 _FATES = {

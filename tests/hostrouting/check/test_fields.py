@@ -218,8 +218,8 @@ def has_the_address_of_the_uplink(report: CheckReport, namespace: Namespace) -> 
         outside = {4: "198.51.100.1", 6: "3fff::1"}[family.family]
         done = namespace.ip(f"-{family.family}", "-j", "route", "get", outside)
         [answer] = json.loads(done.stdout) if done.returncode == 0 else [{}]
-        if family.node_ip is not None and answer.get("dev") in family.expected_devs:
-            assert str(family.node_ip) == answer["prefsrc"]
+        if family.judge.node_ip is not None and answer.get("dev") in family.expected_devs:
+            assert str(family.judge.node_ip) == answer["prefsrc"]
 
 
 def deleted_as_told(report: CheckReport, namespace: Namespace, backend: RouteBackend) -> None:
