@@ -1,6 +1,6 @@
 """The operator's command line: `hostrouting`, or `python -m hostrouting`. A thin shell over the library's functions.
 
-parser    the arguments of all commands, and their help
+parser    the commands and their help; arguments: what may be typed after them
 commands  a module for each command: its arguments, what it does, and what it prints
 source    what the commands read: the configuration, the CIDRs, and this host or a saved snapshot
 check     a check as lines and as an exit code

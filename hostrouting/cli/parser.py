@@ -1,4 +1,4 @@
-"""The arguments of all commands, and their help. A new command is one line in COMMANDS and one module in `commands`.
+"""The commands, and their help. A new command is one line in COMMANDS and one module in `commands`.
 
 The module of a command is loaded when the command is typed. Help and bad usage load nothing else of hostrouting.
 """
@@ -68,16 +68,9 @@ def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
             formatter_class=_Formatter,
             allow_abbrev=False,
         )
-        getattr(module, "add_arguments", lambda _: None)(command)
-        command.add_argument("--json", action="store_true", help="print one JSON document")
+        for key in (*getattr(module, "ARGUMENTS", ()), "--json"):
+            import_module("hostrouting.cli.arguments").add_argument(command, key)
         command.set_defaults(run=module.run)
     if is_completion:
         import_module("argcomplete").autocomplete(parser)
     return parser
-
-
-def seconds(text: str) -> float:
-    """A number of seconds, for argparse."""
-    if not 0 <= (number := float(text)) <= 86_400:  # NaN fails, too
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 86400")
-    return number

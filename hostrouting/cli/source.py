@@ -13,7 +13,6 @@ import attrs
 
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import BackendError, ConfigError, Fault
-from hostrouting.finding import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,27 +24,6 @@ if TYPE_CHECKING:
 
 GetHost: TypeAlias = "Callable[[], Host]"
 """Makes the host when a command needs it."""
-
-_MANY: dict[str, Any] = {"action": "append", "default": []}
-_OPTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "cidrs": ("CIDR", "an expected CIDR, such as 172.16.0.0/16", {"nargs": "*"}),
-    "--dev": ("DEV", "an expected device, instead of those of the default route; may be repeated", _MANY),
-    "--config": ("FILE", "the configuration, as JSON; - is standard input", {}),
-    "--snapshot": ("FILE", "read this saved snapshot instead of this host; - is standard input", {}),
-    "--fail-on": ("warning", "exit with 1 if a finding is a warning, too", {"choices": ["warning"]}),
-    "--ignore": (
-        "NAME",
-        "findings of this name do not change the exit code; may be repeated",
-        _MANY | {"choices": NAMES},
-    ),
-}
-
-
-def add_options(parser: argparse.ArgumentParser, *names: str, **more: Any) -> None:
-    """Add these arguments, which several commands have; `more` is for argparse."""
-    for name in names:
-        metavar, meaning, settings = _OPTIONS[name]
-        parser.add_argument(name, metavar=metavar, help=meaning, **settings, **more)
 
 
 def read_config(path: str | None) -> HostRoutingConfig:

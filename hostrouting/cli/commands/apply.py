@@ -13,21 +13,13 @@ from hostrouting.boot.health import find_faults
 from hostrouting.check.check import CheckReport
 from hostrouting.cli.check import Check
 from hostrouting.cli.output import Answer, finding_lines
-from hostrouting.cli.parser import seconds
 from hostrouting.cli.running import run_task
-from hostrouting.cli.source import GetHost, add_options, read_config
+from hostrouting.cli.source import GetHost, read_config
 from hostrouting.errors import ConfigError, HostRoutingError, is_denied
 from hostrouting.finding import Finding
 from hostrouting.tasks.configure import Configure
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See the module."""
-    add_options(parser, "--config", required=True)
-    meaning = "how long to wait for a default route or a device that does not exist yet (default: 60)"
-    parser.add_argument("--wait", metavar="SECONDS", type=seconds, default=60.0, help=meaning)
-    meaning = "apply even if this takes away what protects the host"
-    parser.add_argument("--allow-removal", action="store_true", help=meaning)
+ARGUMENTS = ("--config FILE", "--wait", "--allow-removal")
 
 
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:

@@ -11,14 +11,9 @@ import argparse
 
 from hostrouting.cli.check import code_with, make_check
 from hostrouting.cli.output import Answer
-from hostrouting.cli.source import GetHost, add_options, read_question
+from hostrouting.cli.source import GetHost, read_question
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See the module."""
-    add_options(parser, "cidrs", "--dev", "--config", "--snapshot", "--fail-on", "--ignore")
-    meaning = "check each snapshot in this directory, or this file; may be repeated. Nodes with one problem are one row"
-    parser.add_argument("--snapshots", metavar="DIR", action="append", help=meaning)
+ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--snapshots", "--fail-on", "--ignore")
 
 
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:

@@ -16,17 +16,12 @@ import phases
 from hostrouting.cli.failure import FINE, PROBLEM
 from hostrouting.cli.output import Answer, capped, finding_lines, log_to_stderr
 from hostrouting.cli.running import run_task
-from hostrouting.cli.source import GetHost, add_options, read_config
+from hostrouting.cli.source import GetHost, read_config
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.tasks.cleanup.judge import Fate
 from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See the module."""
-    parser.add_argument("cni", metavar="azure-vnet", choices=["azure-vnet"], help="which CNI left it behind")
-    add_options(parser, "--config", required=True)
-    parser.add_argument("--apply", action="store_true", help="delete it; without this option nothing is changed")
+ARGUMENTS = ("cni", "--config FILE", "--apply")
 
 
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:

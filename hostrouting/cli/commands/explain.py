@@ -15,7 +15,7 @@ from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion
 from hostrouting.check.report import owner_of
 from hostrouting.cli.failure import FINE
 from hostrouting.cli.output import Answer, capped
-from hostrouting.cli.source import GetHost, add_options, open_kernel, read_config, read_saved, with_devs
+from hostrouting.cli.source import GetHost, open_kernel, read_config, read_saved, with_devs
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.fib.engine import Decision, Fib
 from hostrouting.fib.not_judged import not_judged
@@ -33,11 +33,7 @@ _RESULTS = {
     "decides": "decides: {route}",
 }
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See the module."""
-    parser.add_argument("address", metavar="ADDRESS", help="where the packet goes, such as 172.16.5.9")
-    add_options(parser, "--dev", "--config", "--snapshot")
+ARGUMENTS = ("address", "--dev", "--config", "--snapshot")
 
 
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:

@@ -15,7 +15,7 @@ from hostrouting.cli.check import Check, code_with
 from hostrouting.cli.failure import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines
-from hostrouting.cli.source import GetHost, add_options, open_kernel, read_config, read_saved
+from hostrouting.cli.source import GetHost, open_kernel, read_config, read_saved
 from hostrouting.finding import Finding
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure
@@ -23,12 +23,7 @@ from hostrouting.tasks.install import read_installed
 from hostrouting.tasks.requirements import find_losses
 from hostrouting.tasks.results import Plan
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See the module."""
-    add_options(parser, "--config", required=True)
-    add_options(parser, "--snapshot", "--fail-on", "--ignore")
-    parser.add_argument("--allow-removal", action="store_true", help="plan for apply with this option")
+ARGUMENTS = ("--config FILE", "--snapshot", "--fail-on", "--ignore", "--allow-removal")
 
 
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:

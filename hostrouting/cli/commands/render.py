@@ -7,16 +7,12 @@ import os
 
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import run_task
-from hostrouting.cli.source import GetHost, add_options, read_config
+from hostrouting.cli.source import GetHost, read_config
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See the module."""
-    add_options(parser, "--config", required=True)
-    parser.add_argument("--root", metavar="DIR", required=True, help="where the image is mounted")
+ARGUMENTS = ("--config FILE", "--root")
 
 
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:

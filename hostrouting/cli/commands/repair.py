@@ -17,7 +17,7 @@ from hostrouting.check.check import missing_routes
 from hostrouting.cli.check import Check, make_check
 from hostrouting.cli.failure import FINE, PROBLEM
 from hostrouting.cli.output import Answer, say
-from hostrouting.cli.source import GetHost, Question, add_options, read_question, written
+from hostrouting.cli.source import GetHost, Question, read_question, written
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.routes.uplink import wanted_routes_of
 
@@ -25,12 +25,7 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See the module."""
-    add_options(parser, "cidrs", "--dev", "--config", "--snapshot")
-    meaning = "print the commands that repair it until the next boot, instead of a configuration"
-    parser.add_argument("--commands", action="store_true", help=meaning)
+ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--commands")
 
 
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
