@@ -139,4 +139,4 @@ def test_killed_and_overrun() -> None:
                 assert not is_there(system)
                 system.must("pkill", "-CONT", "-x", "ip")
             await_route(system)
-        assert "20-check took over" in system.journal(UNIT)
+        assert "20-check ran longer than" in system.journal(UNIT)

@@ -47,7 +47,7 @@ function doubt(text) { if (!doubts[text]++) notes = notes "UNDECIDED: " text "; 
 BEGIN {
   for (i = 0; i < 16; i++) BITS[sprintf("%x", i)] = (i > 7) "" (i % 8 > 3) "" (i % 4 > 1) "" i % 2
   ZEROS = sprintf("%0128d", 0); ONES = ZEROS; gsub(0, 1, ONES)
-  split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw nat no-route", TYPES, " ")
+  split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw nat", TYPES, " ")
   why["Invalid argument"] = 6; why["No route to host"] = 7; why["Permission denied"] = 8
   why["Network is unreachable"] = 11
   n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
@@ -195,10 +195,11 @@ function is_for_pods(n,   i, p, has_pod, is_proven, is_fine, yes, no) { # Linux 
   if (yes && no) doubt("it is not known whether " spelled(place[n]) " is refused for pods")
   return yes
 }
-function fault_at(n,   bad, rest, via) { # what is wrong at a place; empty if nothing is
+function fault_at(n,   bad, rest, via, what) { # what is wrong at a place; empty if nothing is
   $0 = rest = answer[n]; gsub(/ encap (ip6?|mpls) /, " ", rest); is_own = 0; via = expected[family]
   if (NF == 1 && is_for_pods(n)) return ""
-  if (NF == 1) return ($1 == 11 ? "NO-ROUTE" : "REFUSED") "\thas no route (" TYPES[$1] ")" (via ? "; expected via " via : "")
+  what = $1 == 11 ? "NO-ROUTE\thas no route" : "REFUSED\tis refused (" TYPES[$1] ")"
+  if (NF == 1) return what (via ? "; expected via " via : "")
   # Multicast, loopback, the addresses of each link, and broadcast.
   if (place[n] ~ /^(4-1110|4-01111111|6-1111111(1|010))/ || place[n] == "4-" substr(ONES, 1, 32)) return ""
   # By a pod device only single addresses are fine. Below a tunnel, a network of the card whose default route it hides
@@ -292,8 +293,9 @@ say "${faults[@]}" "${notes[@]}" "check-route-overlap: ${verdict:-failed}"
 why=$({ # a marker is whole or absent, and no failure here changes the verdict
   path=$state/route-overlap new=$path.$$
   [[ -d $state ]] || mkdir -p "$state"
+  rm -f "$new" && set -C # nothing is written through a link that somebody else left there
   [[ ! $marker ]] || { printf '%s\n' "${lines[@]}" >"$new" && mv -fT "$new" "$path.$marker"; } || rm -f "$new"
   for name in ok detected; do [[ $name == "$marker" || ! -e $path.$name ]] || rm -f "$path.$name"; done
 } 2>&1)
-[[ ! $why ]] || level=4 say "check-route-overlap: the markers are not those of this verdict: ${why##*$'\n'}"
+[[ ! $why ]] || level=4 say "check-route-overlap: the result cannot be written to $state: ${why##*$'\n'}"
 exit $((level == 3))

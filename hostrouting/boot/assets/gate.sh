@@ -46,18 +46,19 @@ main() {
     [[ $only || -e $etc/gate.d/$name.sh ]] || report "$name" "$etc/gate.d/$name.sh is missing"
   done
   for step in "$etc"/gate.d/${only:-*}.sh; do
-    name=${step##*/} name=${name%.sh} left=$((limit - SECONDS)) patience=0
-    # A step of somebody else holds a start back, but the guard does not run it.
-    [[ $is_start || $only || " ${required[*]} ${wanted[*]} " == *" $name "* ]] || continue
+    name=${step##*/} name=${name%.sh} left=$((limit - SECONDS)) patience=0 ours=1
+    [[ $only || " ${required[*]} ${wanted[*]} " == *" $name "* ]] || ours=''
+    # A step of somebody else holds a start back, but the guard does not run it. One of ours that is cut short fails.
+    [[ $is_start || $ours ]] || continue
     [[ " ${wanted[*]} " != *" $name "* ]] || left=$((left * 2 / 3)) # those that come after it need time, too
-    ((left > 0)) || { report "$name" "$limit s were over before $name"; continue; }
+    ((left > 0)) || { report "$name" "no time was left for $name: what came before took all $limit s"; continue; }
     [[ $unit == "$guard" ]] || patience=$((left > 10 ? left - 10 : 0)) # seconds that it may wait for what is missing
     # In the background, so that a signal is heard at once. It has neither the environment of the unit nor the lock.
     # shellcheck disable=SC2016 # $0 is the step
     env -i PATH="$PATH" LC_ALL=C "${host[@]}" timeout -k 5 $left \
-      /bin/bash -c 'umask 022; . "$0"; exit 1' "$step" "$unit" $patience </dev/null 9<&- &
+      /bin/bash -c 'umask 022; . "$0"; exit '$ours "$step" "$unit" $patience </dev/null 9<&- &
     wait $!
-    case $? in 0) continue ;; 124 | 137) why="took over $left s or was killed" ;; *) why=failed ;; esac
+    case $? in 0) continue ;; 124 | 137) why="ran longer than $left s, or was killed" ;; *) why=failed ;; esac
     report "$name" "$name $why"
   done
   ((failures && ! is_start)) || pass

@@ -90,9 +90,9 @@ function settle(wish,   word, n, i, r, name, given, place, want, lack, stands, t
     "delete that, or " (family == 6 ? "choose another metric" : "configure longer prefixes, which are used before it"))
   for (i = 1; i <= n; i++) if (need[bare(word[i])]) {
     want = place (n > 1 ? " nexthop" : "") word[i]; r = given["optional"] ? 4 : 2
-    if (stale && index(way[stale], bare(word[i]) " ") == 1) step_of[stale] = 1 # Linux has no IPv6 next hop twice
-    is_right[stale] = family == 4; if (stale && family == 4) change(r, "replace " want, "replace " line[stale])
-    else change(r, (holders[place] || i > 1 ? "append " : "add ") want, "del " place bare(word[i]))
+    if (stale && index(way[stale], bare(word[i]) " ") == 1) step_of[stale] = 1 # Linux has no next hop twice
+    # Not "replace", which would hit a route that another program sets at this moment.
+    change(r, (holders[place] || i > 1 ? "append " : "add ") want, "del " place bare(word[i]))
   }
 }
 function change(step, command, undoing) { forth[step, ++steps[step]] = command; back[step, steps[step]] = undoing }
@@ -128,7 +128,7 @@ while :; do # once a second while something is missing that may still come
     'write 0'*) ((${#plan[@]} == 2)) || batch -force "${plan[@]:1:${#plan[@]}-2}" >/dev/null
       ((${#undo[@]} == 0)) || say 6 "changed routes: ${#undo[@]}"
       exit 0 ;;
-    write*/'route del '*' via '*'No such process') plan=(refused)
+    write*/'route del '*:*' via '*'No such process') plan=(refused)
       why=("ROUTE-CONFLICT: $hop: this next hop of our route is not ours: delete it, or configure another metric") ;;
     write*) ;; *) why=("${plan[@]#* }") && unset 'why[-1]' ;;
   esac

@@ -123,7 +123,7 @@ class TestMarkers:
         """The routes decide alone; a marker that cannot be written is a warning."""
         checked = Checked(namespace, check(cidr), tmp_path, before=FOLDERS[folder])
         assert checked.status == (cidr == FABRIC), checked.said
-        assert ("<4>check-route-overlap: the markers are not those of this verdict" in checked.said) is (
+        assert ("<4>check-route-overlap: the result cannot be written to " in checked.said) is (
             folder != "as usual"
         )
 

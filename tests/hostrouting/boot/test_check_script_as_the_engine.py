@@ -392,7 +392,7 @@ STORIES: dict[str, tuple[list[str], str, str]] = {
     "a rule that refuses a part": (
         ["rule add pref 9 to 172.20.4.0/24 blackhole"],
         "overlap",
-        "REFUSED: expected CIDR 172.20.0.0/16 (172.20.4.0\u2013172.20.4.255) has no route (blackhole); expected via eth0",
+        "REFUSED: expected CIDR 172.20.0.0/16 (172.20.4.0\u2013172.20.4.255) is refused (blackhole); expected via eth0",
     ),
     "no route, by a rule": (["rule add pref 9 to 172.20.4.0/24 unreachable"], "overlap", "NO-ROUTE: "),
     "a part of the host's own": (

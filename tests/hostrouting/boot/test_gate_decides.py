@@ -64,11 +64,13 @@ def test_which_steps_hold_a_unit_back(gate: Gate) -> None:
         ("a b", "c", {"b": FAIL, "c": PASS}, "a.sh is missing"),
         ("a b", "c", {}, "a.sh is missing"),
         ("a", "", {**passes, "c": FAIL}, "c failed"),  # another program's
-        ("a", "b", {"a": HANG, "b": PASS}, "a took over"),
-        ("a", "", {"a": UNHEARD}, "a took over"),
+        ("a", "", {**passes, "c": "#!/bin/sh\ntest -d /\n"}, ""),  # it ends as its last command does
+        ("a", "", {**passes, "c": "#!/bin/sh\ntest -f /\n"}, "c failed"),
+        ("a", "b", {"a": HANG, "b": PASS}, "a ran longer than"),
+        ("a", "", {"a": UNHEARD}, "a ran longer than"),
         ("a b", "c", {**passes, "c": FAIL}, "+c failed"),
         ("a b", "c", {"a": PASS, "b": PASS}, "+c.sh is missing"),
-        ("b", "a", {"a": HANG, "b": PASS}, "+a took over"),
+        ("b", "a", {"a": HANG, "b": PASS}, "+a ran longer than"),
     ):
         gate.limit = 3 if HANG in steps.values() or UNHEARD in steps.values() else 75
         status, log = gate.write(required, wanted, **steps).start()
@@ -82,7 +84,7 @@ def test_which_steps_hold_a_unit_back(gate: Gate) -> None:
             )
             assert held in line
     gate.limit = 0
-    assert "0 s were over before a; " in gate.write("a", "", a=PASS).start()[1]
+    assert "no time was left for a: what came before took all 0 s; " in gate.write("a", "", a=PASS).start()[1]
 
 
 def test_what_a_step_is_given(gate: Gate) -> None:
