@@ -20,6 +20,12 @@ from hostrouting.release import __version__
 from hostrouting.routes.uplink import wanted_routes
 
 _SCRIPT = 0o755
+_UNIT_OF = {
+    HostLayout.routes_step: HostLayout.routes_unit,
+    HostLayout.check_step: HostLayout.check_unit,
+    HostLayout.probe_step: HostLayout.probe_unit,
+}
+"""The oneshot that runs each step."""
 
 WRITER = f"hostrouting {__version__}"
 """What config.json says about who wrote the files."""
@@ -41,10 +47,10 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
     files += [File(HostLayout.step_path(step), text, _SCRIPT) for step, (text, _) in steps.items()]
     if config.guard.enabled:
         files.append(File(HostLayout.guard_path, scripts.render_guard_script(), _SCRIPT))
-    for unit, text, is_enabled in _units(config, steps):
+    for unit in (*map(_UNIT_OF.__getitem__, steps), *[HostLayout.guard_unit] * config.guard.enabled):
         path = HostLayout.unit_path(unit)
-        files.append(File(path, text))
-        files += [File(HostLayout.enabled_path(unit), target=path)] if is_enabled else []
+        files.append(File(path, units.UNITS[unit]))
+        files += [File(HostLayout.enabled_path(unit), target=path)] if units.is_enabled(unit) else []
     if config.manage_foreign is Upkeep.KEEP:
         files.append(File(HostLayout.networkd_path, units.NETWORKD))
     files += [File(HostLayout.drop_in_path(unit), units.DROP_IN) for unit in gated]
@@ -84,29 +90,17 @@ def steps_of(config: HostRoutingConfig) -> Iterator[tuple[str, tuple[str, bool]]
         yield HostLayout.probe_step, (scripts.render_probe_script(config), False)
 
 
-def _units(config: HostRoutingConfig, steps: dict[str, tuple[str, bool]]) -> Iterator[tuple[str, str, bool]]:
-    """The units: name, text, and whether each is started at boot."""
-    if HostLayout.routes_step in steps:
-        yield HostLayout.routes_unit, units.render_routes_unit(), True
-    if HostLayout.check_step in steps:
-        yield HostLayout.check_unit, units.render_check_unit(), False
-    if HostLayout.probe_step in steps:
-        yield HostLayout.probe_unit, units.render_probe_unit(), True
-    if config.guard.enabled:
-        yield HostLayout.guard_unit, units.render_guard_unit(), True
-
-
 def owned_paths(files: Files) -> tuple[str, ...]:
     """Every path of ours that this host has, in the order of removal: drop-ins first, config.json last."""
     paths = [*_drop_ins(files)]
-    names = (HostLayout.guard_unit, HostLayout.routes_unit, HostLayout.check_unit, HostLayout.probe_unit)
+    names = (HostLayout.guard_unit, *_UNIT_OF.values())
     unit_paths = tuple(map(HostLayout.unit_path, names))
     for unit, path in zip(names, unit_paths, strict=True):
         link = HostLayout.enabled_path(unit)
         if is_ours(files, path) or not files.is_there(path):  # else the link belongs to another program's unit
             paths += [] if File(link, target=path).differs(files) else [link]
             paths += [path] if files.is_there(path) else []
-    steps = map(HostLayout.step_path, (HostLayout.routes_step, HostLayout.check_step, HostLayout.probe_step))
+    steps = map(HostLayout.step_path, _UNIT_OF)
     others = (HostLayout.networkd_path, HostLayout.guard_path, HostLayout.gate_path, *steps, HostLayout.config_path)
     paths += [path for path in others if is_ours(files, path)]
     paths[:0] = [path for path in map(leftover, (*unit_paths, *others)) if is_ours(files, path)]
@@ -117,9 +111,9 @@ def owned_paths(files: Files) -> tuple[str, ...]:
 
 def foreign_steps(files: Files) -> tuple[str, ...]:
     """The scripts in gate.d that somebody else has put there: they hold gated units back, too."""
-    ours = {f"{step}.sh" for step in (HostLayout.routes_step, HostLayout.check_step, HostLayout.probe_step)}
-    folder = HostLayout.gate_directory
-    return tuple(f"{folder}/{name}" for name in files.names(folder) if name.endswith(".sh") and name not in ours)
+    folder, ours = HostLayout.gate_directory, {f"{step}.sh" for step in _UNIT_OF}
+    names = [name for name in files.names(folder) if name.endswith(".sh") and not name.startswith(".")]  # as in bash
+    return tuple(f"{folder}/{name}" for name in names if name not in ours)
 
 
 def _drop_ins(files: Files) -> Iterator[str]:

@@ -63,20 +63,12 @@ def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
 def _of_opening(host: Host, units: str) -> Iterator[Finding]:
     """The file that opens the gate, with the conditions of gate.sh."""
     path = HostLayout.opening_path
-    if (entry := host.files.look(path)) is None:
-        return
+    entry = host.files.look(path)
     # A file of root that only root can write, that root can read, and that is not a program.
-    is_protected = entry == Entry("file", entry.mode & 0o644 | 0o400)
-    if is_protected and (reason := _first_line(host.files.read(path) or "")):
+    is_protected = entry is not None and entry == Entry("file", entry.mode & 0o644 | 0o400)
+    if is_protected and (reason := (host.files.read(path) or "").partition("\n")[0].strip()):
         sentence = f"{path} lets {units} start unchecked until the next boot: {reason}"
         yield Finding("gate-open", "warning", sentence, path, f"to end this: rm {path}")
-    else:
-        sentence = f"{path} opens nothing: it needs a reason in it, and only root may be able to write it"
-        yield Finding("gate-open", "note", sentence, path, f"as root: rm {path}; echo REASON > {path}")
-
-
-def _first_line(text: str) -> str:
-    return text.partition("\n")[0].strip()
 
 
 def _of_unit(host: Host, unit: str) -> Iterator[Finding]:

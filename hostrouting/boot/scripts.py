@@ -59,25 +59,24 @@ def render_static_routes_script(config: HostRoutingConfig) -> str:
 def render_check_script(config: HostRoutingConfig) -> str:
     """The step that checks the expected CIDRs of the configuration."""
     check = config.route_overlap
-    services = [Prefix.of(cidr) for cidr in check.service_cidrs]
     cidrs = [Prefix.of(cidr) for cidr in check.cidrs]
     # The script finds the first four by their places.
     settings = [f"mode {check.mode}", f"wait {_LONGEST_WAIT}", f"state {HostLayout.state_directory}"]
-    settings += [f"families {' '.join(sorted({str(cidr.family) for cidr in cidrs}))}", *map(_cidr_setting, cidrs)]
-    settings += [f"device {dev}" for dev in check.expected_devs]
     settings += [
-        f"service {as_listed(ip_at(cidr.family, cidr.first))} {as_listed(ip_at(cidr.family, cidr.last))}"
-        for cidr in services
+        f"families {' '.join(sorted({str(cidr.family) for cidr in cidrs}))}",
+        *(f"cidr {cidr} {_range(cidr)}" for cidr in cidrs),
     ]
+    settings += [f"device {dev}" for dev in check.expected_devs]
+    settings += [f"service {_range(Prefix.of(cidr))}" for cidr in check.service_cidrs]
     settings += [f"allow any allowed 0 {pattern}" for pattern in check.allowed_devs]
     settings += (*_device_settings(), *_refusal_settings(), *_protocol_settings())
     return filled("check-route-overlap.sh", settings)
 
 
-def _cidr_setting(cidr: Prefix) -> str:
-    # With its first and its last address. Linux takes 0.0.0.0 for this host, and cannot be asked about it.
+def _range(cidr: Prefix) -> str:
+    """Its first and its last address. Linux takes 0.0.0.0 for this host, and cannot be asked about it."""
     first = max(cidr.first, 1) if cidr.family == IPV4 else cidr.first
-    return f"cidr {cidr} {as_listed(ip_at(cidr.family, first))} {as_listed(ip_at(cidr.family, cidr.last))}"
+    return f"{as_listed(ip_at(cidr.family, first))} {as_listed(ip_at(cidr.family, cidr.last))}"
 
 
 def render_probe_script(config: HostRoutingConfig) -> str:

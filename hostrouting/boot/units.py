@@ -1,6 +1,6 @@
 """The units, and the drop-ins for units and programs of others: their texts.
 
-Here: constants, and pure functions to text. Not here: the scripts that the units run (`scripts`), which of them a
+Here: constants. Not here: the scripts that the units run (`scripts`), which of them a
 configuration needs (`files`), and whether systemd obeys them (`health`).
 
 No unit here depends on a unit that it gates, nor the other way round, so starting or stopping one of them never touches
@@ -41,6 +41,7 @@ NETWORKD = f"{HEADER}[Network]\nManageForeignRoutes=no\nManageForeignRoutingPoli
 # path that a setting hides or makes read-only costs each start a millisecond, so /proc and /sys are read-only as a
 # whole. ProtectHostname= is not set: systemd 247 cannot combine it with a read-only /proc.
 _SANDBOX = """\
+TimeoutStopSec=10
 NoNewPrivileges=yes
 CapabilityBoundingSet={capabilities}
 RestrictAddressFamilies=AF_NETLINK
@@ -66,9 +67,15 @@ RestrictRealtime=yes
 RestrictSUIDSGID=yes
 LockPersonality=yes
 MemoryDenyWriteExecute=yes
-RuntimeDirectory=hostrouting aks-flex-node
+RuntimeDirectory=hostrouting
 RuntimeDirectoryPreserve=yes
 """
+
+
+_READ_ONLY = "ReadOnlyPaths=/run /proc /sys -/dev/mqueue"
+# The results lie in the directory of an agent. It may remove that and make it again, which a mount would not show.
+# RuntimeDirectory= would give it, and all that is in it, to root; with CAP_DAC_OVERRIDE, it can be anybody's.
+_WRITES_RESULTS = "ReadOnlyPaths=/run/systemd /proc /sys -/dev/mqueue\nReadWritePaths=/run"
 
 
 def _render(
@@ -78,17 +85,12 @@ def _render(
     after: str = "",
     capabilities: str = "CAP_NET_ADMIN",
     calls: str = "",
-    paths: str = "ReadOnlyPaths=/run /proc /sys -/dev/mqueue",
+    paths: str = _READ_ONLY,
     is_enabled: bool = True,
 ) -> str:
     lines = ["[Unit]", f"Description={description}", "Wants=network-online.target"]
     lines += [f"After=network-online.target {after}".rstrip(), "StartLimitIntervalSec=0", "", "[Service]"]
-    lines += [
-        f"ExecStart={_RUN} {command}",
-        *settings,
-        "TimeoutStopSec=10",
-        "UnsetEnvironment=LD_PRELOAD LD_LIBRARY_PATH",
-    ]
+    lines += [f"ExecStart={_RUN} {command}", *settings, "UnsetEnvironment=LD_PRELOAD LD_LIBRARY_PATH"]
     install = "\n[Install]\nWantedBy=multi-user.target\n" if is_enabled else ""
     sandbox = _SANDBOX.format(capabilities=capabilities, calls=calls, paths=paths)
     return HEADER + "\n".join(lines) + "\n" + sandbox + install
@@ -99,42 +101,39 @@ def _oneshot(unit: str, step: str) -> tuple[str, ...]:
     return f"{HostLayout.gate_path} {unit} {step}", "Type=oneshot", "TimeoutStartSec=90"
 
 
-def render_routes_unit() -> str:
-    """The oneshot that sets the static routes at every boot, whether or not a gated unit starts."""
-    return _render("Set the static routes of this host", *_oneshot(HostLayout.routes_unit, HostLayout.routes_step))
-
-
-def render_check_unit() -> str:
-    """The oneshot that runs the check when an operator starts it. It is not enabled."""
-    return _render(
+UNITS = {
+    HostLayout.routes_unit: _render(
+        "Set the static routes of this host", *_oneshot(HostLayout.routes_unit, HostLayout.routes_step)
+    ),
+    HostLayout.check_unit: _render(
         "Check that expected networks leave by the expected device",
         *_oneshot(HostLayout.check_unit, HostLayout.check_step),
         after=HostLayout.routes_unit,
-        capabilities="",
+        capabilities="CAP_DAC_OVERRIDE",
+        paths=_WRITES_RESULTS,
         is_enabled=False,
-    )
-
-
-def render_probe_unit() -> str:
-    """The oneshot that loads the table for probes at every boot, whether or not a gated unit starts."""
-    return _render(
+    ),
+    HostLayout.probe_unit: _render(
         "Let IPv6 probes of the load balancer reach the pods",
         *_oneshot(HostLayout.probe_unit, HostLayout.probe_step),
         "Restart=on-failure",
         "RestartSec=10",
         after=_FLUSHERS,
-    )
-
-
-def render_guard_unit() -> str:
-    """The service that runs the steps again whenever something changes. It ends steps that hang."""
-    return _render(
+    ),
+    HostLayout.guard_unit: _render(
         "Repair the routing of this host when something changes it",
         HostLayout.guard_path,
         "Restart=always",
         "RestartSec=1",
         after=f"{HostLayout.routes_unit} {HostLayout.probe_unit} {_FLUSHERS}",
-        calls=" kill",
-        # An agent may remove a directory under /run and make it again: a mount of this service would not show that.
-        paths="ReadOnlyPaths=/run/systemd /proc /sys -/dev/mqueue\nReadWritePaths=/run",
-    )
+        capabilities="CAP_NET_ADMIN CAP_DAC_OVERRIDE",
+        calls=" kill",  # for steps that hang
+        paths=_WRITES_RESULTS,
+    ),
+}
+"""The text of each unit. The oneshots run their step at boot, the check only by hand; the guard runs all again."""
+
+
+def is_enabled(unit: str) -> bool:
+    """Whether this unit is started at boot."""
+    return "[Install]" in UNITS[unit]

@@ -13,7 +13,7 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.host.effects import Effects, having_changed
 from hostrouting.host.host import Host
-from hostrouting.tasks.install import DEFAULT_WAIT, SectionTask, begin, planned, read_installed, valid_wait
+from hostrouting.tasks.install import DEFAULT_WAIT, WAIT, SectionTask, begin, planned, read_installed
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -43,7 +43,7 @@ class Configure:
     name: ClassVar[str] = "configure-host-routing"
     config: HostRoutingConfig
     host: Host = attrs.field(factory=Host.local, kw_only=True)
-    wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
+    wait: float = attrs.field(default=DEFAULT_WAIT, validator=WAIT, kw_only=True)
     """The seconds that each task waits for what it needs, such as the default route."""
     allow_removal: bool = attrs.field(default=True, kw_only=True)
     """Whether the configuration may take away what protects the host now; else a ConfigError says what it would."""

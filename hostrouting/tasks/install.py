@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import attrs
 
@@ -43,20 +43,13 @@ Parts: TypeAlias = "tuple[SectionTask, ...]"
 
 DEFAULT_WAIT = 60.0
 """The default time in seconds for whatever a run waits for, such as the default route."""
+WAIT = [attrs.validators.ge(0.0), attrs.validators.le(86_400.0)]
+"""The limits of this time."""
 
 _UNITS = (HostLayout.guard_unit, HostLayout.routes_unit, HostLayout.check_unit, HostLayout.probe_unit)
 _LOADED = "/systemd/system/"  # the folder from which systemd loads units and drop-ins
 _GRACE = 30.0  # seconds for the start of the guard
-_A_DAY = 86_400
 _AWAITED = ("route-conflict", "route-waits")  # on a new host the gate holds until these are solved
-
-
-def valid_wait(instance: object, _attribute: object, value: Any) -> None:
-    """A validator for tasks: TypeError or ValueError if `value` is not a number of seconds from 0 to one day."""
-    is_number = isinstance(value, int | float)
-    if not is_number or not 0 <= value <= _A_DAY:
-        error = ValueError if is_number else TypeError
-        raise error(f"{type(instance).__name__}: wait={value!r} is not a number of seconds from 0 to {_A_DAY}")
 
 
 def read_installed(host: Host) -> HostRoutingConfig | None:
@@ -221,7 +214,7 @@ class SectionTask:
 
     config: HostRoutingConfig
     host: Host = attrs.field(factory=Host.local, kw_only=True)
-    wait: float = attrs.field(default=DEFAULT_WAIT, validator=valid_wait, kw_only=True)
+    wait: float = attrs.field(default=DEFAULT_WAIT, validator=WAIT, kw_only=True)
     """The seconds to wait for what the work needs, such as the default route."""
     former: HostRoutingConfig = attrs.field(factory=HostRoutingConfig, kw_only=True, eq=False, repr=False)
     """What was installed before, if that is known: the work may have to take it away."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 import phases
-from hostrouting.errors import ApplyError, NotReady
+from hostrouting.errors import NotReady
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.routes.apply import Applied, apply_plan
@@ -17,10 +17,8 @@ from hostrouting.tasks.install import SectionTask
 from hostrouting.tasks.results import Plan, RoutesResult
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
     from hostrouting.kernel.base import RouteBackend
-    from hostrouting.model.snapshot import Snapshot
 
 
 class ConfigureStaticRoutes(SectionTask):
@@ -41,7 +39,7 @@ class ConfigureStaticRoutes(SectionTask):
         if self.host.backend is None:
             return Plan()
         with self.host.backend() as backend:
-            routes = self._plan(self.config, backend.snapshot())
+            routes = plan_routes(wanted_routes(self.config), backend.snapshot())
         return Plan(routes=routes, findings=tuple(routes.findings()))
 
     def carry_out(self, ctx: phases.Context) -> RoutesResult | phases.Skip:
@@ -49,7 +47,6 @@ class ConfigureStaticRoutes(SectionTask):
         if self.host.backend is None:
             return RoutesResult()
         until, applied = ctx.clock.now() + self.wait, None
-        wanted = wanted_routes(self.config)
         with self.host.backend() as backend:
             while applied is None:
                 left = max(0.0, until - ctx.clock.now())
@@ -58,16 +55,17 @@ class ConfigureStaticRoutes(SectionTask):
                 applied = Applied(plan) if is_done else self._apply(ctx, backend)
         for finding in applied.plan.left_out:
             ctx.log.warning("%s", finding)
-        return (
-            RoutesResult(applied.changes, plan=applied.plan) if wanted or applied.changes else phases.Skip(self.nothing)
-        )
+        if not (applied.changes or wanted_routes(self.config)):
+            return phases.Skip(self.nothing)
+        return RoutesResult(applied.changes, plan=applied.plan)
 
     def _await_plan(self, ctx: phases.Context, backend: RouteBackend, *, wait: float) -> RoutePlan:
         """The plan, after waiting for everything that it needs."""
+        wanted = wanted_routes(self.config)
         waits: list[Finding] = []
 
         def attempt() -> tuple[RoutePlan | None, str]:
-            plan = self._plan(self.config, backend.snapshot())
+            plan = plan_routes(wanted, backend.snapshot())
             waits[:] = (attrs.evolve(lack, severity="error") for lack in plan.findings() if lack.name == "route-waits")
             return (None, "; ".join(map(str, plan.pending))) if plan.pending else (plan, "")
 
@@ -83,18 +81,6 @@ class ConfigureStaticRoutes(SectionTask):
         """
         # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and it is taken back.
         with self.changing(ctx) as config, ctx.shielded():
-            for is_last in (False, True):
-                snapshot = backend.snapshot()
-                plan = self._plan(config, snapshot)
-                if plan.pending:
-                    return None
-                try:
-                    return apply_plan(plan, backend, before=snapshot, check=ctx.check)
-                except ApplyError as error:
-                    # If the kernel refused nothing, another program has changed our routes, perhaps only once.
-                    if is_last or error.__cause__ or not error.refused:
-                        raise
-        return None
-
-    def _plan(self, config: HostRoutingConfig, snapshot: Snapshot) -> RoutePlan:
-        return plan_routes(wanted_routes(config), snapshot)
+            snapshot = backend.snapshot()
+            plan = plan_routes(wanted_routes(config), snapshot)
+            return None if plan.pending else apply_plan(plan, backend, before=snapshot, check=ctx.check)

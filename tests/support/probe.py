@@ -33,7 +33,8 @@ def _change(path: str) -> None:
 
 
 def _read(folder: str) -> None:
-    os.listdir(folder)
+    if not os.listdir(folder):  # a sandbox shows an empty one
+        raise FileNotFoundError(folder)
 
 
 def _socket(family: int, kind: int, protocol: int = 0) -> None:

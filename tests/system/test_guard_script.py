@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hostrouting.boot.units import render_guard_unit
+from hostrouting.boot.units import UNITS
 from tests.support.gate import gate_tests
 from tests.support.inline_gate import GUARD, asset, gate_files
 from tests.support.systemd import System, booted
@@ -46,7 +46,7 @@ def guarded(*, check: str = CHECK, every: int = 10, limit: int = 75) -> Iterator
         wanted="20-check",
         limit=limit,
     )
-    files |= {GUARD: guard_text(every=every), f"/etc/systemd/system/{UNIT}": render_guard_unit()}
+    files |= {GUARD: guard_text(every=every), f"/etc/systemd/system/{UNIT}": UNITS[UNIT]}
     with booted(files) as system:
         system.settled()
         batch(system, NETWORK)

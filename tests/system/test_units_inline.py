@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hostrouting.boot import units
+from hostrouting.boot.units import UNITS
 from hostrouting.host.layout import HostLayout
 from tests.support.gate import gate_tests
 from tests.support.inline_gate import gate_files
@@ -14,12 +14,6 @@ from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
-UNITS = {
-    HostLayout.routes_unit: units.render_routes_unit(),
-    HostLayout.check_unit: units.render_check_unit(),
-    HostLayout.probe_unit: units.render_probe_unit(),
-    HostLayout.guard_unit: units.render_guard_unit(),
-}
 NETWORK = """\
 [Unit]
 DefaultDependencies=no
@@ -35,11 +29,11 @@ ExecStart=ip route add default via 10.0.0.1
 ROUTE = "10.99.0.0/16"
 STEPS = {
     HostLayout.routes_step: f"[[ $(ip route show {ROUTE}) ]] || ip route add {ROUTE} via 10.0.0.1 proto 213 && exit 0\n",
-    HostLayout.check_step: "ip route get 10.99.0.1 >/run/aks-flex-node/new && mv /run/aks-flex-node/{new,seen} && exit 0\n",
+    HostLayout.check_step: "mkdir -p /run/aks-flex-node; ip route get 10.99.0.1 >/run/aks-flex-node/new && mv /run/aks-flex-node/{new,seen} && exit 0\n",
     HostLayout.probe_step: "nft -f - <<<'add table ip6 hostrouting' && exit 0\n",
 }
 _PROBE = "/usr/local/lib/probe.py"
-_NEEDED = {"route get", f"write in {HostLayout.state_directory}", f"write in {HostLayout.runtime_directory}"}
+_NEEDED = {"route get", f"write in {HostLayout.runtime_directory}"}
 
 
 @contextmanager
@@ -62,16 +56,20 @@ def test_at_boot_and_by_hand() -> None:
         assert system.must("ip", "route", "show", ROUTE)
         wait_for("the table", lambda: "hostrouting" in system.must("nft", "list", "tables"))
         assert system.show(HostLayout.guard_unit, "ActiveState") == "active"
-        system.must("rm", "-r", "/run/aks-flex-node")  # as an agent does that is installed again
-        system.must("mkdir", "/run/aks-flex-node")
+        system.run("rm", "-r", "/run/aks-flex-node")  # as an agent does that is installed again
+        system.must("mkdir", "-p", "/run/aks-flex-node")
         system.must("ip", "route", "flush", "proto", "213")
         wait_for("the guard's marker", lambda: bool(system.read("/run/aks-flex-node/seen")))
         system.must("systemctl", "stop", HostLayout.guard_unit)
         system.must("ip", "route", "flush", "proto", "213")
         system.must("nft", "flush", "ruleset")
         system.run("rm", "-r", "/run/aks-flex-node", "/run/hostrouting")
+        agents = "mkdir -m 750 /run/aks-flex-node && touch /run/aks-flex-node/socket && chown -R 1234:1234 /run/aks-flex-node"
+        system.must("sh", "-c", agents)
         for _ in range(6):
             system.must("systemctl", "start", *(unit for unit in UNITS if unit != HostLayout.guard_unit))
+        owners = system.must("stat", "-c", "%u %a", "/run/aks-flex-node", "/run/aks-flex-node/socket").split()
+        assert owners == ["1234", "750", "1234", "644"], "the directory of the agent stays as it was"
         assert system.must("ip", "route", "show", ROUTE)
         assert "hostrouting" in system.must("nft", "list", "tables")
         assert "10.99.0.1 via 10.0.0.1" in (system.read("/run/aks-flex-node/seen") or "")
@@ -94,6 +92,8 @@ def test_the_sandbox() -> None:
     probe = Path(__file__).resolve().parents[1] / "support" / "probe.py"
     with host() as system:
         system.must("systemctl", "stop", HostLayout.guard_unit)
+        system.must("mkdir", "-p", HostLayout.state_directory)
+        system.lay("/root/file", "")
         system.lay(_PROBE, probe.read_text())
         system.must("systemd-run", "--unit=other", "sleep", "1000")
         other = system.show("other.service", "MainPID")
@@ -109,7 +109,9 @@ def test_the_sandbox() -> None:
             errors = json.loads(line.removeprefix("PROBED "))
             can = {name for name, error in errors.items() if not error}
             changes = {"route add"} if unit != HostLayout.check_unit else set()
-            more = {"signal another unit", "write in /run"} if unit == HostLayout.guard_unit else set()
+            more = {"signal another unit"} if unit == HostLayout.guard_unit else set()
+            if unit in {HostLayout.check_unit, HostLayout.guard_unit}:
+                more |= {f"write in {HostLayout.state_directory}", "write in /run"}
             assert errors.keys() == outside.keys()
             assert _NEEDED | changes | more <= can <= _NEEDED | changes | more | {"firewall"}, unit
         assert system.show("other.service", "ActiveState") == "active"

@@ -8,8 +8,8 @@ An entry contains the pod's address, and usually its MAC address. It is stale if
 nothing has the MAC address: no device of the host, no other end of a veth, and no device that a bridge has learned, as
 of a virtual machine in a pod. Behind a tap, or a port whose other end cannot be read, any MAC address may be alive: as
 long as azure-vnet's bridge has such a port, no MAC address is known to be dead. In tunnel mode, the rule that answers
-ARP has one virtual MAC address for all pods, so it is judged by the other entries for its address. A rule for one
-device is inert while that device is not in a bridge; the rule for ARP acts in every bridge.
+ARP has one virtual MAC address for all pods, so it is judged by the other entries for its address. A rule that
+acts on no uplink in a bridge is kept.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ CONFLISTS = "/etc/cni/net.d"
 MOST = 1000
 """One run deletes at most this many entries."""
 
-Fate: TypeAlias = Literal["delete", "conflict", "inert", "keep"]
-"""A conflict belongs to a live pod whose address another CNI manages; an inert rule matches no frame."""
+Fate: TypeAlias = Literal["delete", "conflict", "keep"]
+"""A conflict belongs to a live pod whose address another CNI manages."""
 
 
 @attrs.frozen
@@ -231,12 +231,8 @@ class _Judge:
         return bool(pod.ips) and not has_device and not any(map(self._why_kept, pod.ips))
 
     def _rule(self, rule: PodRule) -> tuple[Fate, str]:
-        if not self._bridges:
-            return "inert", "this host has no bridge, so this rule matches no frame"
-        if rule.uplink is not None and rule.uplink not in self._uplinks:
-            if rule.uplink in self._ports:
-                return "keep", f"{rule.uplink} is not an uplink: it is a port for a pod"
-            return "inert", f"{rule.uplink} is not a port of a bridge, so this rule matches no frame"
+        if not self._bridges or (rule.uplink is not None and rule.uplink not in self._uplinks):
+            return "keep", "it acts on no uplink in a bridge"
         macs = self._known.get(rule.ip, []) if rule.mac == _VIRTUAL_MAC else [rule.mac]
         return self._fate(rule.ip, macs, self._behind)
 

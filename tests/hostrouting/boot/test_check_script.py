@@ -123,9 +123,7 @@ class TestMarkers:
         """The routes decide alone; a marker that cannot be written is a warning."""
         checked = Checked(namespace, check(cidr), tmp_path, before=FOLDERS[folder])
         assert checked.status == (cidr == FABRIC), checked.said
-        assert ("<4>check-route-overlap: the result cannot be written to " in checked.said) is (
-            folder != "as usual"
-        )
+        assert ("<4>check-route-overlap: the result cannot be written to " in checked.said) is (folder != "as usual")
 
     @pytest.mark.parametrize("folder", FOLDERS)
     def test_many_at_once(self, namespace: Namespace, tmp_path: Path, folder: str) -> None:

@@ -340,9 +340,7 @@ class TestAllOrNothing:
         )
         before = listed(namespace)
         ran = Ran(namespace, [*HALVES, REFUSED], tmp_path)
-        told = (
-            "route append 10.1.0.0/16 proto 213 metric 0 via 10.0.0.77 dev eth0: Error: Nexthop has invalid gateway."
-        )
+        told = "route append 10.1.0.0/16 proto 213 metric 0 via 10.0.0.77 dev eth0: Error: Nexthop has invalid gateway."
         assert ran.lines == [f"<3>static-routes: {told}; gave up after N s"]
         assert listed(namespace) == before
         came = "ip route del broadcast 10.0.0.77 dev eth0 table main"
