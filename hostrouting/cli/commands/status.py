@@ -7,7 +7,7 @@ everything could be determined, or the verdict is undecided.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import attrs
@@ -19,7 +19,7 @@ from hostrouting.cli.failure import CANNOT_DECIDE, FINE, PROBLEM, worst_code
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines
 from hostrouting.errors import ConfigError, HostRoutingError
-from hostrouting.finding import Finding, worst_first
+from hostrouting.finding import Finding, Severity, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.configure import Configure
@@ -45,10 +45,8 @@ def run(_: argparse.Namespace, host: GetHost) -> Answer:
         try:
             return ask()
         except HostRoutingError as error:
-            is_ours = isinstance(error, ConfigError)
-            findings.append(
-                Finding("not-known", "error" if is_ours else "warning", str(error), path if is_ours else "")
-            )
+            severity: Severity = "error" if isinstance(error, ConfigError) else "warning"
+            findings.append(Finding("not-known", severity, str(error), path if severity == "error" else ""))
             return otherwise
 
     if (config := asked(lambda: read_installed(here), None)) is not None:
@@ -58,7 +56,7 @@ def run(_: argparse.Namespace, host: GetHost) -> Answer:
         for task in Configure(config, host=here).subtasks:
             plan += asked(task.planned, Plan())
         findings += asked(lambda: find_faults(here, config), ())
-        findings += asked(lambda: [*_failed_units(here, is_done=plan.is_empty)], [])
+        findings += asked(lambda: _failed_units(here), ())
         check = asked(lambda: check_here(config, lambda: here), None) if config.route_overlap.cidrs else None
     plan = attrs.evolve(plan, findings=worst_first((*findings, *plan.findings)))
     code = worst_code((FINE if plan.is_empty else PROBLEM, check.code() if check else FINE, *map(_code, plan.findings)))
@@ -78,10 +76,10 @@ def _code(finding: Finding) -> int:
     return PROBLEM if is_problem else CANNOT_DECIDE if finding.name == "not-known" else FINE
 
 
-def _failed_units(host: Host, *, is_done: bool) -> Iterator[Finding]:
-    """Our units that failed when they ran last; a note if their work was done since, for example by the gate."""
-    manager = host.running_manager
-    for unit in (HostLayout.routes_unit, HostLayout.probe_unit, HostLayout.guard_unit) if manager is not None else ():
-        if manager is not None and manager.state(unit).active == "failed":
-            sentence = f"the last run of {unit} failed{', and its work was done since' if is_done else ''}"
-            yield Finding("unit", "note" if is_done else "error", sentence, unit, f"see: journalctl -u {unit}")
+def _failed_units(host: Host) -> tuple[Finding, ...]:
+    """Our units that failed when they ran last: a note, because what they should have done is compared as well."""
+    units = (HostLayout.routes_unit, HostLayout.probe_unit, HostLayout.guard_unit)
+    failed = [unit for unit in units if (manager := host.running_manager) and manager.state(unit).active == "failed"]
+    return tuple(
+        Finding("unit", "note", f"the last run of {unit} failed", unit, f"see: journalctl -u {unit}") for unit in failed
+    )

@@ -179,7 +179,7 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "status: the configuration is lost": ("status", applied(change=lambda host: host.files.remove(LAYOUT.config_path))),
     "status: another release": ("status", applied(change=rewritten)),
     "status: the gate is open": ("status", applied(change=opened)),
-    "status: a unit failed, its work is done": ("status", applied(change=failed)),
+    "status: a unit failed when it ran last": ("status", applied(change=failed)),
     "status: an address escapes": ("status", applied(config(mode="WARN"))),
     "remove: nothing is installed": ("remove", of(h200)),
     "remove: done": ("remove", applied()),
