@@ -248,7 +248,7 @@ class Judge:
             return Opinion(FINE, "allowed", f"{dev} (allowedDevs)")
         if row := self._row_allowing(dev, route, is_marked=is_marked):
             cni, device = row
-            if not is_marked and (owner := self._owner_of_network(dev, route)):
+            if not is_marked and (owner := self._robbed_by(dev, route)):
                 return Opinion(DOUBT, "own-network", f"{dev} has a part of the network of {owner}")
             if rival := self._rival_of(dev):
                 return Opinion(DOUBT, "two-cnis", f"{dev} beside {rival}")
@@ -260,16 +260,16 @@ class Judge:
 
     def _row_allowing(self, dev: str, route: Route, *, is_marked: bool) -> tuple[Cni, Device] | None:
         """The row of the table that allows this device for packets of this route."""
-        is_single = route.prefix.length == self.fib.width
-        for cni, device in self._rows(dev):
-            if (device.use is not Use.MARKED or is_marked) and (device.use is not Use.POD or is_single):
-                return cni, device
-        return None
+        unfit = {Use.MARKED: not is_marked, Use.POD: route.prefix.length < self.fib.width}
+        return next((row for row in self._rows(dev) if not unfit.get(row[1].use)), None)
+
+    def _owners(self, prefix: Prefix) -> dict[str, None]:
+        """The devices that have a network around this prefix."""
+        return {address.dev: None for address in self._addresses if prefix in address.network}
 
     def _is_connected(self, dev: str, route: Route) -> bool:
         """Whether the route has no gateway, and its prefix lies in a network of the device."""
-        networks = (address.network for address in self._addresses if address.dev == dev)
-        return not any(leg.gateway for leg in route.legs) and any(route.prefix in network for network in networks)
+        return not any(leg.gateway for leg in route.legs) and dev in self._owners(route.prefix)
 
     def _is_far(self, dev: str, route: Route) -> bool:
         """Whether the route asks a card's link for addresses that are probably behind the router.
@@ -287,14 +287,12 @@ class Judge:
         legs = (leg for default in all_defaults(self.fib) for leg in default.route.legs)
         return any(leg.gateway for leg in legs if leg.dev == dev)
 
-    def _owner_of_network(self, dev: str, route: Route) -> str:
+    def _robbed_by(self, dev: str, route: Route) -> str:
         """The card or the pods' bridge in whose connected network a CNI has put a route for many addresses."""
-        if route.prefix.length == self.fib.width:
-            return ""
-        others = (address for address in self._addresses if address.dev != dev and route.prefix in address.network)
-        for owner in dict.fromkeys(address.dev for address in others):
+        owners = self._owners(route.prefix) if route.prefix.length < self.fib.width else {}
+        for owner in owners:
             is_bridge = any(device.use is Use.BRIDGE for _, device in self._rows(owner))
-            if is_bridge or (owner in self.uplinks.devs and not self.is_tunnel(owner)):
+            if owner != dev and (is_bridge or (owner in self.uplinks.devs and not self.is_tunnel(owner))):
                 return owner
         return ""
 
@@ -304,17 +302,15 @@ class Judge:
         if any(cni.serves is None and device.use is Use.NETWORK for cni, device in rows):
             return ""
         own = {"bridge", *(name for cni, _ in rows for name in (cni.name, *(cni.serves or ())))}
-        for other in self._pod_devs if rows else ():
-            for cni, device in self._rows(other):
-                if cni.name not in own and (device.use is Use.POD or other == "cilium_host"):
-                    return f"pods of {cni.name} ({other})"
-        return ""
+        pods = (pod for pod in self._pods if pod[1].name not in own) if rows else iter(())
+        return next((f"pods of {cni.name} ({other})" for other, cni in pods), "")
 
     @cached_property
-    def _pod_devs(self) -> tuple[str, ...]:
-        """The devices with a row in the table by which routes lead."""
+    def _pods(self) -> list[tuple[str, Cni]]:
+        """The devices by which routes lead to pods, and whose they are."""
         devs = dict.fromkeys(dev for route in self.fib.routes if route.type == "unicast" for dev in route.devs)
-        return tuple(filter(self._rows, devs))
+        rows = ((dev, cni, device) for dev in devs for cni, device in self._rows(dev))
+        return [(dev, cni) for dev, cni, device in rows if device.use is Use.POD or dev == "cilium_host"]
 
     # 4. Refused ranges.
 
@@ -371,7 +367,7 @@ class Judge:
         if packet is PLAIN:  # of pods, source and device are known
             if end.meets and "iif" in conditions:
                 return Opinion(FINE, "forwarded")
-            if rule.src is not None and (known := self._of_source(rule.src, end, plain)):
+            if end.meets and rule.src is not None and (known := self._of_source(rule.src, end, plain)):
                 return known
         if end.meets and decision.kind == "unicast" and decision.devs == (conditions.get("oif"),):
             return Opinion(FINE, "bound")

@@ -8,7 +8,7 @@ import pytest
 from hostrouting.check.check import CheckReport, check_snapshot
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import NextHop, Route
+from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import plain_vm
@@ -111,3 +111,12 @@ def test_the_uplink_leads_to_no_pod() -> None:
     host = node(refused, Route.to("172.16.5.9/32", dev="cali1"), links=(cali1,))
     assert reported(host).verdict == "undecided"
     assert reported(host, "172.16.5.0/24", expectedDevs=["cali1"]).verdict == "overlap"
+
+
+def test_packets_of_users_with_any_source_but_some() -> None:
+    """A `not from` whose block is no own address is about the host's packets, where another rule decides the plain ones."""
+    rules = (
+        Rule(family=4, priority=90, table=TABLE_MAIN, others=(("uidrange", "0-0"),)),
+        Rule(family=4, priority=100, table=100, src=Prefix.parse("10.244.0.0/16"), invert=True),
+    )
+    assert reported(node(ELSEWHERE, rules=rules)).verdict == "undecided"
