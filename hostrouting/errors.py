@@ -19,11 +19,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Collection, Iterable, Sequence
 from copyreg import __newobj__  # type: ignore[attr-defined]  # how pickle makes an object
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-import attrs
-
-from hostrouting.finding import NAMES, Finding, of_severity
+from hostrouting.finding import Finding, Name, of_severity
 
 HostPart: TypeAlias = Literal["file", "systemd", "nft", "ebtables", "azure-vnet", "executor"]
 RouteKind: TypeAlias = Literal[
@@ -33,13 +31,14 @@ RouteKind: TypeAlias = Literal[
 _RETRIED = {"failed", "incomplete", "timeout", "unsettled", "no-answer", "unit-failed", "not-in-force", "no-such-rule"}
 _RETRIED |= {"device-down", "gateway-not-on-link", "no-such-device", "executor-lost"}
 """The kinds that may go away by themselves, so that the next attempt succeeds."""
+_NAMED: tuple[Name, ...] = ("file", "azure-vnet")  # the parts of a host whose findings have their names
 _SHOWN = 10  # reasons in one message
 
 
 class HostRoutingError(Exception):
     """The root of all errors: catch it to catch everything that hostrouting raises on purpose."""
 
-    _name = ""  # of the finding that the error is by itself
+    _name: Name | None = None  # of the finding that the error is by itself
     _target = ""  # of that finding
 
     def __init__(self, message: str = "", *, kind: str = "", findings: Iterable[Finding] = ()) -> None:
@@ -55,7 +54,7 @@ class HostRoutingError(Exception):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The findings that led to the error, or the error itself as one; empty for the faults of an input."""
-        if not self._name:
+        if self._name is None:
             return self._findings
         return (Finding(self._name, "error", str(self), self._target, can_retry=self.can_retry),)
 
@@ -89,7 +88,7 @@ def _plain(fact: object) -> object:
     if fact is None or isinstance(fact, str | int | dict):
         return fact
     if isinstance(fact, tuple) and all(isinstance(member, str | Fault) for member in fact):
-        return [attrs.asdict(member) if isinstance(member, Fault) else member for member in fact]
+        return [member._asdict() if isinstance(member, Fault) else member for member in fact]
     make = getattr(fact, "to_mapping", None)
     return make() if callable(make) and not isinstance(fact, type) else _NOT_PLAIN
 
@@ -99,8 +98,7 @@ def first_of(reasons: Sequence[str]) -> str:
     return "; ".join(reasons[:_SHOWN]) + (f" (and {len(reasons) - _SHOWN} more)" if len(reasons) > _SHOWN else "")
 
 
-@attrs.frozen
-class Fault:
+class Fault(NamedTuple):
     """One fault of an input; `str()` is the sentence that an operator reads."""
 
     path: str
@@ -179,7 +177,7 @@ class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
 
     def __init__(self, message: str, *, kind: Literal["", "busy"] = "", findings: Iterable[Finding] = ()) -> None:
         """Keep the message and the findings, such as the routes that wait."""
-        self._name = "lock" if kind else ""
+        self._name = "lock" if kind else None
         super().__init__(message, kind=kind, findings=findings)
         self.can_retry = True
 
@@ -205,7 +203,7 @@ class HostError(HostRoutingError):
     ) -> None:
         """Keep the message, which says what could not be done and what to do about it, and append the words."""
         self.what, self.target, self.errno, self.words, self.lines = what, target or what, errno, words, tuple(lines)
-        self._name, self._target = what if what in NAMES else "requirement", self.target
+        self._name, self._target = what if what in _NAMED else "requirement", self.target
         super().__init__(f"{message} ({what}: {words})" if words else message, kind=kind)
 
 

@@ -7,28 +7,27 @@ thing is found, or in `check.report`. docs/findings.md explains each name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, TypeAlias
-
-import attrs
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
-ESCAPES = ("overlap", "refused", "own-range", "no-route")
+Escape: TypeAlias = Literal["overlap", "refused", "own-range", "no-route"]
 """A range of an expected CIDR that does not leave by an expected device, by what happens to its packets."""
+ESCAPES: tuple[Escape, ...] = get_args(Escape)
 
-NAMES = (
-    *ESCAPES,
-    *("no-default-route", "expected-device", "missing-rule", "service-network-holds-host"),
+Name: TypeAlias = Literal[
+    Escape, "no-default-route", "expected-device", "missing-rule", "service-network-holds-host",
     # what makes a verdict undecided
-    *("default-routes", "two-cnis", "doubtful-route", "other-packets", "not-judged", "kernel-differs"),
+    "default-routes", "two-cnis", "doubtful-route", "other-packets", "not-judged", "kernel-differs",
     # what explains a verdict; what a repair is, lacks and costs; our routes
-    *("allowed", "action", "unsafe", "repair-cost", "route-conflict", "route-waits"),
+    "allowed", "action", "unsafe", "repair-cost", "route-conflict", "route-waits",
     # the host
-    *("gate-open", "gate-shut", "file", "lock", "requirement", "unit", "not-known", "removal"),
-    *("probe-rewrite", "azure-vnet"),
-)
+    "gate-open", "gate-shut", "file", "lock", "requirement", "unit", "not-known", "removal",
+    "probe-rewrite", "azure-vnet",
+]  # fmt: skip
 """Every name of a finding. A name says what the finding is, and not how bad it is here."""
+NAMES: tuple[Name, ...] = get_args(Name)
 
 _INFO, _WARNING = 20, 30  # as in logging, which takes long to load
 
@@ -36,11 +35,10 @@ SHOWN = 20
 """The number of findings of one kind in a log or an error."""
 
 
-@attrs.frozen
-class Finding:
+class Finding(NamedTuple):
     """One message for an operator."""
 
-    name: str = attrs.field(validator=attrs.validators.in_(NAMES))
+    name: Name
     severity: Severity
     """An error makes something fail, a warning may, a note does not."""
     sentence: str
@@ -49,9 +47,9 @@ class Finding:
     """What the finding is about: a range, route, file, unit, program or device."""
     remedy: str = ""
     """What to do about it: one command or clause."""
-    facts: Mapping[str, Any] = attrs.field(factory=dict, eq=False, repr=False)
+    facts: Mapping[str, Any] = {}
     """The facts for programs, as JSON values; docs/findings.md lists them by name."""
-    can_retry: bool = attrs.field(default=False, kw_only=True)
+    can_retry: bool = False
     """Whether the finding may go away by itself."""
 
     @property
@@ -68,6 +66,20 @@ class Finding:
         """The finding as JSON: the schema hostrouting/findings/1 is a list of these."""
         values = {name: getattr(self, name) for name in ("name", "severity", "target", "sentence", "remedy")}
         return {**values, "facts": dict(self.facts), "canRetry": self.can_retry}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Finding) and self._said == other._said
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self._said)
+
+    @property
+    def _said(self) -> tuple[object, ...]:
+        """All but the facts, in which findings do not differ."""
+        return (*self[:5], self.can_retry)
 
     def __str__(self) -> str:
         return f"{self.sentence}; {self.remedy}" if self.remedy else self.sentence

@@ -1,14 +1,6 @@
 """hostrouting.finding: a finding in words, in order, and as JSON."""
 
-import pytest
-
 from hostrouting.finding import Finding, first_lines, of_severity, worst_first
-
-
-def test_an_unknown_name() -> None:
-    """Only the names of findings that are documented can be used."""
-    with pytest.raises(ValueError, match="'name' must be in"):
-        Finding("not-a-name", "note", "nothing")
 
 
 class TestFinding:

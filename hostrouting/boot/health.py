@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import WRITER, files_of, foreign_steps, steps_of, writer_of
 from hostrouting.config.settings import gated_units
-from hostrouting.finding import Finding, worst_first
+from hostrouting.finding import Finding, Name, worst_first
 from hostrouting.host.files import Entry
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.text import spoken
@@ -53,8 +53,9 @@ def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     for file in files_of(config):
         if not files.is_there(file.path):
             if not file.path.endswith(DROP_IN):  # see _of_unit
-                name, so = ("gate-shut", f", so {units} cannot start") if file.path in needed else ("file", "")
-                yield Finding(name, "error", f"{file.path} is missing{so}", file.path, again)
+                is_needed = file.path in needed
+                sentence = f"{file.path} is missing{f', so {units} cannot start' if is_needed else ''}"
+                yield Finding("gate-shut" if is_needed else "file", "error", sentence, file.path, again)
         elif file.differs(files) if writer == WRITER else files.read(file.path) == "":
             sentence = f"{file.path} is not as hostrouting wrote it for {HostLayout.config_path}"
             yield Finding("file", "error", sentence, file.path, again)
@@ -101,7 +102,7 @@ def _shown(manager: Manager, host: Host, unit: str) -> tuple[Mapping[str, str], 
     return manager.show(_PROPERTIES, _plain(unit), *(name for name in special if name != unit), *pattern)
 
 
-def _causes(unit: str, properties: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+def _causes(unit: str, properties: Mapping[str, str]) -> Iterator[tuple[Name, str, str]]:
     """The name of a finding, a predicate to put after the unit's name, and the remedy."""
     if properties["LoadState"] in {"masked", "not-found"}:
         return

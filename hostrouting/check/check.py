@@ -153,7 +153,7 @@ def check_host(
 
     def attempt() -> tuple[CheckReport | None, str]:
         for _ in range(_READINGS):
-            snapshot = attrs.evolve(read_near(backend, near, family=family), name_servers=name_servers)
+            snapshot = read_near(backend, near, family=family)._replace(name_servers=name_servers)
             reports = check_snapshot(snapshot, config).families
             last[:] = [CheckReport(tuple(_compared(report, backend) for report in reports))]
             if not any(doubt.name == "kernel-differs" for report in last[0].families for doubt in report.doubts):

@@ -15,7 +15,7 @@ from hostrouting.check.pods import phrase_of
 from hostrouting.fib.engine import PLAIN
 from hostrouting.finding import NAMES, Finding, Severity
 from hostrouting.model.prefix import IPV4, LINK_LOCAL, Prefix, extent, ip_at
-from hostrouting.model.route import OURS, REFUSING, protocol_name, table_name
+from hostrouting.model.route import OURS, protocol_name, table_name
 from hostrouting.model.rule import command_deleting
 from hostrouting.routes.uplink import leads_out
 from hostrouting.text import counted, spoken
@@ -169,7 +169,7 @@ def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding
         devs = spoken([f"{dev} ({_kind_of(family, dev)})" for dev in escape.devs])
         verb = "is" if len(escape.devs) == 1 else "are"
         remedy = f"if {devs} {verb} intended, add to routeOverlap.allowedDevs: {json.dumps(list(escape.devs))}"
-    name = "refused" if escape.kind in REFUSING else escape.kind
+    name = escape.kind if escape.kind in NAMES else "refused"
     return Finding(name, severity, sentence, where, remedy, _facts(escape))
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import attrs
-
 from hostrouting.cli.output import SHOWN, Answer, say, write
 from hostrouting.errors import (
     BackendError,
@@ -70,7 +68,7 @@ def error_document(error: BaseException) -> dict[str, Any]:
         "message": str(error),
         "canRetry": ours.can_retry,
         "findings": [finding.to_mapping() for finding in ours.findings],
-        "faults": [attrs.asdict(fault) for fault in faults],
+        "faults": [fault._asdict() for fault in faults],
     }
 
 

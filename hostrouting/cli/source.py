@@ -9,8 +9,6 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import attrs
-
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import BackendError, ConfigError, Fault
 
@@ -54,7 +52,7 @@ def read_question(arguments: argparse.Namespace, host: GetHost) -> Question:
     config = base
     if arguments.cidrs:
         check = RouteOverlapConfig() if is_here else base.route_overlap
-        config = _typed(attrs.evolve(base, route_overlap=check), "CIDR", expected_cidrs=arguments.cidrs)
+        config = _typed(base._replace(route_overlap=check), "CIDR", expected_cidrs=arguments.cidrs)
     config = with_devs(config, arguments.dev)
     if not config.route_overlap.cidrs:
         remedy = "name one, such as 172.16.0.0/16, or a --config that has some"
@@ -93,9 +91,9 @@ def _short(part: Any) -> Any:
 def _typed(config: HostRoutingConfig, name: str, **settings: list[str]) -> HostRoutingConfig:
     """The configuration with other settings of the check; a fault names the argument in which they were typed."""
     try:
-        return attrs.evolve(config, route_overlap=attrs.evolve(config.route_overlap, **settings))
+        return config._replace(route_overlap=config.route_overlap._replace(**settings))
     except ConfigError as error:
-        raise ConfigError([attrs.evolve(fault, path=name) for fault in error.faults]) from error
+        raise ConfigError([fault._replace(path=name) for fault in error.faults]) from error
 
 
 def _installed(host: Host) -> HostRoutingConfig:

@@ -7,38 +7,46 @@ rules (`config.values`), and are refused with the same faults, all at once.
 import os
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv6Address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import attrs
-
-from hostrouting.config import values
-from hostrouting.config.values import MACHINES, Address, Mode, Network, Upkeep
+from hostrouting.config.values import (
+    MACHINES,
+    Destination,
+    Device,
+    Exact,
+    Global,
+    Line,
+    Masked,
+    Mode,
+    Network,
+    Pattern,
+    Pods,
+    ProbeSource,
+    Router,
+    Selection,
+    Unit,
+    Upkeep,
+    Uplink,
+)
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import LINK_LOCAL
-from hostrouting.model.reader import Invalid, Section, camel, given, name_of, parse, path_of, read, read_bytes
+from hostrouting.model.reader import Invalid, Section, camel, must, name_of, parse, path_of, read, read_bytes
 from hostrouting.model.route import DEFAULT_METRIC
 from hostrouting.text import nearest, show
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_MASKED = {"read": values.masked_network}
-_DEVICE = {"must": values.DEVICE}
-_GATEWAY = {"must": values.ROUTER, "empty": True}
-_NETWORK = {"read": values.network_or_address}
-_MANAGED = {**_NETWORK, "must": values.PODS, "filled": True}
-_UNITS = {"must": values.UNIT, "filled": True}
 _IN_AGENTS_FILE = "hostRouting"
 
 
-@attrs.frozen(repr=False)
 class StaticRoute(Section):
     """One route that the host must have."""
 
-    destination: Network = attrs.field(converter=given, metadata={"read": values.network, "must": values.DESTINATION})
-    gateway: Address | None = attrs.field(default=None, converter=given, metadata=_GATEWAY)
+    destination: Destination
+    gateway: Router | None = None
     """None means the default gateway on the device."""
-    dev: str | None = attrs.field(default=None, metadata={**_DEVICE, "empty": True})
+    dev: Device | None = None
     """None means the device of the default route, of the destination's family."""
     metric: int = 0
     """The default is 0, with which Linux uses its own default: 0 for an IPv4 route, 1024 for an IPv6 route."""
@@ -56,12 +64,11 @@ class StaticRoute(Section):
             yield Fault("gateway", show(gateway), rule, "add dev: the device that the router is on")
 
 
-@attrs.frozen(repr=False)
 class StaticRoutesConfig(Section):
     """The static routes, and the switch that enables them."""
 
     enabled: bool = False
-    routes: tuple[StaticRoute, ...] = attrs.field(default=(), converter=given)
+    routes: tuple[StaticRoute, ...] = ()
 
     @staticmethod
     def faults_between(values: Mapping[str, Any]) -> Iterator[Fault]:
@@ -80,31 +87,29 @@ class StaticRoutesConfig(Section):
             yield Fault("enabled", "", "routes were provided but enabled=false", "set enabled=true")
 
 
-@attrs.frozen(repr=False)
 class IntendedRule(Section):
     """A policy rule that sends some packets elsewhere on purpose, and why."""
 
-    rule: str = attrs.field(metadata={"must": values.SELECTION})
+    rule: Selection
     """The selectors as `ip rule` prints them, such as "fwmark 0x1/0xff"; without priority, "from all" and action."""
-    reason: str = attrs.field(metadata={"must": values.REASON})
+    reason: Line
 
 
-@attrs.frozen(repr=False)
 class RouteOverlapConfig(Section):
     """The CIDRs that must leave by the expected devices, and what to do if one does not."""
 
-    expected_cidrs: tuple[Network, ...] = attrs.field(default=(), converter=given, metadata=_MASKED)
+    expected_cidrs: tuple[Masked, ...] = ()
     """In the given order, with host bits masked."""
-    mode: Mode = attrs.field(default=Mode.WARN, converter=given, metadata={"empty": True})
-    expected_devs: tuple[str, ...] = attrs.field(default=(), converter=given, metadata=_DEVICE)
+    mode: Mode = Mode.WARN
+    expected_devs: tuple[Device, ...] = ()
     """If empty, the devices of the default route, for the CIDRs of each family its own."""
-    allowed_devs: tuple[str, ...] = attrs.field(default=(), converter=given, metadata={"must": values.PATTERN})
+    allowed_devs: tuple[Pattern, ...] = ()
     """Patterns (`*`, `?`) for devices that may carry part of an expected CIDR, beside those of known CNIs."""
-    service_cidrs: tuple[Network, ...] = attrs.field(default=(), converter=given, metadata=_MASKED, kw_only=True)
+    service_cidrs: tuple[Masked, ...] = ()
     """The networks of services: expected like `expected_cidrs`, and no address of the host may lie in them."""
-    pod_cidrs: tuple[Network, ...] = attrs.field(default=(), converter=given, metadata=_MASKED, kw_only=True)
+    pod_cidrs: tuple[Masked, ...] = ()
     """The addresses of pods: what these send is checked, too."""
-    intended_rules: tuple[IntendedRule, ...] = attrs.field(default=(), converter=given, kw_only=True)
+    intended_rules: tuple[IntendedRule, ...] = ()
     """The rules that may send some packets elsewhere without leaving the verdict undecided."""
 
     @property
@@ -113,28 +118,17 @@ class RouteOverlapConfig(Section):
         return tuple(dict.fromkeys((*self.expected_cidrs, *self.service_cidrs)))
 
 
-@attrs.frozen(repr=False)
 class ProbeRewriteConfig(Section):
     """The rewrite of the load balancer's probes over IPv6, and the switch that enables it."""
 
     enabled: bool = False
-    interfaces: tuple[str, ...] = attrs.field(default=(), converter=given, metadata={"must": values.UPLINK})
+    interfaces: tuple[Uplink, ...] = ()
     """The uplinks that probes arrive on."""
-    link_local: IPv6Address = attrs.field(
-        default=IPv6Address("fe80::1234:5678:9abc"),
-        converter=given,
-        metadata={"must": values.PROBE_SOURCE},
-        kw_only=True,
-    )
+    link_local: ProbeSource = IPv6Address("fe80::1234:5678:9abc")
     """The source address of the probes; the default is that of Azure's load balancer."""
-    global_address: IPv6Address = attrs.field(
-        default=IPv6Address("2603:1062:0:1:fe80:1234:5678:9abc"),
-        converter=given,
-        metadata={"must": values.GLOBAL},
-        kw_only=True,
-    )
+    global_address: Global = IPv6Address("2603:1062:0:1:fe80:1234:5678:9abc")
     """The source address after the rewrite; the default is one that Azure reserves for this."""
-    ensure_route: bool = attrs.field(default=True, kw_only=True)
+    ensure_route: bool = True
     """Whether to add a route to the global address, so that replies leave by the uplink."""
 
     @staticmethod
@@ -150,59 +144,49 @@ class ProbeRewriteConfig(Section):
             yield Fault("ensureRoute", "", rule, "set it to false and add the route yourself")
 
 
-@attrs.frozen(repr=False)
 class AzureVnetCleanupConfig(Section):
     """Which state of azure-vnet is stale, and what the cleanup may change."""
 
-    managed: tuple[Network, ...] = attrs.field(converter=given, metadata=_MANAGED)
+    managed: Annotated[
+        tuple[Pods, ...], must(bool, "is empty, so nothing would be deleted", "name the networks of pods")
+    ]
     """The networks of the pods that another CNI manages now: nothing outside them is deleted."""
-    protect: tuple[Network, ...] = attrs.field(default=(), converter=given, metadata=_NETWORK, kw_only=True)
+    protect: tuple[Exact, ...] = ()
     """Addresses and networks whose rules and entries are kept."""
-    uplinks: tuple[str, ...] = attrs.field(default=(), converter=given, metadata=_DEVICE, kw_only=True)
+    uplinks: tuple[Device, ...] = ()
     """Devices that count as uplinks, in addition to the bridge ports that are hardware or built on it."""
-    dry_run: bool = attrs.field(default=True, kw_only=True)
+    dry_run: bool = True
     """Whether the task only reports; on the command line, --apply turns this off."""
 
-    @staticmethod
-    def faults_between(values: Mapping[str, Any]) -> Iterator[Fault]:
-        """Something is managed."""
-        if values["managed"] == ():
-            yield Fault(
-                "managed", "", "the list is empty, so nothing would be deleted", "name the networks of the pods"
-            )
 
-
-@attrs.frozen(repr=False)
 class GuardConfig(Section):
     """Whether a service runs the steps of the gate again whenever something changes."""
 
-    enabled: bool = attrs.field(default=False, kw_only=True)
+    enabled: bool = False
 
 
-@attrs.frozen(repr=False)
 class GateConfig(Section):
     """The units that wait for the gate."""
 
-    units: tuple[str, ...] = attrs.field(default=(MACHINES,), converter=given, metadata=_UNITS)
+    units: Annotated[tuple[Unit, ...], must(bool, "is empty: no unit would wait for the gate")] = (MACHINES,)
     """A template (`NAME@.service`) means each of its instances."""
 
 
-@attrs.frozen(repr=False)
 class HostRoutingConfig(Section):
     """The whole configuration; without arguments it asks for nothing.
 
     `from_json(to_json(x)) == x`: the text contains every setting, including the defaults.
     """
 
-    static_routes: StaticRoutesConfig = attrs.field(default=StaticRoutesConfig(), converter=given)
-    route_overlap: RouteOverlapConfig = attrs.field(default=RouteOverlapConfig(), converter=given)
-    probe_rewrite: ProbeRewriteConfig = attrs.field(default=ProbeRewriteConfig(), converter=given)
-    azure_vnet_cleanup: AzureVnetCleanupConfig | None = attrs.field(default=None, converter=given)
+    static_routes: StaticRoutesConfig = StaticRoutesConfig()
+    route_overlap: RouteOverlapConfig = RouteOverlapConfig()
+    probe_rewrite: ProbeRewriteConfig = ProbeRewriteConfig()
+    azure_vnet_cleanup: AzureVnetCleanupConfig | None = None
     """None if the section is missing: then nothing is cleaned up."""
-    guard: GuardConfig = attrs.field(default=GuardConfig(), converter=given, kw_only=True)
-    gate: GateConfig | None = attrs.field(default=None, converter=given, kw_only=True)
+    guard: GuardConfig = GuardConfig()
+    gate: GateConfig | None = None
     """None if the section is missing: then machines wait for the gate if it has a step."""
-    manage_foreign: Upkeep = attrs.field(default=Upkeep.LEAVE, converter=given, kw_only=True)
+    manage_foreign: Upkeep = Upkeep.LEAVE
     """Whether systemd-networkd is told to keep routes and rules that it does not know."""
 
     @staticmethod
@@ -239,12 +223,12 @@ class HostRoutingConfig(Section):
         try:
             return cls._from_document(document(), is_ours=is_ours)
         except Invalid as error:
-            faults = (attrs.evolve(fault, path=fault.path or source or "configuration") for fault in error.faults)
+            faults = (fault._replace(path=fault.path or source or "configuration") for fault in error.faults)
             raise ConfigError(faults, source) from error
 
     @classmethod
     def _from_document(cls, document: Any, *, is_ours: bool = False) -> "Self":
-        ours = [*map(camel, attrs.fields_dict(cls)), _IN_AGENTS_FILE]
+        ours = [*map(camel, cls.__annotations__), _IN_AGENTS_FILE]
         keys = {key for key in document if document[key] is not None} if isinstance(document, Mapping) else {*ours[:1]}
         if _IN_AGENTS_FILE in keys:
             if _IN_AGENTS_FILE in getattr(document, "repeated", ()):
@@ -267,8 +251,8 @@ class HostRoutingConfig(Section):
     def replaced(self, section: str, other: "HostRoutingConfig") -> "Self":
         """The same, with one section (the name of its attribute) of the other; a guard with nothing to guard goes."""
         change: dict[str, Any] = {section: getattr(other, section)}
-        bare = attrs.evolve(self, guard=GuardConfig(), **change)
-        return attrs.evolve(bare, guard=self.guard) if _has_step(bare) else bare
+        bare = self._replace(guard=GuardConfig(), **change)
+        return bare._replace(guard=self.guard) if _has_step(bare) else bare
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """The JSON text of the whole configuration."""

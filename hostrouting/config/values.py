@@ -1,12 +1,12 @@
-"""The rule for each single value of a configuration. Not here: which setting has it, and rules about several values."""
+"""The type of each single value of a configuration, with its rules. Not here: which setting has which type."""
 
 from enum import Enum
 from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from hostrouting.model.prefix import LINK_LOCAL, Prefix, as_ip, is_reserved
-from hostrouting.model.reader import Must, invalid, text_of
+from hostrouting.model.reader import must
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -32,9 +32,16 @@ _EARLY = (
 
 
 class Word(str, Enum):
-    """One of a few words. str() is the word itself, as with StrEnum, which Python 3.10 does not have."""
+    """One of a few words, in upper or lower case. str() is the word itself, as with StrEnum of Python 3.11."""
 
     __str__ = str.__str__
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Word":
+        for word in cls:
+            if word.value.lower() == str(value).lower():
+                return word
+        raise ValueError(f"is not one of {', '.join(cls)}")
 
 
 class Upkeep(Word):
@@ -50,6 +57,10 @@ class Mode(Word):
     WARN = "WARN"
     STRICT = "STRICT"
 
+    @classmethod
+    def _missing_(cls, value: object) -> "Word":
+        return cls.WARN if value == "" else super()._missing_(value)  # empty is as good as absent
+
 
 @lru_cache(64)
 def _parsed(text: str) -> tuple[Address, Network]:
@@ -63,21 +74,20 @@ def _parsed(text: str) -> tuple[Address, Network]:
     return address, network
 
 
-def masked_network(value: Any, *, has_length: bool = True, is_exact: bool = False) -> Network:
+def _network(text: str, *, has_length: bool = True, is_exact: bool = False) -> Network:
     """A network; its host bits are masked, or refused if it has to be exact. One address may do without a length."""
     try:
-        address, network = _parsed(text := text_of(value))
+        address, network = _parsed(text)
     except ValueError:
-        raise invalid(value, "is not a network", 'write an address, a slash and a length: "10.0.0.0/8"') from None
+        raise ValueError("is not a network", 'write an address, a slash and a length: "10.0.0.0/8"') from None
     if has_length and "/" not in text:
-        raise invalid(value, "has no prefix length", f'write "{network}" for that one address')
+        raise ValueError("has no prefix length", f'write "{network}" for that one address')
     if is_exact and network.network_address != address:
-        raise invalid(value, "has host bits set", f'write "{network}", or "{Prefix.of(address)}" for that one address')
+        raise ValueError("has host bits set", f'write "{network}", or "{Prefix.of(address)}" for that one address')
     return network
 
 
-network = partial(masked_network, is_exact=True)
-network_or_address = partial(masked_network, has_length=False, is_exact=True)
+_network_or_address = partial(_network, has_length=False, is_exact=True)
 
 
 def _is_ordinary(network: Network) -> bool:
@@ -88,17 +98,24 @@ def _can_route(address: Address) -> bool:
     return address in LINK_LOCAL or not is_reserved(address.version, int(address), int(address))
 
 
+def _address(text: str) -> Address:
+    try:
+        return as_ip(text)
+    except ValueError:
+        raise ValueError("is not an address") from None
+
+
 def _is_device(name: str) -> bool:
     return 1 <= len(name) <= _NAME_LENGTH and _NAME_LETTERS.issuperset(name) and name not in {".", ".."}
+
+
+def _bare(pattern: str) -> str:
+    return pattern.replace("*", "").replace("?", "")
 
 
 def _is_pattern(text: str) -> bool:
     # Only * and ?, which mean the same in Python and in the shell of the boot check.
     return 1 <= len(text.replace("*", "") or text) <= _NAME_LENGTH and _NAME_LETTERS.issuperset(_bare(text))
-
-
-def _bare(pattern: str) -> str:
-    return pattern.replace("*", "").replace("?", "")
 
 
 def _is_service(unit: str) -> bool:
@@ -115,34 +132,47 @@ def _is_selection(text: str) -> bool:
     return _RULE_LETTERS.issuperset(text) and len(text.split()) > 1
 
 
-DESTINATION = (
-    Must(lambda network: network.prefixlen > 0, "is the default route", "list the networks that need a static route"),
-    Must(_is_ordinary, "lies in a reserved range, which cannot have a static route"),
-)
-ROUTER = (Must(_can_route, "lies in a reserved range, which has no routers"),)
-PODS = (Must(lambda network: network.prefixlen >= _WIDEST[network.version], "is too wide for a network of pods"),)
-DEVICE = (Must(_is_device, f"is not a device name: 1 to {_NAME_LENGTH} letters, digits, '_', '.' and '-'"),)
-UPLINK = (*DEVICE, Must(lambda name: name != "lo", "is the loopback device, where no probe arrives"))
-PATTERN = (
-    Must(_is_pattern, "is not a device pattern", 'write one such as "cali*"'),
-    Must(lambda text: bool(_bare(text)), "allows every device, so no overlap would ever be found"),
-)
-UNIT = (
-    Must(_is_service, "is not the name of a service", f'write one such as "kubelet.service" or "{MACHINES}"'),
-    Must(
-        _can_wait,
-        "is needed for the network, or by the gate itself: each would wait for the other",
-        "name the unit that needs the network, such as kubelet.service",
-    ),
-)
-PROBE_SOURCE = (Must(lambda address: address in LINK_LOCAL, f"is not in {LINK_LOCAL}"),)
-GLOBAL = (Must(lambda address: address in _GLOBAL_UNICAST, f"is not in {_GLOBAL_UNICAST}"),)
-SELECTION = (
-    Must(_is_selection, "is not a list of selectors", 'write them as "ip rule" prints them, such as "fwmark 0x1/0xff"'),
-)
-REASON = (
-    Must(
-        lambda text: bool(text.strip()) and len(text) <= 200 and text.isprintable(),
-        "is not one line of 1 to 200 characters",
-    ),
-)
+def _is_line(text: str) -> bool:
+    return bool(text.strip()) and len(text) <= 200 and text.isprintable()
+
+
+Masked: TypeAlias = Annotated[Network, _network]
+Destination: TypeAlias = Annotated[
+    Network,
+    partial(_network, is_exact=True),
+    must(lambda network: network.prefixlen > 0, "is the default route", "list the networks that need a static route"),
+    must(_is_ordinary, "lies in a reserved range, which cannot have a static route"),
+]
+Exact: TypeAlias = Annotated[Network, _network_or_address]
+Pods: TypeAlias = Annotated[
+    Network,
+    _network_or_address,
+    must(lambda network: network.prefixlen >= _WIDEST[network.version], "is too wide for a network of pods"),
+]
+Router: TypeAlias = Annotated[Address, _address, must(_can_route, "lies in a reserved range, which has no routers")]
+ProbeSource: TypeAlias = Annotated[
+    IPv6Address, _address, must(lambda address: address in LINK_LOCAL, f"is not in {LINK_LOCAL}")
+]
+Global: TypeAlias = Annotated[
+    IPv6Address, _address, must(lambda address: address in _GLOBAL_UNICAST, f"is not in {_GLOBAL_UNICAST}")
+]
+
+_DEVICE = must(_is_device, f"is not a device name: 1 to {_NAME_LENGTH} letters, digits, '_', '.' and '-'")
+Device: TypeAlias = Annotated[str, _DEVICE]
+Uplink: TypeAlias = Annotated[
+    str, _DEVICE, must(lambda name: name != "lo", "is the loopback device, where no probe arrives")
+]
+Pattern: TypeAlias = Annotated[
+    str,
+    must(_is_pattern, "is not a device pattern", 'write one such as "cali*"'),
+    must(_bare, "allows every device, so no overlap would ever be found"),
+]
+Unit: TypeAlias = Annotated[
+    str,
+    must(_is_service, "is not the name of a service", f'write one such as "kubelet.service" or "{MACHINES}"'),
+    must(_can_wait, "is needed for the network, or by the gate itself: each would wait for the other"),
+]
+Selection: TypeAlias = Annotated[
+    str, must(_is_selection, "is not a list of selectors", 'write it as "ip rule" does, such as "fwmark 0x1/0xff"')
+]
+Line: TypeAlias = Annotated[str, must(_is_line, "is not one line of 1 to 200 characters")]

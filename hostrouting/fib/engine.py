@@ -141,8 +141,7 @@ class Table:
 def is_usable(route: Route) -> bool:
     """Whether Linux considers the route for plain packets."""
     is_dead = bool(route.legs) and all(leg.dead for leg in route.legs)
-    has_expired = route.expires is not None and route.expires < 0
-    return not (route.tos or route.source is not None or is_dead or has_expired)
+    return not (route.tos or route.source is not None or is_dead or route.expired)
 
 
 def _rank(route: Route) -> tuple[int, int]:

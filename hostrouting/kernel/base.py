@@ -12,8 +12,6 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
-import attrs
-
 from hostrouting.errors import BackendError  # noqa: TC001  get_type_hints looks one up here
 from hostrouting.model.prefix import IP, Prefix, spans_of
 from hostrouting.model.route import OURS, PATHLESS, REFUSING, Route, RouteType
@@ -179,8 +177,7 @@ def part_of(
         for route in snapshot.routes
         if family in {None, route.prefix.family} and (tables is None or route.table in tables)
     ]
-    return attrs.evolve(
-        snapshot,
+    return snapshot._replace(
         family=family,
         addresses=tuple(address for address in snapshot.addresses if family in {None, address.ip.version}),
         rules=rules,
@@ -204,7 +201,7 @@ def nearby(routes: Iterable[Route], near: Collection[Prefix]) -> Iterator[Route]
 
 def kind_of(route: Route) -> Route:
     """What routes have in common that differ only in their first address."""
-    return attrs.evolve(route, prefix=Prefix(route.prefix.family, 0, route.prefix.length))
+    return route._replace(prefix=Prefix(route.prefix.family, 0, route.prefix.length))
 
 
 def is_kept(route: Route) -> bool:

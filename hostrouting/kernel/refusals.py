@@ -53,7 +53,7 @@ def refusal(request: RouteRequest, number: int, words: str = "") -> BackendError
 
 def misfit(route: Route) -> str:
     """What of the route cannot be requested, as text; empty if everything can."""
-    if route.source is not None or route.preference != "medium" or route.expires is not None:
+    if route.source is not None or route.preference != "medium" or route.expired is not None:
         return "a route with sources, a preference or an end is only read, and cannot be requested"
     for name, highest in _HIGHEST.items():
         value = getattr(route, name)

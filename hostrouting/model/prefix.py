@@ -5,11 +5,8 @@ routes, and what is refused or ignored because an address is reserved.
 """
 
 from collections.abc import Iterable, Iterator
-from functools import total_ordering
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import TYPE_CHECKING, TypeAlias
-
-import attrs
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -44,34 +41,36 @@ def ip_at(family: int, number: int) -> IP:
     return IPv4Address(number) if family == IPV4 else IPv6Address(number)
 
 
-@total_ordering
-@attrs.frozen
-class Prefix:
+class _Block(NamedTuple):
+    family: int
+    network: int
+    length: int
+
+
+class Prefix(_Block):
     """A block of addresses: `network` is its first address as an integer, `length` the number of fixed bits.
 
     Prefixes sort by family, then by first address, the wider one first: a block comes before the blocks that it
     contains.
     """
 
-    family: int
-    network: int
-    length: int
+    __slots__ = ()
 
-    def __attrs_post_init__(self) -> None:
+    if TYPE_CHECKING:  # with the methods of tuples, mypy refuses `prefix in block`: a tuple has only its members
+
+        def __eq__(self, other: object) -> bool: ...
+        def __hash__(self) -> int: ...
+
+    def __new__(cls, family: int, network: int, length: int) -> "Self":
         """Raise ValueError if this is not a prefix, so that every instance is valid."""
-        loose = _LOOSE.get(self.family)
+        loose = _LOOSE.get(family)
         if loose is None:
-            raise ValueError(f"{self.family!r} is not an address family: use 4 or 6")
-        if not 0 <= self.length < len(loose):
-            raise ValueError(f"a prefix length of {self.length} is not in 0..{_WIDTH[self.family]}")
-        if self.network & loose[self.length]:
-            raise ValueError(f"{self.network:#x} is not the first address of an IPv{self.family} /{self.length}")
-
-    def __lt__(self, other: object) -> bool:
-        """Written by hand: the method that attrs generates for `order` uses generators and is ten times slower."""
-        if not isinstance(other, Prefix):
-            return NotImplemented
-        return (self.family, self.network, self.length) < (other.family, other.network, other.length)
+            raise ValueError(f"{family!r} is not an address family: use 4 or 6")
+        if not 0 <= length < len(loose):
+            raise ValueError(f"a prefix length of {length} is not in 0..{_WIDTH[family]}")
+        if network & loose[length]:
+            raise ValueError(f"{network:#x} is not the first address of an IPv{family} /{length}")
+        return super().__new__(cls, family, network, length)
 
     @classmethod
     def parse(cls, text: str) -> "Self":
@@ -106,7 +105,7 @@ class Prefix:
         """The first address."""
         return ip_at(self.family, self.network)
 
-    def __contains__(self, other: "Prefix | IP") -> bool:
+    def __contains__(self, other: "Prefix | IP") -> bool:  # type: ignore[override]  # asked of a block, not of a tuple
         """Whether this block contains the address, or every address of the prefix."""
         if isinstance(other, Prefix):
             family, length, number = other.family, other.length, other.network

@@ -1,29 +1,30 @@
 """JSON read into values of a class: one reader for configurations and snapshots, which reports every fault at once.
 
-The fields of a class say how its objects are read; this is worked out once for each class. A field is read by its type,
-with the rules in its metadata: `read` reads one value instead, `in` has the numbers that are allowed, `must` what else
-has to hold; a list that is `filled` has an item, and an `empty` text is as good as null. A faulty value raises
-`Invalid`, whose paths begin at the value: the object or list around it adds its own key, and reads the other values.
+The annotations of a class say how its objects are read; this is worked out once for each class. A type may carry what
+else has to hold: `Annotated[int, range(256)]`, or `Annotated[Network, network, must(...)]` with functions that take the
+value (at first the text) and return another one, or raise `ValueError(rule, remedy)`. A faulty value raises `Invalid`,
+whose paths begin at the value: the object or list around it adds its own key, and reads the other values.
 
-A plain class (`Route`) is only made from a document; the constructor of a `Section` reads its arguments. Null is as
-good as absent. A key that is unknown or given twice is a fault, unless keys may be `skipped`: a newer version wrote it.
+A plain class is a NamedTuple; a `Section` of a configuration reads the arguments of its constructor in the same way.
+Null is as good as absent, and so is an empty text for an optional one. A key that is unknown or given twice is a fault,
+unless keys may be `skipped`: a newer version wrote it.
 """
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from enum import Enum
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
-
-import attrs
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.text import SHOWN, nearest, show
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 T = TypeVar("T")
 Skipped: TypeAlias = set[str] | None
@@ -45,20 +46,18 @@ class Invalid(Exception):  # noqa: N818  control flow, until a caller knows what
 
     def under(self, key: object) -> list[Fault]:
         """The faults with paths that begin at the object or list that has the value."""
-        return [attrs.evolve(fault, path=path_of(key, fault.path)) for fault in self.faults]
+        return [fault._replace(path=path_of(key, fault.path)) for fault in self.faults]
 
 
-class Must(NamedTuple):
-    """A rule for one value: what holds for it, what is said if it does not, and what to do then."""
+def must(holds: Callable[[Any], bool], rule: str, remedy: str = "") -> Callable[[T], T]:
+    """A rule for one value, for `Annotated`: what holds for it, what is said if it does not, and what to do then."""
 
-    holds: Callable[[Any], bool]
-    rule: str
-    remedy: str = ""
+    def check(value: T) -> T:
+        if not holds(value):
+            raise ValueError(rule, remedy)
+        return value
 
-
-def invalid(value: object, rule: str, remedy: str = "") -> Invalid:
-    """The error for a value that breaks a rule."""
-    return Invalid([Fault("", show(value), rule, remedy)])
+    return check
 
 
 def path_of(key: object, below: str = "") -> str:
@@ -67,10 +66,7 @@ def path_of(key: object, below: str = "") -> str:
     return f"{key if is_plain else f'[{show(key)}]'}{'.' if below and below[0] != '[' else ''}{below}"
 
 
-def camel(attribute: str) -> str:
-    """The JSON key of a section's attribute."""
-    first, *words = attribute.split("_")
-    return first + "".join(map(str.capitalize, words))
+# From a file to JSON.
 
 
 class _Repeated(dict[str, Any]):
@@ -122,19 +118,22 @@ def name_of(path: str) -> str:
     return "standard input" if path == STANDARD_INPUT else path if path and path.isprintable() else show(path)
 
 
-class Section:
-    """The base of attrs classes whose constructor reads its arguments: typed values, or as they are in JSON.
+# From JSON to objects, and back.
 
-    None stands for the default. A key in JSON is the attribute in camelCase.
+
+class Section:
+    """The base of the classes of a configuration: frozen values whose constructor reads its arguments.
+
+    Each annotated attribute is an argument, in this order or by its name: a typed value, or as it is in JSON. None
+    stands for the default. A key in JSON is the attribute in camelCase.
     """
 
-    __slots__ = ()
-
-    def __attrs_post_init__(self) -> None:
+    def __init__(self, *values: Any, **settings: Any) -> None:
         """Read all arguments. Raises a ConfigError with all their faults."""
         form = _form_of(type(self))
+        settings |= zip(form.keys, values, strict=False)
         try:
-            form.read({key: getattr(self, name) for key, name in form.names.items()}, None, self)
+            vars(self).update(form.values({form.keys.get(name, name): value for name, value in settings.items()}))
         except Invalid as error:
             raise ConfigError(error.faults) from None
 
@@ -145,18 +144,24 @@ class Section:
 
     def to_mapping(self) -> dict[str, Any]:
         """The JSON object, with every setting; an empty text stands for None."""
-        held = {key: getattr(self, name) for key, name in _form_of(type(self)).names.items()}
-        return {key: "" if value is None else written(value) for key, value in held.items()}
+        keys = _form_of(type(self)).keys
+        return {keys[name]: "" if value is None else written(value) for name, value in vars(self).items()}
+
+    def _replace(self, **changes: Any) -> "Self":
+        """The same section with other values, like that of a NamedTuple."""
+        return type(self)(**{**vars(self), **changes})
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name} cannot be set: use _replace")
+
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((type(self), *vars(self).values()))
 
     def __repr__(self) -> str:
-        """As attrs would write it: to have attrs compile one for each section takes 1 ms of every start."""
-        pairs = (f"{name}={getattr(self, name)!r}" for name in _form_of(type(self)).names.values())
-        return f"{type(self).__name__}({', '.join(pairs)})"
-
-
-def given(value: Any) -> Any:
-    """For a section's field whose argument may have another type: its constructor reads it."""
-    return value
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
 
 def written(value: Any) -> Any:
@@ -165,12 +170,12 @@ def written(value: Any) -> Any:
         return value
     if isinstance(value, Section):
         return value.to_mapping()
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [*map(written, value)]
-    if not attrs.has(type(value)) or isinstance(value, Prefix):
+    if not isinstance(value, tuple) or isinstance(value, Prefix):
         return str(value)
-    pairs = [(field, getattr(value, field.name)) for field in attrs.fields(type(value))]
-    return {field.name: written(held) for field, held in pairs if held != field.default}
+    if not (defaults := getattr(value, "_field_defaults", None)):
+        return [*map(written, value)]
+    pairs = zip(value._fields, value, strict=True)  # type: ignore[attr-defined]  # it is a NamedTuple
+    return {name: written(held) for name, held in pairs if name not in defaults or held != defaults[name]}
 
 
 def read(cls: type[T], value: object, skipped: Skipped = None) -> T:
@@ -179,45 +184,57 @@ def read(cls: type[T], value: object, skipped: Skipped = None) -> T:
     return result
 
 
+def camel(attribute: str) -> str:
+    """The JSON key of a section's attribute."""
+    first, *words = attribute.split("_")
+    return first + "".join(map(str.capitalize, words))
+
+
 class _Form:
     """How the objects of one class are read."""
 
     def __init__(self, cls: type[Any]) -> None:
         self.cls, self.is_section = cls, issubclass(cls, Section)
-        fields = {camel(field.name) if self.is_section else field.name: field for field in attrs.fields(cls)}
-        self.names = {key: field.name for key, field in fields.items()}
-        self.readers = {key: _reader_of(field.type, field.metadata) for key, field in fields.items()}
-        self.defaults = {field.name: field.default for field in fields.values() if field.default is not attrs.NOTHING}
-        self.empties = {key for key, field in fields.items() if "empty" in field.metadata}
-        self.required = {key: None for key, name in self.names.items() if name not in self.defaults}.keys()
+        self.keys = {name: camel(name) if self.is_section else name for name in cls.__annotations__}
+        self.names = {key: name for name, key in self.keys.items()}
+        self.readers = {self.keys[name]: _reader_of(kind) for name, kind in cls.__annotations__.items()}
+        defaults = vars(cls) if self.is_section else cls._field_defaults
+        self.defaults = {name: defaults[name] for name in self.keys if name in defaults}
+        self.required = [key for key, name in self.names.items() if name not in defaults]
 
-    def read(self, document: Any, skipped: Skipped, section: Section | None = None) -> Any:
-        """The object in this JSON object, put into the section if there is one; a section is returned as it is."""
-        if self.is_section and isinstance(document, self.cls):
-            return document
-        values, faults = self._members(document, skipped)
+    def read(self, document: Any, skipped: Skipped) -> Any:
+        """The object in this JSON object; a section is returned as it is."""
         if self.is_section:
-            values = {**self.defaults, **{self.names[key]: value for key, value in values.items()}}
-            faults += self.cls.faults_between(values)
+            if isinstance(document, self.cls):
+                return document
+            section = object.__new__(self.cls)
+            vars(section).update(self.values(document, skipped))
+            return section
+        values, faults = self._members(document, skipped)
         if faults:
             raise Invalid(faults)
-        if not self.is_section:
-            return self.cls(**values)
-        section = section or object.__new__(self.cls)
-        for name, value in values.items():
-            object.__setattr__(section, name, value)
-        return section
+        return self.cls(**values)
+
+    def values(self, document: Any, skipped: Skipped = None) -> dict[str, Any]:
+        """The values of all attributes of a section, in order."""
+        members, faults = self._members(document, skipped)
+        values = {name: members[key] if key in members else self.defaults[name] for name, key in self.keys.items()}
+        faults += self.cls.faults_between(values)
+        if faults:
+            raise Invalid(faults)
+        return values
 
     def _members(self, document: Any, skipped: Skipped) -> tuple[dict[str, Any], list[Fault]]:
         """The values in this JSON object by their keys, and the faults; of a value with faults what has none."""
         if type(document) is not dict and not isinstance(document, Mapping):
-            raise invalid(document, "is not an object", f"write {{...}} with any of the keys {', '.join(self.names)}")
+            remedy = f"write {{...}} with any of the keys {', '.join(self.names)}"
+            raise _invalid(document, "is not an object", remedy)
         values: dict[str, Any] = {}
         faults: list[Fault] = []
         unknown: list[object] = []
-        find_reader, empties = self.readers.get, self.empties
+        find_reader = self.readers.get
         for key, value in document.items():
-            if value is None or (empties and value == "" and key in empties):
+            if value is None:
                 continue
             if (reader := find_reader(key)) is None:
                 unknown.append(key)
@@ -229,9 +246,10 @@ class _Form:
                 values[key] = error.rest
         if unknown or type(document) is not dict:
             faults += self._misfits(unknown, getattr(document, "repeated", ()), skipped)
-        if not self.required <= values.keys():
-            faults += [Fault(key, "", "missing") for key in self.required if key not in values]
-            values = {**dict.fromkeys(self.required), **values}
+        for key in self.required:
+            if key not in values:
+                faults.append(Fault(key, "", "missing"))
+                values[key] = None
         return values, faults
 
     def _misfits(self, unknown: list[object], repeated: Iterable[str], skipped: Skipped) -> Iterable[Fault]:
@@ -256,77 +274,88 @@ def _form_of(cls: Any) -> _Form:
     return _FORMS[cls]
 
 
-_TEXTS: dict[Any, tuple[Callable[[str], Any], str]] = {
-    IPv4Address: (as_ip, "is not an address"),  # and where either family is allowed
-    IPv6Address: (as_ip, "is not an address"),
-    Prefix: (Prefix.parse, "is not a network without host bits"),
+# From the type of a value to the function that reads it.
+
+
+def _remembering(parse: Callable[[str], Any], rule: str) -> Callable[[str], Any]:
+    @lru_cache(_REMEMBERED)
+    def read_text(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError:
+            raise ValueError(rule) from None
+
+    return read_text
+
+
+_ADDRESS = _remembering(as_ip, "is not an address")
+_TEXTS: dict[Any, Callable[[str], Any]] = {
+    IPv4Address: _ADDRESS,  # and where either family is allowed
+    IPv6Address: _ADDRESS,
+    Prefix: _remembering(Prefix.parse, "is not a network without host bits"),
 }
 """The types that are text in JSON."""
 
 
-def _reader_of(kind: Any, rules: Mapping[str, Any]) -> Reader:
-    """The reader for values of this type, which may be optional, by the rules of the field."""
-    if get_origin(kind) is UnionType:
-        kind = next(member for member in get_args(kind) if member is not NoneType)
-    if get_origin(kind) in {tuple, Sequence}:
+def _reader_of(kind: Any, steps: tuple[Any, ...] = ()) -> Reader:
+    """The reader for values of this type; `steps` are what the type carries."""
+    if get_origin(kind) is Annotated:
+        return _reader_of(kind.__origin__, kind.__metadata__)
+    if get_origin(kind) in {Union, UnionType}:
         first, *others = get_args(kind)
-        lengths = range("filled" in rules, sys.maxsize) if others in ([], [...]) else (1 + len(others),)
-        return _list_reader(_reader_of(first, rules), lengths)
-    reader, musts = _value_reader(kind, rules), rules.get("must", ())
-    if not musts:
-        return reader
+        reader = _reader_of(first, steps)
+        return _optional(reader) if NoneType in others and _is_text(first) else reader
+    if get_origin(kind) is tuple:
+        return _checked(_list_reader(*get_args(kind)), steps)
+    if get_origin(kind) is Literal:
+        return _member_reader(str, get_args(kind), "is not a known word")
+    if kind is int:
+        numbers = steps[0] if steps else _NUMBERS
+        return _member_reader(int, numbers, f"is not an integer from {numbers[0]} to {numbers[-1]}")
+    if kind is bool:
+        return _member_reader(bool, (True, False), "is not true or false")
+    if kind is str:
+        return _checked(_read_word, steps)
+    return _checked(_read_text, steps or (_TEXTS.get(kind, kind),)) if _is_text(kind) else _form_of(kind).read
+
+
+def _is_text(kind: Any) -> bool:
+    """Whether the values of a type are text in JSON."""
+    kind = getattr(kind, "__origin__", kind)
+    return kind in _TEXTS or not (isinstance(kind, type) and issubclass(kind, int | tuple | Section))
+
+
+def _optional(reader: Reader) -> Reader:
+    return lambda value, skipped: None if value == "" else reader(value, skipped)
+
+
+def _checked(read_plain: Reader, steps: tuple[Callable[[Any], Any], ...]) -> Reader:
+    if not steps:
+        return read_plain
 
     def read_checked(value: Any, skipped: Skipped) -> Any:
-        result = reader(value, skipped)
-        for must in musts:
-            if not must.holds(result):
-                raise invalid(value, must.rule, must.remedy)
+        result = read_plain(value, skipped)
+        try:
+            for step in steps:
+                result = step(result)
+        except ValueError as error:
+            rule, remedy, *_ = *error.args, ""
+            raise _invalid(value, rule, remedy) from None
         return result
 
     return read_checked
 
 
-def _value_reader(kind: Any, rules: Mapping[str, Any]) -> Reader:
-    if "read" in rules:
-        return lambda value, _: rules["read"](value)
-    if kind in _TEXTS:
-        return _text_reader(*_TEXTS[kind])
-    if attrs.has(kind):
-        return _form_of(kind).read
-    if get_origin(kind) is Literal:
-        return _member_reader(str, get_args(kind), "is not a known word")
-    if issubclass(kind, Enum):
-        words = {word.value.lower(): word for word in kind}
-        return _text_reader(lambda text: kind(words.get(text.lower())), f"is not one of {', '.join(kind)}")
-    if kind is int:
-        numbers = rules.get("in", _NUMBERS)
-        return _member_reader(int, numbers, f"is not an integer from {numbers[0]} to {numbers[-1]}")
-    return _read_word if kind is str else _member_reader(bool, (True, False), "is not true or false")
+def _invalid(value: object, rule: str, remedy: str = "") -> Invalid:
+    return Invalid([Fault("", show(value), rule, remedy)])
 
 
-def _text_reader(parse: Callable[[str], Any], rule: str) -> Reader:
-    parse = lru_cache(_REMEMBERED)(parse)
+def _list_reader(kind: Any, *others: Any) -> Reader:
+    read_item, length = _reader_of(kind), None if others == (...,) else 1 + len(others)
 
-    def read_text(value: Any, _: Skipped) -> Any:
-        try:
-            return parse(value if type(value) is str else text_of(value))
-        except ValueError:
-            raise invalid(value, rule) from None
-
-    return read_text
-
-
-def text_of(value: object) -> str:
-    """The text; an object of `ipaddress` stands for its text."""
-    if isinstance(value, str) or type(value).__module__ == "ipaddress":
-        return str(value)
-    raise invalid(value, "is not a text")
-
-
-def _list_reader(read_item: Reader, lengths: Container[int]) -> Reader:
     def read_list(values: Any, skipped: Skipped) -> tuple[Any, ...]:
         if type(values) is not list and (isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable)):
-            raise invalid(values, "is not a list", "write [...], even around a single item")
+            raise _invalid(values, "is not a list", "write [...], even around a single item")
         items: list[Any] = []
         faults: list[Fault] = []
         for place, value in enumerate(values):
@@ -337,8 +366,8 @@ def _list_reader(read_item: Reader, lengths: Container[int]) -> Reader:
                 items.append(None)
         if faults:
             raise Invalid(faults, tuple(items))
-        if len(items) not in lengths:
-            raise invalid(values, "is not of the right length")
+        if length not in {None, len(items)}:
+            raise _invalid(values, "is not of the right length")
         return tuple(items)
 
     return read_list
@@ -348,15 +377,22 @@ def _member_reader(kind: type, members: Any, rule: str) -> Reader:
     def read_member(value: Any, _: Skipped) -> Any:
         if type(value) is kind and value in members:  # a bool is an int, too, but not accepted as one
             return value
-        raise invalid(value, rule)
+        raise _invalid(value, rule)
 
     return read_member
 
 
-def _read_word(value: Any, _: Skipped) -> str:
+def _read_text(value: Any, _: Skipped) -> str:
+    """The text; an object of `ipaddress` stands for its text."""
+    if isinstance(value, str) or type(value).__module__ == "ipaddress":
+        return str(value)
+    raise _invalid(value, "is not a text")
+
+
+def _read_word(value: Any, skipped: Skipped) -> str:
     # The kernel allows nearly any character in a name; code that prints it escapes it. Half of a surrogate pair, which
     # only JSON can express, cannot be written again.
-    text = value if type(value) is str else text_of(value)
+    text = value if type(value) is str else _read_text(value, skipped)
     if len(text) > _LONGEST or not (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)):
-        raise invalid(value, f"is not a text of up to {_LONGEST} characters")
+        raise _invalid(value, f"is not a text of up to {_LONGEST} characters")
     return text

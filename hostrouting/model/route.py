@@ -5,9 +5,7 @@ here: which of several routes wins.
 """
 
 import errno
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
-
-import attrs
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias, get_args
 
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
 
@@ -66,28 +64,22 @@ def table_name(number: int) -> str:
     return _TABLES.get(number) or str(number)
 
 
-_BYTE = {"in": range(256)}  # for the reader of JSON
+_Byte: TypeAlias = Annotated[int, range(256)]
 
 
-def _lifetime(seconds: int | None) -> bool | None:
-    """Whether a route has expired; None if it stays."""
-    return None if seconds is None else seconds < 0
-
-
-@attrs.frozen
-class NextHop:
+class NextHop(NamedTuple):
     """One next hop of a route: the outgoing device, and the gateway if there is one.
 
     The gateway may be of the other family (IPv4 through an IPv6 neighbour).
     """
 
     dev: str | None = None
-    gateway: IP | None = attrs.field(default=None, kw_only=True)
-    weight: int = attrs.field(default=1, kw_only=True, metadata={"in": range(257)})
-    onlink: bool = attrs.field(default=False, kw_only=True)
-    linkdown: bool = attrs.field(default=False, kw_only=True)
-    dead: bool = attrs.field(default=False, kw_only=True)
-    pervasive: bool = attrs.field(default=False, kw_only=True)
+    gateway: IP | None = None
+    weight: Annotated[int, range(257)] = 1
+    onlink: bool = False
+    linkdown: bool = False
+    dead: bool = False
+    pervasive: bool = False
 
     def __str__(self) -> str:
         words = []
@@ -114,33 +106,29 @@ class RouteKey(NamedTuple):
     """For packets from these only (IPv6); empty for any source."""
 
 
-@attrs.frozen
-class Route:
+class Route(NamedTuple):
     """A route as the kernel lists it. An ordinary route has one next hop, ECMP several, a blackhole none."""
 
     prefix: Prefix
     legs: tuple[NextHop, ...] = ()
-    table: int = attrs.field(default=TABLE_MAIN, kw_only=True)
-    metric: int = attrs.field(default=0, kw_only=True)
-    tos: int = attrs.field(default=0, kw_only=True, metadata=_BYTE)
-    type: RouteType = attrs.field(default="unicast", kw_only=True)
-    scope: int = attrs.field(default=SCOPE_UNIVERSE, kw_only=True, metadata=_BYTE)
-    protocol: int = attrs.field(default=0, kw_only=True, metadata=_BYTE)
-    prefsrc: IP | None = attrs.field(default=None, kw_only=True)
-    mtu: int | None = attrs.field(default=None, kw_only=True)
-    advmss: int | None = attrs.field(default=None, kw_only=True)
-    nexthop_id: int | None = attrs.field(default=None, kw_only=True)
+    table: int = TABLE_MAIN
+    metric: int = 0
+    tos: _Byte = 0
+    type: RouteType = "unicast"
+    scope: _Byte = SCOPE_UNIVERSE
+    protocol: _Byte = 0
+    prefsrc: IP | None = None
+    mtu: int | None = None
+    advmss: int | None = None
+    nexthop_id: int | None = None
     # Only for packets from these sources (`from`), and the preference of the router (`pref`): IPv6 only.
-    source: Prefix | None = attrs.field(default=None, kw_only=True)
-    preference: Preference = attrs.field(default="medium", kw_only=True)
-    # The seconds after which it expires; negative if it has expired, because Linux lists it for a while after that.
-    # Routes are equal whatever the number, but not if one of them stays.
-    expires: int | None = attrs.field(
-        default=None, kw_only=True, eq=_lifetime, metadata={"in": range(-(1 << 31), 1 << 32)}
-    )
+    source: Prefix | None = None
+    preference: Preference = "medium"
+    # Whether its lifetime is over: Linux lists it for a while after that. None if it has no lifetime, and stays.
+    expired: bool | None = None
     # What else the kernel lists of it, in the words of `ip` without their values ("initcwnd", "realm"): nobody here
     # asks for such a thing, so a route that has one is another than one that has none, and cannot be made again.
-    unread: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    unread: tuple[str, ...] = ()
 
     @classmethod
     def to(
@@ -166,11 +154,6 @@ class Route:
     def devs(self) -> tuple[str, ...]:
         """The devices of the next hops, each once, in order."""
         return tuple(dict.fromkeys(leg.dev for leg in self.legs if leg.dev is not None))
-
-    @property
-    def expired(self) -> bool:
-        """Whether the route has expired: Linux may still list it, but does not use it."""
-        return self.expires is not None and self.expires < 0
 
     @property
     def key(self) -> RouteKey:
@@ -202,7 +185,7 @@ class Route:
         words += [f"{name} {value}" for name in ("mtu", "advmss") if (value := getattr(self, name)) is not None]
         words += [f"nhid {self.nexthop_id}"] if self.nexthop_id is not None else []
         words += [f"pref {self.preference}"] if self.preference != "medium" else []
-        words += [f"expires {self.expires}sec"] if self.expires is not None else []
+        words += ["expired" if self.expired else "expires"] if self.expired is not None else []
         words += self.unread
         if len(self.legs) > 1:
             words += [f"nexthop {text} weight {leg.weight}" for text, leg in zip(self.ways, self.legs, strict=True)]

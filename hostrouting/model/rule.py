@@ -7,9 +7,7 @@ others, and which ones is not known here.
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Literal, TypeAlias
-
-import attrs
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import IPV4, Prefix, width_of
 from hostrouting.model.route import TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, Refusing, protocol_name, table_name
@@ -22,11 +20,10 @@ _PLACES = {word: place for place, word in enumerate(SELECTORS)}
 _WHOLE_MASK = 0xFFFFFFFF
 
 
-@attrs.frozen(kw_only=True)
-class Rule:
+class Rule(NamedTuple):
     """A policy rule. A selector that is `None` or 0 matches every packet."""
 
-    family: int = attrs.field(metadata={"in": (4, 6)})
+    family: Annotated[int, (4, 6)]
     priority: int
     action: RuleAction = "to_table"
     table: int = 0

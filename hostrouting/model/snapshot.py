@@ -5,10 +5,8 @@ read (`model.reader`), or what the kernel does with it (`fib`). The JSON form fo
 can be forgotten.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
-
-import attrs
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
@@ -27,12 +25,11 @@ SAVE = "save one with: hostrouting snapshot > FILE"
 _LISTS = ("links", "addresses", "rules", "routes")
 
 
-@attrs.frozen(kw_only=True)
-class Link:
+class Link(NamedTuple):
     """A network device, identified by its name; its index changes when the device is created again."""
 
     name: str
-    index: int
+    index: int  # type: ignore[assignment]  # the method of tuples is not needed
     # Its kind as in `ip -details link` ("veth", "bridge", "vrf", …); empty for hardware.
     kind: str = ""
     # The ARPHRD number: the type of its link-layer addresses (1 Ethernet, 32 InfiniBand, 772 loopback).
@@ -59,8 +56,7 @@ class Link:
         return self.type == ARPHRD_LOOPBACK
 
 
-@attrs.frozen(kw_only=True)
-class Address:
+class Address(NamedTuple):
     """An address of this host, on one of its devices."""
 
     ip: IP
@@ -83,13 +79,7 @@ class Address:
         return Prefix.around(far.version, int(far), self.length)
 
 
-def _as_sequence(routes: Iterable[Route]) -> Sequence[Route]:
-    # What a kernel has read is a sequence that makes its routes as they are asked for.
-    return routes if isinstance(routes, Sequence) and not isinstance(routes, list) else tuple(routes)
-
-
-@attrs.frozen(kw_only=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """Links, addresses, rules and routes of one host at one moment.
 
     Rules and routes are in the kernel's order: of two that are otherwise equal, the first wins.
@@ -98,13 +88,13 @@ class Snapshot:
     links: tuple[Link, ...] = ()
     addresses: tuple[Address, ...] = ()
     rules: tuple[Rule, ...] = ()
-    routes: Sequence[Route] = attrs.field(default=(), converter=_as_sequence)
+    routes: tuple[Route, ...] = ()
     # Whether this host forwards IPv6 packets (`net.ipv6.conf.all.forwarding`); None if that is not known.
     ipv6_forwarding: bool | None = None
     # The name servers that the host asks; they are in a file, not in the kernel.
     name_servers: tuple[IP, ...] = ()
     # The only family whose addresses, rules and routes were read; None: both. What was not read may be there.
-    family: int | None = attrs.field(default=None, metadata={"in": (IPV4, IPV6)})
+    family: Annotated[int, (IPV4, IPV6)] | None = None
     # Whether the tables changed while they were read, so that it may show a state that never was.
     restless: bool = False
     # What its document has and this version did not read, such as "ticks in a Route"; a newer version wrote it.
@@ -124,7 +114,7 @@ class Snapshot:
         routes = list(self.routes)
         for route in without:
             routes.remove(route)
-        return attrs.evolve(self, routes=(*routes, *added))
+        return self._replace(routes=(*routes, *added))
 
     def to_json(self, *, indent: int | None = None) -> str:
         """The snapshot as JSON for `from_json`; fields with their default value are left out."""
@@ -152,4 +142,4 @@ class Snapshot:
             raise ConfigError([*faults, *error.faults], kind="snapshot") from error
         if faults:
             raise ConfigError(faults, kind="snapshot")
-        return attrs.evolve(snapshot, skipped=tuple(sorted({*snapshot.skipped, *skipped}))) if skipped else snapshot
+        return snapshot._replace(skipped=tuple(sorted({*snapshot.skipped, *skipped}))) if skipped else snapshot

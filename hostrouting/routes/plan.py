@@ -15,8 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-import attrs
-
 from hostrouting.errors import RouteConflict
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IPV4, width_of
@@ -52,8 +50,7 @@ class Step(NamedTuple):
     def finding(self) -> Finding:
         """The conflict as a finding."""
         prefix = str(self.route.prefix)
-        # A lifetime changes with each look.
-        held = None if self.held is None else str(attrs.evolve(self.held, expires=None))
+        held = None if self.held is None else str(self.held)
         facts = {"held": held, "metric": self.route.metric}
         sentence = f"{prefix} cannot be installed: {self.reason}"
         return Finding("route-conflict", "error", sentence, prefix, self.remedy, facts)
@@ -111,7 +108,7 @@ class RoutePlan(NamedTuple):
         deleted = {step.route for step in changes if step.action == "delete"}
         routes = [replaced.get(route, route) for route in snapshot.routes if route not in deleted]
         added = [step.route for step in changes if step.action == "add"]
-        return attrs.evolve(snapshot, routes=(*routes, *added))
+        return snapshot._replace(routes=(*routes, *added))
 
     def __str__(self) -> str:
         lines = [str(step) for step in self.steps] + [f"? {pending}" for pending in self.pending]
@@ -202,7 +199,7 @@ def _has_gateway(route: Route) -> bool:
 
 def is_as_wanted(route: Route, wanted: Route) -> bool:
     """Whether a route is as wanted, whatever its protocol and the state of its next hops."""
-    return route == wanted or attrs.evolve(bare(route), protocol=wanted.protocol) == bare(wanted)
+    return route == wanted or bare(route)._replace(protocol=wanted.protocol) == bare(wanted)
 
 
 def bare(route: Route) -> Route:
@@ -213,7 +210,7 @@ def bare(route: Route) -> Route:
     legs = tuple(map(bare_leg, route.legs))
     if route.prefix.family != IPV4:
         legs = tuple(sorted((NextHop(leg.dev, gateway=leg.gateway) for leg in legs), key=str))
-    return attrs.evolve(route, legs=legs)
+    return route._replace(legs=legs)
 
 
 def _way_out(wanted: Route) -> str:

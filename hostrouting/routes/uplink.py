@@ -156,7 +156,7 @@ def all_defaults(fib: Fib) -> Iterator[Default]:
 
 def bare_leg(leg: NextHop) -> NextHop:
     """The next hop without the state that the kernel reports, as in a request."""
-    return attrs.evolve(leg, linkdown=False, dead=False, pervasive=False)
+    return leg._replace(linkdown=False, dead=False, pervasive=False)
 
 
 class Uplink:
@@ -164,8 +164,8 @@ class Uplink:
 
     def __init__(self, snapshot: Snapshot, family: int) -> None:
         """Use this host as it is now, without our own routes, because they may be deleted."""
-        others = [route for route in snapshot.routes if route.protocol != OURS]
-        self._fib, self._family = Fib(attrs.evolve(snapshot, routes=others), family), family
+        others = tuple(route for route in snapshot.routes if route.protocol != OURS)
+        self._fib, self._family = Fib(snapshot._replace(routes=others), family), family
         self._links = {link.name: link for link in snapshot.links}
         self._known: dict[tuple[str | None, IP | None, bool], _Way | str] = {}
         """By device and gateway, which many routes share: the way, or what is missing."""
@@ -194,7 +194,7 @@ class Uplink:
         # A gateway that the default route has, too, is treated as there: on-link if that is.
         same = tuple(leg for leg in ways if gateway in {None, leg.gateway})
         if same:  # Linux keeps a weight only if there are several
-            return same if len(same) > 1 and gateway is None else (attrs.evolve(same[0], weight=1),)
+            return same if len(same) > 1 and gateway is None else (same[0]._replace(weight=1),)
         if dev is not None and (gateway is not None or dev not in self._links):
             return (NextHop(dev, gateway=gateway),)
         if not ways or gateway is None:

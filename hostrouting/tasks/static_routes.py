@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-import attrs
-
 import phases
 from hostrouting.errors import NotReady
 from hostrouting.host.layout import HostLayout
@@ -66,7 +64,7 @@ class ConfigureStaticRoutes(SectionTask):
 
         def attempt() -> tuple[RoutePlan | None, str]:
             plan = plan_routes(wanted, backend.snapshot())
-            waits[:] = (attrs.evolve(lack, severity="error") for lack in plan.findings() if lack.name == "route-waits")
+            waits[:] = (lack._replace(severity="error") for lack in plan.findings() if lack.name == "route-waits")
             return (None, "; ".join(map(str, plan.pending))) if plan.pending else (plan, "")
 
         try:

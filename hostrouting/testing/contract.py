@@ -21,8 +21,6 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Verb
 from hostrouting.model.prefix import Prefix, as_ip
@@ -140,12 +138,12 @@ class BackendContract:
 
     def test_snapshot_of_the_tables_that_rules_look_up(self) -> None:
         """`reached` leaves out the routes of a table that no rule looks up, and nothing else."""
-        aside = attrs.evolve(_ours("198.51.100.0/24"), table=1001)
+        aside = _ours("198.51.100.0/24")._replace(table=1001)
         with self.make() as backend:
             _add(backend, _ours("192.0.2.0/24", metric=7), aside)
             every, some = backend.snapshot(), backend.snapshot(reached=True)
             _equal(set(every.routes) - set(some.routes), {aside}, "`reached` leaves out what no rule looks up, only")
-            _equal(attrs.evolve(some, routes=every.routes), every, "`reached` leaves out nothing but routes")
+            _equal(some._replace(routes=every.routes), every, "`reached` leaves out nothing but routes")
 
     def test_snapshot_of_what_is_near(self) -> None:
         """`near` leaves out routes by a gateway that touch none of its prefixes, but for the first of each kind."""
@@ -172,7 +170,7 @@ class BackendContract:
     def test_add_is_read_back(self) -> None:
         """A route that was added is in the next snapshot, with all of its attributes."""
         routes = [
-            attrs.evolve(_ours("192.0.2.0/24", metric=7), table=100, mtu=1400, prefsrc=as_ip("10.0.0.4")),
+            _ours("192.0.2.0/24", metric=7)._replace(table=100, mtu=1400, prefsrc=as_ip("10.0.0.4")),
             Route.to("198.51.100.0/24", type="blackhole", protocol=OURS),
             _ours("203.0.113.0/24", gateway=None, dev="ib0"),
             _six(),
@@ -229,10 +227,10 @@ class BackendContract:
         """`delete` is refused (no-such-route) if protocol, metric, type, device or gateway differ."""
         present = [_ours("192.0.2.0/24", metric=5), _six()]
         others = [
-            attrs.evolve(present[0], protocol=4),
-            attrs.evolve(present[0], metric=6),
-            attrs.evolve(present[0], type="blackhole", legs=()),
-            attrs.evolve(present[0], prefsrc=as_ip("10.0.0.4")),
+            present[0]._replace(protocol=4),
+            present[0]._replace(metric=6),
+            present[0]._replace(type="blackhole", legs=()),
+            present[0]._replace(prefsrc=as_ip("10.0.0.4")),
             _ours("192.0.2.0/24", metric=5, gateway="10.0.0.2"),
             _ours("192.0.2.0/24", metric=5, gateway="172.16.0.1", dev="ib0"),
             _six(protocol=4),
@@ -252,7 +250,7 @@ class BackendContract:
             (_ours("192.0.2.0/24", gateway="10.0.0.1", dev="ib0"), "gateway-not-on-link"),
             (_six(gateway="2001:db8:9::1"), "gateway-not-on-link"),
             (_ours("192.0.2.0/24", gateway=None, dev="idle0"), "device-down"),
-            (attrs.evolve(_ours("192.0.2.0/24"), prefsrc=as_ip("203.0.113.9")), "invalid"),
+            (_ours("192.0.2.0/24")._replace(prefsrc=as_ip("203.0.113.9")), "invalid"),
         ]
         with self.make() as backend:
             for route, kind in cases:
@@ -267,7 +265,7 @@ class BackendContract:
     def test_what_cannot_be_said_is_refused(self) -> None:
         """A number that does not fit into the kernel's message is refused (invalid); the other changes are made."""
         fine, large = _ours("192.0.2.0/24"), 1 << 40
-        wrong = [attrs.evolve(fine, metric=large), attrs.evolve(fine, protocol=large), attrs.evolve(fine, table=large)]
+        wrong = [fine._replace(metric=large), fine._replace(protocol=large), fine._replace(table=large)]
         with self.make() as backend:
             outcomes = backend.change([RouteRequest("add", route) for route in (*wrong, fine)])
             kinds = [None if outcome.error is None else outcome.error.kind for outcome in outcomes]

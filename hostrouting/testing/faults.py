@@ -138,7 +138,7 @@ class FaultyBackend(RouteBackend):
         """See RouteBackend."""
         self._strike("snapshot")
         snapshot = self.inner.snapshot(family=family, reached=reached, near=near)
-        return attrs.evolve(snapshot, restless=True) if self.is_restless else snapshot
+        return snapshot._replace(restless=True) if self.is_restless else snapshot
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """See RouteBackend."""

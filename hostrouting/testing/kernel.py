@@ -27,8 +27,6 @@ from functools import partial
 from ipaddress import ip_interface
 from typing import NamedTuple
 
-import attrs
-
 from hostrouting.errors import BackendError
 from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Verb, part_of
@@ -151,7 +149,7 @@ class FakeKernel(RouteBackend):
             if link.name in self._links:
                 raise _Refused("exists", "the device exists already")
             index = link.index or max((other.index for other in self._links.values()), default=0) + 1
-            self._links[link.name] = attrs.evolve(link, index=index, up=False, carrier=True)
+            self._links[link.name] = link._replace(index=index, up=False, carrier=True)
             if not link.carrier:
                 self._unplugged.add(link.name)
         if link.up:
@@ -174,7 +172,7 @@ class FakeKernel(RouteBackend):
         with self._changing(f"set {name} up"):
             if self._link(name).up:
                 return
-            self._links[name] = attrs.evolve(self._links[name], up=True)
+            self._links[name] = self._links[name]._replace(up=True)
             if self._links[name].loopback:
                 for text in ("127.0.0.1/8", "::1/128"):
                     address = _as_address(name, text, scope=SCOPE_HOST)
@@ -273,7 +271,7 @@ class FakeKernel(RouteBackend):
     def _shown(self, name: str) -> Link:
         """The device with its carrier, which a device that is down does not have."""
         link = self._links[name]
-        return attrs.evolve(link, carrier=link.up and name not in self._unplugged)
+        return link._replace(carrier=link.up and name not in self._unplugged)
 
     def _marked(self, route: Route) -> Route:
         """The route with the state of its next hops, which is that of their devices."""
@@ -285,10 +283,8 @@ class FakeKernel(RouteBackend):
             ignores = link.ignore_routes_with_linkdown
             if route.prefix.family == IPV6:
                 ignores = link.ipv6_ignore_routes_with_linkdown
-            legs.append(
-                attrs.evolve(leg, linkdown=not link.carrier, dead=not link.carrier and (ignores or not link.up))
-            )
-        return attrs.evolve(route, legs=tuple(legs))
+            legs.append(leg._replace(linkdown=not link.carrier, dead=not link.carrier and (ignores or not link.up)))
+        return route._replace(legs=tuple(legs))
 
     def _require_open(self) -> None:
         if self._closed:
@@ -337,7 +333,7 @@ class FakeKernel(RouteBackend):
     def _go_down(self, name: str) -> None:
         if not self._link(name).up:
             return
-        self._links[name] = attrs.evolve(self._links[name], up=False)
+        self._links[name] = self._links[name]._replace(up=False)
         for address in self._on(name, IPV6):
             self._take_address(address)
         self._revise(lambda route: route if self._survives(route, name) else None)
@@ -369,7 +365,7 @@ class FakeKernel(RouteBackend):
             lost = (TABLE_MAIN, address.ip)
             self._revise(lambda route: None if (route.table, route.prefsrc) == lost else route)
         else:
-            self._revise(lambda route: attrs.evolve(route, prefsrc=None) if route.prefsrc == address.ip else route)
+            self._revise(lambda route: route._replace(prefsrc=None) if route.prefsrc == address.ip else route)
 
     def _bring(self, address: Address) -> None:
         """Add the routes of an address; those to its network only while the device is up."""
@@ -434,19 +430,19 @@ class FakeKernel(RouteBackend):
         if route.prefsrc is not None and not self._is_own(route.prefsrc):
             raise _Refused("invalid", f"preferred source {route.prefsrc} is not an address of this host")
         if route.prefix.family == IPV4:
-            return attrs.evolve(route, legs=legs)
+            return route._replace(legs=legs)
         protocol, metric = route.protocol or _PROTOCOL_BOOT, route.metric or DEFAULT_METRIC[IPV6]
-        return attrs.evolve(route, legs=legs, protocol=protocol, metric=metric, scope=0)
+        return route._replace(legs=legs, protocol=protocol, metric=metric, scope=0)
 
     def _accepted_hop(self, leg: NextHop, route: Route) -> NextHop:
-        leg = attrs.evolve(leg, linkdown=False, dead=False, weight=leg.weight if len(route.legs) > 1 else 1)
+        leg = leg._replace(linkdown=False, dead=False, weight=leg.weight if len(route.legs) > 1 else 1)
         link = None if leg.dev is None else self._link(leg.dev)
         if link is None and leg.gateway is None:
             raise _Refused("no-such-device", "the route has no device")
         if link is not None and link.ipv6_disabled and route.prefix.family == IPV6:
             raise _Refused("refused", f"IPv6 is disabled on {link.name}")
         is_assumed = leg.gateway is None or leg.onlink or leg.gateway.version != route.prefix.family
-        leg = leg if is_assumed else attrs.evolve(leg, dev=self._device_of_gateway(leg, route))
+        leg = leg if is_assumed else leg._replace(dev=self._device_of_gateway(leg, route))
         needs_up = route.prefix.family == IPV6 or route.scope != SCOPE_HOST
         if needs_up and leg.dev is not None and not self._links[leg.dev].up:
             raise _Refused("device-down", f"{leg.dev} is down")
@@ -540,7 +536,7 @@ class FakeKernel(RouteBackend):
 
 def _as_address(dev: str, interface: str | Address, *, scope: int = 0, broadcast: IP | None = None) -> Address:
     if isinstance(interface, Address):
-        return attrs.evolve(interface, dev=dev)
+        return interface._replace(dev=dev)
     parsed = ip_interface(interface)
     return Address(ip=parsed.ip, length=parsed.network.prefixlen, dev=dev, scope=scope, broadcast=broadcast)
 
@@ -585,7 +581,7 @@ def _without(route: Route, name: str) -> Route | None:
     if name not in route.devs:
         return route
     legs = tuple(leg for leg in route.legs if leg.dev != name)
-    return attrs.evolve(route, legs=legs) if legs and route.prefix.family == IPV6 else None
+    return route._replace(legs=legs) if legs and route.prefix.family == IPV6 else None
 
 
 def _answer(fib: Fib, destination: IP) -> Answer:

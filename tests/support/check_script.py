@@ -111,10 +111,8 @@ class EnginesCheck:
     @classmethod
     def of(cls, snapshot: Snapshot, config: HostRoutingConfig) -> EnginesCheck:
         """The check of what the host itself sends: the script says nothing of pods."""
-        # Linux tells the seconds until a route expires, and since then: 0 is either.
-        routes = [attrs.evolve(route, expires=-1) if route.expires == 0 else route for route in snapshot.routes]
-        config = attrs.evolve(config, route_overlap=attrs.evolve(config.route_overlap, pod_cidrs=()))
-        report = check_snapshot(attrs.evolve(snapshot, routes=routes), config)
+        config = config._replace(route_overlap=config.route_overlap._replace(pod_cidrs=()))
+        report = check_snapshot(snapshot, config)
         return cls(
             report.verdict,
             frozenset((str(it.cidr), it.first, it.last, frozenset(it.devs)) for it in report.escapes),

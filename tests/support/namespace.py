@@ -13,8 +13,6 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-import attrs
-
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import ROUTE_TYPES, NextHop, Route
 from hostrouting.model.rule import Rule, RuleAction
@@ -144,8 +142,7 @@ class Namespace:
         everywhere = heed.get("all", False)
         listed = json.loads(self.ip("-N", "-j", "-d", "link").stdout)
         return tuple(
-            attrs.evolve(
-                _link(entry),
+            _link(entry)._replace(
                 ignore_routes_with_linkdown=everywhere or heed.get(entry["ifname"], False),
                 ipv6_ignore_routes_with_linkdown=entry["ifname"] in heed_ipv6,
             )
@@ -251,7 +248,8 @@ def _route(entry: dict[str, Any], family: int) -> Route:
         nexthop_id=entry.get("nhid"),
         source=Prefix.parse(f"{entry['from']}") if "from" in entry else None,
         preference=entry.get("pref", "medium"),
-        expires=entry.get("expires"),
+        # `ip` shows whole seconds: 0 in the last second before a route expires, and in the first one after.
+        expired=entry["expires"] <= 0 if "expires" in entry else None,
     )
 
 

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-import attrs
-
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import PROTOCOL_KERNEL, SCOPE_HOST, SCOPE_LINK, TABLE_LOCAL, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
@@ -62,7 +60,7 @@ def host(
             Address(ip=as_ip(text.split("/")[0]), length=int(text.split("/")[1]), dev=dev) for dev, text in interfaces
         ),
         rules=default_rules(4) if rules is None else tuple(rules),
-        routes=[*routes, *(route for dev, text in interfaces for route in connected(dev, text))],
+        routes=(*routes, *(route for dev, text in interfaces for route in connected(dev, text))),
     )
 
 
@@ -84,9 +82,9 @@ def refusing() -> FakeKernel:
 
 def plain() -> Snapshot:
     """One Ethernet device with an address and a default route, as DHCP configures it."""
-    return attrs.evolve(topologies.plain_vm().snapshot(family=4), family=None)  # a whole host, without IPv6
+    return topologies.plain_vm().snapshot(family=4)._replace(family=None)  # a whole host, without IPv6
 
 
 def h200() -> Snapshot:
     """The host that this library was written for: eth0 has the default route, ib0 to ib7 each have a connected 172.16.0.0/16."""
-    return attrs.evolve(topologies.h200().snapshot(family=4), family=None)  # as above
+    return topologies.h200().snapshot(family=4)._replace(family=None)  # as above

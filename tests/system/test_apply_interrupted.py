@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
 
-import attrs
 import pytest
 
 from hostrouting.config.settings import GuardConfig, HostRoutingConfig, StaticRoute
@@ -71,7 +70,7 @@ def test_a_start_during_an_apply(before: HostRoutingConfig, after: HostRoutingCo
     with host() as system:
         apply(system, before, code=int(before is REFUSES))  # the first call, which no other thread may make
         with systemctl(system, SLOW):
-            wanted = attrs.evolve(after, guard=GuardConfig(enabled=True))  # a new unit, which systemd has to read
+            wanted = after._replace(guard=GuardConfig(enabled=True))  # a new unit, which systemd has to read
             applying = Thread(target=apply, args=(system, wanted), kwargs={"code": int(after is REFUSES)})
             applying.start()
             wait_for("the apply to be halfway through", lambda: system.outside("/run/waits").exists())

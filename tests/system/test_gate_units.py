@@ -1,7 +1,5 @@
 """Units other than machines behind the gate, under a real systemd: what is promised for each of them."""
 
-import attrs
-
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.config.values import Mode
 from tests.support.gate import HALVES, apply, config, gate_tests, host
@@ -28,7 +26,7 @@ _FILES[f"/etc/systemd/system/{KUBELET}.d/10-kubeadm.conf"] = "[Service]\nExecSta
 
 def gating(*units: str, repaired: bool = False) -> HostRoutingConfig:
     """STRICT for these units."""
-    return attrs.evolve(config(*(HALVES if repaired else ()), mode=Mode.STRICT), gate=GateConfig(units))
+    return config(*(HALVES if repaired else ()), mode=Mode.STRICT)._replace(gate=GateConfig(units))
 
 
 def overlap(system: System, verb: str) -> None:

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import attrs
-
 from hostrouting.config.settings import GuardConfig, ProbeRewriteConfig
 from hostrouting.config.values import Mode
 from tests.support.gate import HALVES, LAYOUT, apply, config, end, gate_tests, host, markers, ours, pid, start
@@ -24,10 +22,8 @@ def test_it_boots_gated() -> None:
         for program in (*root.glob("usr/bin/python*"), *root.glob("usr/local/bin/python*")):
             program.unlink()
 
-    wanted = attrs.evolve(
-        config(*HALVES, mode=Mode.STRICT),
-        guard=GuardConfig(enabled=True),
-        probe_rewrite=ProbeRewriteConfig(True, ["eth0"]),
+    wanted = config(*HALVES, mode=Mode.STRICT)._replace(
+        guard=GuardConfig(enabled=True), probe_rewrite=ProbeRewriteConfig(True, ["eth0"])
     )
     nothing = {"/usr/lib/systemd/system-preset/90-nothing.preset": "disable *\n"}
     with host(wanted, more=nothing, finish=finish) as system:

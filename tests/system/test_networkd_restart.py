@@ -1,7 +1,5 @@
 """What systemd-networkd takes away when it starts again, in each release, and what brings it back or keeps it."""
 
-import attrs
-
 from hostrouting.config.settings import GuardConfig
 from hostrouting.config.values import Upkeep
 from tests.support.gate import HALVES, LAYOUT, apply, config, gate_tests, host, ours, remove
@@ -13,8 +11,8 @@ pytestmark = gate_tests
 # Another address than the one that is there: Linux refuses to add that one while it is being deleted.
 LINK = "[Match]\nName=eth0\n[Network]\nAddress=10.0.0.5/24\nGateway=10.0.0.1\nIPv6AcceptRA=no\nLinkLocalAddressing=no\n"
 ROUTES = config(*HALVES)
-GUARDED = attrs.evolve(ROUTES, guard=GuardConfig(enabled=True))
-KEEPING = attrs.evolve(ROUTES, manage_foreign=Upkeep.KEEP)
+GUARDED = ROUTES._replace(guard=GuardConfig(enabled=True))
+KEEPING = ROUTES._replace(manage_foreign=Upkeep.KEEP)
 
 
 def restart(system: System) -> None:

@@ -1,7 +1,5 @@
 """A machine that runs is never touched, whatever is done to the host's routing: it keeps its process, every time."""
 
-import attrs
-
 from hostrouting.config.settings import GuardConfig, StaticRoute
 from hostrouting.config.values import Mode
 from tests.support.gate import (
@@ -55,7 +53,7 @@ def test_whatever_is_done() -> None:
             ([StaticRoute("172.16.0.0/18")], Mode.STRICT, 1),
             ([StaticRoute(CIDR)], Mode.STRICT, 1),
         ):
-            apply(system, attrs.evolve(config(*routes, mode=mode), guard=GuardConfig(enabled=True)), code=code)
+            apply(system, config(*routes, mode=mode)._replace(guard=GuardConfig(enabled=True)), code=code)
             if [route.destination for route in routes] != [StaticRoute(CIDR).destination]:
                 assert len(ours(system)) == len(routes)
             machine.untouched(f"{routes} {mode}")

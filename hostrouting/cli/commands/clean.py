@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 from typing import get_args
 
-import attrs
-
 import phases
 from hostrouting.cli.failure import FINE, PROBLEM
 from hostrouting.cli.output import Answer, capped, finding_lines, log_to_stderr
@@ -30,8 +28,8 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     if config.azure_vnet_cleanup is None:
         remedy = 'add {"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}}'
         raise ConfigError([Fault("azureVnetCleanup", "", "missing", remedy)])
-    section = attrs.evolve(config.azure_vnet_cleanup, dry_run=False)
-    task = CleanStaleAzureVnet(attrs.evolve(config, azure_vnet_cleanup=section), host=host())
+    section = config.azure_vnet_cleanup._replace(dry_run=False)
+    task = CleanStaleAzureVnet(config._replace(azure_vnet_cleanup=section), host=host())
     if arguments.apply:
         outcome = run_task(task, task.host)
         results = [node.result for node in outcome.report.walk() if isinstance(node.result, CleanupResult)]

@@ -11,8 +11,6 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-import attrs
-
 from hostrouting.check.check import missing_routes
 from hostrouting.cli.check import Check, make_check
 from hostrouting.cli.failure import FINE, PROBLEM
@@ -56,16 +54,15 @@ def _repaired(check: Check, question: Question) -> tuple[HostRoutingConfig, tupl
     A route whose destination and metric another program holds is left out; the findings name those.
     """
     section, asked = question.base.route_overlap, question.config.route_overlap
-    overlap = attrs.evolve(
-        section,
+    overlap = section._replace(
         expected_cidrs=tuple(dict.fromkeys((*section.expected_cidrs, *asked.expected_cidrs))),
         expected_devs=asked.expected_devs or section.expected_devs,
         mode=(section if section.cidrs else asked).mode,
     )
-    config = attrs.evolve(question.base, route_overlap=overlap)
+    config = question.base._replace(route_overlap=overlap)
     missing, conflicts = missing_routes(config, check.snapshot)
     left_out, keys = {finding.target for finding in conflicts}, {route.key for route in missing}
     kept = [route for route in wanted_routes_of(config.static_routes) if str(route.destination) not in left_out]
     routes = (*(route for route in kept if route.key not in keys), *missing)
     static = {"enabled": bool(routes), "routes": [route.to_mapping() for route in routes]}
-    return attrs.evolve(config, static_routes=static), conflicts
+    return config._replace(static_routes=static), conflicts

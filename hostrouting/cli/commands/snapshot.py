@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 
-import attrs
-
 from hostrouting.cli.failure import FINE
 from hostrouting.cli.output import Answer
 from hostrouting.cli.source import GetHost, open_kernel
@@ -16,5 +14,5 @@ from hostrouting.host.name_servers import read_name_servers
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
     with open_kernel(host) as kernel:
-        text = attrs.evolve(kernel.snapshot(), name_servers=read_name_servers(host())).to_json()
+        text = kernel.snapshot()._replace(name_servers=read_name_servers(host())).to_json()
     return Answer(FINE, json.loads(text) if arguments.json else {}, text.splitlines())

@@ -276,7 +276,7 @@ def _as_pod_route(route: Route) -> Route | None:
         return None
     ip, legs = Prefix.of(route.prefix.ip), (NextHop(route.devs[0]),)
     plain = Route(ip, legs, metric=route.metric, scope=route.scope, protocol=route.protocol)
-    return plain if attrs.evolve(route, legs=tuple(map(bare_leg, route.legs))) == plain else None
+    return plain if route._replace(legs=tuple(map(bare_leg, route.legs))) == plain else None
 
 
 _PLUGIN = re.compile(r'"type\\*"\s*:\s*\\*"azure-vnet\\*"')  # also in a document that is text in another one

@@ -104,7 +104,7 @@ def ipv6_command(route: Route) -> str:
     """The command that appends the route, with what only IPv6 has: sources, a preference, an end in time."""
     words = [f"from {route.source}"] * (route.source is not None)
     if route.prefix.length:  # the default routes of UPLINKS have their own
-        words += [f"pref {route.preference}", *["expires 600"] * (route.expires is not None)]
+        words += [f"pref {route.preference}", *["expires 600"] * (route.expired is not None)]
     return route_command(route).replace(" table ", f" {' '.join(words)} table ", 1)
 
 
@@ -261,12 +261,10 @@ def test_the_two_laws_with_cnis_and_tunnels(tmp_path_factory: pytest.TempPathFac
             with namespace.inside(), NetlinkBackend() as backend:
                 snapshot = backend.snapshot()
             dressed = [
-                attrs.evolve(link, type=links[link.name].type, kind=links[link.name].kind)
-                if link.name in links
-                else link
+                link._replace(type=links[link.name].type, kind=links[link.name].kind) if link.name in links else link
                 for link in snapshot.links
             ]
-            engines = EnginesCheck.of(attrs.evolve(snapshot, links=tuple(dressed)), config)
+            engines = EnginesCheck.of(snapshot._replace(links=tuple(dressed)), config)
             tools = {"ip": _as_dressed(links.values())}
             checked = Checked(namespace, config, tmp_path_factory.mktemp("check"), awk=awk, tools=tools)
         verdicts = (checked.verdict, engines.verdict)

@@ -130,7 +130,7 @@ class TestGate:
     )
     def test_steps(self, change: dict[str, object], line: str) -> None:
         """Routes are required, the check in STRICT; probes and the route for their replies are only wanted."""
-        config = attrs.evolve(FULL, **change)
+        config = FULL._replace(**change)
         assert line in text_of(config, LAYOUT.gate_path).splitlines()
 
     def test_gate_units_alone(self) -> None:
@@ -224,7 +224,7 @@ class TestReaders:
     @given(configs())
     def test_bash(self, config: HostRoutingConfig) -> None:
         """Bash parses every script, and takes the block for exactly the words that were rendered."""
-        for file in files_of(attrs.evolve(config, probe_rewrite=FULL.probe_rewrite)):
+        for file in files_of(config._replace(probe_rewrite=FULL.probe_rewrite)):
             if file.path.endswith(".sh"):
                 subprocess.run(["bash", "-n"], input=file.text, text=True, check=True)
             if "/gate.d/" in file.path:

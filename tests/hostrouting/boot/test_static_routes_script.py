@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from ipaddress import ip_address
 
-import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -96,7 +95,7 @@ def may_be_ours(route: Route) -> bool:
 
 def command_of(route: Route) -> str:
     """The command that appends a route, with what only IPv6 has."""
-    end = "" if route.expires is None else f" expires {max(route.expires, 0)}"
+    end = "" if route.expired is None else f" expires {0 if route.expired else 600}"
     sources = "" if route.source is None else f" from {route.source}"
     return route_command(route) + (f"{sources} pref {route.preference}{end}" if route.prefix.family == IPV6 else "")
 
@@ -104,13 +103,8 @@ def command_of(route: Route) -> str:
 def state_of(namespace: Namespace) -> Snapshot:
     """The host, with its rules and routes of both families, without those for multicast, which come and go."""
     ipv4, ipv6 = namespace.snapshot(IPV4), namespace.snapshot(IPV6)
-    # `ip` shows whole seconds: 0 in the last second before a route expires, and in the first one after.
-    routes = [
-        attrs.evolve(route, expires=-1) if route.expires == 0 else route
-        for route in (*ipv4.routes, *ipv6.routes)
-        if route.type != "multicast"
-    ]
-    return attrs.evolve(ipv6, rules=(*ipv4.rules, *ipv6.rules), routes=routes)
+    routes = tuple(route for route in (*ipv4.routes, *ipv6.routes) if route.type != "multicast")
+    return ipv6._replace(rules=(*ipv4.rules, *ipv6.rules), routes=routes)
 
 
 def plan_of(wanted: list[StaticRoute], snapshot: Snapshot) -> RoutePlan:
@@ -120,9 +114,7 @@ def plan_of(wanted: list[StaticRoute], snapshot: Snapshot) -> RoutePlan:
 
 def table_of(snapshot: Snapshot) -> Counter[Route]:
     """The routes, without their order, and without the order and the state of their next hops."""
-    return Counter(
-        attrs.evolve(route, legs=tuple(sorted(map(bare_leg, route.legs), key=str))) for route in snapshot.routes
-    )
+    return Counter(route._replace(legs=tuple(sorted(map(bare_leg, route.legs), key=str))) for route in snapshot.routes)
 
 
 def shared_keys(snapshot: Snapshot) -> set[RouteKey]:

@@ -160,10 +160,10 @@ class Field:
         """The snapshot with the kinds of the devices."""
         kinds = {name: _LINKS.get(kind, (1, kind)) for name, kind in self.kinds.items()}
         links = (
-            attrs.evolve(link, type=kinds[link.name][0], kind=kinds[link.name][1]) if link.name in kinds else link
+            link._replace(type=kinds[link.name][0], kind=kinds[link.name][1]) if link.name in kinds else link
             for link in snapshot.links
         )
-        return attrs.evolve(snapshot, links=tuple(links))
+        return snapshot._replace(links=tuple(links))
 
     @property
     def shown(self) -> str:
@@ -260,7 +260,7 @@ def agrees(field: Field, report: CheckReport) -> None:
 def repaired(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
     """The plan adds the repair and changes nothing else; what left by an overlay, or stayed here, still does."""
     section = StaticRoutesConfig(bool(report.routes), repair_document(report.routes))
-    plan = plan_static_routes(attrs.evolve(field.configuration, static_routes=section), snapshot)
+    plan = plan_static_routes(field.configuration._replace(static_routes=section), snapshot)
     assert ({step.action for step in plan.steps}, plan.pending) == ({"add"} if report.routes else set(), ())
     after = snapshot.with_routes([change.route for change in plan.changes])
     for family in report.families:

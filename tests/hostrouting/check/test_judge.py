@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import attrs
 import pytest
 
 from hostrouting.check.check import CheckReport, check_snapshot
@@ -22,7 +21,7 @@ def node(*routes: Route, rules: tuple[Rule, ...] = (), links: tuple[Link, ...] =
     """A plain VM with these things."""
     host = plain_vm().snapshot()
     every = tuple(sorted((*rules, *host.rules), key=lambda rule: rule.priority))
-    return attrs.evolve(host.with_routes(routes), rules=every, links=(*host.links, *links))
+    return host.with_routes(routes)._replace(rules=every, links=(*host.links, *links))
 
 
 def reported(snapshot: Snapshot, *cidrs: str, **section: Any) -> CheckReport:
@@ -62,7 +61,7 @@ def test_the_order_of_addresses_decides_nothing(order: int) -> None:
     rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.1.0.0/24"))
     host = node(Route.to("0.0.0.0/0", dev="eth1", table=100), rules=(rule,), links=links)
     held = [Address(ip=as_ip(f"10.{number}.0.1"), length=24, dev=f"eth{number}") for number in (1, 2)]
-    assert reported(attrs.evolve(host, addresses=tuple(held[::order]))).verdict == "undecided"
+    assert reported(host._replace(addresses=tuple(held[::order]))).verdict == "undecided"
 
 
 def test_a_source_of_its_own_on_a_pods_bridge() -> None:
@@ -74,8 +73,8 @@ def test_a_source_of_its_own_on_a_pods_bridge() -> None:
     rule = Rule(family=4, priority=100, table=100, src=Prefix.parse("10.244.1.0/24"))
     host = node(ELSEWHERE, rules=(rule,), links=links)
     bridge = Address(ip=as_ip("10.244.1.1"), length=24, dev="cni0")
-    assert reported(attrs.evolve(host, addresses=(*host.addresses, bridge))).verdict == "ok"
-    assert reported(attrs.evolve(host, addresses=(bridge,))).verdict == "undecided"
+    assert reported(host._replace(addresses=(*host.addresses, bridge))).verdict == "ok"
+    assert reported(host._replace(addresses=(bridge,))).verdict == "undecided"
 
 
 def test_reserved_ranges_are_the_hosts_own() -> None:
@@ -88,7 +87,7 @@ def test_addresses_of_services_on_dummy_devices() -> None:
     link = Link(name="kube-ipvs0", index=12, kind="dummy")
     host = node(links=(link,))
     service = Address(ip=as_ip("10.96.0.10"), length=32, dev="kube-ipvs0")
-    report = reported(attrs.evolve(host, addresses=(*host.addresses, service)), serviceCidrs=["10.96.0.0/16"])
+    report = reported(host._replace(addresses=(*host.addresses, service)), serviceCidrs=["10.96.0.0/16"])
     assert report.families[0].flaws == ()
 
 

@@ -4,7 +4,6 @@ import random
 from collections.abc import Iterable
 from unittest import mock
 
-import attrs
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -54,8 +53,7 @@ def test_the_order_of_a_snapshot_does_not_matter(node: tuple[int, Snapshot], ord
     for route in snapshot.routes:
         alike.setdefault((route.table, route.prefix, route.metric), []).append(route)
     groups = order.sample(list(alike.values()), len(alike))
-    shuffled = attrs.evolve(
-        snapshot,
+    shuffled = snapshot._replace(
         links=tuple(order.sample(snapshot.links, len(snapshot.links))),
         addresses=tuple(order.sample(snapshot.addresses, len(snapshot.addresses))),
         routes=tuple(route for group in groups for route in group),

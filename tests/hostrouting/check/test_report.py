@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import attrs
 import pytest
 
 from hostrouting.check.check import check_snapshot
@@ -25,7 +24,7 @@ def node(*routes: Route, rules: tuple[Rule, ...] = (), links: tuple[Link, ...] =
     def make() -> Snapshot:
         host = plain_vm().snapshot()
         every = tuple(sorted((*rules, *host.rules), key=lambda rule: rule.priority))
-        return attrs.evolve(host.with_routes(routes), rules=every, links=(*host.links, *links))
+        return host.with_routes(routes)._replace(rules=every, links=(*host.links, *links))
 
     return make
 
@@ -35,7 +34,7 @@ def without(priority: int) -> Callable[[], Snapshot]:
 
     def make() -> Snapshot:
         host = plain_vm().snapshot()
-        return attrs.evolve(host, rules=tuple(rule for rule in host.rules if rule.priority != priority))
+        return host._replace(rules=tuple(rule for rule in host.rules if rule.priority != priority))
 
     return make
 
@@ -55,13 +54,13 @@ def no_default() -> Snapshot:
 def no_carrier() -> Snapshot:
     """A plain VM whose uplink has lost its carrier."""
     host = plain_vm().snapshot()
-    links = (attrs.evolve(link, carrier=link.name != "eth0") for link in host.links)
-    return attrs.evolve(host, links=tuple(links))
+    links = (link._replace(carrier=link.name != "eth0") for link in host.links)
+    return host._replace(links=tuple(links))
 
 
 def skipping() -> Snapshot:
     """A snapshot that a newer release has saved."""
-    return attrs.evolve(plain_vm().snapshot(), skipped=("ticks in a Route",))
+    return plain_vm().snapshot()._replace(skipped=("ticks in a Route",))
 
 
 DOCKER = Link(name="docker0", index=9, kind="bridge")
@@ -230,7 +229,7 @@ def test_each_line(name: str) -> None:
 def test_a_default_route_that_does_not_count(route: Route, link: Link, why: str) -> None:
     """The only default route is named, and why no device is expected for it."""
     vrf = Link(name="blue", index=10, kind="vrf")
-    host = attrs.evolve(no_default().with_routes([route]), links=(*no_default().links, link, vrf))
+    host = no_default().with_routes([route])._replace(links=(*no_default().links, link, vrf))
     [finding] = findings(host)
     assert f"no IPv4 default route was there within 60 s but [{route}] {why}, so no" in finding.sentence
 
@@ -244,7 +243,7 @@ def test_what_a_repair_lacks() -> None:
         ({"prefsrc": as_ip("10.0.0.4")}, []),
         ({"prefsrc": as_ip("10.0.0.9")}, ["the repair's routes do not have the src 10.0.0.9 of the default route"]),
     ):
-        changed = host.with_routes([attrs.evolve(default, **change)], without=[default])
+        changed = host.with_routes([default._replace(**change)], without=[default])
         costs = [finding.sentence for finding in findings(changed) if finding.name == "repair-cost"]
         assert costs[1:] == words
 
@@ -260,7 +259,7 @@ def test_services_that_hold_the_host() -> None:
 
     The uplink's address inside a network of pods is a note.
     """
-    host = attrs.evolve(plain_vm().snapshot(), name_servers=(as_ip("10.0.0.2"), as_ip("9.9.9.9")))
+    host = plain_vm().snapshot()._replace(name_servers=(as_ip("10.0.0.2"), as_ip("9.9.9.9")))
     holders = findings(host, serviceCidrs=["10.0.0.0/16"])
     assert [(finding.name, finding.target) for finding in holders] == [
         ("service-network-holds-host", "10.0.0.2"),

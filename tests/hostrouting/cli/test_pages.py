@@ -255,7 +255,7 @@ def test_probes_that_nothing_forwards() -> None:
     assert say("apply", "--config", "-", host=host, stdin=json.dumps(probes).encode()).code == 0
     assert say("status", host=host).code == 0
     snapshot = host.kernel.snapshot
-    host.kernel.snapshot = lambda **how: attrs.evolve(snapshot(**how), ipv6_forwarding=False)  # type: ignore[method-assign]
+    host.kernel.snapshot = lambda **how: snapshot(**how)._replace(ipv6_forwarding=False)  # type: ignore[method-assign]
     said = say("status", host=FakeHost(kernel=host.kernel, files=host.files, nftables=host.nftables))
     assert (said.code, "PROBE-REWRITE: net.ipv6.conf.all.forwarding is 0" in said.out) == (1, True)
 

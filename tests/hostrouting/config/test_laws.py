@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +15,7 @@ from hostrouting.testing.strategies import configs
 from tests.support.config_strategies import json_values, near_routes, scalars
 
 
-def faults_of(read: Callable[[], object]) -> tuple[tuple[str, str, str, str], ...]:
+def faults_of(read: Callable[[], object]) -> tuple[Fault, ...]:
     """Every fault found by reading, after checking that each is complete; () if it succeeds."""
     faults: tuple[Fault, ...] = ()
     try:
@@ -24,7 +23,7 @@ def faults_of(read: Callable[[], object]) -> tuple[tuple[str, str, str, str], ..
     except ConfigError as error:
         faults = error.faults
     assert all(fault.path and fault.rule and str(fault).isascii() and str(fault).isprintable() for fault in faults)
-    return tuple(attrs.astuple(fault) for fault in faults)
+    return faults
 
 
 # "what is written reads back as the same"
@@ -36,7 +35,7 @@ def test_json_there_and_back(config: HostRoutingConfig) -> None:
     assert HostRoutingConfig.from_json(config.to_json()) == config
     assert HostRoutingConfig.from_json(config.to_json(indent=None).encode()) == config
     assert HostRoutingConfig.from_mapping({"hostRouting": config.to_mapping(), "other": 1}) == config
-    assert attrs.evolve(config) == config
+    assert config._replace() == config
     assert hash(HostRoutingConfig.from_json(config.to_json())) == hash(config)
 
 
@@ -51,13 +50,13 @@ def test_every_field_is_drawn() -> None:
         while left:
             value = left.pop()
             left += value if isinstance(value, tuple) else []
-            for name in attrs.fields_dict(type(value)) if attrs.has(type(value)) else ():
+            for name in vars(value) if isinstance(value, Section) else ():
                 left.append(getattr(value, name))
                 seen.setdefault((type(value), name), set()).add(str(left[-1]))
 
     look()
     classes = [kind for kind in vars(sections).values() if isinstance(kind, type) and issubclass(kind, Section)]
-    fields = {(cls, field.name) for cls in classes if attrs.has(cls) for field in attrs.fields(cls)}
+    fields = {(cls, name) for cls in classes for name in cls.__annotations__}
     assert {key for key, values in seen.items() if len(values) > 1} == fields
 
 
@@ -115,7 +114,7 @@ def test_a_route_may_not_be_given_twice(config: HostRoutingConfig, data: st.Data
     routes = config.static_routes.routes
     if not routes:
         return
-    again = attrs.evolve(data.draw(st.sampled_from(routes)), gateway=None, dev="other")
+    again = data.draw(st.sampled_from(routes))._replace(gateway=None, dev="other")
     (fault,) = faults_of(lambda: StaticRoutesConfig(enabled=True, routes=(*routes, again)))
     keys = [(route.destination, route.metric) for route in routes]
     assert fault[0] == f"routes[{len(routes)}]"

@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 
-import attrs
 from hypothesis import event, given
 
 from hostrouting.fib.engine import Fib
@@ -103,4 +102,4 @@ def end_of_met(fib: Fib, met: Rule, address: int) -> object:
 
 def bare(rule: Rule) -> Rule:
     """The rule without its conditions, as a packet sees it that meets them."""
-    return attrs.evolve(rule, src=None, iif=None, fwmark=0, fwmask=0, others=())
+    return rule._replace(src=None, iif=None, fwmark=0, fwmask=0, others=())

@@ -1,6 +1,5 @@
 """hostrouting.fib.not_judged: what the engine does not look at makes a verdict undecided, and is named."""
 
-import attrs
 import pytest
 
 from hostrouting.check.check import check_snapshot
@@ -23,15 +22,15 @@ TOS = Route.to(INSIDE, dev="eth0", gateway="10.0.0.1")
         (GOTO, "not judged: rule 50: from all goto 100"),
         (GROUP, "not judged: rule 50: from all lookup main suppress_ifgroup 7"),
         (OBJECT, "not judged: route 172.16.5.0/24 proto unspec nhid 7 (its next hops are not listed)"),
-        (attrs.evolve(TOS, tos=16), "(a type of service)"),
-        (attrs.evolve(TOS, unread=("encap",)), "(an encapsulation that may change the destination)"),
+        (TOS._replace(tos=16), "(a type of service)"),
+        (TOS._replace(unread=("encap",)), "(an encapsulation that may change the destination)"),
     ],
 )
 def test_each_is_named(thing: Rule | Route, sentence: str) -> None:
     """The verdict on a CIDR that such a thing can change is undecided; routes elsewhere do not matter."""
     snapshot = plain_vm().snapshot()
     if isinstance(thing, Rule):
-        snapshot = attrs.evolve(snapshot, rules=(thing, *snapshot.rules))
+        snapshot = snapshot._replace(rules=(thing, *snapshot.rules))
     else:
         snapshot = snapshot.with_routes([thing])
     report = check_snapshot(snapshot, config(cidrs=(CIDR,)))
@@ -45,5 +44,5 @@ def test_a_default_route_that_is_not_judged() -> None:
     """Without another default route, that is what the verdict names, and not that there is none."""
     snapshot = plain_vm().snapshot()
     gone = [route for route in snapshot.routes if not route.prefix.length]
-    only = snapshot.with_routes([attrs.evolve(TOS, prefix=Prefix.parse("0.0.0.0/0"), tos=16)], without=gone)
+    only = snapshot.with_routes([TOS._replace(prefix=Prefix.parse("0.0.0.0/0"), tos=16)], without=gone)
     assert check_snapshot(only, config(cidrs=(CIDR,))).verdict == "undecided"

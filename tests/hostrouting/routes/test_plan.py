@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -86,12 +85,12 @@ def test_what_holds_a_key(
     hops, prefix = HOPS[family], PREFIXES[family][0]
 
     def made(numbers: tuple[int, ...], protocol: int) -> Route:
-        return attrs.evolve(
-            entry(prefix, hops[numbers[0]], protocol=protocol), legs=tuple(hops[number] for number in numbers)
+        return entry(prefix, hops[numbers[0]], protocol=protocol)._replace(
+            legs=tuple(hops[number] for number in numbers)
         )
 
     kernel = fake()
-    default = [] if wanted is None else [attrs.evolve(made(wanted, 9), prefix=Prefix(family, 0, 0))]
+    default = [] if wanted is None else [made(wanted, 9)._replace(prefix=Prefix(family, 0, 0))]
     host = kernel.snapshot().with_routes([*default, *(made(*route) for route in there)])
     plan = plan_routes([DesiredRoute(prefix)] if wanted is not None else [], host)
     assert [f"{step.action} {''.join(str(hops.index(leg)) for leg in step.route.legs)}" for step in plan.steps] == steps
@@ -221,7 +220,7 @@ class TestReplyRoute:
     def test_not_wanted(self) -> None:
         """Without ensureRoute there is none, and a configured route with its key takes its place."""
         rewrite = self.config.probe_rewrite
-        assert not wanted_routes(HostRoutingConfig(probe_rewrite=attrs.evolve(rewrite, ensure_route=False)))
+        assert not wanted_routes(HostRoutingConfig(probe_rewrite=rewrite._replace(ensure_route=False)))
         routes = [StaticRoute(str(self.prefix), gateway="fe80::1", dev="eth0", metric=1024)]
         config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=routes), probe_rewrite=rewrite)
         assert wanted_routes(config) == (want(str(self.prefix), gateway="fe80::1", dev="eth0", metric=1024),)
@@ -230,4 +229,4 @@ class TestReplyRoute:
 def ipv6_host(*more: Route) -> Snapshot:
     """A plain host that also has an IPv6 default route on eth0, and these routes."""
     default = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024, protocol=9)
-    return attrs.evolve(plain().with_routes([default, *more]), rules=(*default_rules(4), *default_rules(6)))
+    return plain().with_routes([default, *more])._replace(rules=(*default_rules(4), *default_rules(6)))

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from typing import Any, Literal
 
-import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -71,9 +70,9 @@ WAYS: dict[str, tuple[tuple[Route, ...], tuple[Rule, ...], str]] = {
     "halves alone": (HALVES, MOST, ""),
     "the first one is unreachable": ((refusing("unreachable"), DEFAULT), MOST, "eth0"),
     "a throw goes on with the next rule": ((refusing("throw"), away(253)), MOST, "eth1"),
-    "one for a tos only": ((DEFAULT, attrs.evolve(away(254), tos=0x10)), MOST, "eth0"),
+    "one for a tos only": ((DEFAULT, away(254)._replace(tos=0x10)), MOST, "eth0"),
     "a dead one": ((Route(ANYWHERE, (NextHop("eth1", dead=True, linkdown=True),)), DEFAULT), MOST, "eth0"),
-    "ours": ((attrs.evolve(away(254), protocol=OURS), DEFAULT), MOST, "eth0"),
+    "ours": ((away(254)._replace(protocol=OURS), DEFAULT), MOST, "eth0"),
     "InfiniBand comes first": ((away(254, "ib0"), DEFAULT), MOST, "eth0"),
     "InfiniBand alone": ((away(254, "ib0"),), MOST, ""),
     "lo": ((away(254, "lo"), DEFAULT), MOST, "eth0"),
@@ -185,7 +184,7 @@ class TestWhatIsMeant:
             (want("10.0.0.9", "eth0"), [], " via 10.0.0.9 dev eth0 proto hostrouting"),
             (want(), [away(254), DEFAULT], " dev eth1 proto hostrouting scope link"),
             (want(dev="eth0"), [away(254), DEFAULT], " via 10.0.0.1 dev eth0 proto hostrouting"),
-            (want(), [attrs.evolve(DEFAULT, protocol=OURS)], ": waiting for an IPv4 default route"),
+            (want(), [DEFAULT._replace(protocol=OURS)], ": waiting for an IPv4 default route"),
             (want("10.0.0.1"), [], ": waiting for an IPv4 default route"),
             (want(dev="eth1"), [DEFAULT], " dev eth1: waiting for an IPv4 default route on eth1"),
             (want("10.0.0.9", "eth9"), [DEFAULT], ": waiting for the device eth9"),
@@ -206,8 +205,8 @@ class TestWhatIsMeant:
         both, of_eth1 = resolved(want(), snapshot), resolved(want(dev="eth1"), snapshot)
         assert isinstance(both, Route)
         assert isinstance(of_eth1, Route)
-        assert both.legs == (attrs.evolve(first, linkdown=False, dead=False), second)
-        assert of_eth1.legs == (attrs.evolve(second, weight=1),)
+        assert both.legs == (first._replace(linkdown=False, dead=False), second)
+        assert of_eth1.legs == (second._replace(weight=1),)
         assert meant(want("10.1.0.7"), snapshot) == "10.9.0.0/16 via 10.1.0.7 dev eth1 proto hostrouting"
 
     def test_one_gateway_on_two_devices(self) -> None:
@@ -242,11 +241,11 @@ class TestWhatIsMeant:
 
     def test_a_gateway_beyond_a_global_route(self) -> None:
         """A destination of a route with global scope is not a neighbour, and one of ours does not count: it may go."""
-        flat = attrs.evolve(Route.to("192.168.0.0/24", dev="eth0"), scope=0)
+        flat = Route.to("192.168.0.0/24", dev="eth0")._replace(scope=0)
         wish = want("192.168.0.1", "eth0")
-        for route in (flat, attrs.evolve(flat, scope=253, protocol=OURS)):
+        for route in (flat, flat._replace(scope=253, protocol=OURS)):
             assert "that reaches the gateway 192.168.0.1 directly" in meant(wish, plain().with_routes([route]))
-        linked = plain().with_routes([attrs.evolve(flat, scope=253)])
+        linked = plain().with_routes([flat._replace(scope=253)])
         assert meant(wish, linked) == "10.9.0.0/16 via 192.168.0.1 dev eth0 proto hostrouting"
 
     def test_a_device_without_ipv6(self) -> None:

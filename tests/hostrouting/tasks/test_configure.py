@@ -5,7 +5,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import attrs
 import pytest
 
 import phases
@@ -40,7 +39,7 @@ def test_nothing(make: type[Any]) -> None:
 
 def test_the_last_thing_to_guard() -> None:
     """A guard goes with the last section that it guards: alone it would be a fault of the configuration."""
-    host = configured(attrs.evolve(config(cidrs=("10.9.0.0/16",)), guard={"enabled": True}))
+    host = configured(config(cidrs=("10.9.0.0/16",))._replace(guard={"enabled": True}))
     run(CheckRouteOverlap(config(), host=host))
     assert (host.files.texts, host.files.links) == ({}, {})
     assert manager_of(host).state(LAYOUT.guard_unit).active == "inactive"
@@ -129,32 +128,29 @@ def test_a_late_default_route_can_be_retried(routes: tuple[str, ...]) -> None:
 
 LOSSES: dict[str, tuple[Callable[[HostRoutingConfig], HostRoutingConfig], str]] = {
     "routes": (
-        lambda old: attrs.evolve(old, static_routes={"enabled": True, "routes": [{"destination": REPAIR[0]}]}),
+        lambda old: old._replace(static_routes={"enabled": True, "routes": [{"destination": REPAIR[0]}]}),
         "staticRoutes.routes: takes away the route to 172.16.128.0/17",
     ),
     "CIDRs": (
-        lambda old: attrs.evolve(old, route_overlap={"expectedCidrs": ["172.16.64.0/18"], "mode": "STRICT"}),
+        lambda old: old._replace(route_overlap={"expectedCidrs": ["172.16.64.0/18"], "mode": "STRICT"}),
         "routeOverlap.expectedCidrs: 172.16.0.0/18 and 172.16.128.0/17 would not be checked any more",
     ),
     "STRICT": (
-        lambda old: attrs.evolve(old, route_overlap={"expectedCidrs": [CIDR]}),
+        lambda old: old._replace(route_overlap={"expectedCidrs": [CIDR]}),
         "routeOverlap.mode: STRICT is installed, and with WARN units start although addresses escape",
     ),
     "units": (
-        lambda old: attrs.evolve(old, gate={"units": ["kubelet.service"]}),
+        lambda old: old._replace(gate={"units": ["kubelet.service"]}),
         "gate.units: systemd-nspawn@.service would not wait for the gate any more",
     ),
-    "guard": (
-        lambda old: attrs.evolve(old, guard=None),
-        "guard.enabled: the guard that repairs routes would be removed",
-    ),
+    "guard": (lambda old: old._replace(guard=None), "guard.enabled: the guard that repairs routes would be removed"),
 }
 
 
 class TestLosses:
     """Where nothing may be taken away, a configuration that protects less than the installed one is refused."""
 
-    OLD = attrs.evolve(WANTED, guard={"enabled": True})
+    OLD = WANTED._replace(guard={"enabled": True})
 
     @pytest.mark.parametrize(("weaken", "sentence"), LOSSES.values(), ids=LOSSES)
     def test_each(self, weaken: Callable[[HostRoutingConfig], HostRoutingConfig], sentence: str) -> None:

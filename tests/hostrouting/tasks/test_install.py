@@ -222,7 +222,7 @@ class TestRoad:
     def test_a_new_host(self) -> None:
         """config.json comes first and the drop-in last; one reload, then the guard."""
         host, mishaps = mishap_host()
-        run(Configure(attrs.evolve(WANTED, guard={"enabled": True}), host=host))
+        run(Configure(WANTED._replace(guard={"enabled": True}), host=host))
         events = [event for event in mishaps.events if not event.startswith(("lock", "route", "write /run"))]
         assert events[0] == f"write {LAYOUT.config_path}"
         assert events[-3:] == [f"write {LAYOUT.drop_in_path(MACHINES)}", "reload", f"start {LAYOUT.guard_unit}"]
@@ -231,10 +231,10 @@ class TestRoad:
     def test_a_script_changes(self) -> None:
         """If no unit changes, systemd is told nothing; the guard runs the new scripts by itself."""
         host, mishaps = mishap_host()
-        wanted = attrs.evolve(WANTED, guard={"enabled": True})
+        wanted = WANTED._replace(guard={"enabled": True})
         run(Configure(wanted, host=host))
         mishaps.disarm()
-        run(Configure(attrs.evolve(wanted, route_overlap={"expectedCidrs": [CIDR, "10.9.0.0/16"]}), host=host))
+        run(Configure(wanted._replace(route_overlap={"expectedCidrs": [CIDR, "10.9.0.0/16"]}), host=host))
         assert not {"reload", f"start {LAYOUT.guard_unit}"} & {*mishaps.events}
 
     def test_removal(self) -> None:
@@ -254,7 +254,7 @@ class TestRoad:
 
     def test_a_reload_that_fails(self) -> None:
         """A unit that left the gate is gated until systemd has read that; the next run sees to it."""
-        gated = [attrs.evolve(WANTED, gate={"units": units}) for units in (["a.service", "b.service"], ["a.service"])]
+        gated = [WANTED._replace(gate={"units": units}) for units in (["a.service", "b.service"], ["a.service"])]
         host, mishaps = mishap_host(h200())
         run(Configure(gated[0], host=host))
         mishaps.watch = lambda event: mishaps.arm(1, full) if event == "reload" else None
@@ -284,13 +284,13 @@ class TestRoad:
             assert {*effects_of(error).files} == {*host.files.texts, *host.files.links}
         manager = FakeManager(failing={LAYOUT.guard_unit: ("bash was not found",)})
         host = FakeHost(kernel=h200(), manager=manager)
-        error = failure_of(run, Configure(attrs.evolve(WANTED, guard={"enabled": True}), host=host), of=HostError)
+        error = failure_of(run, Configure(WANTED._replace(guard={"enabled": True}), host=host), of=HostError)
         assert {*effects_of(error).files} == {*host.files.texts, *host.files.links}
 
     def test_a_guard_that_does_not_run(self) -> None:
         """It is started again, and the plan says so."""
-        host = configured(attrs.evolve(WANTED, guard={"enabled": True}))
-        task = Configure(attrs.evolve(WANTED, guard={"enabled": True}), host=host)
+        host = configured(WANTED._replace(guard={"enabled": True}))
+        task = Configure(WANTED._replace(guard={"enabled": True}), host=host)
         manager_of(host).states[LAYOUT.guard_unit] = UnitState("loaded", "failed")
         assert str(task.plan()).splitlines()[-1] == f"start {LAYOUT.guard_unit}    # it does not run"
         run(task)
@@ -432,7 +432,7 @@ class TestForeignSteps:
         """Configure keeps them, whatever else it changes."""
         host = configured(WANTED)
         host.files.texts[self.PATH] = "true\n"
-        run(Configure(attrs.evolve(config(), gate={"units": ["kubelet.service"]}), host=host))
+        run(Configure(config()._replace(gate={"units": ["kubelet.service"]}), host=host))
         assert self.PATH in host.files.texts
         assert LAYOUT.gate_path in host.files.texts, "the gate alone runs them"
 
@@ -459,7 +459,7 @@ class TestLock:
         before = dict(host.files.texts)
         host.files.locked.add(path)
         later = config("10.8.0.0/16", cidrs=("10.0.0.0/8",))
-        later = attrs.evolve(later, probe_rewrite={"enabled": True, "interfaces": ["eth0"]})
+        later = later._replace(probe_rewrite={"enabled": True, "interfaces": ["eth0"]})
         with caplog.at_level("INFO"):
             failure_of(run, make(later, host=host), of=NotReady, match=r"locked this host for more than 150 s")
         assert "waiting up to 150 s for it" in caplog.text

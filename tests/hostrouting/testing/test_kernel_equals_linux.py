@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import attrs
 import pyroute2  # type: ignore[import-untyped]  # it has no types
 import pytest
 from hypothesis import HealthCheck, assume, note, settings
@@ -325,7 +324,7 @@ class TwoKernels(RuleBasedStateMachine):
         there = [route for route in self.fake.snapshot().routes if route.table != 255]
         assume(there)
         left_open: dict[str, Any] = {name: {"legs": (), "prefsrc": None}.get(name, 0) for name in open_fields}
-        self.both("ip_route", "delete", attrs.evolve(data.draw(st.sampled_from(there)), **left_open))
+        self.both("ip_route", "delete", data.draw(st.sampled_from(there))._replace(**left_open))
 
     @invariant()
     def kernels_are_equal(self) -> None:
@@ -344,7 +343,7 @@ class TwoKernels(RuleBasedStateMachine):
 
 
 def _seen(answer: Answer) -> Answer:
-    return answer._replace(route=None if answer.route is None else attrs.evolve(answer.route, table=0))
+    return answer._replace(route=None if answer.route is None else answer.route._replace(table=0))
 
 
 def _comparable(snapshot: Snapshot) -> dict[str, Any]:

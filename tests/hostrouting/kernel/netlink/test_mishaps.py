@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +31,7 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 NEAR = Prefix.parse("192.0.2.0/25")
 ROUTE = Route.to("192.0.2.0/24", dev="eth0", gateway="10.0.0.1", protocol=OURS)
-ASIDE = attrs.evolve(ROUTE, table=1001)
+ASIDE = ROUTE._replace(table=1001)
 
 
 def theirs(prefix: str, *, protocol: int = 12) -> Route:

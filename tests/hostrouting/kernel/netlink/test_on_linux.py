@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-import attrs
 import pyroute2  # type: ignore[import-untyped]  # it has no types
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -66,7 +65,7 @@ def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
         assert snapshot.ipv6_forwarding == namespace.forwards_ipv6()
     assert not snapshot.restless
     assert Snapshot.from_json(snapshot.to_json()) == snapshot
-    assert attrs.evolve(by_pyroute2, ipv6_forwarding=snapshot.ipv6_forwarding) == snapshot
+    assert by_pyroute2._replace(ipv6_forwarding=snapshot.ipv6_forwarding) == snapshot
 
 
 @properties
@@ -205,7 +204,7 @@ def requests(draw: st.DrawFn, family: int) -> RouteRequest:
 def command_of(request: RouteRequest) -> str:
     """The same request for `ip`."""
     route = request.route
-    words = route_command(attrs.evolve(route, mtu=None), onlink="").replace("route append", f"route {request.verb}")
+    words = route_command(route._replace(mtu=None), onlink="").replace("route append", f"route {request.verb}")
     words = words.replace("via fd", "via inet6 fd") if route.prefix.family == 4 else words
     options = f"proto {route.protocol}" + (f" scope {route.scope}" if route.prefix.family == 4 else "")
     options += f" src {route.prefsrc}" if route.prefsrc is not None else ""
@@ -278,13 +277,9 @@ def test_a_long_list_of_changes(backend: NetlinkBackend) -> None:
             "exists",
             "another route has the same destination and metric",
         ),
-        (
-            attrs.evolve(Route.to("1.0.0.0/8", dev="eth0"), prefsrc=as_ip("9.9.9.9")),
-            "invalid",
-            "Invalid prefsrc address",
-        ),
-        (attrs.evolve(Route.to("2001::/16", dev="eth0"), preference="high"), "invalid", "cannot be requested"),
-        (attrs.evolve(Route.to("2001::/16", dev="eth0"), expires=5), "invalid", "cannot be requested"),
+        (Route.to("1.0.0.0/8", dev="eth0")._replace(prefsrc=as_ip("9.9.9.9")), "invalid", "Invalid prefsrc address"),
+        (Route.to("2001::/16", dev="eth0")._replace(preference="high"), "invalid", "cannot be requested"),
+        (Route.to("2001::/16", dev="eth0")._replace(expired=False), "invalid", "cannot be requested"),
         (Route.to("1.0.0.0/8", dev="eth0", metric=-1), "invalid", "metric -1 is not in 0..4294967295"),
         (Route.to("2001::/16", dev="eth0", gateway="10.0.0.1"), "invalid", "cannot have an IPv4 gateway"),
         (Route(Prefix.parse("1.0.0.0/8"), (NextHop("eth0", weight=0), NextHop("ib0"))), "invalid", "not in 1..256"),

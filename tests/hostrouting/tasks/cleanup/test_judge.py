@@ -24,16 +24,16 @@ from tests.support.azure_rules import LOOK_ALIKES, NODE_RULES, pod_rules
 LIVE_RULES, VIRTUAL = pod_rules("10.1.0.5", LIVE), pod_rules("10.1.0.5", "12:34:56:78:9a:bc")[0]
 NEIGHBOUR, LIVE_NEIGHBOUR = Neighbour("10.1.0.5", DEAD, "azure0"), Neighbour("10.1.0.5", LIVE, "azure0")
 BY_BRIDGE, BY_DUMMY, BY_VETH, BY_NEW = (Route.to("10.1.0.5/32", dev=dev) for dev in ("azure0", "azv2", "azv1", "azv9"))
-BY_DOWN = attrs.evolve(BY_DUMMY, legs=(NextHop("azv2", linkdown=True),))
+BY_DOWN = BY_DUMMY._replace(legs=(NextHop("azv2", linkdown=True),))
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.1.0.5")
 OWN = Address(ip=as_ip("10.1.0.5"), length=16, dev="azure0")
 UNKNOWN = Link(name="azv9", index=9, kind="veth", master="azure0")
 TAP = Link(name="tap0", index=9, kind="tun", master="azure0")
 LXC = Link(name="lxc1", index=8, kind="veth")
 CNI0 = Link(name="cni0", index=20, kind="bridge")
-UNBRIDGED = [LINKS[0], attrs.evolve(LINKS[1], master=None), *LINKS[2:]]
-ELSEWHERE = [*LINKS, CNI0, attrs.evolve(UNKNOWN, master="cni0")]
-OF_CNI0 = [attrs.evolve(LINKS[1], master="cni0", kind="bond"), CNI0]
+UNBRIDGED = [LINKS[0], LINKS[1]._replace(master=None), *LINKS[2:]]
+ELSEWHERE = [*LINKS, CNI0, UNKNOWN._replace(master="cni0")]
+OF_CNI0 = [LINKS[1]._replace(master="cni0", kind="bond"), CNI0]
 ETH7 = IPV4.replace("eth0", "eth7")
 PEERS = {**azure.PEERS, "lxc1": DEAD}
 
@@ -61,7 +61,7 @@ def judged(
     names = {link.name for link in links}
     macs, peers = ({name: mac for name, mac in some.items() if name in names} for some in (MACS, PEERS))
     view = LinkLayerView(macs=macs, peers=peers, neighbours=tuple(neighbours), learned=learned)
-    snapshot = Snapshot(links=tuple(links), addresses=addresses, routes=routes)
+    snapshot = Snapshot(links=tuple(links), addresses=addresses, routes=tuple(routes))
     facts = CleanupFacts(listed, view, snapshot, state)
     return judge(facts, section(**settings))
 
@@ -176,7 +176,7 @@ def test_what_is_not_azure_vnets() -> None:
     changes: list[dict[str, Any]] = [{"table": 100}, {"tos": 4}, {"mtu": 9}, {"unread": ("realm",)}]
     changes += [{"legs": (*BY_DUMMY.legs, *BY_BRIDGE.legs)}, *({"protocol": number} for number in (9, 12, 16, 213))]
     routes = [
-        *(attrs.evolve(BY_DUMMY, **change) for change in changes),
+        *(BY_DUMMY._replace(**change) for change in changes),
         Route.to("10.1.0.0/24", dev="azure0"),
         Route.to("10.1.0.5/32", dev="azv2", gateway="10.1.0.1"),
         Route.to("10.1.0.5/32", dev="azure9"),
