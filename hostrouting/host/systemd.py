@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import Protocol
 
 from hostrouting.errors import HostError
-from hostrouting.kernel.programs import Run, run_program
+from hostrouting.kernel.programs import Ended, Run, run_program
 
 _DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
 # Otherwise a machine whose administrator made it require our unit would be stopped or restarted with the unit. And a
@@ -20,39 +21,17 @@ _DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
 _ALONE = "--job-mode=ignore-dependencies"
 # A stop job is cancelled if the unit is started at that moment, for example by the start of a machine.
 _STOPS = 10
-
-
 _SHOWN = 10  # lines of a unit's log in one message
-_ROOM = 16  # MiB: with less in /run/systemd, systemd refuses a daemon-reload
+
+_no_answer = partial(HostError, what="systemd", kind="no-answer")
 
 
-def require_room(free: int) -> None:
-    """Raise the HostError of a daemon-reload if so few bytes are free in /run/systemd that systemd refuses it."""
-    if free < _ROOM << 20:
-        sentence = f"systemd reads no new units with less than {_ROOM} MiB of free space in /run/systemd"
-        raise HostError(
-            f"{sentence}, which has {free >> 20} MiB; to see what fills it, run: du -xh /run | sort -h",
-            what="systemd",
-            kind="no-answer",
-        )
-
-
-def unit_failed(unit: str, *, result: str, status: int, words: Iterable[str]) -> HostError:
+def unit_failed(unit: str, *, result: str, status: str, words: Iterable[str]) -> HostError:
     """The error for a unit that was started and has failed: systemd's reason, the exit status, and its log lines."""
     lines = tuple(words)
     printed = f": {' | '.join(lines[-_SHOWN:])}" if lines else ""
     sentence = f"{unit} failed ({result}, exit status {status}){printed}; see `journalctl -u {unit}`"
     return HostError(sentence, what="systemd", kind="unit-failed", target=unit, lines=lines)
-
-
-class UnitState(NamedTuple):
-    """What the manager knows about a unit; the values are those of systemd."""
-
-    load: str
-    active: str
-    result: str = "success"
-    status: int = 0
-    invocation: str = ""
 
 
 class Manager(Protocol):
@@ -64,9 +43,6 @@ class Manager(Protocol):
     def reload(self) -> None:
         """Make the manager read the unit files again (daemon-reload)."""
 
-    def require_room(self) -> None:
-        """Raise the HostError of a `reload` that would be refused for lack of space; change nothing."""
-
     def start(self, unit: str, *, timeout: float) -> None:
         """Start the unit and wait; for a oneshot, until its end. HostError has the reason and the output.
 
@@ -76,8 +52,8 @@ class Manager(Protocol):
     def stop(self, unit: str) -> None:
         """Stop the unit, if it exists and runs. Units that require it are not touched."""
 
-    def state(self, unit: str) -> UnitState:
-        """The state of the unit; of one that does not exist, `load` is "not-found"."""
+    def state(self, unit: str) -> str:
+        """Whether the unit is active, in systemd's words, such as "failed"; "inactive" for one that does not exist."""
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """The given properties of each unit, as systemd prints them. A pattern (`a@*.service`) means the loaded units.
@@ -103,110 +79,80 @@ class SystemdManager:
         """See Manager."""
         self._ask("daemon-reload")
 
-    def require_room(self) -> None:
-        """See Manager."""
-        with suppress(OSError):
-            found = os.statvfs("/run/systemd")
-            require_room(found.f_bfree * found.f_bsize)
-
     def start(self, unit: str, *, timeout: float) -> None:
         """See Manager."""
         # `systemctl start` would join a run in progress, and would not run a oneshot that remained active.
         try:
-            code, words = self._run(_ALONE, "restart", unit, timeout=timeout)
+            done = self._run(_ALONE, "restart", unit, timeout=timeout)
         except BaseException:
             # After a timeout, a signal or Ctrl-C, systemctl no longer waits, but systemd continues the job.
             with suppress(HostError):
                 self.stop(unit)
             raise
-        if code:
-            state = self.state(unit)
-            raise unit_failed(unit, result=state.result, status=state.status, words=self._journal(state) or (words,))
+        if done.code:
+            [failed] = self.show(("Result", "ExecMainStatus", "InvocationID"), unit)
+            words = self._journal(failed["InvocationID"]) or (done.complaint.strip(),)
+            raise unit_failed(unit, result=failed["Result"], status=failed["ExecMainStatus"], words=words)
 
     def stop(self, unit: str) -> None:
         """See Manager."""
-        words = ""
-        for _ in range(_STOPS):
-            code, words = self._run(_ALONE, "stop", unit)
-            if code in {0, 5}:  # 5: the unit does not exist
+        for left in reversed(range(_STOPS)):
+            done = self._run(_ALONE, "stop", unit)
+            if done.code in {0, 5}:  # 5: the unit does not exist
                 return
-        raise HostError(f"systemctl stop {unit}: {words}", what="systemd", kind="no-answer")
+            if not left:
+                raise _no_answer(f"systemctl stop {unit}: {done.complaint.strip()}")
 
-    def state(self, unit: str) -> UnitState:
+    def state(self, unit: str) -> str:
         """See Manager."""
-        names = {
-            "LoadState": "load",
-            "ActiveState": "active",
-            "Result": "result",
-            "ExecMainStatus": "status",
-            "InvocationID": "invocation",
-        }
-        [found] = self.show(tuple(names), unit)
-        known = {field: found[name] for name, field in names.items() if found[name]}
-        return UnitState(
-            load=known.get("load", "not-found"),
-            active=known.get("active", "inactive"),
-            result=known.get("result", "success"),
-            status=int(known.get("status", 0)),
-            invocation=known.get("invocation", ""),
-        )
+        [shown] = self.show(("ActiveState",), unit)
+        return shown["ActiveState"]
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """See Manager."""
         text = self._ask("show", "--all", "--property", ",".join(names), "--", *units)
-        found = []
+        shown = []
         for block in filter(None, text.strip("\n").split("\n\n")):
-            known: dict[str, list[str]] = {}
+            values: dict[str, list[str]] = {}
             for line in block.splitlines():
                 name, _, value = line.partition("=")
-                known.setdefault(name, []).append(value)  # a property has one line per command, and none if it has none
-            found.append({name: " ".join(known.get(name, ())) for name in names})
-        return tuple(found)
+                values.setdefault(name, []).append(value)  # one line per command
+            shown.append({name: " ".join(values.get(name, ())) for name in names})
+        return tuple(shown)
 
-    def _journal(self, state: UnitState) -> tuple[str, ...]:
-        """The output of the unit in the run that failed."""
-        if not state.invocation:
+    def _journal(self, invocation: str) -> tuple[str, ...]:
+        """The output of the unit in this run, which failed."""
+        if not invocation:
             return ()
-        query = ["--no-pager", "--quiet", "--output=cat", "--lines=20", f"_SYSTEMD_INVOCATION_ID={state.invocation}"]
-        said = ""
-        # The unit's last lines may not be in the journal yet. If the sync hangs, read the journal without them.
-        for words, limit in ((["--sync"], min(2.0, self._timeout)), (query, self._timeout)):
-            with suppress(OSError):
-                said = self._program("journalctl", *words, timeout=limit).out
-        return tuple(line for line in said.splitlines() if line.strip())
+        with suppress(OSError):  # the last lines may not be in the journal yet; without them if that hangs
+            self._program("journalctl", "--sync", timeout=min(2.0, self._timeout))
+        query = ("--no-pager", "--quiet", "--output=cat", "--lines=20", f"_SYSTEMD_INVOCATION_ID={invocation}")
+        with suppress(OSError):
+            text = self._program("journalctl", *query, timeout=self._timeout).out
+            return tuple(line for line in text.splitlines() if line.strip())
+        return ()
 
     def _ask(self, *words: str) -> str:
-        code, text = self._run(*words)
-        if code:
-            raise HostError(
-                f"systemctl {' '.join(words)}: {text or f'exit code {code}'}", what="systemd", kind="no-answer"
-            )
-        return text
+        done = self._run(*words)
+        if done.code:
+            raise _no_answer(f"systemctl {' '.join(words)}: {done.complaint.strip() or f'exit code {done.code}'}")
+        return done.out
 
-    def _run(self, *words: str, timeout: float | None = None) -> tuple[int, str]:
-        limit = self._timeout if timeout is None else timeout
+    def _run(self, *words: str, timeout: float | None = None) -> Ended:
+        limit, command = timeout or self._timeout, f"systemctl {' '.join(words)}"
         # With one of these variables, or if systemctl takes this for a chroot, it succeeds without doing anything.
-        kept = {name: value for name, value in os.environ.items() if name not in _DO_NOTHING}
-        environment = {**kept, "SYSTEMD_IGNORE_CHROOT": "1"}
+        environment = {name: value for name, value in os.environ.items() if name not in _DO_NOTHING}
+        environment["SYSTEMD_IGNORE_CHROOT"] = "1"
         options = ("--no-ask-password", "--no-pager")
         try:
             done = self._program("systemctl", *options, *words, timeout=limit, environment=environment)
         except FileNotFoundError as error:
-            raise HostError(
-                "the program systemctl was not found; install systemd, or write into an image (hostrouting render)",
-                what="systemd",
-                kind="no-answer",
-            ) from error
+            remedy = "install systemd, or write into an image (hostrouting render)"
+            raise _no_answer(f"the program systemctl was not found; {remedy}") from error
         except TimeoutError as error:
-            raise HostError(
-                f"systemctl {' '.join(words)} did not answer within {limit:g} s; see `systemctl list-jobs`",
-                what="systemd",
-                kind="no-answer",
-            ) from error
+            raise _no_answer(f"{command} did not answer within {limit:g} s; see `systemctl list-jobs`") from error
         except OSError as error:
-            raise HostError(f"systemctl cannot be run: {error.strerror}", what="systemd", kind="no-answer") from error
+            raise _no_answer(f"systemctl cannot be run: {error.strerror}") from error
         if done.signal:
-            raise HostError(
-                f"systemctl {' '.join(words)} was killed by {done.signal}", what="systemd", kind="no-answer"
-            )
-        return done.code, done.complaint.strip() if done.code else done.out
+            raise _no_answer(f"{command} was killed by {done.signal}")
+        return done

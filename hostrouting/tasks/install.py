@@ -138,7 +138,7 @@ def _starts(manager: Manager | None, config: HostRoutingConfig, changes: FileCha
     if manager is None or not config.guard.enabled:
         return ()
     is_new = {HostLayout.guard_path, HostLayout.unit_path(unit)} & {*changes.writes}
-    if not is_new and manager.state(unit).active == "active":
+    if not is_new and manager.state(unit) == "active":
         return ()
     return (Operation("start", unit, "its files are new" if is_new else "it does not run"),)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hostrouting.boot.files import foreign_steps, is_nothing
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.config.values import Mode
-from hostrouting.errors import Fault, HostError, HostRoutingError
+from hostrouting.errors import Fault, HostRoutingError
 from hostrouting.finding import Finding, Severity
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import spoken
@@ -40,11 +40,6 @@ def find_requirements(host: Host, config: HostRoutingConfig, changes: FileChange
     """What this host lacks for the configuration: an error for each, found before anything is changed."""
     yield from _file_findings(host, changes)
     manager = host.running_manager
-    if manager is not None and changes:
-        try:
-            manager.require_room()
-        except HostError as error:
-            yield from error.findings
     if is_nothing(config):
         return
     for tool, package in _PACKAGES.items():

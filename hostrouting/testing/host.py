@@ -17,7 +17,7 @@ import attrs
 from hostrouting.errors import HostError
 from hostrouting.host.files import Entry, require_kind
 from hostrouting.host.host import Host
-from hostrouting.host.systemd import UnitState, require_room, unit_failed
+from hostrouting.host.systemd import unit_failed
 from hostrouting.kernel.programs import Rights
 from hostrouting.testing.faults import FaultyBackend
 from hostrouting.testing.filters import FakeEbtables, FakeLinkLayer, FakeNftables
@@ -124,15 +124,14 @@ class FakeManager:
     calls: list[str] = attrs.field(factory=list)
     failing: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
     """Units that fail to start, each with the lines that it logs."""
-    states: dict[str, UnitState] = attrs.field(factory=dict)
+    states: dict[str, str] = attrs.field(factory=dict)
+    """The states of units; "inactive" if none is given."""
     properties: dict[str, dict[str, str]] = attrs.field(factory=dict)
     """By unit: properties that `show` reports instead of those from the unit's files."""
     files: FakeFiles | None = None
     """The files of the host. The manager reads units from them at boot and at each reload."""
     version: str = "257"
     """The version of systemd that `show` reports."""
-    room: int = 1 << 30
-    """The free space in /run/systemd, in bytes."""
     read: dict[str, str] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -147,13 +146,8 @@ class FakeManager:
         """See Manager."""
         return self.running
 
-    def require_room(self) -> None:
-        """See Manager."""
-        require_room(self.room)
-
     def reload(self) -> None:
         """See Manager."""
-        self.require_room()
         self.calls.append("reload")
         self.read = self._units()
 
@@ -161,19 +155,19 @@ class FakeManager:
         """See Manager."""
         self.calls.append(f"start {unit}")
         if unit in self.failing:
-            self.states[unit] = UnitState("loaded", "failed", "exit-code", 1)
-            raise unit_failed(unit, result="exit-code", status=1, words=self.failing[unit])
-        self.states[unit] = UnitState("loaded", "active")
+            self.states[unit] = "failed"
+            raise unit_failed(unit, result="exit-code", status="1", words=self.failing[unit])
+        self.states[unit] = "active"
 
     def stop(self, unit: str) -> None:
         """See Manager."""
         self.calls.append(f"stop {unit}")
-        if self.state(unit).active == "active":
-            self.states[unit] = UnitState("loaded", "inactive")
+        if self.state(unit) == "active":
+            self.states[unit] = "inactive"
 
-    def state(self, unit: str) -> UnitState:
+    def state(self, unit: str) -> str:
         """See Manager."""
-        return self.states.get(unit, UnitState("not-found", "inactive"))
+        return self.states.get(unit, "inactive")
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """See Manager. Values come from `properties` first, then from the unit files as last read.

@@ -79,7 +79,7 @@ def _code(finding: Finding) -> int:
 def _failed_units(host: Host) -> tuple[Finding, ...]:
     """Our units that failed when they ran last: a note, because what they should have done is compared as well."""
     units = (HostLayout.routes_unit, HostLayout.probe_unit, HostLayout.guard_unit)
-    failed = [unit for unit in units if (manager := host.running_manager) and manager.state(unit).active == "failed"]
+    failed = [unit for unit in units if (manager := host.running_manager) and manager.state(unit) == "failed"]
     return tuple(
         Finding("unit", "note", f"the last run of {unit} failed", unit, f"see: journalctl -u {unit}") for unit in failed
     )

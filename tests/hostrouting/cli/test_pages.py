@@ -13,7 +13,6 @@ import attrs
 import pytest
 
 from hostrouting.errors import BackendError, HostError
-from hostrouting.host.systemd import UnitState
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
@@ -86,7 +85,7 @@ def opened(host: FakeHost) -> None:
 
 def failed(host: FakeHost) -> None:
     """Our unit failed when it ran last."""
-    manager_of(host).states[LAYOUT.routes_unit] = UnitState("loaded", "failed", "exit-code", 1)
+    manager_of(host).states[LAYOUT.routes_unit] = "failed"
 
 
 def blind(error: Exception) -> Callable[[], FakeHost]:

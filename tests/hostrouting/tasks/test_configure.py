@@ -42,7 +42,7 @@ def test_the_last_thing_to_guard() -> None:
     host = configured(config(cidrs=("10.9.0.0/16",))._replace(guard={"enabled": True}))
     run(CheckRouteOverlap(config(), host=host))
     assert (host.files.texts, host.files.links) == ({}, {})
-    assert manager_of(host).state(LAYOUT.guard_unit).active == "inactive"
+    assert manager_of(host).state(LAYOUT.guard_unit) == "inactive"
 
 
 @pytest.mark.parametrize("leftover", ["route", "table"])
