@@ -371,7 +371,7 @@ class Judge:
                 return known
         if end.meets and decision.kind == "unicast" and decision.devs == (conditions.get("oif"),):
             return Opinion(FINE, "bound")
-        is_marked = conditions.keys() == {"fwmark"}
+        is_marked = conditions.keys() == {"fwmark"} and bool(rule.fwmark & rule.fwmask) is end.meets
         opinion = self.opinion(decision, is_marked=is_marked)
         if opinion.grade == FINE or (is_marked and self._is_of_vpn(decision)):
             return Opinion(FINE, opinion.name)

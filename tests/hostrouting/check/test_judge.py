@@ -119,3 +119,15 @@ def test_packets_of_users_with_any_source_but_some() -> None:
         Rule(family=4, priority=100, table=100, src=Prefix.parse("10.244.0.0/16"), invert=True),
     )
     assert reported(node(ELSEWHERE, rules=rules)).verdict == "undecided"
+
+
+@pytest.mark.parametrize(("mark", "verdict"), [(0xCA6C, "undecided"), (0, "ok")])
+def test_packets_without_a_mark_are_no_vpns(mark: int, verdict: str) -> None:
+    """Where a `not fwmark` decides for other users, their packets have no mark, and a device for marked ones is wrong."""
+    links = (Link(name="antrea-ext.5", index=10, kind="vlan"),)
+    rules = (
+        Rule(family=4, priority=90, table=TABLE_MAIN, others=(("uidrange", "0-0"),)),
+        Rule(family=4, priority=100, table=100, fwmark=mark, fwmask=0xFFFF, invert=True),
+    )
+    way = Route.to("0.0.0.0/0", dev="antrea-ext.5", table=100)
+    assert reported(node(way, rules=rules, links=links)).verdict == verdict

@@ -8,14 +8,17 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from hostrouting.check.check import CheckReport, check_snapshot, read_near
+from hostrouting.check.judge import FINE
 from hostrouting.check.report import check_document
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.fib.engine import Decision
 from hostrouting.kernel.base import part_of
 from hostrouting.model.prefix import Prefix, width_of
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import plain_vm
 from tests.support.nodes import block_of, nodes
+from tests.support.scan import scanned
 
 _RANK = {"ok": 0, "undecided": 1, "no-default-route": 2, "overlap": 3}
 
@@ -72,6 +75,18 @@ def test_what_is_not_needed_changes_nothing(node: tuple[int, Snapshot], part: in
     event(f"left out {len(snapshot.routes) > len(near.routes)}")
     whole, rest = (check_document(checked(host, [block]), mode="STRICT") for host in (snapshot, near))
     assert whole == rest
+
+
+@given(nodes(), st.sampled_from([0, 50, 1000]))
+def test_ok_is_not_wrong_for_any_user(node: tuple[int, Snapshot], user: int) -> None:
+    """If the verdict is ok, a packet of any user leaves as expected: by a scan of all rules and routes."""
+    family, snapshot = node
+    report = checked(snapshot, [block := block_of(family)])
+    event(report.verdict)
+    if report.verdict == "ok":
+        for address in range(block.first, block.last + 1):
+            kind, route = scanned(snapshot, family, address, user=user)
+            assert report.families[0].judge.opinion(Decision(kind, route)).grade == FINE
 
 
 @given(nodes())

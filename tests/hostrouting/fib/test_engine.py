@@ -6,41 +6,10 @@ from hypothesis import event, given
 
 from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import ip_at
-from hostrouting.model.route import REFUSING, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from tests.support.nodes import block_of, nodes
-
-
-def scanned(snapshot: Snapshot, family: int, address: int) -> tuple[str, Route | None]:
-    """What happens to a plain packet, by the words of the rules and by every route of a table."""
-    for rule in sorted((rule for rule in snapshot.rules if rule.family == family), key=lambda rule: rule.priority):
-        if is_selected(rule, address):
-            if rule.action in REFUSING:
-                return rule.action, None
-            inside = [
-                route
-                for route in snapshot.routes
-                if route.table == rule.table and route.prefix.first <= address <= route.prefix.last
-            ]
-            best = min(inside, key=lambda route: (-route.prefix.length, route.metric), default=None)
-            is_kept = best is not None and (best.type in REFUSING or best.prefix.length > kept_above(rule))
-            if best is not None and best.type != "throw" and is_kept:
-                return best.type, best
-    return "no-route", None
-
-
-def kept_above(rule: Rule) -> int:
-    """Routes that are not longer than this are suppressed."""
-    return -1 if rule.suppress_prefixlength is None else rule.suppress_prefixlength
-
-
-def is_selected(rule: Rule, address: int) -> bool:
-    """Whether the rule selects a packet of root without a mark, a source or a device."""
-    meets = [rule.dst is None or rule.dst.first <= address <= rule.dst.last]
-    meets += [rule.src is None, rule.iif in {None, "lo"}]
-    meets += [not rule.fwmark & rule.fwmask, rule.others in {(), (("uidrange", "0-0"),)}]
-    return all(meets) is not rule.invert
+from tests.support.scan import scanned
 
 
 @given(nodes())

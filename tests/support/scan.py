@@ -1,0 +1,39 @@
+"""A naive scan of rules and routes, beside which the engine and the judge are held."""
+
+from hostrouting.model.route import REFUSING, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Snapshot
+
+
+def scanned(snapshot: Snapshot, family: int, address: int, *, user: int = 0) -> tuple[str, Route | None]:
+    """What happens to a packet of this user, plain in all else, by the words of the rules and each route of a table."""
+    for rule in sorted((rule for rule in snapshot.rules if rule.family == family), key=lambda rule: rule.priority):
+        if is_selected(rule, address, user):
+            if rule.action in REFUSING:
+                return rule.action, None
+            inside = [
+                route
+                for route in snapshot.routes
+                if route.table == rule.table and route.prefix.first <= address <= route.prefix.last
+            ]
+            best = min(inside, key=lambda route: (-route.prefix.length, route.metric), default=None)
+            is_kept = best is not None and (best.type in REFUSING or best.prefix.length > kept_above(rule))
+            if best is not None and best.type != "throw" and is_kept:
+                return best.type, best
+    return "no-route", None
+
+
+def kept_above(rule: Rule) -> int:
+    """Routes that are not longer than this are suppressed."""
+    return -1 if rule.suppress_prefixlength is None else rule.suppress_prefixlength
+
+
+def is_selected(rule: Rule, address: int, user: int) -> bool:
+    """Whether the rule selects a packet of this user without a mark, a source or a device."""
+    meets = [rule.dst is None or rule.dst.first <= address <= rule.dst.last]
+    meets += [rule.src is None, rule.iif in {None, "lo"}]
+    meets.append(not rule.fwmark & rule.fwmask)
+    for _, users in rule.others:  # all of them are `uidrange`
+        first, last = map(int, users.split("-"))
+        meets.append(first <= user <= last)
+    return all(meets) is not rule.invert
