@@ -13,7 +13,7 @@ from hostrouting.check.check import check_host, check_snapshot
 from hostrouting.check.report import check_document, check_findings, repair_commands, verdict_sentence
 from hostrouting.cli.failure import CANNOT_DECIDE, PROBLEM, worst_code
 from hostrouting.cli.output import capped, finding_lines
-from hostrouting.cli.source import GetHost, open_kernel, read_saved
+from hostrouting.cli.source import GetHost, open_kernel, read_host
 from hostrouting.finding import ESCAPES
 from hostrouting.host.name_servers import read_name_servers
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from hostrouting.check.check import CheckReport
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
-    from hostrouting.model.snapshot import Snapshot
 
 INSTALLED = "hostrouting repair | hostrouting apply --config -"
 """What repairs a host permanently, as far as the installed configuration asks for it."""
@@ -39,11 +38,6 @@ class Check(NamedTuple):
         """The report of a check by this configuration."""
         mode = config.route_overlap.mode
         return cls(report, mode, check_findings(report, mode=mode))
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The host that was checked."""
-        return self.report.families[0].judge.fib.snapshot
 
     def code(self, ignored: Collection[str] = ()) -> int:
         """The exit code: that of the verdict, as if there were no findings with these names."""
@@ -90,7 +84,7 @@ class Check(NamedTuple):
 def make_check(arguments: argparse.Namespace, config: HostRoutingConfig, host: GetHost) -> Check:
     """Check the snapshot that the arguments name, or this host."""
     if arguments.snapshot is not None:
-        return Check.of(check_snapshot(read_saved(arguments.snapshot), config), config)
+        return Check.of(check_snapshot(read_host(arguments, host), config), config)
     return check_here(config, host)
 
 

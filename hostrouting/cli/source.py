@@ -81,11 +81,15 @@ def written(config: HostRoutingConfig) -> dict[str, Any]:
 
 
 def _short(part: Any) -> Any:
-    """A part of the configuration without empty texts and lists."""
+    """A part of the configuration without empty texts and lists, and without the number 0."""
     if isinstance(part, list):
         return [_short(member) for member in part]
     is_object = isinstance(part, dict)
-    return {key: _short(value) for key, value in part.items() if value not in ("", [])} if is_object else part
+    return (
+        {key: _short(value) for key, value in part.items() if repr(value) not in {"''", "[]", "0"}}
+        if is_object
+        else part
+    )
 
 
 def _typed(config: HostRoutingConfig, name: str, **settings: list[str]) -> HostRoutingConfig:
@@ -104,11 +108,14 @@ def _installed(host: Host) -> HostRoutingConfig:
     return read_installed(host) or HostRoutingConfig()
 
 
-def read_saved(path: str) -> Snapshot:
-    """The snapshot in this file."""
-    from hostrouting.host.saved import read_snapshot  # noqa: PLC0415  for a snapshot only
+def read_host(arguments: argparse.Namespace, host: GetHost) -> Snapshot:
+    """The saved snapshot that the arguments name, or that of this host."""
+    if arguments.snapshot is None:
+        with open_kernel(host) as kernel:
+            return kernel.snapshot()
+    from hostrouting.host.saved import read_snapshot  # noqa: PLC0415  for a saved one only
 
-    return read_snapshot(path)
+    return read_snapshot(arguments.snapshot)
 
 
 def open_kernel(host: GetHost) -> AbstractContextManager[RouteBackend]:

@@ -15,7 +15,7 @@ from hostrouting.cli.check import Check, code_with
 from hostrouting.cli.failure import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines
-from hostrouting.cli.source import GetHost, open_kernel, read_config, read_saved
+from hostrouting.cli.source import GetHost, read_config, read_host
 from hostrouting.finding import Finding
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure
@@ -29,12 +29,9 @@ ARGUMENTS = ("--config FILE", "--snapshot", "--fail-on", "--ignore", "--allow-re
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
     config, ignored = read_config(arguments.config), arguments.ignore
-    if arguments.snapshot is not None:
-        before = read_saved(arguments.snapshot)
-        plan = Plan(routes=plan_static_routes(config, before))
-    else:
-        with open_kernel(host) as kernel:
-            before = kernel.snapshot()
+    before = read_host(arguments, host)
+    plan = Plan(routes=plan_static_routes(config, before))
+    if arguments.snapshot is None:
         plan = Configure(config, host=host()).plan()
         losses = () if arguments.allow_removal else find_losses(read_installed(host()), config)
         removals = [Finding("removal", "error", f"{loss.path}: {loss.rule}", loss.path, loss.remedy) for loss in losses]

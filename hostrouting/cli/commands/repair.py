@@ -60,7 +60,7 @@ def _repaired(check: Check, question: Question) -> tuple[HostRoutingConfig, tupl
         mode=(section if section.cidrs else asked).mode,
     )
     config = question.base._replace(route_overlap=overlap)
-    missing, conflicts = missing_routes(config, check.snapshot)
+    missing, conflicts = missing_routes(config, check.report.families[0].judge.fib.snapshot)
     left_out, keys = {finding.target for finding in conflicts}, {route.key for route in missing}
     kept = [route for route in wanted_routes_of(config.static_routes) if str(route.destination) not in left_out]
     routes = (*(route for route in kept if route.key not in keys), *missing)
