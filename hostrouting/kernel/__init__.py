@@ -1,7 +1,7 @@
 """The edges by which hostrouting reads and changes the networking of a kernel. No decisions are made here.
 
 An edge has a contract, which is a Protocol, and an implementation for Linux. The fake ones are in
-`hostrouting.testing`, and so are the contract suites, which run on both.
+`hostrouting.testing`; the same tests run on both.
 
 base        the contract of the routing edge, and its values
 awaiting    an attempt that is repeated at each change

@@ -153,6 +153,12 @@ class TestOnLinux:
             node.batch(["link del far"])
             assert KernelLinkLayer().look() == VIEW
 
+    def test_a_device_without_a_mac_address(self, node: Namespace) -> None:
+        """A tunnel is not in the view."""
+        node.batch(["tuntap add dev tun9 mode tun"])
+        assert KernelLinkLayer().look() == VIEW
+        node.batch(["link del tun9"])
+
     @pytest.mark.usefixtures("node")
     def test_an_end_that_is_not_a_veth(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """If another device is returned, as without the number of the namespace, the other end is not known."""
@@ -204,16 +210,21 @@ class TestOnLinux:
         with raises(BackendError, kind) if kind else nullcontext():
             assert KernelLinkLayer().look() == VIEW
 
-    @pytest.mark.usefixtures("node")
-    def test_who_is_alive_is_read_last(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Neighbours are read before devices, and what bridges have learned after them: what comes meanwhile is alive."""
+    def test_who_is_alive_is_read_last(self, node: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Neighbours are read before devices, and what bridges have learned after them: what comes meanwhile is alive.
+
+        An entry of a device that is not in the list of devices is left out.
+        """
+        node.batch(["link add gone type ifb", f"neigh add 10.1.0.9 lladdr {POD} dev gone nud permanent"])
         asked: list[str] = []
         dump = NetlinkSocket.dump
 
         def listed(self: NetlinkSocket, kind: int, body: bytes) -> Iterator[tuple[bytes, int]]:
             asked.append(f"{kind} {body[0]}")
+            if kind == RTM_GETLINK:
+                node.batch(["link del gone"])
             return dump(self, kind, body)
 
         monkeypatch.setattr(NetlinkSocket, "dump", listed)
-        KernelLinkLayer().look()
+        assert KernelLinkLayer().look() == VIEW
         assert asked == [f"{RTM_GETNEIGH} 2", f"{RTM_GETNEIGH} 10", f"{RTM_GETLINK} 0", f"{RTM_GETNEIGH} 7"]

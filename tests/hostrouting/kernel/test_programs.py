@@ -16,7 +16,7 @@ from tests.support.stand_ins import Programs
 from tests.support.waiting import wait_for
 
 # A program with a child that would hold its output open for long after it.
-WITH_A_CHILD = "/bin/sleep 60 & echo $$ $! >$OUT.new; mv $OUT.new $OUT; wait"
+WITH_A_CHILD = "/bin/sleep 600 & echo $$ $! >$OUT.new; mv $OUT.new $OUT; wait"
 
 
 def is_running(pid: int) -> bool:
