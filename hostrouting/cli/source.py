@@ -29,6 +29,11 @@ def read_config(path: str | None) -> HostRoutingConfig:
     return HostRoutingConfig() if path is None else HostRoutingConfig.load(path, is_ours=True)
 
 
+def typed_name(path: str) -> str:
+    """The file as it is typed in a shell; standard input has no name."""
+    return "FILE" if path == "-" else shlex.quote(path)
+
+
 class Question(NamedTuple):
     """What a check is to be made of."""
 

@@ -14,7 +14,7 @@ import phases
 from hostrouting.cli.failure import FINE, PROBLEM
 from hostrouting.cli.output import Answer, capped, finding_lines, log_to_stderr
 from hostrouting.cli.running import run_task
-from hostrouting.cli.source import GetHost, read_config
+from hostrouting.cli.source import GetHost, read_config, typed_name
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.tasks.cleanup.judge import Fate
 from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
@@ -42,8 +42,12 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
         log_to_stderr()
         plan, shown = task.plan(phases.Context(observers=[])), {*get_args(Fate)}
         code = PROBLEM if plan.deletions or plan.hindrances else FINE
-        again = f"to delete what is stale, as root: hostrouting clean azure-vnet --config {arguments.config} --apply"
-        lines = [f"STALE: {again}" if code else "NOTHING TO DO: nothing of azure-vnet is stale"]
+        again = f"hostrouting clean azure-vnet --config {typed_name(arguments.config)} --apply"
+        lines = [
+            f"STALE: to delete what is stale, as root: {again}"
+            if code
+            else "NOTHING TO DO: nothing of azure-vnet is stale"
+        ]
         lines = ["REFUSED: --apply would delete nothing"] if plan.hindrances else lines
         document = {**plan.to_mapping(), "operations": [], "undoFile": None}
     for fate in get_args(Fate) if not plan.hindrances else ():

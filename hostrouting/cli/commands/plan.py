@@ -15,7 +15,7 @@ from hostrouting.cli.check import Check, code_with
 from hostrouting.cli.failure import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.cli.output import Answer
 from hostrouting.cli.running import plan_lines
-from hostrouting.cli.source import GetHost, read_config, read_host
+from hostrouting.cli.source import GetHost, read_config, read_host, typed_name
 from hostrouting.finding import Finding
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.configure import Configure
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     elif plan.is_empty:
         code, answer = FINE, "NOTHING TO DO: this host is as the configuration asks"
     else:
-        code, answer = PROBLEM, f"TO DO: as root: hostrouting apply --config {arguments.config}"
+        code, answer = PROBLEM, f"TO DO: as root: hostrouting apply --config {typed_name(arguments.config)}"
     code = code_with(arguments, code, (*plan.findings, *(after.findings if after else ())))
     told = {"verdict": verdict, "check": after and after.document()}
     document = {"schema": "hostrouting/plan/3", "answer": answer.partition(":")[0].lower(), **plan.to_mapping(), **told}

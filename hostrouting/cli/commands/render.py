@@ -7,7 +7,7 @@ import os
 
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import run_task
-from hostrouting.cli.source import GetHost, read_config
+from hostrouting.cli.source import GetHost, read_config, typed_name
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     if not os.path.isdir(root):
         raise ConfigError([Fault("--root", repr(arguments.root), "is not a directory", "mount the image there first")])
     if os.path.samefile(root, "/") and (manager := host().manager) is not None and manager.is_running():
-        remedy = f"for this host: hostrouting apply --config {arguments.config}"
+        remedy = f"for this host: hostrouting apply --config {typed_name(arguments.config)}"
         raise ConfigError([Fault("--root", repr(arguments.root), "is this host, and systemd is running on it", remedy)])
     task = Configure(config, host=Host.offline(root))
     findings = task.plan().findings

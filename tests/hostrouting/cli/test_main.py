@@ -190,6 +190,17 @@ def test_warnings_as_errors(tmp_path: Path) -> None:
         assert say(*words, "--fail-on", "warning", "--ignore", "default-routes").code == 0
 
 
+@pytest.mark.parametrize("name", ["my config.json", "-"])
+def test_a_proposed_file_can_be_typed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name is quoted for a shell; standard input has none."""
+    monkeypatch.chdir(tmp_path)
+    text = json.dumps({"routeOverlap": {"expectedCidrs": [CIDR]}})
+    Path("my config.json").write_text(text)
+    said = say("plan", "--config", name, stdin=text.encode(), kernel=plain_vm())
+    typed = shlex.split(said.lines[0].removeprefix("TO DO: as root: "))
+    assert typed == ["hostrouting", "apply", "--config", "FILE" if name == "-" else name]
+
+
 def test_a_bug_and_an_interrupt() -> None:
     """A bug shows where it is; Ctrl-C is one line, and the exit code of a shell."""
     said = say("check", CIDR, host=FakeHost(backend=mock.Mock(side_effect=ZeroDivisionError("oops"))))
