@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
-
-import attrs
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.check.flaws import find_flaws, undelivered
 from hostrouting.check.judge import DOUBT, ESCAPE, POD_BLOCK, Judge, Opinion, Part, of_family, ranges_of
@@ -44,8 +42,7 @@ _AT_ONCE = 4096  # destinations in one question to the kernel
 _READINGS = 3  # while the kernel differs from its tables: they may have changed in between
 
 
-@attrs.frozen
-class Escape:
+class Escape(NamedTuple):
     """A range of an expected CIDR that does not leave by an expected device."""
 
     cidr: Prefix
@@ -53,7 +50,7 @@ class Escape:
     last: int
     kind: str
     """What happens to the packets: overlap, own-range, no-route, blackhole, unreachable or prohibit."""
-    decision: Decision = attrs.field(repr=False)
+    decision: Decision
     devs: tuple[str, ...] = ()
     """The devices by which they leave."""
     packet: Packet = PLAIN
@@ -65,19 +62,18 @@ class Escape:
         return tuple(prefixes_between(self.cidr.family, self.first, self.last))
 
 
-@attrs.frozen
-class FamilyReport:
+class FamilyReport(NamedTuple):
     """The result of a check for one family."""
 
-    judge: Judge = attrs.field(eq=False, repr=False)
+    judge: Judge
     cidrs: tuple[Prefix, ...]
-    parts: tuple[Part, ...] = attrs.field(default=(), repr=False)
+    parts: tuple[Part, ...] = ()
     """The ranges of the CIDRs, for the host's own packets."""
     escapes: tuple[Escape, ...] = ()
     doubts: tuple[Finding, ...] = ()
     """What makes the verdict undecided, unless something escapes."""
     flaws: tuple[Finding, ...] = ()
-    repair: Repair = attrs.field(factory=Repair)
+    repair: Repair = Repair()
 
     @property
     def family(self) -> int:
@@ -99,8 +95,7 @@ class FamilyReport:
         return "undecided" if self.doubts else "ok"
 
 
-@attrs.frozen
-class CheckReport:
+class CheckReport(NamedTuple):
     """The result of a check: a report for each family with expected CIDRs, IPv4 first."""
 
     families: tuple[FamilyReport, ...]
@@ -274,7 +269,7 @@ def _compared(report: FamilyReport, backend: RouteBackend) -> FamilyReport:
                 by = answer.kind if answer.route is None else f"[{answer.route}]"
                 opinion = Opinion(DOUBT, "kernel-differs", f"{by}, and its tables say [{part.decision}]")
                 doubts.append((opinion, part.first, part.first))
-    return attrs.evolve(report, doubts=(*report.doubts, *restless, *find_doubts(report.family, doubts)))
+    return report._replace(doubts=(*report.doubts, *restless, *find_doubts(report.family, doubts)))
 
 
 def _agrees(judge: Judge, decision: Decision, answer: Answer) -> bool:

@@ -16,8 +16,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Literal, NamedTuple, TypeAlias
 
-import attrs
-
 from hostrouting.check.judge import ESCAPE, FINE, Judge, Part, ranges_of
 from hostrouting.fib.engine import Decision, Step
 from hostrouting.model.prefix import Prefix, is_reserved
@@ -40,8 +38,7 @@ class Unsafe(NamedTuple):
     """What comes before table main, or what a route would need, such as `an IPv4 default route on eth0`."""
 
 
-@attrs.frozen
-class Repair:
+class Repair(NamedTuple):
     """The routes that repair what can be repaired, what cannot be, and what the repair costs."""
 
     routes: tuple[DesiredRoute, ...] = ()
@@ -83,7 +80,7 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Iterable[Part]
     if len(prefixes) > MOST:
         return Repair(unsafe=_none(spans, "too-many"))
     repair = _proven(judge, uplink, [DesiredRoute(prefix, dev=dev) for prefix in prefixes], spans)
-    return attrs.evolve(repair, lacks=tuple(_lacking(judge, way)))
+    return repair._replace(lacks=tuple(_lacking(judge, way)))
 
 
 def _none(spans: Iterable[_Span], reason: Reason, cause: str = "") -> tuple[Unsafe, ...]:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-import attrs
-
 from hostrouting.errors import HostError, NotReady
 from hostrouting.host.files import Files, LocalFiles
 from hostrouting.host.layout import HostLayout
@@ -34,17 +32,26 @@ def _netlink() -> NetlinkBackend:
     return NetlinkBackend()
 
 
-@attrs.frozen(kw_only=True)
+_FILES, _MANAGER = LocalFiles(), SystemdManager()
+
+
 class Host:
     """The edges of one host. Each can be replaced separately."""
 
-    backend: Callable[[], AbstractContextManager[RouteBackend]] | None = _netlink
-    """Connects to the kernel's routing for a `with` block; None for an image, which has no kernel."""
-    files: Files = attrs.field(factory=LocalFiles)
-    manager: Manager | None = attrs.field(factory=SystemdManager)
-    """None for an image, where enabled units start at its next boot."""
-    rights: Callable[[], Rights] = own_rights
-    """Returns what this process may do."""
+    def __init__(
+        self,
+        *,
+        backend: Callable[[], AbstractContextManager[RouteBackend]] | None = _netlink,
+        files: Files = _FILES,
+        manager: Manager | None = _MANAGER,
+        rights: Callable[[], Rights] = own_rights,
+    ) -> None:
+        """By default, the edges of this host.
+
+        `backend` connects to the kernel's routing for a `with` block, and `rights` returns what this process may do.
+        An image has no kernel and no manager: enabled units start at its next boot.
+        """
+        self.backend, self.files, self.manager, self.rights = backend, files, manager, rights
 
     @classmethod
     def local(cls) -> Host:

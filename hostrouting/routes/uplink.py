@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import attrs
-
 from hostrouting.fib.engine import Fib
-from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix, as_ip, as_prefix
+from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix
 from hostrouting.model.route import (
     DEFAULT_METRIC,
     OURS,
@@ -37,24 +35,16 @@ _DEAD_ENDS = {"dummy", "ifb", "vrf"}
 """Kinds of devices by which no packet leaves the host; a VRF sends it on by a table of its own."""
 
 
-def _as_gateway(value: IP | str | None) -> IP | None:
-    return None if value is None else as_ip(value)
+class DesiredRoute(NamedTuple):
+    """A static route to install; fields that are None are taken from the default route."""
 
-
-@attrs.frozen
-class DesiredRoute:
-    """A static route to install; fields that are None are taken from the default route.
-
-    Destination and gateway may be given as text.
-    """
-
-    destination: Prefix = attrs.field(converter=as_prefix)
-    gateway: IP | None = attrs.field(default=None, converter=_as_gateway, kw_only=True)
-    dev: str | None = attrs.field(default=None, kw_only=True)
-    metric: int = attrs.field(default=0, kw_only=True)
-    is_on_link: bool = attrs.field(default=False, kw_only=True)
+    destination: Prefix
+    gateway: IP | None = None
+    dev: str | None = None
+    metric: int = 0
+    is_on_link: bool = False
     """Whether the destination is a neighbour on `dev`, whatever the default route is."""
-    is_optional: bool = attrs.field(default=False, kw_only=True)
+    is_optional: bool = False
     """Whether the route is left out while it cannot be set: nothing waits for it, and nothing fails."""
 
     @property

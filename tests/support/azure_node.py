@@ -15,8 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
-import attrs
-
 import phases
 from hostrouting.config.settings import AzureVnetCleanupConfig, HostRoutingConfig
 from hostrouting.host.host import Host
@@ -144,7 +142,7 @@ class AzureNode:
 
     def _task(self, **settings: Any) -> CleanStaleAzureVnet:
         """The task, with the kernel and ebtables of the calling thread's namespace, and files in memory."""
-        host = attrs.evolve(Host.local(), files=self.files, manager=FakeManager())
+        host = Host(files=self.files, manager=FakeManager())
         section = AzureVnetCleanupConfig(**{"managed": ["10.1.0.0/16", "fd00::/64"], "dry_run": False, **settings})
         return CleanStaleAzureVnet(HostRoutingConfig(azure_vnet_cleanup=section), host=host)
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-import attrs
 import pytest
 
 from hostrouting.boot.health import find_faults
 from hostrouting.config.settings import GateConfig, HostRoutingConfig
+from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.systemd import SystemdManager
 from hostrouting.kernel.programs import Ended
@@ -44,7 +44,7 @@ def system() -> Iterator[System]:
 
 def names(system: System) -> list[tuple[str, str]]:
     """Name and target of each fault."""
-    host = attrs.evolve(Host.offline(str(system.outside("/"))), manager=_Manager(system))
+    host = Host(files=LocalFiles(str(system.outside("/"))), manager=_Manager(system))
     return [(fault.name, fault.target) for fault in find_faults(host, CONFIG) if not fault.target.endswith(FOREIGN)]
 
 

@@ -6,7 +6,6 @@ import subprocess
 from ipaddress import ip_address
 from pathlib import Path
 
-import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +16,7 @@ from hostrouting.boot.scripts import asset, filled, render_check_script
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, gated_units
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import DROP_IN, HostLayout
-from hostrouting.model.prefix import Prefix
+from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.routes.uplink import DesiredRoute, wanted_routes
 from hostrouting.testing import FakeFiles
 from hostrouting.testing.strategies import configs
@@ -184,15 +183,15 @@ class TestValuesAreData:
                 values = dict(zip(words[: len(words) - len(flags) : 2], words[1::2], strict=False))
                 routes.append(
                     DesiredRoute(
-                        destination,
-                        gateway=values.get("via"),
+                        Prefix.parse(destination),
+                        gateway=as_ip(values["via"]) if "via" in values else None,
                         dev=values.get("dev"),
                         metric=int(values["metric"]),
                         is_on_link="link" in flags,
                         is_optional="optional" in flags,
                     )
                 )
-        assert routes == [attrs.evolve(route, metric=route.key.metric) for route in wanted_routes(config)]
+        assert routes == [route._replace(metric=route.key.metric) for route in wanted_routes(config)]
 
     @given(configs())
     def test_the_check_is_read_back(self, config: HostRoutingConfig) -> None:

@@ -96,9 +96,9 @@ def test_what_holds_a_key(
     assert [f"{step.action} {''.join(str(hops.index(leg)) for leg in step.route.legs)}" for step in plan.steps] == steps
 
 
-def want(destination: str, **how: object) -> DesiredRoute:
+def want(destination: str, gateway: str | None = None, dev: str | None = None, metric: int = 0) -> DesiredRoute:
     """A desired route."""
-    return DesiredRoute(destination, **how)  # type: ignore[arg-type]  # gateway, dev and metric
+    return DesiredRoute(Prefix.parse(destination), None if gateway is None else as_ip(gateway), dev, metric)
 
 
 class TestWhatAnOperatorReads:

@@ -1,7 +1,6 @@
 """hostrouting.routes.uplink: the default route, and how it completes routes without device or gateway."""
 
 from collections.abc import Iterator
-from ipaddress import IPv4Network
 from typing import Any, Literal
 
 import pytest
@@ -91,7 +90,7 @@ def resolved(wish: DesiredRoute, snapshot: Snapshot) -> Route | Pending:
 
 def want(gateway: str | None = None, dev: str | None = None) -> DesiredRoute:
     """A desired route to one network."""
-    return DesiredRoute(IPv4Network("10.9.0.0/16"), gateway=gateway, dev=dev)
+    return DesiredRoute(Prefix.parse("10.9.0.0/16"), None if gateway is None else as_ip(gateway), dev)
 
 
 def node(routes: tuple[Route, ...] | list[Route], rules: tuple[Rule, ...] = MOST) -> Snapshot:
@@ -156,7 +155,7 @@ def test_an_open_route_is_that_of_plain_packets(namespace: Namespace, data: st.D
             unique_by=lambda route: route.key,
         )
     )
-    wish = DesiredRoute({IPV4: "203.0.113.0/24", IPV6: "2001:db8::/32"}[family])
+    wish = DesiredRoute(Prefix.parse({IPV4: "203.0.113.0/24", IPV6: "2001:db8::/32"}[family]))
     with namespace.inside(), NetlinkBackend() as backend:
         made = [outcome for outcome in backend.change([RouteRequest("add", route) for route in defaults]) if outcome.ok]
         try:
@@ -213,7 +212,7 @@ class TestWhatIsMeant:
         """A given gateway is one next hop: the first of the default route that has it."""
         legs = (NextHop("eth0", gateway=as_ip("fe80::1")), NextHop("eth1", gateway=as_ip("fe80::1")))
         snapshot = node([Route(Prefix.parse("::/0"), legs, metric=1024)], default_rules(6))
-        assert meant(DesiredRoute("fd09::/16", gateway="fe80::1"), snapshot) == (
+        assert meant(DesiredRoute(Prefix.parse("fd09::/16"), as_ip("fe80::1")), snapshot) == (
             "fd09::/16 via fe80::1 dev eth0 proto hostrouting metric 1024"
         )
 
@@ -251,5 +250,5 @@ class TestWhatIsMeant:
     def test_a_device_without_ipv6(self) -> None:
         """A route by it waits until IPv6 is enabled there: Linux refuses it until then."""
         snapshot = Snapshot(links=(Link(name="eth1", index=2, ipv6_disabled=True),), rules=default_rules(6))
-        wish = DesiredRoute("fd09::/16", gateway="fe80::1", dev="eth1")
+        wish = DesiredRoute(Prefix.parse("fd09::/16"), as_ip("fe80::1"), dev="eth1")
         assert meant(wish, snapshot) == f"{wish}: waiting for IPv6 to be enabled on eth1"
