@@ -208,22 +208,24 @@ def pages(name: str, folder: Path) -> str:
     image.mkdir()
     document = say(*typed, "--json", host=make())
     assert document.code == page.code
-    text = re.sub(
-        r"(\n  (?:write|wrote|remove|removed) \S+)(\n  (?:write|wrote|remove|removed) \S+)+", r"\1 …", page.out
-    )
+    text = re.sub(r"(\n  (?:write|wrote|removed?) \S+)(\n  (?:write|wrote|removed?) \S+)+", r"\1 …", page.out)
+    if not name.startswith("check"):  # the rest of a check is what check shows
+        text = re.sub(
+            r"\n\nUntil the next boot, as root:.*(\n  hostrouting repair [^\n]*).*", r"\n…\1", text, flags=re.DOTALL
+        )
     if text.startswith("{"):
         assert json.loads(text) == document.json["config"]
         text = "{…}"
     remarks = [line for line in page.err.splitlines() if not re.search(" started| after |^will delete", line)]
-    shown = [f"# {name}", f"$ {words}", *text.splitlines(), *(f"! {line}" for line in remarks), f"= {page.code}"]
-    whole = "\n".join([*shown, json.dumps(document.json)])
+    shown = [f"$ {words}    # {name}", *text.splitlines(), *(f"! {line}" for line in remarks)]
+    whole = "\n".join([*shown, f"= {page.code} {json.dumps(document.json)}"])
     return whole.replace(str(path), "FILE").replace(str(image), "IMAGE")
 
 
 @pytest.mark.parametrize("command", dict.fromkeys(name.partition(":")[0] for name in CASES))
 def test_pages_and_documents(command: str, tmp_path: Path, snapshot: object) -> None:
     """A page for an operator, a document for a program, and one exit code; on standard error only remarks."""
-    assert snapshot == "\n\n".join(pages(name, tmp_path) for name in CASES if name.startswith(f"{command}:"))
+    assert snapshot == "\n".join(pages(name, tmp_path) for name in CASES if name.startswith(f"{command}:"))
 
 
 @pytest.mark.parametrize("name", ["systemctl", "kernel"])
