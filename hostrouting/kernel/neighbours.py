@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from ipaddress import ip_address
 from socket import AF_BRIDGE, if_nametoindex
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import attrs
 
@@ -111,7 +111,8 @@ class KernelLinkLayer:
         body = _NEIGHBOUR.pack(n.AF_OF[neighbour.ip.version], index, 0, 0) + attribute(_DST, neighbour.ip.packed)
         with kernel_errors(f"delete the neighbour {neighbour}"), closing(NetlinkSocket()) as netlink:
             try:
-                if _entry(netlink.ask(_RTM_GETNEIGH, body)).neighbour(neighbour.dev) != neighbour:
+                *_, mac, is_permanent = _entry(netlink.ask(_RTM_GETNEIGH, body))
+                if (mac, is_permanent) != (neighbour.mac, neighbour.permanent):
                     return False
                 for error in netlink.batch([(_RTM_DELNEIGH, 0, body)]).values():
                     raise error
@@ -129,11 +130,15 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
     }
     names = {index: link[_IFNAME].rstrip(b"\0").decode(errors="backslashreplace") for index, link in links.items()}
     peers = {names[index]: _peer(netlink, link) for index, link in links.items() if _PEER in link and _is_veth(link)}
-    neighbours = [entry.neighbour(names[entry.number]) for entry in entries if entry.number in names]
+    neighbours = [
+        Neighbour(ip_address(ip), mac, names[index], permanent=is_permanent)
+        for index, ip, mac, is_permanent in entries
+        if index in names
+    ]
     learned = {
-        (entry.mac, names[entry.number])
-        for entry in _entries(netlink, AF_BRIDGE)
-        if entry.number in names and not entry.state & _PERMANENT
+        (mac, names[index])
+        for index, _, mac, is_permanent in _entries(netlink, AF_BRIDGE)
+        if index in names and not is_permanent
     }
     return LinkLayerView(
         macs={names[index]: link[_MAC].hex(":") for index, link in links.items() if link.get(_MAC)},
@@ -143,28 +148,16 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
     )
 
 
-class _Entry(NamedTuple):
-    """One entry for a neighbour, or of a bridge's forwarding table."""
-
-    number: int
-    state: int
-    flags: int
-    ip: bytes
-    mac: str
-
-    def neighbour(self, dev: str) -> Neighbour:
-        is_permanent = bool(self.state & _PERMANENT) and not self.flags & _EXTERNALLY_LEARNED
-        return Neighbour(ip_address(self.ip), self.mac, dev, permanent=is_permanent)
-
-
-def _entries(netlink: NetlinkSocket, family: int) -> Iterator[_Entry]:
+def _entries(netlink: NetlinkSocket, family: int) -> Iterator[tuple[int, bytes, str, bool]]:
     return map(_entry, list_messages(netlink, _RTM_GETNEIGH, _NEIGHBOUR.pack(family, 0, 0, 0)))
 
 
-def _entry(message: bytes) -> _Entry:
-    _, number, state, flags = _NEIGHBOUR.unpack_from(message, HEADER.size)
+def _entry(message: bytes) -> tuple[int, bytes, str, bool]:
+    """Of one entry the number of its device, its address and its MAC address, and whether it is permanent."""
+    _, index, state, flags = _NEIGHBOUR.unpack_from(message, HEADER.size)
     attributes = attributes_of(message, HEADER.size + _NEIGHBOUR.size)
-    return _Entry(number, state, flags, attributes.get(_DST, b""), attributes.get(_LLADDR, b"").hex(":"))
+    is_permanent = bool(state & _PERMANENT) and not flags & _EXTERNALLY_LEARNED
+    return index, attributes.get(_DST, b""), attributes.get(_LLADDR, b"").hex(":"), is_permanent
 
 
 def _peer(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:

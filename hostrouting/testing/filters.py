@@ -1,15 +1,13 @@
 """nftables, ebtables and the link layer in memory: texts, rules and neighbours, and the faults that a test injects.
 
-Here: what nft does with texts that create and delete tables of the family ip6, what ebtables does with whole rules of
-table nat, and what Linux does with neighbours that are deleted. An nftables table is listed as it was
-written, not as nft would print it. Not here: any effect on packets or frames.
+A table of nftables is listed as it was written, not as nft would print it. Not here: any effect on packets or frames.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 
 from hostrouting.errors import BackendError, HostError
@@ -95,17 +93,12 @@ class FakeEbtables(Faulty[HostError]):
 class FakeLinkLayer(Faulty[BackendError]):
     """The link layer in tables, for a test to change as another process would."""
 
-    def __init__(
-        self,
-        macs: Mapping[str, str] | None = None,
-        peers: Mapping[str, str] | None = None,
-        neighbours: Iterable[Neighbour] = (),
-        learned: Iterable[tuple[str, str]] = (),
-    ) -> None:
-        """Begin with this; see LinkLayerView."""
+    def __init__(self, view: LinkLayerView | None = None) -> None:
+        """Begin with this."""
         super().__init__()
-        self.macs, self.peers = dict(macs or {}), dict(peers or {})
-        self.neighbours, self.learned = list(neighbours), list(learned)
+        view = view or LinkLayerView()
+        self.macs, self.peers = dict(view.macs), dict(view.peers)
+        self.neighbours, self.learned = list(view.neighbours), list(view.learned)
 
     def look(self) -> LinkLayerView:
         """See LinkLayer."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hostrouting.config.settings import AzureVnetCleanupConfig, HostRoutingConfig
-from hostrouting.kernel.neighbours import Neighbour
+from hostrouting.kernel.neighbours import LinkLayerView, Neighbour
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import ARPHRD_LOOPBACK, Link
 from hostrouting.testing import FakeEbtables, FakeHost, FakeKernel, FakeLinkLayer
@@ -49,5 +49,6 @@ def host(**changed: Any) -> FakeHost:
         kernel.add_link(link)
     for route in (*STALE_ROUTES, Route.to("10.1.0.8/32", dev="azv1", protocol=3)):
         kernel.ip_route("add", route)
-    rules, links = FakeEbtables([*KEPT_RULES, *STALE_RULES]), FakeLinkLayer(MACS, PEERS, NEIGHBOURS)
+    view = LinkLayerView(macs=MACS, peers=PEERS, neighbours=NEIGHBOURS)
+    rules, links = FakeEbtables([*KEPT_RULES, *STALE_RULES]), FakeLinkLayer(view)
     return FakeHost(**{"kernel": kernel, "ebtables": rules, "link_layer": links, **changed})

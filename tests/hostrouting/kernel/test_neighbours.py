@@ -73,7 +73,7 @@ def node(hosts: tuple[Namespace, Namespace]) -> Iterator[Namespace]:
 def layer(request: pytest.FixtureRequest) -> LinkLayer:
     """The link layer of the node, and the same in memory."""
     if request.param is FakeLinkLayer:
-        return FakeLinkLayer(VIEW.macs, VIEW.peers, VIEW.neighbours, VIEW.learned)
+        return FakeLinkLayer(VIEW)
     request.getfixturevalue("node")
     return KernelLinkLayer()
 
