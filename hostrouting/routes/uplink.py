@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from hostrouting.fib.engine import Fib
 from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix
 from hostrouting.model.route import (
     DEFAULT_METRIC,
     OURS,
+    PREFERENCES,
     SCOPE_LINK,
     SCOPE_UNIVERSE,
     TABLE_MAIN,
@@ -26,6 +26,7 @@ from hostrouting.model.route import (
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
+    from hostrouting.fib.engine import Fib
     from hostrouting.model.snapshot import Link, Snapshot
 
 _Way: TypeAlias = tuple[tuple[NextHop, ...], int]
@@ -149,13 +150,17 @@ def bare_leg(leg: NextHop) -> NextHop:
     return leg._replace(linkdown=False, dead=False, pervasive=False)
 
 
+def _rank(route: Route) -> tuple[bool, int, int, int]:
+    return route.table != TABLE_MAIN, route.table, route.metric, -PREFERENCES.index(route.preference)
+
+
 class Uplink:
     """The default routes and devices of one host, to complete routes of one family by."""
 
     def __init__(self, snapshot: Snapshot, family: int) -> None:
         """Use this host as it is now, without our own routes, because they may be deleted."""
         others = tuple(route for route in snapshot.routes if route.protocol != OURS)
-        self._fib, self._family = Fib(snapshot._replace(routes=others), family), family
+        self._snapshot, self._family = snapshot._replace(routes=others), family
         self._links = {link.name: link for link in snapshot.links}
         self._known: dict[tuple[str | None, IP | None, bool], _Way | str] = {}
         """By device and gateway, which many routes share: the way, or what is missing."""
@@ -189,22 +194,36 @@ class Uplink:
             return (NextHop(dev, gateway=gateway),)
         if not ways or gateway is None:
             return f"an IPv{self._family} default route" + (f" on {dev}" if dev else "")
-        devs = [leg.dev for leg in ways]
-        return (NextHop(next((name for name in devs if self._reaches(name, gateway)), devs[0]), gateway=gateway),)
+        return (NextHop(ways[0].dev, gateway=gateway),)
 
     def _default_legs(self, dev: str | None) -> tuple[NextHop, ...]:
-        """The next hops of the default route that is used, or of the first one by `dev`, also if that is InfiniBand.
+        """The next hops of the best default route of table main; of that by `dev`, also if that is in another table.
 
-        One whose device is down is left out, unless it is the only one: then that device is missing.
+        What rules select does not matter: static-routes.sh does not read them, and a VPN's rules must not decide. Only
+        with `dev`, it can be InfiniBand.
         """
-        if dev is None:
-            defaults = [default for default in find_defaults(self._fib) if not default.is_suppressed]
-        else:
-            defaults = [default for default in all_defaults(self._fib) if dev in default.devs]
-        legs = next((default.route.legs for default in defaults if not default.is_halves), ())
-        is_meant = (leg.dev == dev if dev else leads_out(self._links.get(leg.dev or "")) for leg in legs)
-        ways = tuple(bare_leg(leg) for leg, is_used in zip(legs, is_meant, strict=True) if is_used)
-        return tuple(leg for leg in ways if (link := self._links.get(leg.dev or "")) and link.up) or ways
+        for route in self._defaults:
+            legs = [leg for leg in route.legs if not leg.dead]
+            if dev is not None:
+                legs = [leg for leg in legs if leg.dev == dev]
+            elif route.table == TABLE_MAIN:
+                legs = [leg for leg in legs if leads_out(self._links.get(leg.dev or ""))]
+            else:
+                break
+            if legs:
+                return tuple(map(bare_leg, legs))
+        return ()
+
+    @cached_property
+    def _defaults(self) -> list[Route]:
+        """Those of all tables, the best first: of table main, then of the lowest table, by metric and preference."""
+        every = [
+            route
+            for route in self._snapshot.routes
+            if route.prefix == Prefix(self._family, 0, 0) and route.type == "unicast"
+            if route.source is None and not route.tos and not route.expired
+        ]
+        return sorted(every, key=_rank)
 
     def _missing(self, leg: NextHop) -> str:
         """A phrase for what Linux needs before it accepts a route by this next hop; empty if nothing is missing."""
@@ -217,7 +236,7 @@ class Uplink:
             return f"IPv6 to be enabled on {leg.dev}"
         if gateway is None or gateway.version != self._family or gateway in LINK_LOCAL:
             return ""  # IPv4 has no rules for a neighbour of the other family
-        if int(gateway) in self._fib.local_addresses:
+        if gateway in self._own:
             return f"{gateway} to be a router next to this host (it is this host's own address)"
         if leg.onlink or self._reaches(leg.dev, gateway):
             return ""
@@ -228,11 +247,16 @@ class Uplink:
         return any(dev in devs and gateway in prefix for prefix, devs in self._neighbours)
 
     @cached_property
+    def _own(self) -> set[IP]:
+        """The addresses of this host."""
+        return {route.prefix.ip for route in self._snapshot.routes if route.type == "local"}
+
+    @cached_property
     def _neighbours(self) -> list[tuple[Prefix, set[str | None]]]:
         """Whose addresses are neighbours: in IPv4 the scope of a route says so."""
         return [
             (route.prefix, {leg.dev for leg in route.legs if leg.gateway is None})
-            for route in self._fib.snapshot.routes
+            for route in self._snapshot.routes
             if route.table == TABLE_MAIN and route.prefix.family == self._family and route.source is None
             if route.type == "unicast" and (self._family != IPV4 or route.scope >= SCOPE_LINK)
         ]

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.config.settings import ProbeRewriteConfig, StaticRoute
+from hostrouting.config.settings import ProbeRewriteConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.model.prefix import IPV4, IPV6
+from hostrouting.routes.plan import plan_routes
+from hostrouting.routes.uplink import wanted_routes_of
 from tests.support.awks import AWKS
 from tests.support.commands import fabric_host, lose_carriers
 from tests.support.examples import scaled
@@ -123,6 +125,11 @@ class TestWhichDefaultRoute:
         ("routes", "wish", "by"),
         [
             (["default dev wg0 table 51820", "default via 10.0.0.1 dev eth0"], HALVES[0], "via 10.0.0.1 dev eth0"),
+            (
+                ["default via 10.0.0.1 dev eth0", "default dev wg0 table 100", "rule add pref 50 lookup 100"],
+                HALVES[0],
+                "via 10.0.0.1 dev eth0",
+            ),
             (["default dev wg0 table 51820"], StaticRoute("172.16.0.0/17", dev="wg0"), "dev wg0"),
             (["default via 10.0.0.1 dev eth0", "default dev wg0 tos 4"], HALVES[0], "via 10.0.0.1 dev eth0"),
             (["unreachable default", "default via 10.0.0.1 dev eth0 metric 9"], HALVES[0], "via 10.0.0.1 dev eth0"),
@@ -148,11 +155,13 @@ class TestWhichDefaultRoute:
         """Not one of another table, for some packets, or whose device has no carrier; with all or some of its next hops."""
         objects = ["nexthop add id 5 via 10.0.0.1 dev eth0", "nexthop add id 6 via 10.0.0.2 dev eth0"]
         namespace.batch(["route del default", *objects, "nexthop add id 10 group 5,4/6,7"])
-        namespace.batch([f"route append {route}" for route in routes])
+        namespace.batch([route if route.startswith("rule ") else f"route append {route}" for route in routes])
         lose_carriers(namespace, ["ib0"])
         assert Ran(namespace, [wish], tmp_path).lines == []
         (line,) = namespace.ip("-N", "-o", "route", "show", "proto", "213").stdout.replace("\\", "").splitlines()
         assert " ".join(line.split()).removeprefix("172.16.0.0/17 ").removesuffix("scope 253").strip() == by
+        plan = plan_routes(wanted_routes_of(StaticRoutesConfig(enabled=True, routes=[wish])), namespace.snapshot(IPV4))
+        assert [step.action for step in plan.steps] == ["keep"], "Python has the same way"
 
     def test_other_names_of_a_device(self, namespace: Namespace, tmp_path: Path) -> None:
         """A device that has more names, even words of `ip` itself, is known by its own only."""

@@ -31,6 +31,7 @@ UPLINKS = {
         ["via 10.0.0.1 dev eth0 metric 100", "dev ib0 metric 50"],
         ["via 10.0.0.7 dev eth0 proto 213", "via 10.0.0.1 dev eth0 metric 9"],
         ["via 10.0.0.1 dev eth0 onlink", "via 10.0.0.9 dev eth1 table 100 onlink"],
+        *[["via 10.0.0.1 dev eth0 table 100"]] * 2,
         ["via inet6 fe80::1 dev eth0"],
         [],
     ),
@@ -126,7 +127,7 @@ def shared_keys(snapshot: Snapshot) -> set[RouteKey]:
     return {key for key, several in owners.items() if len(several) > 1}
 
 
-@settings(max_examples=scaled(60), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@settings(max_examples=scaled(100), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(data=st.data())
 def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The script carries out the whole plan or nothing; other programs' routes stay; a second run writes nothing."""
@@ -139,7 +140,7 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
         for family, routes in by_family.items():
             uplinks = [f"route append default {way}" for way in data.draw(st.sampled_from(UPLINKS[family]))]
             standing = data.draw(standing_routes(data.draw(blocks(family)), routes))
-            batch = ["rule add pref 40000 lookup 100", *uplinks, *standing]
+            batch = [f"rule add pref {data.draw(st.sampled_from([50, 40000]))} lookup 100", *uplinks, *standing]
             namespace.batch(batch, force=True, family=family)
         before = state_of(namespace)
         ran = Ran(namespace, wanted, folder, awk=awk, tree=tree)
