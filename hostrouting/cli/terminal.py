@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from hostrouting.check.judge import FINE
+from hostrouting.cli.output import SHOWN
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -32,13 +34,13 @@ _STYLES = (
     (r"^  (-|delete|removed) .*", "red"),
     (r"^\S.*:$", "bold"),
 )
-_COLOURS, _CELLS = ("green", "yellow", "red"), 48
+_COLOURS, _CELLS = ("green", "yellow", "red"), 40
 """The colours of a strip by the grade of what happens there, and its length."""
 
 
 def print_page(console: Console, lines: Iterable[str], report: CheckReport | None) -> None:
     """Print the lines in colour, and the strips of the report before the first empty line, or at the end."""
-    strips = [] if report is None else [*_strips(report, "#" if console.options.ascii_only else "█")]
+    strips = [] if report is None else [*islice(_strips(report, "#" if console.options.ascii_only else "█"), SHOWN)]
     for line in lines:
         while strips and not line:
             console.print(strips.pop(0))

@@ -276,7 +276,7 @@ class TestAsAProgram:
         os.close(ours)
         assert ("\x1b[1;31m" in shown) is (rich and not no_colour)
         text = re.sub(r"\x1b\[[0-9;]*m", "", shown)
-        assert text == plain.replace("\n\n", f"\n  {CIDR}      {'█' * 48}  ib0 100%\n\n" if rich else "\n\n", 1)
+        assert text == plain.replace("\n\n", f"\n  {CIDR}      {'█' * 40}  ib0 100%\n\n" if rich else "\n\n", 1)
 
     def test_a_reader_who_goes_away(self, command: list[str]) -> None:
         """`| true`: no complaint, and the exit code is the verdict's."""

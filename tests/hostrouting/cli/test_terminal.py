@@ -57,8 +57,8 @@ def test_the_strip_of_a_node() -> None:
     shown = page_of(h200().snapshot(), "172.16.0.0/15", "10.0.0.0/24", lines=lines)
     assert re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines() == [
         "OVERLAP: a sentence",
-        f"  172.16.0.0/15      {'█' * 48}  ib0 50%  eth0 50%",
-        f"  10.0.0.0/24        {'█' * 48}  eth0 100%",
+        f"  172.16.0.0/15      {'█' * 40}  ib0 50%  eth0 50%",
+        f"  10.0.0.0/24        {'█' * 40}  eth0 100%",
         "",
         "a rest",
     ]
