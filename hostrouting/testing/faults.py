@@ -13,7 +13,7 @@ import attrs
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Outcome, RouteBackend
-from hostrouting.testing.kernel import KIND_OF_REFUSAL, refusal_of
+from hostrouting.kernel.refusals import refusal
 
 if TYPE_CHECKING:
     from hostrouting.kernel.base import Answer, RouteRequest, Watch
@@ -178,8 +178,7 @@ class FaultyBackend(RouteBackend):
             if due.error is None:
                 return outcome
         if isinstance(due.error, int):
-            kind = KIND_OF_REFUSAL.get(due.error, "refused")
-            return Outcome(request, refusal_of(request, kind, "a fault of the test", number=due.error))
+            return Outcome(request, refusal(request, due.error, "a fault of the test"))
         if due.error.route:
             return Outcome(request, due.error)
         raise due.error

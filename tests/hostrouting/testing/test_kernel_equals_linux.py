@@ -23,11 +23,11 @@ from pyroute2.netlink.exceptions import NetlinkError  # type: ignore[import-unty
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.prefix import IPV4, Prefix, as_ip, width_of
+from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, width_of
 from hostrouting.model.route import PATHLESS, SCOPE_LINK, NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.testing.kernel import KIND_OF_REFUSAL, FakeKernel
+from hostrouting.testing.kernel import FakeKernel
 from tests.support.examples import scaled
 from tests.support.namespace import private_namespace
 
@@ -37,12 +37,8 @@ DEVICES = ("eth0", "eth1", "ib0")
 FAR = "far-"  # the name of the other end of each veth pair
 AF = {4: 2, 6: 10}
 ACTIONS = {"to_table": 1, "blackhole": 6, "unreachable": 7, "prohibit": 8}
-KINDS: dict[int, str] = {
-    **KIND_OF_REFUSAL,
-    errno.ENOENT: "no-such-route",
-    errno.EADDRNOTAVAIL: "no-such-route",
-    errno.EHOSTUNREACH: "gateway-not-on-link",
-}
+ALIKE = {errno.ENOENT: errno.ESRCH, errno.EHOSTUNREACH: errno.ENETUNREACH}
+"""Errors of Linux for which the fake kernel has another one of the same kind."""
 INTERFACES = (
     *("10.0.0.4/24", "10.0.1.4/24", "10.0.0.4/32", "172.16.0.1/28", "172.16.0.17/30", "172.16.0.3/31"),
     *("fd00::4/64", "fd00:16::1/124", "fd00:16::1/128", "fd00:16::4/126"),
@@ -90,28 +86,11 @@ class Linux:
         """Set this end up."""
         self.ip.link("set", index=self.index(name), state="up")
 
-    def set_down(self, name: str) -> None:
-        """Set this end down."""
-        self.ip.link("set", index=self.index(name), state="down")
-
-    def set_carrier(self, name: str, *, carrier: bool) -> None:
-        """Set the other end up or down."""
-        self.ip.link("set", index=self.index(FAR + name), state="up" if carrier else "down")
-
     def add_address(self, dev: str, interface: str) -> None:
-        """Add an address."""
-        self._address("add", dev, interface)
-
-    def delete_address(self, dev: str, interface: str) -> None:
-        """Delete an address."""
-        self._address("del", dev, interface)
-
-    def _address(self, verb: str, dev: str, interface: str) -> None:
-        address, _, length = interface.partition("/")
-        # Without a broadcast address, which pyroute2 would add.
-        self.ip.addr(
-            verb, index=self.index(dev), address=address, prefixlen=int(length), family=AF[as_ip(address).version]
-        )
+        """Add an address; without a broadcast address, which pyroute2 would add."""
+        ip, _, length = interface.partition("/")
+        family = AF[as_ip(ip).version]
+        self.ip.addr("add", index=self.index(dev), address=ip, prefixlen=int(length), family=family)
 
     def add_rule(self, added: Rule) -> None:
         """Add a rule."""
@@ -177,13 +156,13 @@ def prefixes(family: int) -> st.SearchStrategy[Prefix]:
 
 
 @st.composite
-def routes(draw: st.DrawFn, family: int) -> Route:
-    """Routes that Linux accepts or refuses."""
+def routes(draw: st.DrawFn, family: int, own: list[IP]) -> Route:
+    """Routes that Linux accepts or refuses, half of them with a preferred source; `own` are the host's addresses."""
     usual: list[RouteType] = ["unicast"] * 12
     kind = draw(st.sampled_from([*usual, *PATHLESS]))
     gateway = draw(st.sampled_from([None, None, None, *GATEWAYS[family]]))
     leg = NextHop(draw(st.sampled_from([*DEVICES, *DEVICES, None])), gateway=as_ip(gateway) if gateway else None)
-    own = [as_ip(interface.partition("/")[0]) for interface in INTERFACES if ("." in interface) is (family == IPV4)]
+    sources = [ip for ip in (as_ip("10.0.1.4"), as_ip("fd00:16::4"), *own, *own) if ip.version == family]
     return Route(
         draw(prefixes(family)),
         (leg,) if kind == "unicast" and leg != NextHop() else (),
@@ -192,7 +171,7 @@ def routes(draw: st.DrawFn, family: int) -> Route:
         type=kind,
         scope=SCOPE_LINK if family == IPV4 and kind == "unicast" and not gateway else 0,
         protocol=draw(st.sampled_from([213, 213, 4])),
-        prefsrc=draw(st.sampled_from([None, None, None, *own])) if kind == "unicast" else None,
+        prefsrc=draw(st.none() | st.sampled_from(sources)) if kind == "unicast" else None,
     )
 
 
@@ -237,26 +216,33 @@ class TwoKernels(RuleBasedStateMachine):
         """Leave the namespace."""
         self.stack.close()
 
-    def both(self, verb: str, *arguments: Any, **options: Any) -> str | None:
+    def both(self, verb: str, *arguments: Any, **options: Any) -> int | None:
         """Do the same on both: the same refusal, or none."""
         note(f"{verb} {' '.join(map(str, arguments))} {options or ''}")
-        kinds: list[str | None] = []
+        errors: list[int | None] = []
         for kernel in (self.linux, self.fake):
-            kinds.append(None)
+            errors.append(None)
             try:
                 getattr(kernel, verb)(*arguments, **options)
             except NetlinkError as error:
-                kinds[-1] = KINDS[error.code]
+                errors[-1] = ALIKE.get(error.code, error.code)
             except BackendError as error:
-                kinds[-1] = KINDS[error.errno or 0]
-        assert kinds[0] == kinds[1], kinds
-        return kinds[0]
+                errors[-1] = error.errno
+        assert errors[0] == errors[1], errors
+        return errors[0]
 
-    @initialize()
-    def furnish(self) -> None:
-        """Most hosts have some addresses."""
-        for dev, interface in (("eth0", "10.0.0.4/24"), ("eth1", "10.0.1.4/24"), ("eth0", "fd00::4/64")):
+    @initialize(twin=st.tuples(NAMES, st.sampled_from(INTERFACES)))
+    def furnish(self, twin: tuple[str, str]) -> None:
+        """Most hosts have some addresses, of which two devices may have the same, and routes from them by another one."""
+        for dev, interface in (("eth0", "10.0.0.4/24"), ("eth1", "10.0.1.4/24"), ("eth0", "fd00::4/64"), twin):
             self.both("add_address", dev, interface)
+        for prefix, source, table in (
+            ("9.0.0.0/8", "10.0.0.4", 254),
+            ("9.0.0.0/8", "10.0.0.4", 100),
+            ("9::/16", "fd00::4", 254),
+        ):
+            route = Route.to(prefix, dev="eth1", table=table, metric=7, protocol=4)
+            self.both("ip_route", "add", route._replace(prefsrc=as_ip(source)))
 
     @rule(name=NAMES)
     def add_or_delete_link(self, name: str) -> None:
@@ -267,35 +253,15 @@ class TwoKernels(RuleBasedStateMachine):
         else:
             self.both("delete_link", name)
 
-    @rule(name=NAMES, event=st.sampled_from(["set_up", "set_up", "set_down"]))
-    def set_link(self, name: str, event: str) -> None:
-        """Set a device up or down."""
-        self.both(event, name)
-
-    @rule(name=NAMES, carrier=st.booleans())
-    def plug(self, name: str, *, carrier: bool) -> None:
-        """Lose a carrier, or get it."""
-        assume(self.fake.snapshot().link(name) is not None)
-        self.both("set_carrier", name, carrier=carrier)
+    @rule(name=NAMES)
+    def set_up(self, name: str) -> None:
+        """Set a device up, which may have come again, or have gone."""
+        self.both("set_up", name)
 
     @rule(name=NAMES, interface=st.sampled_from(INTERFACES))
-    def add_or_delete_address(self, name: str, interface: str) -> None:
-        """Delete an address that is there, or add one; never a second one in a network."""
-        ip, _, length = interface.partition("/")
-        own = [address for address in self.fake.snapshot().addresses if address.dev == name]
-        if (as_ip(ip), int(length)) in [(address.ip, address.length) for address in own]:
-            self.both("delete_address", name, interface)
-        else:
-            self.both("add_address", name, interface)
-
-    @precondition(lambda self: self.fake.snapshot().addresses)
-    @rule(data=st.data())
-    def delete_address(self, data: st.DataObject) -> None:
-        """Delete an address that is there, which may be the last one of its device."""
-        own = [address for address in self.fake.snapshot().addresses if address.dev != "lo"]
-        assume(own)
-        address = data.draw(st.sampled_from(own))
-        self.both("delete_address", address.dev, f"{address.ip}/{address.length}")
+    def add_address(self, name: str, interface: str) -> None:
+        """Add an address, perhaps one that is there."""
+        self.both("add_address", name, interface)
 
     @precondition(lambda self: self.added)
     @rule()
@@ -315,7 +281,8 @@ class TwoKernels(RuleBasedStateMachine):
     @rule(data=st.data(), family=FAMILIES, verb=st.sampled_from(["add", "add", "replace", "replace", "delete"]))
     def change_route(self, data: st.DataObject, family: int, verb: Verb) -> None:
         """Add or replace a route, or ask for a deletion that may meet none."""
-        self.both("ip_route", verb, data.draw(routes(family)))
+        own = [address.ip for address in self.fake.snapshot().addresses if address.dev != "lo"]
+        self.both("ip_route", verb, data.draw(routes(family, own)))
 
     @precondition(lambda self: self.fake.snapshot().routes)
     @rule(data=st.data(), open_fields=st.sets(st.sampled_from(["metric", "protocol", "legs", "prefsrc"])))
