@@ -30,13 +30,7 @@ FIELDS = "phases"
 """The one extra key of every record, with all fields of its line as one mapping."""
 
 
-if TYPE_CHECKING:
-    _LoggerAdapter = logging.LoggerAdapter[logging.Logger]
-else:
-    _LoggerAdapter = logging.LoggerAdapter  # generic since Python 3.11
-
-
-class TaskLogger(_LoggerAdapter):
+class TaskLogger(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic since Python 3.11
     """The type of `ctx.log`: a logger whose lines name their run and task; `extra` goes into the same mapping."""
 
     def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
@@ -68,12 +62,11 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own time and threads."""
+    """The machine's own time and threads. Runs that share one wake each other, which does no harm."""
 
     now = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
-        """Make a clock; runs that share one wake each other, which does no harm."""
         self._changed = threading.Condition()
 
     def utc(self) -> datetime:
@@ -141,12 +134,6 @@ class Context:
 
     Create one to set a deadline, to cancel from another thread, or to use your own clock, logger or observers;
     if you pass none, `execute` creates a plain one.
-
-    - `check()` raises Cancelled if the task is cancelled; `sleep()` waits and does the same.
-    - `on_cancel()` calls back on cancellation, for a task that waits for something else.
-    - `within()` limits a part of the task to so many seconds.
-    - `shielded()` lets a transaction finish, or roll back, before the task stops.
-    - `log` is a logger whose lines say which run and task they come from.
     """
 
     def __init__(
@@ -175,10 +162,6 @@ class Context:
 
             observers = (LogObserver(self.logger),)
         self.observers = tuple(observers)
-
-    def __repr__(self) -> str:
-        state = f"cancelled: {self.reason}" if self.cancelled else "running"
-        return f"<Context of {'/'.join(self.path) or 'a new run'}, run {self.run_id}, {state}>"
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -260,10 +243,6 @@ class Context:
 
         Inside the block, use the context that it yields; `grace` limits it (DeadlineExceeded). A cancellation takes
         effect in the next check(), sleep() or step after the block.
-
-            with ctx.shielded(grace=30) as safe:
-                change(safe)      # may take long, or fail and roll back
-            ctx.check()           # stop now, if the task was cancelled meanwhile
         """
         yield from self._part(None, grace)
 
@@ -272,10 +251,7 @@ class Context:
         """A context for a part of a task, limited to these seconds: after that, DeadlineExceeded is raised.
 
         `deadline()` does the same for a whole task. Without seconds, the part can be cancelled on its own.
-        Inside the block, use the context that it yields:
-
-            with ctx.within(5) as soon:
-                soon.sleep(100)   # DeadlineExceeded after 5 seconds
+        Inside the block, use the context that it yields.
         """
         yield from self._part(self.scope, seconds)
 

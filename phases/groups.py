@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import attrs
 
 from phases.errors import Cancelled, TaskFailed
-from phases.running import do_step, in_order, run_step
+from phases.running import do_step, in_order, new_step
 from phases.tasks import AnyTask, Skip, Task, layers_of, valid_task
 from phases.text import describe_error, seconds_in_words
 
 if TYPE_CHECKING:
     from phases.context import Context
+    from phases.step import Step
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -66,9 +67,9 @@ def _all_at_once(tasks: tuple[AnyTask, ...], ctx: Context, most: float) -> tuple
     left: slow tasks all run at once, and a thousand trivial ones need only a few threads. The caller's thread runs no
     task and only waits, because signals are delivered to it.
     """
-    untaken, results, raised = deque(enumerate(tasks)), dict[int, object](), list[BaseException]()
+    untaken = deque([(place, task, new_step(task, ctx)) for place, task in enumerate(tasks)])
+    results, raised = dict[int, object](), list[BaseException]()
     threads, variables = list[threading.Thread](), contextvars.copy_context()
-    first = 0 if ctx.step is None else len(ctx.step.children)  # after those of an earlier attempt
     with ctx.within() as part:
 
         def take_tasks() -> None:
@@ -76,15 +77,14 @@ def _all_at_once(tasks: tuple[AnyTask, ...], ctx: Context, most: float) -> tuple
                 with suppress(IndexError):  # another thread has taken the last one
                     run_task(*untaken.popleft())
 
-        def run_task(place: int, task: AnyTask) -> None:
-            result = None
+        def run_task(place: int, task: AnyTask, step: Step) -> None:
+            result: object = None
             try:
-                result = variables.copy().run(run_step, task, part, place=first + place)
+                result = variables.copy().run(lambda: do_step(task, step, part))
             except BaseException as error:  # noqa: BLE001  kept, and raised in the caller's thread
                 stop(error)
-            finally:
-                results[place] = result
-                ctx.clock.wake()
+            results[place] = result
+            ctx.clock.wake()
 
         def stop(error: BaseException) -> None:
             raised.append(error)

@@ -6,17 +6,17 @@ make one (`groups`), and how a signal stops a run (`signals`).
 
 from __future__ import annotations
 
-import bisect
 import logging
 import types
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TypeVar, cast
 
 from phases.context import Clock, Context
 from phases.errors import Cancelled, TaskFailed
 from phases.live import live_tree
 from phases.logs import LogObserver
-from phases.signals import cancelled_by_signals
+from phases.signals import do_until_signalled
 from phases.step import Observer, Status, Step
 from phases.tasks import AnyTask, Skip, Task, layers_of, left_out, method_of, subtasks_of
 
@@ -37,7 +37,8 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     the result is a Skip. From a running event loop use `await asyncio.to_thread(phases.execute, task)`.
     """
     left_out(task)  # nothing begins if the tasks are nested too deep
-    return run_step(task, ctx or Context())
+    ctx = ctx or Context()
+    return do_step(task, new_step(task, ctx), ctx)
 
 
 def run(
@@ -95,20 +96,15 @@ def default_observers(logger: logging.Logger | None = None) -> list[Observer]:
 
 def _reported(task: AnyTask, ctx: Context, take: Callable[[AnyTask, Step, Context], object], *, action: str) -> Step:
     """The step of a whole run, whatever it has raised."""
-    root = _step_of(task, ctx, action=action)
-    with cancelled_by_signals(ctx, root) as signals:
-        try:
+    root = new_step(task, ctx, action=action)
+
+    def work() -> None:
+        with suppress(BaseException):  # it is in the report
             take(task, root, ctx)
-        except BaseException:
-            if root.status is Status.RUNNING:
-                raise  # it is in no report
+
+    signals = do_until_signalled(work, ctx, root)
     root.signal = signals[0] if signals else None
     return root
-
-
-def run_step(task: Task[T], ctx: Context, *, place: int | None = None) -> T:
-    """Run the task as a new step inside the context."""
-    return do_step(task, _step_of(task, ctx, place=place), ctx)
 
 
 def do_step(task: Task[T], step: Step, ctx: Context) -> T:
@@ -148,9 +144,12 @@ def _ask_step(task: AnyTask, step: Step, ctx: Context) -> None:
         act(step, call, ctx)
 
 
-def _step_of(task: AnyTask, ctx: Context, *, action: str = "do", place: int | None = None) -> Step:
-    last = 0 if ctx.step is None else len(ctx.step.children)
-    return Step((*ctx.path, task.name), run=ctx.run_id, action=action, place=last if place is None else place)
+def new_step(task: AnyTask, ctx: Context, *, action: str = "do") -> Step:
+    """A step for the task inside the context, not yet started."""
+    step = Step((*ctx.path, task.name), run=ctx.run_id, action=action)
+    if ctx.step is not None:
+        ctx.step.children.append(step)
+    return step
 
 
 def act(step: Step, do: Callable[[Context], T], ctx: Context) -> T:
@@ -161,7 +160,6 @@ def act(step: Step, do: Callable[[Context], T], ctx: Context) -> T:
     began = ctx.clock.now()
     try:
         step.start = ctx.clock.utc()
-        _add(step, ctx)
         ctx.tell("started", step)
         step.result = result = do(ctx.but(step=step))
         _refuse_coroutine(result)
@@ -193,14 +191,7 @@ def _refuse_coroutine(result: object) -> None:
 def pass_over(step: Step, ctx: Context, reason: str, *, status: Status = Status.SKIPPED) -> None:
     """Record that this step was not started."""
     step.status, step.reason = status, reason
-    _add(step, ctx)
     ctx.tell("ended", step)
-
-
-def _add(step: Step, ctx: Context) -> None:
-    with ctx.telling:
-        if ctx.step is not None:
-            bisect.insort(ctx.step.children, step, key=lambda child: child.place)
 
 
 def in_order(
@@ -210,9 +201,9 @@ def in_order(
     results: list[object] = []
     for number, task in enumerate(tasks, start=1):
         try:
-            results.append(take(task, _step_of(task, ctx, action=action), ctx))
+            results.append(take(task, new_step(task, ctx, action=action), ctx))
         except BaseException:
             for later in tasks[number:]:
-                pass_over(_step_of(later, ctx, action=action), ctx, f"not reached after {task.name}")
+                pass_over(new_step(later, ctx, action=action), ctx, f"not reached after {task.name}")
             raise
     return tuple(results)

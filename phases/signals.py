@@ -1,17 +1,17 @@
-"""SIGINT and SIGTERM cancel a run.
+"""SIGINT and SIGTERM cancel every run of the process.
 
-A handler runs in the main thread between two of its instructions, where that may hold any lock, so it must take none.
-It only puts the number into a queue (`SimpleQueue.put` is made for that), and a thread that reads the queue cancels.
+Python calls a handler in the main thread only, between two of its instructions: not while that blocks in a system call
+that began just before the signal, and possibly while it holds a lock. So the main thread of a run does no task. It
+waits, wakes regularly, and cancels when a handler has noted a signal.
 """
 
 from __future__ import annotations
 
+import contextvars
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from phases.context import complain
 
@@ -19,60 +19,57 @@ if TYPE_CHECKING:
     from phases.context import Context
     from phases.step import Step
 
+_runs: list[Context] = []  # the runs under way, the outer before those inside it
 
-@contextmanager
-def cancelled_by_signals(ctx: Context, root: Step) -> Iterator[list[int]]:
-    """While the block runs, SIGINT and SIGTERM cancel the run with this root; yields the list of those that came.
+
+def do_until_signalled(work: Callable[[], object], ctx: Context, root: Step) -> list[int]:
+    """Do the work of the run with this root, and cancel it on SIGINT and SIGTERM; return those that came.
 
     A repeated signal does not interrupt a shielded task; it only logs what the run is waiting for. A signal that the
-    parent process ignored (nohup) stays ignored. A signal during a run inside a run cancels both. Outside the main
-    thread, nothing is handled.
+    parent process ignored (nohup) stays ignored. Outside the main thread no signal is handled.
     """
-    handler = _Handler(ctx, root)
-    thread = threading.Thread(target=handler.cancel_on_each, name="phases-signals", daemon=True)
+    came: list[int] = []
+    _runs.append(ctx)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        if threading.current_thread() is threading.main_thread():
-            thread.start()
-            for number in (int(signal.SIGTERM), int(signal.SIGINT)):
-                if (before := signal.getsignal(number)) not in (signal.SIG_IGN, None):
-                    handler.before[number] = before
-                    signal.signal(number, handler)
-        yield handler.came
+        if threading.current_thread() is not threading.main_thread():
+            work()
+            return came
+        for number, handler in before.items():
+            if handler not in (signal.SIG_IGN, None):
+                signal.signal(number, lambda number, _frame: came.append(number))
+        _watch(work, came, ctx, root)
     finally:
-        if thread.ident is not None:
-            handler.queue.put(None)
-            thread.join()
-        for number, before in handler.before.items():  # SIGINT last: it can raise as soon as it is restored
-            signal.signal(number, before)
+        _runs.remove(ctx)
+        for number, handler in before.items():  # SIGINT last: it can raise as soon as it is restored
+            if handler is not signal.getsignal(number):
+                signal.signal(number, handler)
+    return came
 
 
-class _Handler:
-    """The handler of both signals for one run."""
+def _watch(work: Callable[[], object], came: list[int], ctx: Context, root: Step) -> None:
+    """Do the work in a thread, and cancel the runs on each signal that comes."""
+    has_ended, handled = threading.Event(), list[int]()
 
-    def __init__(self, ctx: Context, root: Step) -> None:
-        self.ctx, self.root = ctx, root
-        self.before: dict[int, Any] = {}
-        self.came: list[int] = []
-        self.queue: SimpleQueue[int | None] = SimpleQueue()
+    def do() -> None:
+        try:
+            variables.run(work)
+        finally:
+            has_ended.set()
+            ctx.clock.wake()
 
-    def __call__(self, number: int, frame: object) -> None:
-        if isinstance(outer := self.before[number], _Handler):
-            outer(number, frame)
-        self.came.append(number)
-        self.queue.put(number)
-
-    def cancel_on_each(self) -> None:
-        """Cancel the run for each number in the queue, the runs around it first: they must not start another task."""
-        while (number := self.queue.get()) is not None:
-            handlers, name = [self], signal.Signals(number).name
-            while isinstance(outer := handlers[0].before[number], _Handler):
-                handlers.insert(0, outer)
-            for handler in handlers:
-                handler.ctx.cancel(name)
-            waits_for = ", ".join("/".join(step.path) for step in self.root.innermost_running())
-            if waits_for and handlers == [self]:
-                words = " again: still" if self.came[1:] else ":"
-                try:
-                    self.ctx.log.warning("%s%s stopping, waiting for %s", name, words, waits_for)
-                except BaseException:  # noqa: BLE001  only the line is lost, not the next signal
-                    complain(self.ctx.logger, "cannot log %s", name)
+    variables = contextvars.copy_context()
+    thread = ctx.clock.start(do, name="phases")
+    while not has_ended.is_set():
+        ctx.clock.wait(lambda: has_ended.is_set() or len(came) > len(handled))
+        for number in came[len(handled) :]:
+            name, again = signal.Signals(number).name, " again: still" if handled else ":"
+            handled.append(number)
+            for run in tuple(_runs):
+                run.cancel(name)
+            waits_for = ", ".join("/".join(step.path) for step in root.innermost_running()) or "nothing any more"
+            try:
+                ctx.log.warning("%s%s stopping, waiting for %s", name, again, waits_for)
+            except BaseException:  # noqa: BLE001  only the line is lost
+                complain(ctx.logger, "cannot log %s", name)
+    thread.join()

@@ -54,9 +54,8 @@ class Step:
     attempts: int = 1
     signal: int | None = None
     """The first signal that came during the run; on the root only."""
-    place: int = 0
-    """Its position among the steps of its parent, whichever of them starts first."""
     children: list[Step] = attrs.field(factory=list)
+    """In the order in which their tasks are listed."""
 
     @property
     def name(self) -> str:
@@ -165,11 +164,11 @@ class Step:
         """The report as plain values."""
         return {"schema": "phases/report/1", "run": self.run, "signal": self.signal, **self._plain()}
 
-    def to_json(self, *, indent: int | None = None) -> str:
+    def to_json(self) -> str:
         """The report as JSON."""
         import json  # noqa: PLC0415  only this needs it
 
-        return json.dumps(self.to_mapping(), indent=indent)
+        return json.dumps(self.to_mapping())
 
     def _plain(self) -> dict[str, object]:
         error, trace = None if self.status is Status.FAILED and self.failures != (self,) else self.error, None

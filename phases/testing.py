@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
@@ -13,10 +13,6 @@ import attrs
 if TYPE_CHECKING:
     from phases.context import Context
     from phases.step import Status, Step
-
-
-def _own_list(errors: Iterable[BaseException]) -> list[BaseException]:
-    return list(errors)
 
 
 @attrs.define
@@ -29,7 +25,7 @@ class StubTask:
     name: str
     result: object = None
     seconds: float = attrs.field(default=0.0, kw_only=True)
-    errors: list[BaseException] = attrs.field(factory=list, kw_only=True, converter=_own_list)
+    errors: Sequence[BaseException] = attrs.field(default=(), kw_only=True)
     always: BaseException | None = attrs.field(default=None, kw_only=True)
     """Raised by every call after those in `errors`."""
     calls: int = attrs.field(default=0, init=False)
@@ -39,8 +35,8 @@ class StubTask:
         """Sleep, then raise or return."""
         self.calls += 1
         ctx.sleep(self.seconds)
-        if self.errors:
-            raise self.errors.pop(0)
+        if self.calls <= len(self.errors):
+            raise self.errors[self.calls - 1]
         if self.always is not None:
             raise self.always
         return self.result
@@ -58,7 +54,6 @@ class Recorder:
     """An observer that records the paths of the steps that started, and each end with its status, in order."""
 
     def __init__(self) -> None:
-        """Start without steps."""
         self.starts: list[str] = []
         self.ends: list[tuple[str, Status]] = []
         """Also of the steps that were not started."""
@@ -104,22 +99,15 @@ class FakeClock:
         """See Clock."""
         with self._changed:
             self._waits.append(wait := (done, until))
-            try:
-                while not self._is_over(*wait):
-                    earliest = min(until for _, until in self._waits)
-                    everybody_waits = len(self._waits) >= self._threads and not any(
-                        self._is_over(*w) for w in self._waits
-                    )
-                    if everybody_waits and earliest < math.inf:
-                        self._now = earliest
-                        self._changed.notify_all()
-                    else:
-                        self._changed.wait()
-            finally:
-                self._waits.remove(wait)
-
-    def _is_over(self, done: Callable[[], bool], until: float) -> bool:
-        return done() or self._now >= until
+            while not (done() or self._now >= until):
+                is_awake = any(done() or self._now >= until for done, until in self._waits)
+                earliest = min(until for _, until in self._waits)
+                if is_awake or len(self._waits) < self._threads or earliest == math.inf:
+                    self._changed.wait(1)
+                else:
+                    self._now = earliest
+                    self._changed.notify_all()
+            self._waits.remove(wait)
 
     def wake(self) -> None:
         """See Clock."""
@@ -135,13 +123,9 @@ class FakeClock:
             finally:
                 self._count(-1)
 
-        thread = threading.Thread(target=counted, name=name)
         self._count(1)
-        try:
-            thread.start()
-        except BaseException:
-            self._count(-1)
-            raise
+        thread = threading.Thread(target=counted, name=name)
+        thread.start()
         return thread
 
     def _count(self, change: int) -> None:

@@ -123,17 +123,6 @@ def test_leaving_waits_for_a_callback_under_way() -> None:
     thread.join()
 
 
-def test_repr() -> None:
-    """repr() of a context shows its path, run and state; each run has an id of its own."""
-    ctx, seen = Context(run_id="r1", observers=[]), list[str]()
-    assert repr(ctx) == "<Context of a new run, run r1, running>"
-    phases.execute(phases.serial(phases.task("a")(lambda inner: seen.append(repr(inner)))), ctx)
-    assert seen == ["<Context of serial/a, run r1, running>"]
-    ctx.cancel("SIGTERM")
-    assert repr(ctx) == "<Context of a new run, run r1, cancelled: SIGTERM>"
-    assert Context().run_id != Context().run_id
-
-
 @pytest.mark.parametrize("seconds", [0, -5, float("nan"), float("inf")])
 def test_time_limits_that_are_none(seconds: float) -> None:
     """An invalid time limit is refused immediately, and the message names it."""
