@@ -103,10 +103,6 @@ def check_findings(report: CheckReport, *, mode: str, wait: float = 0.0) -> tupl
         findings += family.flaws
         findings += family.doubts
         findings += _allowances(family)
-    skipped = [*dict.fromkeys(key for family in report.families for key in family.judge.fib.snapshot.skipped)]
-    if skipped:
-        sentence = f"the snapshot has what this release does not read: {spoken(skipped)}"
-        findings.append(Finding("not-judged", "note", sentence, "snapshot"))
     return tuple(dict.fromkeys(findings))
 
 

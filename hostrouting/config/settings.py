@@ -30,7 +30,7 @@ from hostrouting.config.values import (
 )
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import LINK_LOCAL
-from hostrouting.model.reader import Invalid, Section, camel, must, name_of, parse, path_of, read, read_bytes
+from hostrouting.model.reader import Invalid, Section, camel, faults_at, must, name_of, parse, path_of, read, read_bytes
 from hostrouting.model.route import DEFAULT_METRIC
 from hostrouting.text import nearest, show
 
@@ -232,11 +232,11 @@ class HostRoutingConfig(Section):
         keys = {key for key in document if document[key] is not None} if isinstance(document, Mapping) else {*ours[:1]}
         if _IN_AGENTS_FILE in keys:
             if _IN_AGENTS_FILE in getattr(document, "repeated", ()):
-                raise Invalid([Fault(_IN_AGENTS_FILE, "", "this key is given more than once", "keep one of them")])
+                raise Invalid(Fault(_IN_AGENTS_FILE, "", "this key is given more than once", "keep one of them"))
             try:
                 return read(cls, document[_IN_AGENTS_FILE])
             except Invalid as error:
-                raise Invalid(error.under(_IN_AGENTS_FILE)) from None
+                raise Invalid(*faults_at(_IN_AGENTS_FILE, None, error)) from None
         if not keys.isdisjoint(ours):
             return read(cls, document)
         near = {key: word for key in sorted(map(str, keys)) if (word := nearest(key, ours))}
@@ -245,7 +245,7 @@ class HostRoutingConfig(Section):
             remedy = f"in an agent's larger file, put them in an object under the key {_IN_AGENTS_FILE}"
             faults = [Fault("", "", f"has none of the keys {', '.join(ours[:-1])}", remedy)]
         if faults:
-            raise Invalid(faults)
+            raise Invalid(*faults)
         return cls()
 
     def replaced(self, section: str, other: "HostRoutingConfig") -> "Self":

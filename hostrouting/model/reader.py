@@ -2,12 +2,11 @@
 
 The annotations of a class say how its objects are read; this is worked out once for each class. A type may carry what
 else has to hold: `Annotated[int, range(256)]`, or `Annotated[Network, network, must(...)]` with functions that take the
-value (at first the text) and return another one, or raise `ValueError(rule, remedy)`. A faulty value raises `Invalid`,
-whose paths begin at the value: the object or list around it adds its own key, and reads the other values.
+value (at first the text) and return another one. A faulty value raises `ValueError(rule, remedy)`; the object or list
+around it makes a Fault of it with the path, reads the other values, and raises all their faults as `Invalid`.
 
 A plain class is a NamedTuple; a `Section` of a configuration reads the arguments of its constructor in the same way.
-Null is as good as absent, and so is an empty text for an optional one. A key that is unknown or given twice is a fault,
-unless keys may be `skipped`: a newer version wrote it.
+Null is as good as absent, and so is an empty text for an optional one. A key that is unknown or given twice is a fault.
 """
 
 import sys
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 T = TypeVar("T")
-Skipped: TypeAlias = set[str] | None
-Reader: TypeAlias = Callable[[Any, Skipped], Any]
+Reader: TypeAlias = Callable[[Any], Any]
 
 STANDARD_INPUT = "-"
 _LARGEST = 64 << 20  # bytes; a configuration or a snapshot of 100,000 routes has a quarter of this
@@ -37,19 +35,28 @@ _NUMBERS = range(1 << 32)  # all that the kernel's routing has
 _REMEMBERED = 4096  # texts of addresses that were read last: many routes share a few
 
 
-class Invalid(Exception):  # noqa: N818  control flow, until a caller knows what the document is
-    """A value has faults. `rest` is what of it has none, for the rules about several values."""
+class Invalid(ValueError):  # noqa: N818  control flow, until a caller knows what the document is
+    """An object or a list has faults. `rest` is what of it has none, for the rules about several values."""
 
-    def __init__(self, faults: Iterable[Fault], rest: object = None) -> None:
-        self.faults, self.rest = tuple(faults), rest
-        super().__init__(*self.faults)
-
-    def under(self, key: object) -> list[Fault]:
-        """The faults with paths that begin at the object or list that has the value."""
-        return [fault._replace(path=path_of(key, fault.path)) for fault in self.faults]
+    def __init__(self, *faults: Fault, rest: object = None) -> None:
+        self.faults, self.rest = faults, rest
+        super().__init__(*faults)
 
 
-def must(holds: Callable[[Any], bool], rule: str, remedy: str = "") -> Callable[[T], T]:
+def invalid(rule: str, remedy: str = "") -> Invalid:
+    """The error for a whole document, which is never quoted: an agent's file has secrets."""
+    return Invalid(Fault("", "", rule, remedy))
+
+
+def faults_at(key: object, value: object, error: ValueError) -> list[Fault]:
+    """The faults of a value, with paths that begin at the object or list that has it."""
+    if isinstance(error, Invalid):
+        return [fault._replace(path=path_of(key, fault.path)) for fault in error.faults]
+    rule, remedy, *_ = *error.args, ""
+    return [Fault(path_of(key), show(value), rule, remedy)]
+
+
+def must(holds: Callable[[Any], object], rule: str, remedy: str = "") -> Callable[[T], T]:
     """A rule for one value, for `Annotated`: what holds for it, what is said if it does not, and what to do then."""
 
     def check(value: T) -> T:
@@ -84,18 +91,18 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse(text: str | bytes) -> Any:
-    """The JSON value in the text. A message never quotes the text: an agent's file has secrets."""
+    """The JSON value in the text."""
     import json  # noqa: PLC0415  a check on the host reads none
 
     if not text.strip():
-        raise Invalid([Fault("", "", "is empty", "write {} for an empty configuration")])
+        raise invalid("is empty", "write {} for an empty configuration")
     try:
         # Without the codec utf-8-sig, which Debian's python3-minimal lacks.
         plain = text.removeprefix(b"\xef\xbb\xbf").decode() if isinstance(text, bytes) else text
         return json.loads(plain, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
         remedy = "JSON has double quotes, no comments and no trailing comma, and this file has to be UTF-8"
-        raise Invalid([Fault("", "", f"is not JSON: {error}", remedy)]) from error
+        raise invalid(f"is not JSON: {error}", remedy) from error
 
 
 def read_bytes(path: str) -> bytes:
@@ -105,11 +112,11 @@ def read_bytes(path: str) -> bytes:
             data = stream.read(_LARGEST + 1)
     except OSError as error:
         remedy = "run as root, or give this user read permission" if isinstance(error, PermissionError) else ""
-        raise Invalid([Fault("", "", f"cannot be read: {error.strerror}", remedy)]) from error
+        raise invalid(f"cannot be read: {error.strerror}", remedy) from error
     except ValueError as error:
-        raise Invalid([Fault("", "", "is not a path")]) from error
+        raise invalid("is not a path") from error
     if len(data) > _LARGEST:
-        raise Invalid([Fault("", "", f"is larger than {_LARGEST >> 20} MiB")])
+        raise invalid(f"is larger than {_LARGEST >> 20} MiB")
     return data
 
 
@@ -178,9 +185,14 @@ def written(value: Any) -> Any:
     return {name: written(held) for name, held in pairs if name not in defaults or held != defaults[name]}
 
 
-def read(cls: type[T], value: object, skipped: Skipped = None) -> T:
+def read(cls: type[T], value: object) -> T:
     """The object of this class in a JSON object. Raises Invalid."""
-    result: T = _form_of(cls).read(value, skipped)
+    try:
+        result: T = _form_of(cls).read(value)
+    except Invalid:
+        raise
+    except ValueError as error:
+        raise Invalid(*(fault._replace(path="") for fault in faults_at("", value, error))) from None
     return result
 
 
@@ -196,73 +208,49 @@ class _Form:
     def __init__(self, cls: type[Any]) -> None:
         self.cls, self.is_section = cls, issubclass(cls, Section)
         self.keys = {name: camel(name) if self.is_section else name for name in cls.__annotations__}
-        self.names = {key: name for name, key in self.keys.items()}
-        self.readers = {self.keys[name]: _reader_of(kind) for name, kind in cls.__annotations__.items()}
         defaults = vars(cls) if self.is_section else cls._field_defaults
-        self.defaults = {name: defaults[name] for name in self.keys if name in defaults}
-        self.required = [key for key, name in self.names.items() if name not in defaults]
+        self.defaults = {name: defaults.get(name) for name in self.keys}
+        self.required = [key for name, key in self.keys.items() if name not in defaults]
+        self.fields = {self.keys[name]: (name, _reader_of(kind)) for name, kind in cls.__annotations__.items()}
 
-    def read(self, document: Any, skipped: Skipped) -> Any:
+    def read(self, document: Any) -> Any:
         """The object in this JSON object; a section is returned as it is."""
-        if self.is_section:
-            if isinstance(document, self.cls):
-                return document
-            section = object.__new__(self.cls)
-            vars(section).update(self.values(document, skipped))
-            return section
-        values, faults = self._members(document, skipped)
-        if faults:
-            raise Invalid(faults)
-        return self.cls(**values)
+        if not self.is_section:
+            return self.cls(**self.values(document))
+        if isinstance(document, self.cls):
+            return document
+        section = object.__new__(self.cls)
+        vars(section).update(self.values(document))
+        return section
 
-    def values(self, document: Any, skipped: Skipped = None) -> dict[str, Any]:
-        """The values of all attributes of a section, in order."""
-        members, faults = self._members(document, skipped)
-        values = {name: members[key] if key in members else self.defaults[name] for name, key in self.keys.items()}
-        faults += self.cls.faults_between(values)
-        if faults:
-            raise Invalid(faults)
-        return values
-
-    def _members(self, document: Any, skipped: Skipped) -> tuple[dict[str, Any], list[Fault]]:
-        """The values in this JSON object by their keys, and the faults; of a value with faults what has none."""
+    def values(self, document: Any) -> dict[str, Any]:
+        """The values of all attributes, in order."""
         if type(document) is not dict and not isinstance(document, Mapping):
-            remedy = f"write {{...}} with any of the keys {', '.join(self.names)}"
-            raise _invalid(document, "is not an object", remedy)
-        values: dict[str, Any] = {}
+            remedy = f"write {{...}} with any of the keys {', '.join(self.fields)}"
+            raise ValueError("is not an object", remedy)
+        values = dict(self.defaults)
         faults: list[Fault] = []
-        unknown: list[object] = []
-        find_reader = self.readers.get
         for key, value in document.items():
             if value is None:
                 continue
-            if (reader := find_reader(key)) is None:
-                unknown.append(key)
+            if key not in self.fields:
+                near = nearest(str(key), self.fields)
+                remedy = f"did you mean {near}?" if near else f"the known keys are {', '.join(self.fields)}"
+                faults.append(Fault(path_of(key), "", "unknown key", remedy))
                 continue
+            name, read_value = self.fields[key]
             try:
-                values[key] = reader(value, skipped)
-            except Invalid as error:
-                faults += error.under(key)
-                values[key] = error.rest
-        if unknown or type(document) is not dict:
-            faults += self._misfits(unknown, getattr(document, "repeated", ()), skipped)
-        for key in self.required:
-            if key not in values:
-                faults.append(Fault(key, "", "missing"))
-                values[key] = None
-        return values, faults
-
-    def _misfits(self, unknown: list[object], repeated: Iterable[str], skipped: Skipped) -> Iterable[Fault]:
-        """The faults of keys that are unknown or given more than once, unless these may be skipped."""
-        if skipped is not None:
-            skipped |= {f"{path_of(key)} in a {self.cls.__name__}" for key in unknown}
-            skipped |= {f"{path_of(key)}, given more than once in a {self.cls.__name__}" for key in repeated}
-            return
-        for key in unknown:
-            near = nearest(str(key), self.names)
-            advice = f"did you mean {near}?" if near else f"the known keys are {', '.join(self.names)}"
-            yield Fault(path_of(key), "", "unknown key", advice)
-        yield from (Fault(path_of(key), "", "this key is given more than once", "keep one of them") for key in repeated)
+                values[name] = read_value(value)
+            except ValueError as error:
+                faults += faults_at(key, value, error)
+                values[name] = getattr(error, "rest", None)
+        for key in getattr(document, "repeated", ()):
+            faults.append(Fault(path_of(key), "", "this key is given more than once", "keep one of them"))
+        faults += [Fault(key, "", "missing") for key in self.required if document.get(key) is None]
+        faults += self.cls.faults_between(values) if self.is_section else ()
+        if faults:
+            raise Invalid(*faults)
+        return values
 
 
 _FORMS: dict[Any, _Form] = {}
@@ -277,46 +265,27 @@ def _form_of(cls: Any) -> _Form:
 # From the type of a value to the function that reads it.
 
 
-def _remembering(parse: Callable[[str], Any], rule: str) -> Callable[[str], Any]:
-    @lru_cache(_REMEMBERED)
-    def read_text(text: str) -> Any:
-        try:
-            return parse(text)
-        except ValueError:
-            raise ValueError(rule) from None
-
-    return read_text
-
-
-_ADDRESS = _remembering(as_ip, "is not an address")
-_TEXTS: dict[Any, Callable[[str], Any]] = {
-    IPv4Address: _ADDRESS,  # and where either family is allowed
-    IPv6Address: _ADDRESS,
-    Prefix: _remembering(Prefix.parse, "is not a network without host bits"),
-}
-"""The types that are text in JSON."""
-
-
-def _reader_of(kind: Any, steps: tuple[Any, ...] = ()) -> Reader:
+def _reader_of(kind: Any, steps: tuple[Reader, ...] = ()) -> Reader:
     """The reader for values of this type; `steps` are what the type carries."""
     if get_origin(kind) is Annotated:
         return _reader_of(kind.__origin__, kind.__metadata__)
     if get_origin(kind) in {Union, UnionType}:
         first, *others = get_args(kind)
-        reader = _reader_of(first, steps)
-        return _optional(reader) if NoneType in others and _is_text(first) else reader
-    if get_origin(kind) is tuple:
-        return _checked(_list_reader(*get_args(kind)), steps)
-    if get_origin(kind) is Literal:
-        return _member_reader(str, get_args(kind), "is not a known word")
+        read_plain = _reader_of(first, steps)
+        is_optional = NoneType in others and _is_text(first)
+        return (lambda value: None if value == "" else read_plain(value)) if is_optional else read_plain
     if kind is int:
-        numbers = steps[0] if steps else _NUMBERS
-        return _member_reader(int, numbers, f"is not an integer from {numbers[0]} to {numbers[-1]}")
+        numbers: Any = steps[0] if steps else _NUMBERS
+        return _one_of(int, numbers, f"is not an integer from {numbers[0]} to {numbers[-1]}")
     if kind is bool:
-        return _member_reader(bool, (True, False), "is not true or false")
-    if kind is str:
-        return _checked(_read_word, steps)
-    return _checked(_read_text, steps or (_TEXTS.get(kind, kind),)) if _is_text(kind) else _form_of(kind).read
+        return _one_of(bool, (True, False), "is not true or false")
+    if get_origin(kind) is Literal:
+        return _one_of(str, get_args(kind), "is not a known word")
+    if get_origin(kind) is tuple:
+        return _in_turn(_list_reader(*get_args(kind)), *steps)
+    if not _is_text(kind):
+        return _form_of(kind).read
+    return _in_turn(_read_word, *steps) if kind is str else _in_turn(_read_text, *(steps or (_TEXTS.get(kind, kind),)))
 
 
 def _is_text(kind: Any) -> bool:
@@ -325,74 +294,75 @@ def _is_text(kind: Any) -> bool:
     return kind in _TEXTS or not (isinstance(kind, type) and issubclass(kind, int | tuple | Section))
 
 
-def _optional(reader: Reader) -> Reader:
-    return lambda value, skipped: None if value == "" else reader(value, skipped)
+def _in_turn(*steps: Reader) -> Reader:
+    def read_in_turn(value: Any) -> Any:
+        for step in steps:
+            value = step(value)
+        return value
+
+    return read_in_turn if len(steps) > 1 else steps[0]
 
 
-def _checked(read_plain: Reader, steps: tuple[Callable[[Any], Any], ...]) -> Reader:
-    if not steps:
-        return read_plain
-
-    def read_checked(value: Any, skipped: Skipped) -> Any:
-        result = read_plain(value, skipped)
-        try:
-            for step in steps:
-                result = step(result)
-        except ValueError as error:
-            rule, remedy, *_ = *error.args, ""
-            raise _invalid(value, rule, remedy) from None
-        return result
-
-    return read_checked
-
-
-def _invalid(value: object, rule: str, remedy: str = "") -> Invalid:
-    return Invalid([Fault("", show(value), rule, remedy)])
+def _one_of(kind: type, members: Any, rule: str) -> Reader:
+    # A bool is an int, too, but not accepted as one.
+    return must(lambda value: type(value) is kind and value in members, rule)
 
 
 def _list_reader(kind: Any, *others: Any) -> Reader:
     read_item, length = _reader_of(kind), None if others == (...,) else 1 + len(others)
 
-    def read_list(values: Any, skipped: Skipped) -> tuple[Any, ...]:
+    def read_list(values: Any) -> tuple[Any, ...]:
         if type(values) is not list and (isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable)):
-            raise _invalid(values, "is not a list", "write [...], even around a single item")
+            raise ValueError("is not a list", "write [...], even around a single item")
         items: list[Any] = []
         faults: list[Fault] = []
         for place, value in enumerate(values):
             try:
-                items.append(read_item(value, skipped))
-            except Invalid as error:
-                faults += error.under(place)
+                items.append(read_item(value))
+            except ValueError as error:
+                faults += faults_at(place, value, error)
                 items.append(None)
         if faults:
-            raise Invalid(faults, tuple(items))
+            raise Invalid(*faults, rest=tuple(items))
         if length not in {None, len(items)}:
-            raise _invalid(values, "is not of the right length")
+            raise ValueError("is not of the right length")
         return tuple(items)
 
     return read_list
 
 
-def _member_reader(kind: type, members: Any, rule: str) -> Reader:
-    def read_member(value: Any, _: Skipped) -> Any:
-        if type(value) is kind and value in members:  # a bool is an int, too, but not accepted as one
-            return value
-        raise _invalid(value, rule)
-
-    return read_member
-
-
-def _read_text(value: Any, _: Skipped) -> str:
+def _read_text(value: Any) -> str:
     """The text; an object of `ipaddress` stands for its text."""
     if isinstance(value, str) or type(value).__module__ == "ipaddress":
         return str(value)
-    raise _invalid(value, "is not a text")
+    raise ValueError("is not a text")
 
 
-def _read_word(value: Any, skipped: Skipped) -> str:
+def _read_word(value: Any) -> str:
     # The kernel allows nearly any character in a name; code that prints it escapes it. Half of a surrogate pair, which
     # only JSON can express, cannot be written again.
-    text = value if type(value) is str else _read_text(value, skipped)
+    text = _read_text(value)
     if len(text) > _LONGEST or not (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)):
-        raise _invalid(value, f"is not a text of up to {_LONGEST} characters")
+        raise ValueError(f"is not a text of up to {_LONGEST} characters")
     return text
+
+
+@lru_cache(_REMEMBERED)
+def read_address(text: str) -> IPv4Address | IPv6Address:
+    """The address in a text."""
+    try:
+        return as_ip(text)
+    except ValueError:
+        raise ValueError("is not an address") from None
+
+
+@lru_cache(_REMEMBERED)
+def _read_prefix(text: str) -> Prefix:
+    try:
+        return Prefix.parse(text)
+    except ValueError:
+        raise ValueError("is not a network without host bits") from None
+
+
+# Where either family of addresses is allowed, the first stands for both.
+_TEXTS: dict[Any, Reader] = {IPv4Address: read_address, IPv6Address: read_address, Prefix: _read_prefix}

@@ -97,8 +97,6 @@ class Snapshot(NamedTuple):
     family: Annotated[int, (IPV4, IPV6)] | None = None
     # Whether the tables changed while they were read, so that it may show a state that never was.
     restless: bool = False
-    # What its document has and this version did not read, such as "ticks in a Route"; a newer version wrote it.
-    skipped: tuple[str, ...] = ()
 
     @property
     def families(self) -> tuple[int, ...]:
@@ -126,7 +124,6 @@ class Snapshot(NamedTuple):
     @classmethod
     def from_json(cls, text: str | bytes) -> "Self":
         """Read the output of `to_json`; anything else raises a ConfigError with every fault and its path."""
-        skipped: set[str] = set()
         try:
             document = parse(text)
         except Invalid as error:
@@ -137,9 +134,9 @@ class Snapshot(NamedTuple):
             raise ConfigError([Fault("schema", "", f"must be {SCHEMA!r}", SAVE)], kind="snapshot")
         faults = [Fault(name, "", "missing") for name in _LISTS if document.get(name) is None]
         try:
-            snapshot = read(cls, document, skipped)
+            snapshot = read(cls, document)
         except Invalid as error:
             raise ConfigError([*faults, *error.faults], kind="snapshot") from error
         if faults:
             raise ConfigError(faults, kind="snapshot")
-        return snapshot._replace(skipped=tuple(sorted({*snapshot.skipped, *skipped}))) if skipped else snapshot
+        return snapshot

@@ -58,11 +58,6 @@ def no_carrier() -> Snapshot:
     return host._replace(links=tuple(links))
 
 
-def skipping() -> Snapshot:
-    """A snapshot that a newer release has saved."""
-    return plain_vm().snapshot()._replace(skipped=("ticks in a Route",))
-
-
 DOCKER = Link(name="docker0", index=9, kind="bridge")
 MARK = Rule(family=4, priority=100, fwmark=1, fwmask=1, table=7)
 ETH1 = Link(name="eth1", index=9)
@@ -189,7 +184,6 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
             "with: ip rule add pref 32766 lookup main"
         ),
     ),
-    "skipped-keys": (skipping, "NOT-JUDGED: the snapshot has what this release does not read: ticks in a Route"),
 }
 
 

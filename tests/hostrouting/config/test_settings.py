@@ -200,7 +200,7 @@ def test_constructors_take_what_json_has() -> None:
         HostRoutingConfig({"enabled": True, "routes": [{}]})
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_mapping({1: 2, "manageForeign": {3}})  # type: ignore[dict-item] # the mistake under test
-    assert [fault.path for fault in caught.value.faults] == ["manageForeign", "[1]"]
+    assert [fault.path for fault in caught.value.faults] == ["[1]", "manageForeign"]
 
 
 @pytest.mark.linux
