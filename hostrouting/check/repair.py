@@ -13,11 +13,10 @@ fine, and nothing else may be worse. What no route can repair is named, with one
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
 from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.check.judge import ESCAPE, FINE, Judge, Part, ranges_of
-from hostrouting.fib.engine import Decision, Step
+from hostrouting.fib.engine import Decision, Fib
 from hostrouting.model.prefix import Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
 from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink, all_defaults
@@ -107,24 +106,29 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | Pending]
 
 def _spans(judge: Judge, parts: Iterable[Part]) -> Iterator[_Span]:
     fib = judge.fib
-    # For plain packets, table main is first looked up here; a route of ours is used from here on.
-    before_main = [step.rule for step in takewhile(lambda step: not _looks_up_main(step), fib.steps())]
     table = fib.tables.get(TABLE_MAIN)
     for part in parts:
-        length, obstacle = 0, ""
-        is_before = len(before_main) == len(fib.rules) or part.decision.rule in before_main
-        if is_before or part.opinion.name == "own-range":
-            length, rule = fib.width + 1, part.decision.rule
-            obstacle = f"[rule {rule}] comes before table main" if rule else "no rule looks up table main"
+        length, obstacle = 0, _obstacle(fib, part)
+        if obstacle:
+            length = fib.width + 1
         elif table is not None and (best := table.best(part.first)) is not None:
             # Also a throw, or a route that the rule suppresses, comes before a route of ours that is not more specific.
             length = best.prefix.length + (0 if best.metric > DEFAULT_METRIC[fib.family] else 1)
         yield _Span(part, length, obstacle)
 
 
-def _looks_up_main(step: Step) -> bool:
-    rule = step.rule
-    return rule.action == "to_table" and rule.table == TABLE_MAIN and rule.dst is None and step.is_for_plain(0)
+def _obstacle(fib: Fib, part: Part) -> str:
+    """What decides before table main is looked up for these packets; empty if nothing does."""
+    decision = part.decision
+    if part.opinion.name == "own-range":
+        return f"[{decision.route}] makes them this host's own"
+    for step in fib.steps():
+        if step.is_for_plain(part.first):
+            if step.rule.action == "to_table" and step.rule.table == TABLE_MAIN:
+                return ""
+            if step.rule == decision.rule:
+                return f"[rule {step.rule}] comes before table main"
+    return "no rule looks up table main"
 
 
 class _Cover:
