@@ -9,7 +9,7 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, ConfigError, Fault
 
 if TYPE_CHECKING:
@@ -48,16 +48,11 @@ class Question(NamedTuple):
 def read_question(arguments: argparse.Namespace, host: GetHost) -> Question:
     """The configuration to check by: that of --config, or the installed one. Raises ConfigError if nothing is expected.
 
-    CIDRs that are typed replace those of the configuration, and the other settings of an installed check: the answer is
-    the same for this host and for its snapshot.
+    CIDRs that are typed replace those of the configuration; what it says about devices, pods and services stays.
     """
     is_saved = bool(arguments.snapshot or getattr(arguments, "snapshots", ()))
-    is_here = not (arguments.config or is_saved)
-    base = _installed(host()) if is_here else read_config(arguments.config)
-    config = base
-    if arguments.cidrs:
-        check = RouteOverlapConfig() if is_here else base.route_overlap
-        config = _typed(base._replace(route_overlap=check), "CIDR", expected_cidrs=arguments.cidrs)
+    base = read_base(arguments, host)
+    config = _typed(base, "CIDR", expected_cidrs=arguments.cidrs) if arguments.cidrs else base
     config = with_devs(config, arguments.dev)
     if not config.route_overlap.cidrs:
         remedy = "name one, such as 172.16.0.0/16, or a --config that has some"
@@ -72,6 +67,12 @@ def read_question(arguments: argparse.Namespace, host: GetHost) -> Question:
 
             before = f"printf %s {shlex.quote(json.dumps(written(base)))} | "
     return Question(config, base, f"{before}{shlex.join(words)} | hostrouting apply --config -")
+
+
+def read_base(arguments: argparse.Namespace, host: GetHost) -> HostRoutingConfig:
+    """The configuration of --config; without it, the one that is installed, if this host is asked about."""
+    is_saved = bool(arguments.snapshot or getattr(arguments, "snapshots", ()))
+    return read_config(arguments.config) if arguments.config or is_saved else _installed(host())
 
 
 def with_devs(config: HostRoutingConfig, devs: list[str]) -> HostRoutingConfig:

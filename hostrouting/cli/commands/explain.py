@@ -15,7 +15,7 @@ from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion
 from hostrouting.check.report import owner_of
 from hostrouting.cli.failure import FINE
 from hostrouting.cli.output import Answer, capped
-from hostrouting.cli.source import GetHost, read_config, read_host, with_devs
+from hostrouting.cli.source import GetHost, read_base, read_host, with_devs
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.fib.engine import Decision, Fib
 from hostrouting.fib.not_judged import not_judged
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     except ValueError as error:
         remedy = "write one address, such as 172.16.5.9"
         raise ConfigError([Fault("ADDRESS", repr(arguments.address), "is not an address", remedy)]) from error
-    config = with_devs(read_config(arguments.config), arguments.dev)
+    config = with_devs(read_base(arguments, host), arguments.dev)
     fib = Fib(read_host(arguments, host), address.version)
     judge, rules, (decision, others) = (
         Judge(fib, config.route_overlap),

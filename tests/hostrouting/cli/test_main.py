@@ -142,6 +142,16 @@ def test_a_snapshot_gives_the_same_answer(name: str, words: str) -> None:
         assert (there.code, same) == (here.code, here.out)
 
 
+def test_typed_cidrs_are_checked_by_what_is_installed() -> None:
+    """CIDRs that are typed replace those of the installed configuration; what it says about devices holds for them, too."""
+    host = FakeHost(kernel=h200())
+    check = {"expectedCidrs": [CIDR], "expectedDevs": ["ib0"], "allowedDevs": ["ib*"], "mode": "WARN"}
+    say("apply", "--config", "-", host=host, stdin=json.dumps({"routeOverlap": check}).encode())
+    assert say("check", CIDR, "--json", host=host).json == say("check", "--json", host=host).json
+    assert say("check", CIDR, "--json", host=host).json["expectedDevs"] == {"ipv4": ["ib0"]}
+    assert say("explain", "172.16.5.9", "--json", host=host).json["expectedDevs"] == ["ib0"]
+
+
 # What is written on which stream, and the exit code.
 
 
