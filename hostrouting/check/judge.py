@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from hostrouting.config.cni import CNIS, Cni, Device, Use, devices_of
 from hostrouting.fib.engine import PLAIN, Decision, End, Fib, Packet, conditions_of
+from hostrouting.fib.not_judged import may_change_destination
 from hostrouting.model.prefix import LINK_LOCAL, Prefix
 from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, TABLE_MAIN
 from hostrouting.routes.uplink import Default, all_defaults, find_defaults, leads_out
@@ -220,8 +221,8 @@ class Judge:
         if decision.kind in {"local", "multicast"} or (decision.kind in {"broadcast", "anycast"} and not is_wide):
             return Opinion(FINE, "own")
         devs = self.all_devs(decision)
-        if not devs:
-            return Opinion(DOUBT, "not-judged", str(route))  # `not_judged` says what of it is not listed
+        if not devs or may_change_destination(route):
+            return Opinion(DOUBT, "not-judged", str(route))  # `not_judged` says why
         opinions = [self._by_device(dev, route, is_marked=is_marked) for dev in devs]
         worst = max(opinions, key=lambda opinion: opinion.grade)
         return worst._replace(devs=tuple(opinion.reason for opinion in opinions if opinion.grade == ESCAPE))
@@ -280,7 +281,7 @@ class Judge:
         if any(leg.gateway for leg in route.legs if leg.dev == dev):
             return False
         is_wide = 0 < route.prefix.length < self.fib.width and route.prefix not in _ZEROCONF
-        is_by_hand = route.protocol not in {PROTOCOL_KERNEL, _RA, _DHCP} and "encap" not in route.unread
+        is_by_hand = route.protocol not in {PROTOCOL_KERNEL, _RA, _DHCP}
         is_ethernet = self.is_card(dev) and self._links[dev].type == _ETHERNET
         if not (is_wide and is_by_hand and is_ethernet) or self._is_listed(dev) or self._is_connected(dev, route):
             return False

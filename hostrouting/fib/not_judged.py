@@ -12,6 +12,10 @@ from hostrouting.model.prefix import Prefix
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
+    from hostrouting.model.route import Route
+
+_BY_DEVICE = {"encap ip", "encap ip6", "encap mpls"}
+"""The encapsulations after which packets leave by the device of their route."""
 
 
 class NotJudged(NamedTuple):
@@ -21,6 +25,11 @@ class NotJudged(NamedTuple):
     """What it is, such as `rule 50: goto 100`."""
     prefix: Prefix
     """The whole address space, if it can be about any address."""
+
+
+def may_change_destination(route: Route) -> bool:
+    """Whether packets may get another destination by an encapsulation, so that the device of the route says nothing."""
+    return any(word.startswith("encap") and word not in _BY_DEVICE for word in route.unread)
 
 
 def not_judged(fib: Fib) -> Iterator[NotJudged]:
@@ -38,5 +47,5 @@ def not_judged(fib: Fib) -> Iterator[NotJudged]:
             yield NotJudged(f"route {route} (for packets from {route.source})", route.prefix)
         elif route.type == "unicast" and not route.devs:
             yield NotJudged(f"route {route} (its next hops are not listed)", route.prefix)
-        elif "encap" in route.unread:
+        elif may_change_destination(route):
             yield NotJudged(f"route {route} (an encapsulation that may change the destination)", route.prefix)

@@ -250,6 +250,7 @@ def routes(within: Prefix, *, only_ipv6: bool = False) -> SearchStrategy[Route]:
         tos=st.sampled_from([0] * 7 + [0x10]) if family == 4 else st.just(0),
         scope=st.sampled_from([0, SCOPE_LINK]),
         protocol=st.sampled_from([2, 3, 16, OURS]),
+        unread=st.sampled_from([()] * 8 + [("encap ip6",), ("encap seg6",)]),
         **(_fields_of_ipv6(within) if only_ipv6 and family == 6 else {}),
     )
 
@@ -266,7 +267,9 @@ def _fields_of_ipv6(within: Prefix) -> dict[str, SearchStrategy[Any]]:
 
 def _route(prefix: Prefix, hops: list[NextHop], usual: RouteType, own: RouteType, **fields: Any) -> Route:
     kind = own if fields["table"] == TABLE_LOCAL else usual
-    return Route(prefix, () if kind in PATHLESS else tuple(hops), type=kind, **fields)
+    if kind in PATHLESS:
+        return Route(prefix, type=kind, **{**fields, "unread": ()})
+    return Route(prefix, tuple(hops), type=kind, **fields)
 
 
 @cache

@@ -28,6 +28,10 @@ LINKS = tuple(
 )
 
 
+ENCAPS = {"encap ip6": "encap ip6 id 7 dst fd00:99::9", "encap seg6": "encap seg6 mode encap segs fd00:99::9"}
+"""By what is read of a route: the words that add it."""
+
+
 def rule_command(rule: Rule) -> str:
     """The command that adds the rule."""
     words = [f"rule add pref {rule.priority}", "not" if rule.invert else ""]
@@ -51,6 +55,7 @@ def route_command(route: Route, onlink: str = " onlink") -> str:
     words += [f"tos {route.tos:#x}"] if route.tos else []
     words.append(f"proto {route.protocol}")
     hops = [f"via {leg.gateway} dev {leg.dev}{onlink}" if leg.gateway else f"dev {leg.dev}" for leg in route.legs]
+    hops = [" ".join([*(ENCAPS[word] for word in route.unread), hop]) for hop in hops]
     weights = [f"weight {leg.weight}" for leg in route.legs]
     words += hops if len(hops) == 1 else [f"nexthop {hop} {weight}" for hop, weight in zip(hops, weights, strict=True)]
     words += [f"mtu {route.mtu}"] if route.mtu else []

@@ -22,6 +22,8 @@ from tests.support.rules import rule
 from tests.support.waiting import wait_for
 
 _ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unreachable", "8": "prohibit"}
+# The first of two values counts: `ip` writes the "dst" of an encapsulation behind that of its route.
+_DECODER = json.JSONDecoder(object_pairs_hook=lambda pairs: dict(reversed(pairs)))
 
 
 @contextmanager
@@ -157,7 +159,7 @@ class Namespace:
     def routes(self, family: int) -> tuple[Route, ...]:
         """All routes of all tables, as the kernel lists them."""
         done = self.ip(f"-{family}", "-N", "-j", "-d", "route", "show", "table", "all")
-        return tuple(_route(entry, family) for entry in json.loads(done.stdout or "[]"))
+        return tuple(_route(entry, family) for entry in _DECODER.decode(done.stdout or "[]"))
 
     def rules(self, family: int) -> tuple[Rule, ...]:
         """All rules, as the kernel lists them."""
@@ -174,9 +176,9 @@ class Namespace:
             if line.startswith("Command failed"):
                 errors[int(line.rpartition(":")[2])] = said
             said = line.removeprefix("RTNETLINK answers: ")
-        found, text, decoder = [], done.stdout.strip(), json.JSONDecoder()
+        found, text = [], done.stdout.strip()
         while text:
-            (entry,), end = decoder.raw_decode(text)
+            (entry,), end = _DECODER.raw_decode(text)
             found.append(_route(entry, family))
             text = text[end:].strip()
         answers = iter(found)
@@ -250,6 +252,9 @@ def _route(entry: dict[str, Any], family: int) -> Route:
         preference=entry.get("pref", "medium"),
         # `ip` shows whole seconds: 0 in the last second before a route expires, and in the first one after.
         expired=entry["expires"] <= 0 if "expires" in entry else None,
+        unread=tuple(
+            sorted({f"encap {hop['encap']}" for hop in (entry, *entry.get("nexthops", ())) if "encap" in hop})
+        ),
     )
 
 

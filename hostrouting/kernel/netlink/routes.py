@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import errno
 import struct
+import sys
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 _RTMSG = struct.Struct("=8BI")
 _NEXTHOP = struct.Struct("=HBBI")  # struct rtnexthop: length, flags, weight minus one, device
 _DST, _SRC, _OIF, _GATEWAY, _PRIORITY, _PREFSRC, _METRICS, _MULTIPATH = 1, 2, 4, 5, 6, 7, 8, 9
-_CACHEINFO, _TABLE, _VIA, _PREF, _NH_ID = 12, 15, 18, 20, 30
+_CACHEINFO, _TABLE, _VIA, _PREF, _ENCAP, _NH_ID = 12, 15, 18, 20, 21, 30
 _MTU, _ADVMSS = 2, 8  # RTAX_…
 _DEAD, _PERVASIVE, ONLINK, _LINKDOWN = 0x1, 0x2, 0x4, 0x10
 _LOOKUP_TABLE, _FIB_MATCH = 0x1000, 0x2000
@@ -58,8 +59,10 @@ _TYPES = {name: number for number, name in enumerate(ROUTE_TYPES)}
 _PREFERENCES: dict[int, Preference] = {1: "high", 3: "low"}
 _IN_ATTRIBUTE = 252  # RT_TABLE_COMPAT: the table is in its attribute
 
-_UNREAD = {11: "realm", 21: "encap"}
+_UNREAD = {11: "realm"}
 """The attributes that are only named; zeros are as good as none."""
+_ENCAPS = ("none", "mpls", "ip", "ila", "ip6", "seg6", "bpf", "seg6local", "rpl", "ioam6", "xfrm")
+"""The types of encapsulation by number, as `ip` names them."""
 _UNREAD_METRICS = {
     1: "lock",
     3: "window",
@@ -114,8 +117,9 @@ def decode(message: bytes, names: Mapping[int, str]) -> Route:
     attributes = attributes_of(message, HEADER.size + _RTMSG.size)
     metrics = attributes_of(attributes[_METRICS]) if _METRICS in attributes else {}
     family, kind = n.FAMILY_OF[family], ROUTE_TYPES[type_]
+    hops = tuple(_hops(attributes, flags))
     # IPv6 lists the loopback device with a route that leads nowhere.
-    legs = () if kind in PATHLESS else tuple(_legs(attributes, flags, names))
+    legs = () if kind in PATHLESS else tuple(_leg(*hop, names) for hop in hops)
     return Route(
         _prefix(family, attributes.get(_DST), dst_len),
         legs,
@@ -132,19 +136,20 @@ def decode(message: bytes, names: Mapping[int, str]) -> Route:
         source=_prefix(family, attributes.get(_SRC), src_len) if src_len else None,
         preference=_PREFERENCES.get(attributes.get(_PREF, b"\0")[0], "medium"),
         expired=_expired(attributes.get(_CACHEINFO)),
-        unread=tuple(_unread(metrics, attributes)),
+        unread=(*_unread(metrics, attributes), *sorted({_encap(hop) for hop, *_ in hops if _ENCAP in hop})),
     )
 
 
-def _legs(attributes: Mapping[int, bytes], flags: int, names: Mapping[int, str]) -> Iterator[NextHop]:
+def _hops(attributes: Mapping[int, bytes], flags: int) -> Iterator[tuple[Mapping[int, bytes], int, int, int]]:
+    """The attributes of each next hop, its device, its flags and its weight."""
     packed, at = attributes.get(_MULTIPATH, b""), 0
     while at + _NEXTHOP.size <= len(packed):
         length, flags, weight, index = _NEXTHOP.unpack_from(packed, at)
-        yield _leg(attributes_of(packed[at + _NEXTHOP.size : at + length]), index, flags, weight + 1, names)
+        yield attributes_of(packed[at + _NEXTHOP.size : at + length]), index, flags, weight + 1
         at += max((length + 3) & ~3, _NEXTHOP.size)
     index = _number(attributes, _OIF) or 0
     if not packed and (index or _GATEWAY in attributes or _VIA in attributes):
-        yield _leg(attributes, index, flags, 1, names)
+        yield attributes, index, flags, 1
 
 
 def _leg(attributes: Mapping[int, bytes], index: int, flags: int, weight: int, names: Mapping[int, str]) -> NextHop:
@@ -158,6 +163,11 @@ def _leg(attributes: Mapping[int, bytes], index: int, flags: int, weight: int, n
         dead=bool(flags & _DEAD),
         pervasive=bool(flags & _PERVASIVE),
     )
+
+
+def _encap(attributes: Mapping[int, bytes]) -> str:
+    number = int.from_bytes(attributes[_ENCAP], sys.byteorder)
+    return f"encap {_ENCAPS[number] if number < len(_ENCAPS) else number}"
 
 
 def _number(attributes: Mapping[int, bytes], kind: int) -> int | None:

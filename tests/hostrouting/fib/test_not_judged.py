@@ -23,7 +23,8 @@ TOS = Route.to(INSIDE, dev="eth0", gateway="10.0.0.1")
         (GROUP, "not judged: rule 50: from all lookup main suppress_ifgroup 7"),
         (OBJECT, "not judged: route 172.16.5.0/24 proto unspec nhid 7 (its next hops are not listed)"),
         (TOS._replace(tos=16), "(a type of service)"),
-        (TOS._replace(unread=("encap",)), "(an encapsulation that may change the destination)"),
+        (TOS._replace(unread=("encap ip", "encap bpf")), "encap ip encap bpf (an encapsulation that may change "),
+        (TOS._replace(unread=("encap 99",)), "encap 99 (an encapsulation that may change the destination)"),
     ],
 )
 def test_each_is_named(thing: Rule | Route, sentence: str) -> None:

@@ -89,7 +89,7 @@ def test_what_is_left_out(data: st.DataObject) -> None:
 
 
 def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBackend) -> None:
-    """Masters, peers, weights, metrics, gateways of the other family, sources, ends and nexthop objects are read."""
+    """Masters, peers, weights, metrics, gateways of the other family, sources, ends, nexthop objects and encaps are read."""
     namespace.batch(
         [
             "link add br0 type bridge",
@@ -98,9 +98,17 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
             "address add 10.1.0.1/24 brd + dev ib0 metric 7",
             "address add fd00::9 peer fd00::10/128 dev ib0 nodad",
             "nexthop add id 5 via 10.0.0.9 dev eth0",
+            "nexthop add id 6 encap seg6 mode encap segs fd00:99::9 via 10.0.0.9 dev eth0",
+            "nexthop add id 7 group 5/6",
             "route add 1.0.0.0/8 nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0 weight 256",
             "route add 2.0.0.0/8 via inet6 fe80::1 dev eth0 mtu 1400 advmss 1300",
             "route add 3.0.0.0/8 nhid 5",
+            "route add 6.0.0.0/8 nhid 6",
+            "route add 7.0.0.0/8 nhid 7",
+            (
+                "route add 8.0.0.0/8 nexthop encap ip id 7 dst 10.0.0.9 via 10.0.0.1 dev eth0 "
+                "nexthop encap seg6 mode encap segs fd00:99::9 via 10.0.0.2 dev eth0"
+            ),
             "route add 4.0.0.0/8 via 8.8.8.8 dev ib0 onlink src 10.0.0.4 metric 4294967295 tos 0x10 table 70000",
         ]
     )
@@ -109,6 +117,11 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
             "route add 2001::/16 via fd00:99::1 dev eth0 mtu 1280 pref high",
             "route add 2002::/16 from 2001:db8::/32 dev eth0",
             "route add 2003::/16 dev eth0 expires 1000",
+            "route add 2004::/16 encap seg6local action End.X nh6 fd00:99::1 via fd00:99::1 dev eth0",
+            (
+                "route add 2005::/16 nexthop encap ip6 id 7 dst fd00:99::9 via fd00:99::1 dev eth0 "
+                "nexthop via fd00:99::2 dev eth0"
+            ),
         ],
         family=6,
     )
@@ -116,13 +129,21 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
     assert snapshot.links == namespace.links()
     assert sorted(snapshot.addresses, key=str) == sorted(namespace.addresses(), key=str)
     assert snapshot.routes == namespace.routes(4) + namespace.routes(6)
+    encaps = {str(route.prefix): route.unread for route in snapshot.routes if route.unread}
+    assert encaps == {
+        "6.0.0.0/8": ("encap seg6",),
+        "7.0.0.0/8": ("encap seg6",),
+        "8.0.0.0/8": ("encap ip", "encap seg6"),
+        "2004::/16": ("encap seg6local",),
+        "2005::/16": ("encap ip6",),
+    }
     namespace.batch(["route add 5.0.0.0/8 via 10.0.0.1 initcwnd 10 quickack 1 realm 7"])
     [unread] = [route.unread for route in backend.snapshot().routes if str(route.prefix) == "5.0.0.0/8"]
     assert unread == ("initcwnd", "quickack", "realm")
     # With this sysctl, the kernel only names the object.
     namespace.sysctl("ipv4/nexthop_compat_mode", 0)
-    [route] = [route for route in backend.snapshot().routes if route.nexthop_id]
-    assert (route.nexthop_id, route.legs) == (5, ())
+    by_object = [route for route in backend.snapshot().routes if route.nexthop_id]
+    assert [(route.nexthop_id, route.legs) for route in by_object] == [(5, ()), (6, ()), (7, ())]
 
 
 @pytest.mark.parametrize("family", [4, 6])
