@@ -18,7 +18,7 @@ CONFIG = HostRoutingConfig(route_overlap={"expectedCidrs": ["172.16.0.0/16"]})
 
 
 def made_up(folder: Path) -> None:
-    """Save the snapshots of six nodes with GPUs and of two without, and a file that is none."""
+    """Save the snapshots of six nodes with GPUs and of two without, and a file that is not a snapshot."""
     for kind, make, count in (("gpu", h200, 6), ("cpu", plain_vm, 2)):
         text = make().snapshot().to_json()
         for number in range(count):
