@@ -7,23 +7,20 @@ are run (`tasks`). The fake is `hostrouting.testing.FakeManager`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Protocol
 
 from hostrouting.errors import HostError
-from hostrouting.kernel.programs import Ended, Run, run_program
+from hostrouting.kernel.programs import Ended, Run, run_program, run_tool, tool_environment
 
 _DO_NOTHING = {"SYSTEMD_OFFLINE", "SYSTEMD_IN_CHROOT"}
 # Otherwise a machine whose administrator made it require our unit would be stopped or restarted with the unit. And a
 # start must not wait for a target that may itself be waiting for the caller.
-_ALONE = "--job-mode=ignore-dependencies"
+_OPTIONS = ("--no-ask-password", "--no-pager", "--job-mode=ignore-dependencies")
 # A stop job is cancelled if the unit is started at that moment, for example by the start of a machine.
 _STOPS = 10
 _SHOWN = 10  # lines of a unit's log in one message
-
-_no_answer = partial(HostError, what="systemd", kind="no-answer")
 
 
 def unit_failed(unit: str, *, result: str, status: str, words: Iterable[str]) -> HostError:
@@ -35,7 +32,7 @@ def unit_failed(unit: str, *, result: str, status: str, words: Iterable[str]) ->
 
 
 class Manager(Protocol):
-    """A service manager. Methods raise HostError if it does not answer."""
+    """A service manager. Methods raise the HostError of `run_tool` if it does not answer."""
 
     def is_running(self) -> bool:
         """Whether a manager runs; false for an image and in most containers."""
@@ -77,13 +74,13 @@ class SystemdManager:
 
     def reload(self) -> None:
         """See Manager."""
-        self._ask("daemon-reload")
+        self._run("daemon-reload")
 
     def start(self, unit: str, *, timeout: float) -> None:
         """See Manager."""
         # `systemctl start` would join a run in progress, and would not run a oneshot that remained active.
         try:
-            done = self._run(_ALONE, "restart", unit, timeout=timeout)
+            done = self._run("restart", unit, fine=range(10), timeout=timeout)
         except BaseException:
             # After a timeout, a signal or Ctrl-C, systemctl no longer waits, but systemd continues the job.
             with suppress(HostError):
@@ -97,11 +94,13 @@ class SystemdManager:
     def stop(self, unit: str) -> None:
         """See Manager."""
         for left in reversed(range(_STOPS)):
-            done = self._run(_ALONE, "stop", unit)
-            if done.code in {0, 5}:  # 5: the unit does not exist
+            try:
+                self._run("stop", unit, fine=(0, 5))  # 5: the unit does not exist
+            except HostError as error:
+                if error.kind != "refused" or not left:
+                    raise
+            else:
                 return
-            if not left:
-                raise _no_answer(f"systemctl stop {unit}: {done.complaint.strip()}")
 
     def state(self, unit: str) -> str:
         """See Manager."""
@@ -110,7 +109,7 @@ class SystemdManager:
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """See Manager."""
-        text = self._ask("show", "--all", "--property", ",".join(names), "--", *units)
+        text = self._run("show", "--all", "--property", ",".join(names), "--", *units).out
         shown = []
         for block in filter(None, text.strip("\n").split("\n\n")):
             values: dict[str, list[str]] = {}
@@ -132,27 +131,16 @@ class SystemdManager:
             return tuple(line for line in text.splitlines() if line.strip())
         return ()
 
-    def _ask(self, *words: str) -> str:
-        done = self._run(*words)
-        if done.code:
-            raise _no_answer(f"systemctl {' '.join(words)}: {done.complaint.strip() or f'exit code {done.code}'}")
-        return done.out
-
-    def _run(self, *words: str, timeout: float | None = None) -> Ended:
-        limit, command = timeout or self._timeout, f"systemctl {' '.join(words)}"
+    def _run(self, *words: str, fine: Collection[int] = (0,), timeout: float | None = None) -> Ended:
         # With one of these variables, or if systemctl takes this for a chroot, it succeeds without doing anything.
-        environment = {name: value for name, value in os.environ.items() if name not in _DO_NOTHING}
-        environment["SYSTEMD_IGNORE_CHROOT"] = "1"
-        options = ("--no-ask-password", "--no-pager")
-        try:
-            done = self._program("systemctl", *options, *words, timeout=limit, environment=environment)
-        except FileNotFoundError as error:
-            remedy = "install systemd, or write into an image (hostrouting render)"
-            raise _no_answer(f"the program systemctl was not found; {remedy}") from error
-        except TimeoutError as error:
-            raise _no_answer(f"{command} did not answer within {limit:g} s; see `systemctl list-jobs`") from error
-        except OSError as error:
-            raise _no_answer(f"systemctl cannot be run: {error.strerror}") from error
-        if done.signal:
-            raise _no_answer(f"{command} was killed by {done.signal}")
-        return done
+        environment = {name: value for name, value in tool_environment().items() if name not in _DO_NOTHING}
+        return run_tool(
+            *("systemctl", *_OPTIONS, *words),
+            purpose=" ".join(words),
+            what="systemd",
+            package="systemd, or write into an image (hostrouting render)",
+            fine=fine,
+            timeout=timeout or self._timeout,
+            environment={**environment, "SYSTEMD_IGNORE_CHROOT": "1"},
+            run=self._program,
+        )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
@@ -90,7 +90,6 @@ def run_program(*words: str, timeout: float, text: str = "", environment: Mappin
 
 # Tools of the administrator.
 
-_SECONDS = 10.0
 _REFUSALS = (
     ("Operation not permitted|Permission denied|must be root", "not-permitted", "run it as root with CAP_NET_ADMIN"),
     (
@@ -98,6 +97,7 @@ _REFUSALS = (
         "not-loaded",
         "the kernel has no such tables: load their module, such as ebtable_nat",
     ),
+    ("Failed to connect to bus|Connection (refused|timed out)", "no-answer", "check that systemd runs"),
     ("", "refused", ""),
 )
 """By what a tool prints when it fails: the kind of the error and its remedy; the first row that fits."""
@@ -112,25 +112,35 @@ def tool_environment() -> dict[str, str]:
     return {**os.environ, "LC_ALL": "C", "PATH": path}
 
 
-def run_tool(*words: str, purpose: str, what: HostPart, package: str, text: str = "", run: Run = run_program) -> Ended:
+def run_tool(
+    *words: str,
+    purpose: str,
+    what: HostPart,
+    package: str,
+    text: str = "",
+    fine: Collection[int] = (0,),
+    timeout: float = 10.0,
+    environment: Mapping[str, str] | None = None,
+    run: Run = run_program,
+) -> Ended:
     """Run an administrator's tool; HostError if it cannot be run, or ends with a failure. Nothing is retried.
 
-    `purpose` completes "the tool could not …". The kinds of the error are missing, timeout (the change may or may not
-    have been made), not-permitted, not-loaded (the kernel does not have what the tool works on) and refused; its
-    `words` are what the tool printed.
+    `purpose` completes "the tool could not …", and `fine` has the exit codes that are not a failure. The kinds of the
+    error are missing, timeout (the change may or may not have been made), not-permitted, not-loaded (the kernel does
+    not have what the tool works on), no-answer (systemd does not run) and refused; its `words` are what was printed.
     """
     tool = words[0]
     try:
-        ended = run(*words, text=text, timeout=_SECONDS, environment=tool_environment())
+        ended = run(*words, text=text, timeout=timeout, environment=environment or tool_environment())
     except FileNotFoundError as error:
         sentence = f"the program {tool} was not found; install the package {package}"
         raise HostError(sentence, what=what, kind="missing") from error
     except TimeoutError as error:
-        sentence = f"{tool} did not {purpose} within {_SECONDS:g} s; check that it answers, then try again"
+        sentence = f"{tool} did not {purpose} within {timeout:g} s; check that it answers, then try again"
         raise HostError(sentence, what=what, kind="timeout") from error
     except OSError as error:
         ended = Ended(126, err=error.strerror or str(error))  # as in a shell, for a program that cannot be run
-    if ended.code:
+    if ended.code not in fine:
         raise tool_error(ended, tool, purpose=purpose, what=what)
     return ended
 
@@ -139,7 +149,7 @@ def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> Host
     """The error for a tool that has ended without doing what was asked."""
     lines = (line.strip() for line in ended.complaint.splitlines())
     printed = " | ".join(dict.fromkeys(line for line in lines if line.strip("^~")))  # nft underlines the place
-    printed = printed or ended.signal or f"exit code {ended.code}, without a message"
+    printed = printed or f"{ended.signal or f'exit code {ended.code}'}, without a message"
     kind, remedy = next(row[1:] for row in _REFUSALS if re.search(row[0], printed))
     return HostError(f"{tool} could not {purpose}{remedy and '; '}{remedy}", what=what, kind=kind, words=printed)
 
