@@ -188,7 +188,7 @@ def part_of(
 def nearby(routes: Iterable[Route], near: Collection[Prefix]) -> Iterator[Route]:
     """The routes that `near` of `RouteBackend.snapshot` leaves."""
     borders: dict[tuple[int, int], list[int]] = {}
-    kinds: set[Route] = set()
+    kinds: set[tuple[object, ...]] = set()
     for route in routes:
         size = (route.prefix.family, route.prefix.length)
         if size not in borders:
@@ -199,9 +199,9 @@ def nearby(routes: Iterable[Route], near: Collection[Prefix]) -> Iterator[Route]
             yield route
 
 
-def kind_of(route: Route) -> Route:
+def kind_of(route: Route) -> tuple[object, ...]:
     """What routes have in common that differ only in their first address."""
-    return route._replace(prefix=Prefix(route.prefix.family, 0, route.prefix.length))
+    return (route.prefix.family, route.prefix.length, *route[1:])
 
 
 def is_kept(route: Route) -> bool:

@@ -12,13 +12,12 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from ipaddress import IPv4Address, IPv6Address
 from sys import byteorder
 from typing import TYPE_CHECKING
 
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.socket import HEADER, NUMBER, KernelError, attribute, attributes_of
-from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
+from hostrouting.model.prefix import IPV4, IPV6
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link
 
@@ -38,20 +37,9 @@ def list_messages(netlink: NetlinkSocket, kind: int, body: bytes) -> Iterator[by
             raise
 
 
-def _integer(attributes: Mapping[int, bytes], kind: int, default: int = 0) -> int:
-    """A number of any width."""
-    return int.from_bytes(attributes[kind], byteorder) if kind in attributes else default
-
-
 def _text(packed: bytes) -> str:
     """A name; bytes that are not text are escaped, so that they match no device."""
     return packed.partition(b"\0")[0].decode(errors="backslashreplace")
-
-
-def _ip(packed: bytes | None) -> IP | None:
-    if not packed:
-        return None
-    return IPv4Address(packed) if len(packed) == 4 else IPv6Address(packed)
 
 
 # Devices.
@@ -100,9 +88,9 @@ def _link(
         kind=_text(attributes_of(attributes.get(_LINKINFO, b"")).get(_INFO_KIND, b"")),
         type=hardware,
         up=bool(flags & _UP),
-        carrier=bool(_integer(attributes, _CARRIER, 1)),
-        master=names.get(_integer(attributes, _MASTER)),
-        group=_integer(attributes, _GROUP),
+        carrier=n.number_in(attributes, _CARRIER) != 0,
+        master=names.get(n.number_in(attributes, _MASTER) or 0),
+        group=n.number_in(attributes, _GROUP) or 0,
         ignore_routes_with_linkdown=ignore_linkdown or _is_on(ipv4, _IGNORE_LINKDOWN),
         ipv6_ignore_routes_with_linkdown=_is_on(ipv6, _IGNORE_LINKDOWN_IPV6),
         ipv6_disabled=not ipv6 or _is_on(ipv6, _DISABLE_IPV6),
@@ -117,20 +105,16 @@ def _is_on(settings: bytes, place: int) -> bool:
     return any(settings[place * 4 : place * 4 + 4])
 
 
-_NETCONF_INDEX, _NETCONF_FORWARDING, _NETCONF_IGNORE_LINKDOWN = 1, 2, 6
-_ALL = struct.pack("=i", -1)
+_SETTINGS = "/proc/sys/net/ipv{}/conf/all/{}"
 
 
-def read_settings(netlink: NetlinkSocket, family: int) -> tuple[bool | None, bool]:
-    """Of "all": whether it forwards, and whether it ignores routes without a carrier; None without this family."""
-    body = struct.pack("=B3x", n.AF_OF[family]) + attribute(_NETCONF_INDEX, _ALL)
+def read_setting(family: int, name: str) -> bool | None:
+    """A setting of "all" in the namespace of this thread; None if there is none: of IPv6, or without /proc."""
     try:
-        attributes = _attributes(netlink.ask(n.RTM_GETNETCONF, body), 4)
-    except KernelError as error:
-        if error.number in {errno.EOPNOTSUPP, errno.EAFNOSUPPORT}:
-            return None, False
-        raise
-    return bool(_integer(attributes, _NETCONF_FORWARDING)), bool(_integer(attributes, _NETCONF_IGNORE_LINKDOWN))
+        with open(_SETTINGS.format(family, name), "rb") as file:
+            return file.read().strip() != b"0"
+    except OSError:
+        return None
 
 
 # Addresses.
@@ -160,7 +144,7 @@ def _address(message: bytes, names: Mapping[int, str]) -> Address | None:
     # Of two, LOCAL is the host's address and ADDRESS the peer's; in IPv4, both may be the host's.
     other = attributes.get(_IFA_ADDRESS)
     local = attributes.get(_IFA_LOCAL) or other
-    ip, flags = _ip(local), _integer(attributes, _IFA_FLAGS)
+    ip, flags = n.ip_of(local), n.number_in(attributes, _IFA_FLAGS) or 0
     if ip is None:
         return None
     return Address(
@@ -168,9 +152,9 @@ def _address(message: bytes, names: Mapping[int, str]) -> Address | None:
         length=length,
         dev=names[index],
         scope=scope,
-        peer=None if other == local else _ip(other),
-        broadcast=_ip(attributes.get(_IFA_BROADCAST)),
-        metric=_integer(attributes, _IFA_PRIORITY),
+        peer=None if other == local else n.ip_of(other),
+        broadcast=n.ip_of(attributes.get(_IFA_BROADCAST)),
+        metric=n.number_in(attributes, _IFA_PRIORITY) or 0,
         prefix_route=not flags & _NO_PREFIX_ROUTE,
         preferred=not flags & _UNPREFERRED,
     )
@@ -232,31 +216,27 @@ def decode_rule(message: bytes) -> Rule:
     af, dst_len, src_len, tos, table, number, flags = _RULE.unpack_from(message, HEADER.size)
     attributes = _attributes(message, _RULE.size)
     family, action = n.FAMILY_OF[af], _ACTIONS.get(number, _UNKNOWN)
-    limits = [_integer(attributes, kind, _UNSET) for kind in (_FRA_PREFIXLEN, _FRA_IFGROUP)]
+    limits = [n.number_in(attributes, kind) for kind in (_FRA_PREFIXLEN, _FRA_IFGROUP)]
     prefixlen, ifgroup = (None if limit == _UNSET else limit for limit in limits)
-    mask = _integer(attributes, _FRA_MASK)
+    mask = n.number_in(attributes, _FRA_MASK) or 0
     return Rule(
         family=family,
-        priority=_integer(attributes, _FRA_PRIORITY),
+        priority=n.number_in(attributes, _FRA_PRIORITY) or 0,
         action=action,
-        table=(_integer(attributes, _FRA_TABLE) or table) if action == "to_table" else 0,
-        target=_integer(attributes, _FRA_GOTO) if action == "goto" and _FRA_GOTO in attributes else None,
+        table=(n.number_in(attributes, _FRA_TABLE) or table) if action == "to_table" else 0,
+        target=n.number_in(attributes, _FRA_GOTO) if action == "goto" else None,
         invert=bool(flags & _INVERT),
-        src=_block(family, attributes.get(_FRA_SRC), src_len),
-        dst=_block(family, attributes.get(_FRA_DST), dst_len),
+        src=n.prefix_of(family, attributes.get(_FRA_SRC), src_len) if src_len else None,
+        dst=n.prefix_of(family, attributes.get(_FRA_DST), dst_len) if dst_len else None,
         iif=_text(attributes[_FRA_IIF]) if _FRA_IIF in attributes else None,
-        fwmark=_integer(attributes, _FRA_MARK),
+        fwmark=n.number_in(attributes, _FRA_MARK) or 0,
         fwmask=mask,
         others=(*([("tos", f"{tos:#x}")] if tos else []), *_others(attributes)),
-        l3mdev=bool(_integer(attributes, _FRA_L3MDEV)),
+        l3mdev=bool(n.number_in(attributes, _FRA_L3MDEV)),
         suppress_prefixlength=prefixlen,
         suppress_ifgroup=ifgroup,
-        protocol=_integer(attributes, _FRA_PROTOCOL),
+        protocol=n.number_in(attributes, _FRA_PROTOCOL) or 0,
     )
-
-
-def _block(family: int, packed: bytes | None, length: int) -> Prefix | None:
-    return Prefix.around(family, int.from_bytes(packed, "big"), length) if packed and length else None
 
 
 def _others(attributes: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:

@@ -1,10 +1,19 @@
-"""Numbers of the kernel's interface that several modules need; a number that only one needs is there."""
+"""What several modules need: numbers of the kernel's interface, and the meaning of the bytes of an attribute.
+
+A number that only one module needs is there.
+"""
+
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address
+from sys import byteorder
+
+from hostrouting.model.prefix import IP, Prefix
 
 AF_OF = {4: 2, 6: 10}
 """The address families (AF_…) by IP version."""
 FAMILY_OF = {number: family for family, number in AF_OF.items()}
 
-RTM_GETLINK, RTM_GETADDR, RTM_GETRULE, RTM_GETNETCONF = 18, 22, 34, 82
+RTM_GETLINK, RTM_GETADDR, RTM_GETRULE = 18, 22, 34
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
 
 _OF_BOTH = (1, 32)  # RTNLGRP_LINK, …_NEXTHOP
@@ -15,3 +24,20 @@ def groups_of(family: int | None = None) -> int:
     """The mask of the groups that report changes of links, addresses, routes and rules; None for both families."""
     numbers = [*_OF_BOTH, *(number for each, some in _OF.items() if family in {None, each} for number in some)]
     return sum(1 << number - 1 for number in numbers)
+
+
+def number_in(attributes: Mapping[int, bytes], kind: int) -> int | None:
+    """A number of any width; None if it is not there."""
+    return int.from_bytes(attributes[kind], byteorder) if kind in attributes else None
+
+
+def ip_of(packed: bytes | None) -> IP | None:
+    """An address; None if there is none."""
+    if not packed:
+        return None
+    return IPv4Address(packed) if len(packed) == 4 else IPv6Address(packed)
+
+
+def prefix_of(family: int, packed: bytes | None, length: int) -> Prefix:
+    """A prefix, which has no bytes if it is the default route's."""
+    return Prefix.around(family, int.from_bytes(packed or b"", "big"), length)

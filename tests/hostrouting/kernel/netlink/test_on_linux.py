@@ -140,10 +140,13 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
     namespace.batch(["route add 5.0.0.0/8 via 10.0.0.1 initcwnd 10 quickack 1 realm 7"])
     [unread] = [route.unread for route in backend.snapshot().routes if str(route.prefix) == "5.0.0.0/8"]
     assert unread == ("initcwnd", "quickack", "realm")
+    assert not snapshot.ipv6_forwarding
+    namespace.sysctl("ipv6/conf/all/forwarding", 1)
     # With this sysctl, the kernel only names the object.
     namespace.sysctl("ipv4/nexthop_compat_mode", 0)
     by_object = [route for route in backend.snapshot().routes if route.nexthop_id]
     assert [(route.nexthop_id, route.legs) for route in by_object] == [(5, ()), (6, ()), (7, ())]
+    assert backend.snapshot().ipv6_forwarding
 
 
 @pytest.mark.parametrize("family", [4, 6])
