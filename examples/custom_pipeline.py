@@ -95,7 +95,9 @@ def main() -> int:
     report = phases.run(bootstrap)
     print(report)
     if not report.ok:
-        phases.undo(bootstrap)  # removes the gate, too: leave this out to keep machines from starting
+        phases.undo(
+            bootstrap
+        )  # removes the gate, too, if it was not there before: leave this out to keep machines from starting
     print(f"our files: {len(host.files.texts)}, labels: {sorted(labels)}")
     return report.exit_code
 

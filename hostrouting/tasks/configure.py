@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import attrs
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import HostRoutingError
 from hostrouting.host.effects import Effects, having_changed
 from hostrouting.host.host import Host
-from hostrouting.tasks.install import DEFAULT_WAIT, WAIT, SectionTask, begin, planned, read_installed
+from hostrouting.tasks.install import DEFAULT_WAIT, WAIT, SectionTask, begin, installed_or_nothing, planned
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -47,6 +45,8 @@ class Configure:
     """The seconds that each task waits for what it needs, such as the default route."""
     allow_removal: bool = attrs.field(default=True, kw_only=True)
     """Whether the configuration may take away what protects the host now; else a ConfigError says what it would."""
+    _replaced: list[HostRoutingConfig] = attrs.field(factory=list, init=False, eq=False, repr=False)
+    """What was installed before each run of this task, for undo()."""
 
     @property
     def subtasks(self) -> tuple[SectionTask, ...]:
@@ -55,9 +55,7 @@ class Configure:
 
     def parts(self) -> tuple[SectionTask, ...]:
         """The tasks, which know what was installed, if that can be read: this configuration takes its place."""
-        former = HostRoutingConfig()
-        with suppress(HostRoutingError):
-            former = read_installed(self.host) or former
+        former = installed_or_nothing(self.host)
         return tuple(attrs.evolve(task, former=former) for task in self.subtasks)
 
     def plan(self, _ctx: phases.Context | None = None) -> Plan:
@@ -66,6 +64,7 @@ class Configure:
 
     def do(self, ctx: phases.Context) -> object:
         """See the class."""
+        self._replaced.append(installed_or_nothing(self.host))
         if (begun := begin(ctx, self.host, self.parts, allow_removal=self.allow_removal)) is None:
             return phases.Skip("nothing is configured, and nothing is installed")
         effects, parts = begun
@@ -75,8 +74,10 @@ class Configure:
             return phases.serial(*steps, name=self.name).do(ctx)
 
     def undo(self, ctx: phases.Context) -> object:
-        """Remove everything of hostrouting, for any configuration; the same as Remove."""
-        return Remove(host=self.host).do(ctx)
+        """Install what was installed before the task first ran; if nothing was, or it did not run, remove everything."""
+        config = self._replaced[0] if self._replaced else HostRoutingConfig()
+        self._replaced.clear()
+        return Configure(config, host=self.host, wait=0).do(ctx)
 
 
 @attrs.frozen

@@ -72,14 +72,21 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
         raise ConfigError([Fault(path, "", rule, remedy)]) from error
 
 
+def installed_or_nothing(host: Host) -> HostRoutingConfig:
+    """The same, but one of nothing if none is installed, or if it cannot be read."""
+    with suppress(HostRoutingError):
+        return read_installed(host) or HostRoutingConfig()
+    return HostRoutingConfig()
+
+
 def file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     """What `install` would write and remove; nothing is changed."""
     files, wanted = host.files, files_of(config)
     differing = tuple(file for file in wanted if file.differs(files))
-    is_new_check = HostLayout.step_path(HostLayout.check_step) in (file.path for file in differing)
+    is_new = HostLayout.config_path in (file.path for file in differing)
     kept = {file.path for file in wanted} | {*(HostLayout.markers if config.route_overlap.cidrs else ())}
-    # The markers of another check, and the links by which the Go original ties running machines to its units.
-    old = (*(HostLayout.markers if is_new_check else ()), *(HostLayout.original_links if wanted else ()))
+    # The markers of another configuration, and the links by which the Go original ties running machines to its units.
+    old = (*(HostLayout.markers if is_new else ()), *(HostLayout.original_links if wanted else ()))
     unwanted = (path for path in owned_paths(files) if path not in kept)
     return FileChanges(differing, [*filter(files.is_there, old), *unwanted])
 
@@ -218,6 +225,8 @@ class SectionTask:
     """The seconds to wait for what the work needs, such as the default route."""
     former: HostRoutingConfig = attrs.field(factory=HostRoutingConfig, kw_only=True, eq=False, repr=False)
     """What was installed before, if that is known: the work may have to take it away."""
+    _replaced: list[HostRoutingConfig] = attrs.field(factory=list, init=False, eq=False, repr=False)
+    """What was installed before each run of this task, for undo()."""
 
     def planned(self) -> Plan:
         """What would be done to the kernel now; nothing is changed. An image has no kernel."""
@@ -241,6 +250,7 @@ class SectionTask:
 
     def do(self, ctx: phases.Context) -> Effects | phases.Skip:
         """See the class."""
+        self._replaced.append(installed_or_nothing(self.host))
         if (begun := begin(ctx, self.host, self.parts)) is None:
             return phases.Skip(self.nothing)
         effects, parts = begun
@@ -254,8 +264,10 @@ class SectionTask:
         return result if effects == Effects() else effects
 
     def undo(self, ctx: phases.Context) -> Effects | phases.Skip:
-        """Take the section away, from the files and from the kernel."""
-        return attrs.evolve(self, config=HostRoutingConfig(), wait=0).do(ctx)
+        """Make the section what it was before the task first ran, in the files and in the kernel; else take it away."""
+        config = self._replaced[0] if self._replaced else HostRoutingConfig()
+        self._replaced.clear()
+        return attrs.evolve(self, config=config, wait=0).do(ctx)
 
     def work(self, ctx: phases.Context) -> Effects | phases.Skip:
         """Carry it out; an error says that the gate holds units back meanwhile."""

@@ -45,6 +45,16 @@ def test_the_last_thing_to_guard() -> None:
     assert manager_of(host).state(LAYOUT.guard_unit) == "inactive"
 
 
+def test_undo() -> None:
+    """What was installed before is installed again, after any number of runs; if nothing was, everything is removed."""
+    for former in (config(REPAIR[0]), HostRoutingConfig()):
+        host = configured(former) if former.static_routes.routes else FakeHost(kernel=h200())
+        before, task = dict(host.files.texts), Configure(config(*REPAIR, cidrs=(CIDR,), mode="STRICT"), host=host)
+        assert phases.run(phases.serial(task, task, name="all"), observers=[]).ok
+        phases.undo(phases.serial(task, name="all"), phases.Context(observers=[]))
+        assert (dict(host.files.texts), len(our_routes(host))) == (before, len(former.static_routes.routes))
+
+
 @pytest.mark.parametrize("leftover", ["route", "table"])
 def test_what_is_left_in_the_kernel(leftover: str) -> None:
     """Without any file of ours, a route or table of ours is still removed."""

@@ -184,12 +184,16 @@ class TestLaws:
 
     @given(possible(), possible(), st.sampled_from(TASKS))
     def test_a_task_alone(self, old: HostRoutingConfig, new: HostRoutingConfig, kind: type[SectionTask]) -> None:
-        """A task alone is Configure of the installed configuration with its own section; so is its undo."""
+        """A task alone is Configure of the installed configuration with its own section.
+
+        Its undo is that of the section as it was, or without it, if the task did not run before.
+        """
         host, _ = node()
         apply(host, old)
-        for section, task in ((new, kind(new, host=host)), (HostRoutingConfig(), _Undo(kind(new, host=host)))):
-            whole = (read_installed(host) or HostRoutingConfig()).replaced(kind.section, section)
-            apply_task(task)
+        task, none = kind(new, host=host), HostRoutingConfig()
+        for section, step in ((new, task), (old, _Undo(task)), (none, _Undo(task))):
+            whole = (read_installed(host) or none).replaced(kind.section, section)
+            apply_task(step)
             assert disk(host) == wanted_disk(whole)
             apply(host, whole)
             assert_installed(host, whole, old)
