@@ -179,7 +179,7 @@ class FakeManager:
             return ({name: self.version if name == "Version" else "" for name in names},)
         for template in (unit for unit in units if "@." in unit):
             reason = f"Unit name {template} is neither a valid invocation ID nor unit name."
-            raise HostError(f"systemctl show: Failed to get properties: {reason}", what="systemd", kind="no-answer")
+            raise HostError(f"systemctl could not show {template}: {reason}", what="systemd", kind="refused")
         units_shown, there = [], self._units()
         read_all = there == self.read
         for unit in units:

@@ -33,7 +33,7 @@ def full(event: str) -> BaseException:
         return BackendError(f"the kernel did not answer a {event}", kind="timeout")
     if verb == "nft":
         return HostError("nft did not answer", what="nft", kind="timeout")
-    return HostError(f"systemctl {event} did not answer", what="systemd", kind="no-answer")
+    return HostError(f"systemctl {event} did not answer", what="systemd", kind="timeout")
 
 
 @attrs.define
