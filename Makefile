@@ -9,7 +9,7 @@ WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(2 * os.cpu_count(), 12))")
 # Files with a #! line are scripts. The other .sh files are parts of scripts; a test checks the rendered scripts.
 SCRIPTS := .ci/run $(shell git grep -l '^\#!' -- '*.sh' 2>/dev/null)
 
-.PHONY: help demo test check roots releases bench pyz clean
+.PHONY: help demo test check docs roots releases bench pyz clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -22,7 +22,7 @@ PYTEST = env LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 
 test: $(VENV)/ready ## run the tests, in three minutes; what needs a missing program or root is skipped
 	$(PYTEST) $(ARGS)
 
-check: $(VENV)/ready ## check style, types, imports and shell scripts
+check: $(VENV)/ready docs ## check style, types, imports, shell scripts and the site
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -30,6 +30,9 @@ check: $(VENV)/ready ## check style, types, imports and shell scripts
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS) && echo 'shellcheck: clean'; \
 	elif [ -n "$$HOSTROUTING_FORBID_SKIPS" ]; then echo 'shellcheck is not installed' >&2; exit 1; \
 	else echo 'shellcheck is not installed: the shell scripts were not checked'; fi
+
+docs: $(VENV)/docs ## build the site in .cache/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 RELEASES := bullseye bookworm trixie
 roots: ## install Debian 11, 12 and 13 in .cache/roots; requires debootstrap
@@ -65,4 +68,9 @@ $(VENV)/ready: pyproject.toml
 	@echo 'setting up $(VENV), once'
 	@$(PYTHON) -m venv --without-pip $(VENV)
 	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+$(VENV)/docs: $(VENV)/ready
+	@echo 'setting up the site generator, once'
+	@$(PIP) --python $(BIN)/python install --quiet --disable-pip-version-check mkdocs==1.6.1 mkdocs-material==9.8.1
 	@touch $@

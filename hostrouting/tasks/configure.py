@@ -74,7 +74,7 @@ class Configure:
             return phases.serial(*steps, name=self.name).do(ctx)
 
     def undo(self, ctx: phases.Context) -> object:
-        """Install what was installed before the task first ran; if nothing was, or it did not run, remove everything."""
+        """Install what was there before the task first ran; remove everything if nothing was, or if it did not run."""
         config = self._replaced[0] if self._replaced else HostRoutingConfig()
         self._replaced.clear()
         return Configure(config, host=self.host, wait=0).do(ctx)
