@@ -18,7 +18,6 @@ from typing import NamedTuple, Protocol
 from hostrouting.errors import HostError
 
 _LINKS = 40  # Linux follows at most as many in one path
-_AT_ONCE = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _KINDS = {stat.S_IFREG: "file", stat.S_IFLNK: "link", stat.S_IFDIR: "directory", stat.S_IFIFO: "fifo"}
 
 
@@ -112,8 +111,7 @@ class LocalFiles:
             if (place if self._root else os.path.realpath(place)) == f"{self._root}/dev/null":
                 return ""
             require_kind("read", place, _entry(place, os.stat(place)), "file")
-            # A process at the other end of a fifo would be waited for, if one had come into the place meanwhile.
-            with open(os.open(place, os.O_RDONLY | _AT_ONCE), "rb") as stream:
+            with open(place, "rb") as stream:
                 # A file with invalid UTF-8 is not ours; the rest of its text shows which program wrote it.
                 return stream.read().decode("utf-8", errors="replace")
         return None
@@ -138,7 +136,7 @@ class LocalFiles:
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
         with _edge("write", place), _replaced(place) as temporary:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "wb") as stream:
                 stream.write(text.encode())
                 stream.flush()
@@ -186,7 +184,7 @@ class LocalFiles:
         with _edge("lock", place):
             if is_file:
                 _make_folder(os.path.dirname(place))
-            descriptor = os.open(place, flags | _AT_ONCE, 0o600)
+            descriptor = os.open(place, flags, 0o600)
             try:
                 if is_file:
                     os.fchmod(descriptor, 0o600)
@@ -283,7 +281,7 @@ def _clear(place: str) -> bool:
 
 
 def _flush_folder(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:

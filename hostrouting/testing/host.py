@@ -53,7 +53,7 @@ class FakeFiles:
         place = self.links.get(path, path)
         if place == "/dev/null":
             return ""
-        require_kind("read", path, self.look(place), "file")
+        require_kind("read", place, self.look(place), "file")
         return self.texts.get(place)
 
     def look(self, path: str) -> Entry | None:
