@@ -12,7 +12,6 @@ from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_routes
 from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import h200
-from phases.testing import FakeClock
 from tests.support.tasks import REPAIR
 
 ROUTE = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1", protocol=213)
@@ -37,7 +36,12 @@ def test_a_transaction_that_was_told_to_stop() -> None:
     kernel = h200()
     before = kernel.snapshot(family=4)
     plan = plan_routes([DesiredRoute(Prefix.parse(prefix)) for prefix in REPAIR], before)
-    checks = iter([lambda: None, phases.Context(clock=FakeClock(), deadline=0).check])
+    orders = iter([None, phases.Cancelled("stop")])
+
+    def check() -> None:
+        if order := next(orders):
+            raise order
+
     with pytest.raises(phases.Cancelled) as caught:
-        apply_plan(plan, kernel, before=before, check=lambda: next(checks)())
+        apply_plan(plan, kernel, before=before, check=check)
     assert [change.verb for change in effects_of(caught.value).changes] == ["add", "add", "delete", "delete"]
