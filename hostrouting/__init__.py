@@ -49,11 +49,11 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.errors import RouteOverlapError as RouteOverlapError
     from hostrouting.finding import Finding as Finding
     from hostrouting.host.effects import Effects as Effects
-    from hostrouting.host.fileset import File as File
     from hostrouting.host.host import Host as Host
     from hostrouting.host.layout import HostLayout as HostLayout
     from hostrouting.kernel.base import RouteBackend as RouteBackend
     from hostrouting.kernel.netlink import NetlinkBackend as NetlinkBackend
+    from hostrouting.kernel.pyroute2 import Pyroute2Backend as Pyroute2Backend
     from hostrouting.model.prefix import Prefix as Prefix
     from hostrouting.model.route import NextHop as NextHop
     from hostrouting.model.route import Route as Route
@@ -101,8 +101,8 @@ _CATALOGUE = {
         "host.layout": "HostLayout",
         "kernel.base": "RouteBackend",
         "kernel.netlink": "NetlinkBackend",
+        "kernel.pyroute2": "Pyroute2Backend",
         "boot.files": "files_of",
-        "host.fileset": "File",
     },
     "The routing of a host, as plain values": {
         "model.snapshot": "Snapshot Link Address",

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from hostrouting.errors import BackendError  # noqa: TC001  get_type_hints looks one up here
-from hostrouting.model.prefix import IP, Prefix, spans_of
+from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import OURS, PATHLESS, REFUSING, Route, RouteType
 from hostrouting.model.rule import reached_tables
 
@@ -212,6 +212,11 @@ def is_kept(route: Route) -> bool:
 
 def borders_of(near: Iterable[Prefix], family: int, length: int) -> list[int]:
     """Where the blocks begin and end, in turn, that a prefix of this length has to lie in to overlap one of `near`."""
-    blocks = [prefix for prefix in near if prefix.family == family]
-    widened = (Prefix.around(family, block.network, min(block.length, length)) for block in blocks)
-    return [border for _, first, last in spans_of(widened) for border in (first, last + 1)]
+    borders: list[int] = []
+    blocks = (block for block in near if block.family == family)
+    for block in sorted(Prefix.around(family, block.network, min(block.length, length)) for block in blocks):
+        if borders and block.first <= borders[-1]:
+            borders[-1] = max(borders[-1], block.last + 1)
+        else:
+            borders += (block.first, block.last + 1)
+    return borders

@@ -4,7 +4,7 @@ Here: the arithmetic of one address space, and which of its addresses are reserv
 routes, and what is refused or ignored because an address is reserved.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -143,13 +143,6 @@ def extent(family: int, first: int, last: int) -> str:
     return f"{ip_at(family, first)}\N{EN DASH}{ip_at(family, last)}"
 
 
-def as_prefix(value: "Prefix | IPv4Network | IPv6Network | str") -> Prefix:
-    """A prefix, from text, from `ipaddress`, or unchanged."""
-    if isinstance(value, str):
-        return Prefix.parse(value)
-    return value if isinstance(value, Prefix) else Prefix.of(value)
-
-
 def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
     """The fewest blocks that together cover exactly the addresses first … last, in order."""
     width = _WIDTH[family]
@@ -158,17 +151,6 @@ def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
         size = min(first & -first if first else 1 << width, 1 << ((last - first + 1).bit_length() - 1))
         yield Prefix(family, first, width - size.bit_length() + 1)
         first += size
-
-
-def spans_of(prefixes: Iterable[Prefix]) -> list[tuple[int, int, int]]:
-    """The family, first and last address of each range that is covered: adjacent and nested prefixes are merged."""
-    found: list[tuple[int, int, int]] = []
-    for prefix in sorted(prefixes):
-        if found and found[-1][0] == prefix.family and prefix.first <= found[-1][2] + 1:
-            found[-1] = (prefix.family, found[-1][1], max(found[-1][2], prefix.last))
-        else:
-            found.append((prefix.family, prefix.first, prefix.last))
-    return found
 
 
 LINK_LOCAL = IPv6Network("fe80::/10")

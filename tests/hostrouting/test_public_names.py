@@ -38,10 +38,11 @@ def test_type_checkers_see_the_same_names() -> None:
 
 @pytest.mark.linux
 def test_import_loads_nothing() -> None:
-    """To import hostrouting loads none of its packages."""
-    code = "import sys, hostrouting; print([name for name in sys.modules if name.startswith('hostrouting.')])"
+    """To import hostrouting loads none of its packages, and the backend of pyroute2 loads that only when it is used."""
+    code = "import sys, hostrouting; print([name for name in sys.modules if name.startswith('hostrouting.')]);"
+    code += "hostrouting.Pyroute2Backend; print('pyroute2' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['hostrouting.release']"
+    assert done.stdout.splitlines() == ["['hostrouting.release']", "False"]
 
 
 @pytest.mark.linux
