@@ -2,7 +2,7 @@
 
 pyroute2 runs an event loop of its own, so every call to the handle is made in one worker thread: the backend may be
 used inside a running event loop. Nothing of pyroute2 is imported here. It has no message for the settings of "all", so
-whether the host forwards IPv6 stays open, and `ignore_routes_with_linkdown` of IPv4 is that of the device alone.
+whether the host forwards IPv6 stays open.
 """
 
 from __future__ import annotations

@@ -37,10 +37,6 @@ class Link(NamedTuple):
     up: bool = True
     carrier: bool = True
     master: str | None = None
-    group: int = 0
-    # The effective setting for IPv4, whether it was set on the device or on "all"; and that for IPv6.
-    ignore_routes_with_linkdown: bool = False
-    ipv6_ignore_routes_with_linkdown: bool = False
     # Whether it has no IPv6: the setting disable_ipv6 is on, or its MTU is less than IPv6 needs. Linux refuses every
     # IPv6 route by it. Its routes and addresses do not show this: a device that never had a carrier may have none.
     ipv6_disabled: bool = False
@@ -69,8 +65,6 @@ class Address(NamedTuple):
     metric: int = 0
     # Whether the kernel adds that route: it does not with `noprefixroute`.
     prefix_route: bool = True
-    # Whether it is neither deprecated nor, in IPv6, one that another host has, too.
-    preferred: bool = True
 
     @property
     def network(self) -> Prefix:
@@ -97,11 +91,6 @@ class Snapshot(NamedTuple):
     family: Annotated[int, (IPV4, IPV6)] | None = None
     # Whether the tables changed while they were read, so that it may show a state that never was.
     restless: bool = False
-
-    @property
-    def families(self) -> tuple[int, ...]:
-        """The families that were read."""
-        return (IPV4, IPV6) if self.family is None else (self.family,)
 
     def link(self, name: str) -> Link | None:
         """The device with this name; None if there is none."""

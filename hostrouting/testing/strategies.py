@@ -301,16 +301,9 @@ def _rule(*, target: int, mark: tuple[int, int], others: list[tuple[str, str]], 
 
 @cache
 def links() -> SearchStrategy[tuple[Link, ...]]:
-    """The devices of the routes; some in another group, some with `ignore_routes_with_linkdown`."""
+    """The devices of the routes."""
     every = (
-        _made(
-            Link,
-            name=st.just(name),
-            index=st.just(index),
-            group=st.sampled_from([0, 0, 7]),
-            ignore_routes_with_linkdown=st.booleans(),
-            ipv6_ignore_routes_with_linkdown=st.booleans(),
-        )
+        _made(Link, name=st.just(name), index=st.just(index), carrier=st.booleans())
         for index, name in enumerate(DEVICES, start=2)
     )
     return st.tuples(*every)
@@ -329,7 +322,6 @@ def snapshots(within: Prefix, *, max_rules: int = 4, max_routes: int = 12) -> Se
         dev=st.just("eth0"),
         metric=st.sampled_from([0, 0, 100]),
         prefix_route=st.booleans(),
-        preferred=st.booleans(),
     )
     return _made(
         Snapshot,

@@ -9,24 +9,10 @@ from hypothesis import strategies as st
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import PROTOCOL_KERNEL, Route
 from hostrouting.model.rule import Rule, default_rules
-from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeKernel
 from hostrouting.testing.strategies import DEVICES, routes, rules
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.waiting import wait_for
-
-# One is in another group, and one has ignore_routes_with_linkdown.
-LINKS = tuple(
-    Link(
-        name=name,
-        index=0,
-        group=7 * (name == "eth1"),
-        ignore_routes_with_linkdown=name == "ib0",
-        ipv6_ignore_routes_with_linkdown=name == "ib0",
-    )
-    for name in DEVICES
-)
-
 
 ENCAPS = {"encap ip6": "encap ip6 id 7 dst fd00:99::9", "encap seg6": "encap seg6 mode encap segs fd00:99::9"}
 """By what is read of a route: the words that add it."""
@@ -89,17 +75,15 @@ def commands_of(kernel: FakeKernel) -> list[str]:
     ]
 
 
-def furnish(namespace: Namespace, links: Iterable[Link], lost: Iterable[str] = ()) -> None:
-    """Create the devices, give eth0 an address of each family, and remove the carrier of the devices in `lost`."""
-    links = tuple(links)
-    groups = [f"link set {link.name} group {link.group}" for link in links if link.group]
+def furnish(namespace: Namespace, devs: Iterable[str] = DEVICES, lost: Iterable[str] = ()) -> None:
+    """Create the devices, give eth0 an address of each family, and remove the carrier of the devices in `lost`.
+
+    Routes by ib0 are ignored while it has no carrier, and eth1 is in a group of its own.
+    """
     addresses = ["address add 10.0.0.4/24 dev eth0", "address add fd00:99::4/64 dev eth0 nodad"]
-    namespace.batch(["link set lo up", *ports(*(link.name for link in links)), *groups, *addresses])
-    for link in links:
-        for family in ("ipv4", "ipv6"):
-            namespace.sysctl(
-                f"{family}/conf/{link.name}/ignore_routes_with_linkdown", int(link.ignore_routes_with_linkdown)
-            )
+    namespace.batch(["link set lo up", *ports(*devs), "link set eth1 group 7", *addresses])
+    for family in ("ipv4", "ipv6") if "ib0" in devs else ():
+        namespace.sysctl(f"{family}/conf/ib0/ignore_routes_with_linkdown", 1)
     lose_carriers(namespace, lost)
 
 
@@ -107,7 +91,7 @@ def furnish(namespace: Namespace, links: Iterable[Link], lost: Iterable[str] = (
 def fabric_host() -> Iterator[Namespace]:
     """The typical host: eth0 has the default route, and the fabric's ib0 has a connected 172.16.0.0/16."""
     with private_namespace() as private:
-        furnish(private, LINKS, set())
+        furnish(private)
         private.batch(["route add default via 10.0.0.1 dev eth0", "address add 172.16.1.5/16 dev ib0"])
         yield private
 

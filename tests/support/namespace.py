@@ -13,7 +13,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
+from hostrouting.model.prefix import IP, IPV6, Prefix, as_ip
 from hostrouting.model.route import ROUTE_TYPES, NextHop, Route
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link, Snapshot
@@ -127,29 +127,13 @@ class Namespace:
 
     def forwards_ipv6(self) -> bool:
         """Whether the host forwards IPv6 packets."""
-        [every] = [setting for setting in self._settings(IPV6) if setting.get("interface") == "all"]
+        settings = json.loads(self.ip("-6", "-j", "netconf", "show").stdout)
+        [every] = [setting for setting in settings if setting.get("interface") == "all"]
         return bool(every["forwarding"])
-
-    def _settings(self, family: int) -> list[dict[str, Any]]:
-        listed: list[dict[str, Any]] = json.loads(self.ip(f"-{family}", "-j", "netconf", "show").stdout or "[]")
-        return listed
 
     def links(self) -> tuple[Link, ...]:
         """All devices, as the kernel lists them."""
-        entries = self._settings(IPV4)
-        heed_ipv6 = {
-            setting.get("interface") for setting in self._settings(IPV6) if setting.get("ignore_routes_with_linkdown")
-        }
-        heed = {it["interface"]: bool(it.get("ignore_routes_with_linkdown")) for it in entries if "interface" in it}
-        everywhere = heed.get("all", False)
-        listed = json.loads(self.ip("-N", "-j", "-d", "link").stdout)
-        return tuple(
-            _link(entry)._replace(
-                ignore_routes_with_linkdown=everywhere or heed.get(entry["ifname"], False),
-                ipv6_ignore_routes_with_linkdown=entry["ifname"] in heed_ipv6,
-            )
-            for entry in listed
-        )
+        return tuple(map(_link, json.loads(self.ip("-N", "-j", "-d", "link").stdout)))
 
     def addresses(self) -> tuple[Address, ...]:
         """All addresses, by device."""
@@ -194,7 +178,6 @@ def _link(entry: dict[str, Any]) -> Link:
         up="UP" in entry["flags"],
         carrier="LOWER_UP" in entry["flags"],
         master=entry.get("master"),
-        group=int(entry["group"]),
     )
 
 
@@ -208,7 +191,6 @@ def _address(entry: dict[str, Any], dev: str) -> Address:
         broadcast=_ip(entry.get("broadcast")),
         metric=entry.get("metric", 0),
         prefix_route=not entry.get("noprefixroute", False),
-        preferred=not (entry.get("deprecated", False) or entry.get("dadfailed", False)),
     )
 
 

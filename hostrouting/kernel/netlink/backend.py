@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest
-from hostrouting.kernel.netlink.host import list_addresses, list_links, list_rules, read_setting
+from hostrouting.kernel.netlink.host import forwards_ipv6, list_addresses, list_links, list_rules
 from hostrouting.kernel.netlink.numbers import RTM_DELROUTE, RTM_NEWROUTE, groups_of
 from hostrouting.kernel.netlink.routes import Names, RouteReader, change_routes, list_routes, lookup_routes
 from hostrouting.kernel.netlink.socket import KernelError, NetlinkSocket, kind_of, messages_in
@@ -136,7 +136,7 @@ def _read(
     rules: list[Rule] = []
     routes: list[Route] = []
     try:
-        links = list_links(netlink, ignore_linkdown=bool(read_setting(IPV4, "ignore_routes_with_linkdown")))
+        links = list_links(netlink)
         names = Names({link.index: link.name for link in links})
         for each in families:
             addresses += list_addresses(netlink, each, names)
@@ -154,7 +154,7 @@ def _read(
         addresses=tuple(addresses),
         rules=tuple(rules),
         routes=tuple(routes),
-        ipv6_forwarding=read_setting(IPV6, "forwarding"),
+        ipv6_forwarding=forwards_ipv6(),
         family=family,
         restless=not is_settled or any(_disturbs(part, tables, reader) for part in guard.reports()),
     )

@@ -1,7 +1,6 @@
 """What else the kernel lists: devices, addresses, rules and the few settings.
 
-A device's message has its settings, too: in IFLA_AF_SPEC, by family, as an array of numbers. For IPv4, Linux combines
-`ignore_routes_with_linkdown` of a device with that of "all"; for IPv6, it copies the setting of "all" to each device.
+A device's message has its settings, too: in IFLA_AF_SPEC, by family, as an array of numbers.
 
 Of a rule, four selectors are typed; any other is text in the words of `ip rule`, and one that is unknown here is its
 number and its bytes. So a rule is never read as one for all packets.
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.socket import HEADER, NUMBER, KernelError, attribute, attributes_of
-from hostrouting.model.prefix import IPV4, IPV6
+from hostrouting.model.prefix import IPV6
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link
 
@@ -45,42 +44,29 @@ def _text(packed: bytes) -> str:
 # Devices.
 
 _LINK = struct.Struct("=BxHiI4x")  # struct ifinfomsg: family, type, number, flags
-_IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _GROUP, _EXT_MASK, _CARRIER = 3, 10, 18, 26, 27, 29, 33
+_IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _EXT_MASK, _CARRIER = 3, 10, 18, 26, 29, 33
 _INFO_KIND = 1
 SKIP_STATISTICS = 8  # RTEXT_FILTER_SKIP_STATS: half of a device's message
 _UP = 0x1
-_INET_CONF, _INET6_CONF = 1, 2  # inside the attributes of AF_INET and AF_INET6
-_IGNORE_LINKDOWN, _IGNORE_LINKDOWN_IPV6, _DISABLE_IPV6 = 28, 39, 26  # places in these arrays
+_INET6_CONF, _DISABLE_IPV6 = 2, 26  # an array inside the attributes of AF_INET6, and a place in it
 
 
-def list_links(netlink: NetlinkSocket, *, ignore_linkdown: bool) -> tuple[Link, ...]:
-    """The devices by their numbers; `ignore_linkdown` is the setting of "all" for IPv4."""
+def list_links(netlink: NetlinkSocket) -> tuple[Link, ...]:
+    """The devices by their numbers."""
     body = bytes(_LINK.size) + attribute(_EXT_MASK, NUMBER.pack(SKIP_STATISTICS))
-    return decode_links(list_messages(netlink, n.RTM_GETLINK, body), ignore_linkdown=ignore_linkdown)
+    return decode_links(list_messages(netlink, n.RTM_GETLINK, body))
 
 
-def decode_links(messages: Iterable[bytes], *, ignore_linkdown: bool = False) -> tuple[Link, ...]:
+def decode_links(messages: Iterable[bytes]) -> tuple[Link, ...]:
     """The devices of these messages by their numbers."""
     fields = [(*_LINK.unpack_from(message, HEADER.size), _attributes(message, _LINK.size)) for message in messages]
     fields.sort(key=lambda some: some[2])
     names = {index: _text(attributes.get(_IFNAME, b"")) for _, _, index, _, attributes in fields}
-    return tuple(
-        _link(index, hardware, flags, attributes, names, ignore_linkdown=ignore_linkdown)
-        for _, hardware, index, flags, attributes in fields
-    )
+    return tuple(_link(index, hardware, flags, attributes, names) for _, hardware, index, flags, attributes in fields)
 
 
-def _link(
-    index: int,
-    hardware: int,
-    flags: int,
-    attributes: Mapping[int, bytes],
-    names: Mapping[int, str],
-    *,
-    ignore_linkdown: bool,
-) -> Link:
+def _link(index: int, hardware: int, flags: int, attributes: Mapping[int, bytes], names: Mapping[int, str]) -> Link:
     families = attributes_of(attributes.get(_AF_SPEC, b""))
-    ipv4 = attributes_of(families.get(n.AF_OF[IPV4], b"")).get(_INET_CONF, b"")
     ipv6 = attributes_of(families.get(n.AF_OF[IPV6], b"")).get(_INET6_CONF, b"")
     return Link(
         name=names[index],
@@ -90,10 +76,7 @@ def _link(
         up=bool(flags & _UP),
         carrier=n.number_in(attributes, _CARRIER) != 0,
         master=names.get(n.number_in(attributes, _MASTER) or 0),
-        group=n.number_in(attributes, _GROUP) or 0,
-        ignore_routes_with_linkdown=ignore_linkdown or _is_on(ipv4, _IGNORE_LINKDOWN),
-        ipv6_ignore_routes_with_linkdown=_is_on(ipv6, _IGNORE_LINKDOWN_IPV6),
-        ipv6_disabled=not ipv6 or _is_on(ipv6, _DISABLE_IPV6),
+        ipv6_disabled=not ipv6 or any(ipv6[_DISABLE_IPV6 * 4 : _DISABLE_IPV6 * 4 + 4]),
     )
 
 
@@ -101,17 +84,10 @@ def _attributes(message: bytes, fixed: int) -> dict[int, bytes]:
     return attributes_of(message, HEADER.size + fixed)
 
 
-def _is_on(settings: bytes, place: int) -> bool:
-    return any(settings[place * 4 : place * 4 + 4])
-
-
-_SETTINGS = "/proc/sys/net/ipv{}/conf/all/{}"
-
-
-def read_setting(family: int, name: str) -> bool | None:
-    """A setting of "all" in the namespace of this thread; None if there is none: of IPv6, or without /proc."""
+def forwards_ipv6() -> bool | None:
+    """Whether the namespace of this thread forwards IPv6 packets; None if there is no such setting."""
     try:
-        with open(_SETTINGS.format(family, name), "rb") as file:
+        with open("/proc/sys/net/ipv6/conf/all/forwarding", "rb") as file:
             return file.read().strip() != b"0"
     except OSError:
         return None
@@ -122,7 +98,6 @@ def read_setting(family: int, name: str) -> bool | None:
 _ADDRESS = struct.Struct("=BBxBI")  # struct ifaddrmsg: family, length, scope, number of the device
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST, _IFA_FLAGS, _IFA_PRIORITY = 1, 2, 4, 8, 9
 _NO_PREFIX_ROUTE = 0x200
-_UNPREFERRED = 0x8 | 0x20  # IFA_F_DADFAILED, IFA_F_DEPRECATED
 
 
 def list_addresses(netlink: NetlinkSocket, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
@@ -156,7 +131,6 @@ def _address(message: bytes, names: Mapping[int, str]) -> Address | None:
         broadcast=n.ip_of(attributes.get(_IFA_BROADCAST)),
         metric=n.number_in(attributes, _IFA_PRIORITY) or 0,
         prefix_route=not flags & _NO_PREFIX_ROUTE,
-        preferred=not flags & _UNPREFERRED,
     )
 
 

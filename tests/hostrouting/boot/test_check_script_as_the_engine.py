@@ -27,7 +27,7 @@ from hostrouting.testing.strategies import blocks, prefixes, rules
 from hostrouting.testing.strategies import routes as any_routes
 from tests.support.awks import AWKS, TREES
 from tests.support.check_script import Checked, EnginesCheck, check
-from tests.support.commands import LINKS, fabric_host, furnish, ports, route_command, rule_command, wishes
+from tests.support.commands import fabric_host, furnish, ports, route_command, rule_command, wishes
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.nodes import block_of, nodes
@@ -178,7 +178,7 @@ def test_the_two_laws(tmp_path_factory: pytest.TempPathFactory) -> None:
     @given(random_hosts())
     def law(host: RandomHost) -> None:
         with private_namespace() as namespace:
-            furnish(namespace, LINKS, host.lost)
+            furnish(namespace, lost=host.lost)
             namespace.batch(APART)
             namespace.sysctl("ipv6/conf/all/forwarding", int(host.forwarding))
             for family, batch in host.batches.items():

@@ -16,7 +16,7 @@ from hostrouting.routes.plan import RoutePlan, plan_routes
 from hostrouting.routes.uplink import bare_leg, wanted_routes_of
 from hostrouting.testing.strategies import blocks, prefixes, routes
 from tests.support.awks import AWKS, TREES
-from tests.support.commands import LINKS, furnish, route_command
+from tests.support.commands import furnish, route_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.routes_script import Ran
@@ -136,7 +136,7 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
     awk, tree = data.draw(st.sampled_from(AWKS)), data.draw(st.sampled_from(TREES))
     folder = tmp_path_factory.mktemp("routes")
     with private_namespace() as namespace:
-        furnish(namespace, LINKS, data.draw(st.sets(st.sampled_from(["ib0", "wg0"]))))
+        furnish(namespace, lost=data.draw(st.sets(st.sampled_from(["ib0", "wg0"]))))
         for family, routes in by_family.items():
             uplinks = [f"route append default {way}" for way in data.draw(st.sampled_from(UPLINKS[family]))]
             standing = data.draw(standing_routes(data.draw(blocks(family)), routes))

@@ -16,7 +16,7 @@ from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.socket import NetlinkSocket
 from hostrouting.model.prefix import IPV6, as_ip
 from hostrouting.model.route import OURS, Route
-from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_routes
 from hostrouting.routes.uplink import DesiredRoute
@@ -49,7 +49,7 @@ laws = settings(max_examples=scaled(150), deadline=None, suppress_health_check=l
 def linux() -> Iterator[NetlinkBackend]:
     """Linux, in a namespace."""
     with private_namespace() as namespace:
-        furnish(namespace, (Link(name="eth0", index=0), Link(name="eth1", index=0)))
+        furnish(namespace, ("eth0", "eth1"))
         with namespace.inside(), NetlinkBackend() as backend:
             yield backend
 

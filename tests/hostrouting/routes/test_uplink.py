@@ -17,7 +17,7 @@ from hostrouting.model.route import OURS, TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink
-from tests.support.commands import LINKS, furnish
+from tests.support.commands import furnish
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.topologies import host, plain
@@ -141,7 +141,7 @@ class TestDefaultRoute:
 def namespace() -> Iterator[Namespace]:
     """Four devices; eth0 has an address of each family."""
     with private_namespace() as made:
-        furnish(made, LINKS)
+        furnish(made)
         made.batch([f"rule add pref {pref} lookup 100 {how}" for pref, how in ((9, "from 9.9.9.9"), (40000, ""))])
         yield made
 

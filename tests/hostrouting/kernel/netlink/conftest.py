@@ -5,8 +5,6 @@ from collections.abc import Iterator
 import pytest
 
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.snapshot import Link
-from hostrouting.testing.strategies import DEVICES
 from tests.support.commands import furnish
 from tests.support.namespace import Namespace, private_namespace
 
@@ -14,9 +12,8 @@ from tests.support.namespace import Namespace, private_namespace
 @pytest.fixture
 def namespace() -> Iterator[Namespace]:
     """eth0 with 10.0.0.4/24 and fd00:99::4/64, and three devices without addresses; eth1 is in group 7."""
-    links = [Link(name=name, index=0, group=7 * (name == "eth1")) for name in DEVICES]
     with private_namespace() as made:
-        furnish(made, links, set())
+        furnish(made)
         yield made
 
 

@@ -18,16 +18,15 @@ from hostrouting.kernel.pyroute2 import Pyroute2Backend
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
 from hostrouting.model.route import OURS, SCOPE_LINK, NextHop, Route, RouteType
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Link, Snapshot
-from hostrouting.testing.strategies import DEVICES, blocks, prefixes, routes, rules
-from tests.support.commands import furnish, lose_carriers, route_command, rule_command
+from hostrouting.model.snapshot import Snapshot
+from hostrouting.testing.strategies import blocks, prefixes, routes, rules
+from tests.support.commands import furnish, route_command, rule_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.rules import rule
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
-LINKS = tuple(Link(name=name, index=0, group=7 * (name == "eth1")) for name in DEVICES)
 ERRNO_OF = {
     "Invalid argument": errno.EINVAL,
     "No route to host": errno.EHOSTUNREACH,
@@ -39,7 +38,7 @@ properties = settings(max_examples=scaled(12), deadline=None, suppress_health_ch
 
 def built(namespace: Namespace, data: st.DataObject, *, lost: Iterable[str] = ()) -> dict[int, Prefix]:
     """Build a random host of both families in the namespace; return the block of each in which its routes lie."""
-    furnish(namespace, LINKS, lost)
+    furnish(namespace, lost=lost)
     within = {family: data.draw(blocks(family)) for family in (4, 6)}
     for family, block in within.items():
         batch = [*map(route_command, data.draw(st.lists(routes(block), max_size=12)))]
@@ -176,20 +175,6 @@ def test_what_else_a_rule_selects_by(namespace: Namespace, backend: NetlinkBacke
     ]
 
 
-@pytest.mark.parametrize("where", ["ib0", "all"])
-def test_whether_lost_carriers_count(namespace: Namespace, backend: NetlinkBackend, where: str) -> None:
-    """A device ignores routes without a carrier exactly if the kernel's lookup does."""
-    namespace.batch(["address add 172.16.0.4/16 dev ib0"])
-    lose_carriers(namespace, ["ib0"])
-    for value in (1, 0):
-        namespace.sysctl(f"ipv4/conf/{where}/ignore_routes_with_linkdown", value)
-        link = backend.snapshot().link("ib0")
-        assert link is not None
-        assert not link.carrier
-        [answer] = backend.lookup([as_ip("172.16.9.9")])
-        assert link.ignore_routes_with_linkdown == (answer.kind == "no-route")
-
-
 # Changes.
 
 GATEWAYS = {4: ("10.0.0.1", "10.0.0.2", "203.0.113.1", "10.0.0.255"), 6: ("fd00:99::1", "fd00:99::2", "fd01::1")}
@@ -250,7 +235,7 @@ def test_a_change_does_what_ip_does(family: int, data: st.DataObject) -> None:
     results = []
     for way in ("ip", "netlink", "pyroute2"):
         with private_namespace() as namespace, namespace.inside():
-            furnish(namespace, LINKS)
+            furnish(namespace)
             with NetlinkBackend() as backend, pyroute2.IPRoute() as handle, Pyroute2Backend(handle) as other:
                 if way == "ip":
                     done = changed_by_ip(namespace, family, wanted)
