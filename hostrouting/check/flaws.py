@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.finding import Finding
-from hostrouting.model.route import TABLE_MAIN
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN
 from hostrouting.model.rule import command_adding, default_rules
 from hostrouting.text import spoken
 
@@ -30,8 +31,9 @@ def undelivered(judge: Judge) -> Iterator[Finding]:
     """Own addresses to which packets are sent away."""
     fib = judge.fib
     own = [address.ip for address in fib.snapshot.addresses if address.ip.version == fib.family and address.dev != "lo"]
-    local = fib.local_addresses
-    lost = [str(ip) for ip in dict.fromkeys(own) if int(ip) in local and fib.lookup(ip).kind != "local"]
+    routes = (route for route in fib.snapshot.routes if route.table == TABLE_LOCAL and route.type == "local")
+    local = {route.prefix for route in routes}
+    lost = [str(ip) for ip in dict.fromkeys(own) if Prefix.of(ip) in local and fib.lookup(ip).kind != "local"]
     if lost:
         sentence = f"this host does not answer on its own {spoken(lost)}: no rule looks up table local first"
         yield Finding("missing-rule", "error", sentence, spoken(lost), _adding(default_rules(fib.family)[0]))
@@ -87,7 +89,7 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     used = judge.uplinks.default
     if used is None or judge.uplinks.doubtful:
         return
-    others = {dev for rival in judge.fib.tables[used.table].at(0, 0) for dev in rival.devs} - judge.uplinks.devs
+    others = {dev for rival in judge.fib.tables[used.route.table].at(0, 0) for dev in rival.devs} - judge.uplinks.devs
     cards = sorted(dev for dev in others if judge.is_card(dev))
     if cards:
         sentence = f"{spoken(cards)} also {'has' if len(cards) == 1 else 'have'} a default route, with a higher metric"

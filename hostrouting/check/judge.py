@@ -23,12 +23,13 @@ from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from hostrouting.check.expected import ETHERNET, RA, Uplinks, defaults_of, find_uplinks, is_tunnel
 from hostrouting.config.cni import CNIS, Cni, Device, Use, devices_of
 from hostrouting.fib.engine import PLAIN, Decision, End, Fib, Packet, conditions_of
 from hostrouting.fib.not_judged import may_change_destination
 from hostrouting.model.prefix import LINK_LOCAL, Prefix
 from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, TABLE_MAIN
-from hostrouting.routes.uplink import Default, all_defaults, find_defaults, leads_out
+from hostrouting.routes.uplink import leads_out
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -44,14 +45,7 @@ T = TypeVar("T")
 FINE, DOUBT, ESCAPE = 0, 1, 2
 """The grades of an opinion."""
 
-_LIKE_ETHERNET = {"vxlan", "geneve", "gretap", "ip6gretap", "tun"}
-"""Kinds of tunnels that can look like Ethernet."""
-_MODEMS = {"wwan"}
-"""Kinds of network cards that do not look like one."""
-_ETHERNET = 1
-_HARDWARE = {_ETHERNET, 32, 772}
-"""Link types that are not tunnels': Ethernet, InfiniBand and loopback."""
-_RA, _DHCP = 9, 16
+_DHCP = 16
 _EVERYWHERE = {4: Prefix.parse("127.0.0.0/8"), 6: Prefix.of(LINK_LOCAL)}
 """By family: the addresses that every host has, and on every link."""
 POD_BLOCK = {4: 20, 6: 64}
@@ -105,18 +99,6 @@ def ranges_of(parts: Iterable[Part], label: Callable[[Part], T | None]) -> list[
     return [(value, first, last) for value, first, last in ranges if value is not None]
 
 
-class Uplinks(NamedTuple):
-    """Which devices are expected."""
-
-    devs: frozenset[str] = frozenset()
-    doubtful: frozenset[str] = frozenset()
-    """Those of them of which it is not known whether they are meant."""
-    card: str | None = None
-    """The network card whose default route a tunnel's hides."""
-    default: Default | None = None
-    """The default route that was used."""
-
-
 def of_family(cidrs: Iterable[Network], family: int) -> tuple[Prefix, ...]:
     """The CIDRs of this family."""
     return tuple(Prefix.of(cidr) for cidr in cidrs if cidr.version == family)
@@ -156,12 +138,14 @@ class Judge:
     def _is_of(self, dev: str, cni: Cni) -> bool:
         return any(row is cni for row, _ in self._rows(dev))
 
+    @cached_property
+    def uplinks(self) -> Uplinks:
+        """The expected devices, and the doubt about them."""
+        return find_uplinks(self.fib, self.named)
+
     def is_tunnel(self, dev: str) -> bool:
-        """Whether the device has a kind, and its packets go to another device again."""
-        link = self._links.get(dev)
-        if link is None or link.kind in {"", *_MODEMS}:
-            return False
-        return link.type not in _HARDWARE or link.kind in _LIKE_ETHERNET
+        """Whether packets that leave by the device go to another device again."""
+        return is_tunnel(self._links.get(dev))
 
     def is_card(self, dev: str) -> bool:
         """Whether the device can have a default route of the network, and is not a tunnel."""
@@ -170,33 +154,6 @@ class Judge:
     def _is_listed(self, dev: str) -> bool:
         """Whether the configuration allows the device."""
         return any(fnmatchcase(dev, pattern) for pattern in self._check.allowed_devs)
-
-    # 1. Expected.
-
-    @cached_property
-    def uplinks(self) -> Uplinks:
-        """The expected devices, and the doubt about them."""
-        defaults = find_defaults(self.fib)
-        cards = [default for default in defaults if not any(map(self.is_tunnel, default.devs))]
-        if self.named:
-            behind = cards[0].devs if cards and any(map(self.is_tunnel, self.named)) else ()
-            return Uplinks(self.named, card=behind[0] if len(behind) == 1 else None)
-        used = next((default for default in defaults if not default.is_suppressed), None)
-        if used is None:
-            return Uplinks()
-        devs = self._useful(used.devs)
-        equals = (default for default in defaults if default.rank == used.rank)
-        of_equals = self._useful(dev for default in equals for dev in default.devs)
-        doubtful = of_equals if of_equals != devs else frozenset()
-        if self.fib.family == 6 and used.route.protocol == _RA and len(devs) > 1:
-            doubtful |= devs  # several routers advertise themselves, each on its own device
-        hidden: frozenset[str] = frozenset()
-        if any(map(self.is_tunnel, devs)):
-            hidden = self._useful(next((default.devs for default in cards if default is not used), ()))
-            if hidden or any(self._links[dev].kind != "ppp" for dev in devs):
-                doubtful |= devs | hidden
-        card = next(iter(hidden)) if len(hidden) == 1 else None
-        return Uplinks(devs | doubtful, doubtful, card, used)
 
     def _useful(self, devs: Iterable[str]) -> frozenset[str]:
         """Those of the devices by which a default route can be one of the network."""
@@ -281,11 +238,11 @@ class Judge:
         if any(leg.gateway for leg in route.legs if leg.dev == dev):
             return False
         is_wide = 0 < route.prefix.length < self.fib.width and route.prefix not in _ZEROCONF
-        is_by_hand = route.protocol not in {PROTOCOL_KERNEL, _RA, _DHCP}
-        is_ethernet = self.is_card(dev) and self._links[dev].type == _ETHERNET
+        is_by_hand = route.protocol not in {PROTOCOL_KERNEL, RA, _DHCP}
+        is_ethernet = self.is_card(dev) and self._links[dev].type == ETHERNET
         if not (is_wide and is_by_hand and is_ethernet) or self._is_listed(dev) or self._is_connected(dev, route):
             return False
-        legs = (leg for default in all_defaults(self.fib) for leg in default.route.legs)
+        legs = (leg for default in defaults_of(self.fib) for leg in default.route.legs)
         return any(leg.gateway for leg in legs if leg.dev == dev)
 
     def _robbed_by(self, dev: str, route: Route) -> str:
@@ -409,7 +366,7 @@ class Judge:
         """The address with which this host sends by the expected device; None if there is none, or a doubt."""
         devs = self.uplinks.devs - self.uplinks.doubtful
         held = [address.ip for address in self._addresses if address.dev in devs and not address.scope]
-        routes = (default.route for default in all_defaults(self.fib) if devs.issuperset(default.devs))
+        routes = (default.route for default in defaults_of(self.fib) if devs.issuperset(default.devs))
         sources = (ip for route in routes for ip in self.sources_of(Decision("unicast", route)))
         return next((ip for ip in sources if ip in held), None) or next(iter(held), None)
 

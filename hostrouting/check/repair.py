@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
+from hostrouting.check.expected import defaults_of
 from hostrouting.check.judge import ESCAPE, FINE, Judge, Part, ranges_of
 from hostrouting.fib.engine import Decision, Fib
 from hostrouting.model.prefix import Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
-from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink, all_defaults
+from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink
 
 MOST = 512
 """More routes than this are not proposed: no operator would read them."""
@@ -213,7 +214,7 @@ def _proven(judge: Judge, uplink: Uplink, wishes: Sequence[DesiredRoute], spans:
 
 def _lacking(judge: Judge, way: Route) -> Iterator[str]:
     hops = {(leg.dev, leg.gateway) for leg in way.legs}
-    defaults = (default.route for default in all_defaults(judge.fib))
+    defaults = (default.route for default in defaults_of(judge.fib))
     default = next((route for route in defaults if hops <= {(leg.dev, leg.gateway) for leg in route.legs}), way)
     if default.mtu is not None:
         yield f"mtu {default.mtu}"

@@ -24,7 +24,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import Prefix, width_of
-from hostrouting.model.route import REFUSING, TABLE_LOCAL
+from hostrouting.model.route import REFUSING
 
 if TYPE_CHECKING:
     from hostrouting.model.prefix import IP
@@ -166,12 +166,6 @@ class Fib:
             by_table.setdefault(route.table, []).append(route)
         self.tables = {number: Table(routes, self.width) for number, routes in by_table.items()}
         self._known_steps: dict[Packet, tuple[Step, ...]] = {}
-
-    @cached_property
-    def local_addresses(self) -> frozenset[int]:
-        """The single addresses that table local has, whether or not a rule looks it up."""
-        routes = (route for route in self.snapshot.routes if route.table == TABLE_LOCAL and route.type == "local")
-        return frozenset(route.prefix.first for route in routes if route.prefix.length == self.width)
 
     def lookup(self, destination: IP, packet: Packet = PLAIN) -> Decision:
         """What happens to this packet."""

@@ -1,13 +1,11 @@
 """The uplink of a host: its default route, and the device and gateway for routes that leave them open.
 
-Here: the routes that a configuration wants; the default routes, in the order in which Linux looks them up; and a route
-made complete, or what is missing for that. Whether a route conflicts with others is asked in `plan`, and which devices
-are expected in `check.judge`, which uses the same search.
+Here: the routes that a configuration wants, and a route made complete, or what is missing for that. Whether a route
+conflicts with others is asked in `plan`, and which devices are expected in `check.expected`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -26,7 +24,6 @@ from hostrouting.model.route import (
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
-    from hostrouting.fib.engine import Fib
     from hostrouting.model.snapshot import Link, Snapshot
 
 _Way: TypeAlias = tuple[tuple[NextHop, ...], int]
@@ -98,51 +95,9 @@ class Pending(NamedTuple):
         return f"{self.desired}: waiting for {self.missing}"
 
 
-class Default(NamedTuple):
-    """One default route: 0/0, or its two halves as one."""
-
-    devs: tuple[str, ...]
-    route: Route
-    table: int
-    is_halves: bool
-    is_suppressed: bool
-    """Whether the rule that looks it up ignores it."""
-
-    @property
-    def rank(self) -> tuple[bool, int, bool, int]:
-        """Linux uses any of those that have the same."""
-        return self.is_suppressed, self.table, self.is_halves, self.route.metric
-
-
-def find_defaults(fib: Fib) -> list[Default]:
-    """The default routes for plain packets by which packets can leave, in the order of the lookup.
-
-    Halves count only where there is no 0/0: beside it, they are a capture.
-    """
-    links = {link.name: link for link in fib.snapshot.links}
-    every = [default for default in all_defaults(fib) if any(leads_out(links.get(dev)) for dev in default.devs)]
-    return [default for default in every if not default.is_halves] or every
-
-
 def leads_out(link: Link | None) -> bool:
     """Whether a default route by this device can be one of the network: InfiniBand has to be named."""
     return link is not None and not link.infiniband and not link.loopback and link.kind not in _DEAD_ENDS
-
-
-def all_defaults(fib: Fib) -> Iterator[Default]:
-    """All default routes for plain packets, in the order of the lookup."""
-    for step in fib.steps():
-        rule, table = step.rule, step.table
-        if table is None or rule.dst is not None or not step.is_for_plain(0):
-            continue
-        limit = -1 if rule.suppress_prefixlength is None else rule.suppress_prefixlength
-        halves = [routes[0] for half in (0, 1) if (routes := table.at(1, half << fib.width - 1))]
-        if len(halves) == 2 and all(route.type == "unicast" for route in halves):
-            devs = tuple(dict.fromkeys(dev for route in halves for dev in route.devs))
-            yield Default(devs, halves[0], rule.table, is_halves=True, is_suppressed=limit >= 1)
-        for route in table.at(0, 0):
-            if route.type == "unicast":
-                yield Default(route.devs, route, rule.table, is_halves=False, is_suppressed=limit >= 0)
 
 
 def bare_leg(leg: NextHop) -> NextHop:
