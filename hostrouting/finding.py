@@ -95,8 +95,7 @@ def of_severity(found: Iterable[Finding], *severities: Severity) -> Iterator[Fin
     return (finding for finding in found if finding.severity in severities)
 
 
-def first_lines(found: Iterable[Finding], more: str = "") -> tuple[str, ...]:
-    """The lines of the first findings, and one that says how many more there are; `more` says where."""
+def first_lines(found: Iterable[Finding]) -> tuple[str, ...]:
+    """The lines of the first findings, and one that says how many more there are."""
     lines = [finding.line for finding in found]
-    rest = len(lines) - SHOWN
-    return tuple(lines) if rest <= 0 else (*lines[:SHOWN], f"and {rest} more like these{more}")
+    return (*lines[:SHOWN], *([f"and {len(lines) - SHOWN} more like these"] if len(lines) > SHOWN else []))

@@ -31,5 +31,5 @@ class TestFinding:
 
     def test_many(self) -> None:
         """Of many, the first ones have a line each, and the last line counts the others."""
-        lines = first_lines([Finding("lock", "note", str(number)) for number in range(25)], "; see below")
-        assert (len(lines), lines[0], lines[-1]) == (21, "LOCK: 0", "and 5 more like these; see below")
+        lines = first_lines([Finding("lock", "note", str(number)) for number in range(25)])
+        assert (len(lines), lines[0], lines[-1]) == (21, "LOCK: 0", "and 5 more like these")

@@ -9,25 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hostrouting.config.values import (
-    MACHINES,
-    Destination,
-    Device,
-    Exact,
-    Global,
-    Line,
-    Masked,
-    Mode,
-    Network,
-    Pattern,
-    Pods,
-    ProbeSource,
-    Router,
-    Selection,
-    Unit,
-    Upkeep,
-    Uplink,
-)
+from hostrouting.config import values as v
+from hostrouting.config.values import MACHINES, Mode, Network, Upkeep
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import LINK_LOCAL
 from hostrouting.model.reader import Invalid, Section, camel, faults_at, must, name_of, parse, path_of, read, read_bytes
@@ -38,15 +21,16 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _IN_AGENTS_FILE = "hostRouting"
+_STEPS = ("static_routes", "route_overlap", "probe_rewrite")
 
 
 class StaticRoute(Section):
     """One route that the host must have."""
 
-    destination: Destination
-    gateway: Router | None = None
+    destination: v.Destination
+    gateway: v.Router | None = None
     """None means the default gateway on the device."""
-    dev: Device | None = None
+    dev: v.Device | None = None
     """None means the device of the default route, of the destination's family."""
     metric: int = 0
     """The default is 0, with which Linux uses its own default: 0 for an IPv4 route, 1024 for an IPv6 route."""
@@ -90,24 +74,24 @@ class StaticRoutesConfig(Section):
 class IntendedRule(Section):
     """A policy rule that sends some packets elsewhere on purpose, and why."""
 
-    rule: Selection
+    rule: v.Selection
     """The selectors as `ip rule` prints them, such as "fwmark 0x1/0xff"; without priority, "from all" and action."""
-    reason: Line
+    reason: v.Line
 
 
 class RouteOverlapConfig(Section):
     """The CIDRs that must leave by the expected devices, and what to do if one does not."""
 
-    expected_cidrs: tuple[Masked, ...] = ()
+    expected_cidrs: tuple[v.Masked, ...] = ()
     """In the given order, with host bits masked."""
     mode: Mode = Mode.WARN
-    expected_devs: tuple[Device, ...] = ()
+    expected_devs: tuple[v.Device, ...] = ()
     """If empty, the devices of the default route, for the CIDRs of each family its own."""
-    allowed_devs: tuple[Pattern, ...] = ()
+    allowed_devs: tuple[v.Pattern, ...] = ()
     """Patterns (`*`, `?`) for devices that may carry part of an expected CIDR, beside those of known CNIs."""
-    service_cidrs: tuple[Masked, ...] = ()
+    service_cidrs: tuple[v.Masked, ...] = ()
     """The networks of services: expected like `expected_cidrs`, and no address of the host may lie in them."""
-    pod_cidrs: tuple[Masked, ...] = ()
+    pod_cidrs: tuple[v.Masked, ...] = ()
     """The addresses of pods: what these send is checked, too."""
     intended_rules: tuple[IntendedRule, ...] = ()
     """The rules that may send some packets elsewhere without leaving the verdict undecided."""
@@ -122,11 +106,11 @@ class ProbeRewriteConfig(Section):
     """The rewrite of the load balancer's probes over IPv6, and the switch that enables it."""
 
     enabled: bool = False
-    interfaces: tuple[Uplink, ...] = ()
+    interfaces: tuple[v.Uplink, ...] = ()
     """The uplinks that probes arrive on."""
-    link_local: ProbeSource = IPv6Address("fe80::1234:5678:9abc")
+    link_local: v.ProbeSource = IPv6Address("fe80::1234:5678:9abc")
     """The source address of the probes; the default is that of Azure's load balancer."""
-    global_address: Global = IPv6Address("2603:1062:0:1:fe80:1234:5678:9abc")
+    global_address: v.Global = IPv6Address("2603:1062:0:1:fe80:1234:5678:9abc")
     """The source address after the rewrite; the default is one that Azure reserves for this."""
     ensure_route: bool = True
     """Whether to add a route to the global address, so that replies leave by the uplink."""
@@ -148,12 +132,12 @@ class AzureVnetCleanupConfig(Section):
     """Which state of azure-vnet is stale, and what the cleanup may change."""
 
     managed: Annotated[
-        tuple[Pods, ...], must(bool, "is empty, so nothing would be deleted", "name the networks of pods")
+        tuple[v.Pods, ...], must(bool, "is empty, so nothing would be deleted", "name the networks of pods")
     ]
     """The networks of the pods that another CNI manages now: nothing outside them is deleted."""
-    protect: tuple[Exact, ...] = ()
+    protect: tuple[v.Exact, ...] = ()
     """Addresses and networks whose rules and entries are kept."""
-    uplinks: tuple[Device, ...] = ()
+    uplinks: tuple[v.Device, ...] = ()
     """Devices that count as uplinks, in addition to the bridge ports that are hardware or built on it."""
     dry_run: bool = True
     """Whether the task only reports; on the command line, --apply turns this off."""
@@ -168,7 +152,7 @@ class GuardConfig(Section):
 class GateConfig(Section):
     """The units that wait for the gate."""
 
-    units: Annotated[tuple[Unit, ...], must(bool, "is empty: no unit would wait for the gate")] = (MACHINES,)
+    units: Annotated[tuple[v.Unit, ...], must(bool, "is empty: no unit would wait for the gate")] = (MACHINES,)
     """A template (`NAME@.service`) means each of its instances."""
 
 
@@ -192,8 +176,8 @@ class HostRoutingConfig(Section):
     @staticmethod
     def faults_between(values: Mapping[str, Any]) -> Iterator[Fault]:
         """A guard has something to guard."""
-        sections = [values[name] for name in ("static_routes", "route_overlap", "probe_rewrite")]
-        if values["guard"] and values["guard"].enabled and None not in sections and not _is_step(*sections):
+        is_known = None not in (values[name] for name in _STEPS)
+        if values["guard"] and values["guard"].enabled and is_known and not _has_step(values):
             rule = "there is nothing to guard: no routes, no expected CIDRs and no probe rewrite"
             yield Fault("guard", "", rule, "add staticRoutes, routeOverlap or probeRewrite")
 
@@ -252,7 +236,7 @@ class HostRoutingConfig(Section):
         """The same, with one section (the name of its attribute) of the other; a guard with nothing to guard goes."""
         change: dict[str, Any] = {section: getattr(other, section)}
         bare = self._replace(guard=GuardConfig(), **change)
-        return bare._replace(guard=self.guard) if _has_step(bare) else bare
+        return bare._replace(guard=self.guard) if _has_step(vars(bare)) else bare
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """The JSON text of the whole configuration."""
@@ -265,16 +249,14 @@ class HostRoutingConfig(Section):
         return {key: value for key, value in super().to_mapping().items() if value != ""}
 
 
-def _is_step(routes: StaticRoutesConfig, check: RouteOverlapConfig, rewrite: ProbeRewriteConfig) -> bool:
+def _has_step(sections: Mapping[str, Any]) -> bool:
+    """Whether there is anything to wait for, or to guard."""
+    routes, check, rewrite = (sections[name] for name in _STEPS)
     return bool(routes.routes or check.cidrs or rewrite.enabled)
-
-
-def _has_step(config: HostRoutingConfig) -> bool:
-    return _is_step(config.static_routes, config.route_overlap, config.probe_rewrite)
 
 
 def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
     """The units that wait for the gate: those of the section, or machines if there is anything to wait for."""
     if config.gate is not None:
         return tuple(sorted({*config.gate.units}))
-    return (MACHINES,) if _has_step(config) else ()
+    return (MACHINES,) if _has_step(vars(config)) else ()

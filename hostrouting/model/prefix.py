@@ -16,11 +16,6 @@ IP: TypeAlias = IPv4Address | IPv6Address
 IPV4, IPV6 = 4, 6
 
 _WIDTH = {IPV4: 32, IPV6: 128}
-# By prefix length: the bits that must be 0 in the first address of a block (host bits, and all bits beyond an address).
-_LOOSE = {
-    family: tuple(~(((1 << length) - 1) << (width - length)) for length in range(width + 1))
-    for family, width in _WIDTH.items()
-}
 
 
 def width_of(family: int) -> int:
@@ -63,12 +58,12 @@ class Prefix(_Block):
 
     def __new__(cls, family: int, network: int, length: int) -> "Self":
         """Raise ValueError if this is not a prefix, so that every instance is valid."""
-        loose = _LOOSE.get(family)
-        if loose is None:
+        width = _WIDTH.get(family)
+        if width is None:
             raise ValueError(f"{family!r} is not an address family: use 4 or 6")
-        if not 0 <= length < len(loose):
-            raise ValueError(f"a prefix length of {length} is not in 0..{_WIDTH[family]}")
-        if network & loose[length]:
+        if not 0 <= length <= width:
+            raise ValueError(f"a prefix length of {length} is not in 0..{width}")
+        if network >> width or network & ((1 << width - length) - 1):
             raise ValueError(f"{network:#x} is not the first address of an IPv{family} /{length}")
         return super().__new__(cls, family, network, length)
 
@@ -107,19 +102,17 @@ class Prefix(_Block):
 
     def __contains__(self, other: "Prefix | IP") -> bool:  # type: ignore[override]  # asked of a block, not of a tuple
         """Whether this block contains the address, or every address of the prefix."""
-        if isinstance(other, Prefix):
-            family, length, number = other.family, other.length, other.network
-        else:
-            family, length, number = other.version, other.max_prefixlen, int(as_ip(other))
-        return family == self.family and length >= self.length and self.network <= number <= self.last
+        block = other if isinstance(other, Prefix) else Prefix.of(other)
+        return (
+            block.family == self.family and self.network <= block.network <= self.last and block.length >= self.length
+        )
 
     def halves(self) -> "tuple[Self, Self]":
         """The two halves of this block, each one bit longer. A single address raises ValueError."""
-        half = 1 << (_WIDTH[self.family] - self.length - 1) if self.length < _WIDTH[self.family] else 0
-        if not half:
+        if self.length == (width := _WIDTH[self.family]):
             raise ValueError(f"{self} is a single address and cannot be split")
-        cls = type(self)
-        return (cls(self.family, self.network, self.length + 1), cls(self.family, self.network | half, self.length + 1))
+        family, network, length = self.family, self.network, self.length + 1
+        return type(self)(family, network, length), type(self)(family, network | 1 << width - length, length)
 
     def to_network(self) -> IPv4Network | IPv6Network:
         """The same block as an `ipaddress` network."""
