@@ -39,6 +39,8 @@ HOSTS = {"h200": h200, "vpn": vpn_node, "cni": cni_node, "ecmp": ecmp_node, "pla
 
 # What may be typed.
 
+SLOW = {"attrs", "dataclasses", "inspect", "logging", "phases", "subprocess", "threading"}
+
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help(name: str) -> None:
@@ -53,13 +55,21 @@ def test_help(name: str) -> None:
 @pytest.mark.linux
 @pytest.mark.parametrize("words", [["--help"], ["chek"], []], ids=" ".join)
 def test_help_and_bad_usage_load_nothing(words: list[str]) -> None:
-    """They are answered before attrs, the configuration or a kernel is loaded."""
+    """They are answered before the configuration or a kernel is loaded."""
     code = (
         "import sys\nfrom hostrouting.cli import main\n"
         f"try:\n    main({words!r})\nexcept SystemExit:\n    print(*sys.modules, file=sys.stderr)"
     )
     loaded = completed([sys.executable, "-c", code], check=True).stderr.splitlines()[-1].split()
-    assert not {"attrs", "json", "logging", "ipaddress", "hostrouting.errors", "phases"} & {*loaded}
+    assert not {"json", "ipaddress", "hostrouting.errors", *SLOW} & {*loaded}
+
+
+@pytest.mark.linux
+def test_a_check_of_this_host_loads_little() -> None:
+    """Its modules load nothing that takes longer than they do."""
+    modules = "hostrouting.cli.commands.check, hostrouting.host.host, hostrouting.kernel.netlink"
+    code = f"import sys, {modules}; print(*sys.modules)"
+    assert not SLOW & {*completed([sys.executable, "-c", code], check=True).stdout.split()}
 
 
 @pytest.mark.parametrize(

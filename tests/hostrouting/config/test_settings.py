@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from hostrouting.config.settings import (
 )
 from hostrouting.config.values import Mode
 from hostrouting.errors import ConfigError
-from tests.support.programs import completed
 
 KEYS = "staticRoutes, routeOverlap, probeRewrite, azureVnetCleanup, guard, gate, manageForeign"
 ROUTES = {"staticRoutes": {"enabled": True, "routes": [{"destination": "10.0.0.0/8"}]}}
@@ -201,14 +199,3 @@ def test_constructors_take_what_json_has() -> None:
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_mapping({1: 2, "manageForeign": {3}})  # type: ignore[dict-item] # the mistake under test
     assert [fault.path for fault in caught.value.faults] == ["[1]", "manageForeign"]
-
-
-@pytest.mark.linux
-def test_import_is_cheap() -> None:
-    """Importing the configuration loads attrs and ipaddress, and of the standard library nothing that takes time."""
-    code = (
-        "import sys, attrs, ipaddress; before = set(sys.modules); import hostrouting.config.settings;"
-        "print(*{name.partition('.')[0] for name in set(sys.modules) - before - set(sys.builtin_module_names)})"
-    )
-    loaded = completed([sys.executable, "-c", code], check=True).stdout
-    assert set(loaded.split()) - {"array", "bisect", "_bisect", "struct", "_struct"} == {"hostrouting"}
