@@ -45,8 +45,7 @@ __all__ = [
 ]
 # fmt: on
 
-# The module of each name. It is imported on first use, so that a program only pays for what it uses: a command that
-# only prints its usage runs no task. (No module has the name of something it offers, or one would hide the other.)
+# The module of each name. It is imported on first use: a command that only prints its usage runs no task.
 _HOMES = {
     "context": "Clock Context SystemClock",
     "errors": "Cancelled DeadlineExceeded InvalidTask PhasesError TaskFailed UnknownTask",

@@ -123,10 +123,13 @@ class Scope:
         self.clock.wake()
 
 
-def complain(logger: logging.Logger, message: str, *args: object) -> None:
-    """Log the exception that is being handled, whatever the handlers of the logger raise."""
-    with suppress(BaseException):
-        logger.exception(message, *args)  # noqa: LOG004  called by handlers only
+def guarded(logger: logging.Logger, call: Callable[..., object], *args: object) -> None:
+    """Call; whatever is raised, even SystemExit, is logged and changes nothing, and so does a log that raises."""
+    try:
+        call(*args)
+    except BaseException:
+        with suppress(BaseException):
+            logger.exception("%r raised; the run continues", call)
 
 
 class Context:
@@ -223,10 +226,7 @@ class Context:
         def watch() -> None:
             self.clock.wait(lambda: has_ended.is_set() or self.cancelled, self.scope.nearest().stop[0])
             if not has_ended.is_set():
-                try:
-                    callback()
-                except BaseException:  # noqa: BLE001  even SystemExit changes nothing
-                    complain(self.logger, "an on_cancel callback raised; the cancellation continues")
+                guarded(self.logger, callback)
 
         watcher = self.clock.start(watch, name="phases-on-cancel")
         try:
@@ -274,7 +274,4 @@ class Context:
         """Call every observer, one call at a time; what an observer raises is logged."""
         with self.telling:
             for observer in self.observers:
-                try:
-                    getattr(observer, moment)(step)
-                except BaseException:  # noqa: BLE001  even SystemExit: each step has its end
-                    complain(self.logger, "the observer %r raised; the run continues", observer)
+                guarded(self.logger, observer.started if moment == "started" else observer.ended, step)

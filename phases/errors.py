@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from phases.text import describe_error
+
 if TYPE_CHECKING:
     from phases.step import Step
 
@@ -35,8 +37,13 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
     def __init__(self, failures: Sequence[Step]) -> None:
         """Carry these failed steps, at least one."""
         self.failures = tuple(failures)
-        super().__init__("; also ".join(step.failure for step in self.failures))
         self.error = self.__cause__ = self.failures[0].error
+        super().__init__("; also ".join(map(_sentence, self.failures)))
+
+
+def _sentence(step: Step) -> str:
+    why = "" if step.error is None else f": {describe_error(step.error)}"
+    return f"{step.name} failed{why} (in {'/'.join(step.path)})"
 
 
 class Cancelled(BaseException):

@@ -12,13 +12,11 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-import attrs
+from typing import TYPE_CHECKING, TypeVar
 
 from phases.errors import Cancelled, TaskFailed
 from phases.running import do_step, in_order, new_step
-from phases.tasks import AnyTask, Skip, Task, layers_of, valid_task
+from phases.tasks import AnyTask, FunctionTask, Skip, Task, wrapped
 from phases.text import describe_error, seconds_in_words
 
 if TYPE_CHECKING:
@@ -26,29 +24,14 @@ if TYPE_CHECKING:
     from phases.step import Step
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
-@attrs.frozen
-class Group:
-    """A task that consists of other tasks."""
-
-    name: str
-    subtasks: tuple[AnyTask, ...]
-    do: Callable[[Context], tuple[object, ...]]
-
-    def __attrs_post_init__(self) -> None:
-        """Check the tasks and the name: a group is itself a task."""
-        for task in (*self.subtasks, self):
-            valid_task(task)
-
-
-def serial(*tasks: AnyTask, name: str = "serial") -> Group:
+def serial(*tasks: AnyTask, name: str = "serial") -> FunctionTask[tuple[object, ...]]:
     """The tasks in order, each after the one before has succeeded. The result is the tuple of their results."""
-    return Group(name, tasks, lambda ctx: in_order(tasks, ctx, do_step))
+    return FunctionTask(name, lambda ctx: in_order(tasks, ctx, do_step), subtasks=tasks)
 
 
-def parallel(*tasks: AnyTask, name: str = "parallel", at_once: int | None = None) -> Group:
+def parallel(*tasks: AnyTask, name: str = "parallel", at_once: int | None = None) -> FunctionTask[tuple[object, ...]]:
     """The tasks all at once, in threads. The result is the tuple of their results, in the order they are listed.
 
     With `at_once`, no more than so many of them run at the same time; the others follow in the order they are listed.
@@ -57,7 +40,7 @@ def parallel(*tasks: AnyTask, name: str = "parallel", at_once: int | None = None
     TaskFailed with all failures. Each task runs in a copy of the caller's contextvars.
     """
     most = len(tasks) if at_once is None else _number(at_once, "parallel", "at_once", least=1)
-    return Group(name, tasks, lambda ctx: _all_at_once(tasks, ctx, most))
+    return FunctionTask(name, lambda ctx: _all_at_once(tasks, ctx, most), subtasks=tasks)
 
 
 def _all_at_once(tasks: tuple[AnyTask, ...], ctx: Context, most: float) -> tuple[object, ...]:
@@ -110,24 +93,10 @@ def _all_at_once(tasks: tuple[AnyTask, ...], ctx: Context, most: float) -> tuple
 def _raise_one(raised: list[BaseException]) -> None:
     """Raise SystemExit and the like, which pass through groups unchanged; or all failures in one; or Cancelled."""
     strays = [error for error in raised if not isinstance(error, TaskFailed | Cancelled)]
-    failures = [step for error in raised if isinstance(error, TaskFailed) for step in error.failures]
+    if failures := [step for error in raised if isinstance(error, TaskFailed) for step in error.failures]:
+        strays.append(TaskFailed(failures))
     if raised:
-        raise (*strays, TaskFailed(failures) if failures else raised[0])[0]
-
-
-@attrs.frozen
-class Wrapper(Generic[T_co]):
-    """A task around another one, which gives it its name."""
-
-    wrapped: Task[T_co] = attrs.field(validator=lambda _wrapper, _attribute, task: valid_task(task))
-    do: Callable[[Context], T_co]
-    note: str = ""
-    """What a plan says of it."""
-
-    @property
-    def name(self) -> str:
-        """The name of the wrapped task."""
-        return layers_of(self.wrapped)[-1].name
+        raise (*strays, *raised)[0]
 
 
 def can_retry(error: Exception) -> bool:
@@ -144,7 +113,7 @@ def retry(
     longest: float = 30.0,
     jitter: float = 0.5,
     on: Callable[[Exception], bool] | type[Exception] | tuple[type[Exception], ...] = can_retry,
-) -> Wrapper[T]:
+) -> FunctionTask[T]:
     """The task, tried up to `attempts` times.
 
     Between attempts it waits `delay` seconds, each time `factor` times longer but at most `longest`, minus a random
@@ -187,10 +156,10 @@ def retry(
                 ctx.step.attempts += 1
         return task.do(ctx)
 
-    return Wrapper(task, do)
+    return wrapped(task, do)
 
 
-def deadline(task: Task[T], seconds: float) -> Wrapper[T]:
+def deadline(task: Task[T], seconds: float) -> FunctionTask[T]:
     """The task, cancelled after so many seconds; it then fails with DeadlineExceeded.
 
     A task that succeeds late has still succeeded. A thread cannot be stopped from outside, so a task that never
@@ -202,10 +171,10 @@ def deadline(task: Task[T], seconds: float) -> Wrapper[T]:
             return task.do(limited)
 
     _number(seconds, "deadline", "seconds", least=0)
-    return Wrapper(task, do)
+    return wrapped(task, do)
 
 
-def when(condition: bool | Callable[[Context], bool], task: Task[T]) -> Wrapper[T | Skip]:  # noqa: FBT001  a sentence
+def when(condition: bool | Callable[[Context], bool], task: Task[T]) -> FunctionTask[T | Skip]:  # noqa: FBT001  a sentence
     """The task if the condition is true when its turn comes; otherwise it is skipped."""
     name = getattr(condition, "__name__", "")
     words = f"its condition {name}" if name.isidentifier() else "its condition"
@@ -215,7 +184,7 @@ def when(condition: bool | Callable[[Context], bool], task: Task[T]) -> Wrapper[
         met = condition(ctx) if callable(condition) else condition
         return task.do(ctx) if met else Skip(f"{words} is false")
 
-    return Wrapper(task, do, note)
+    return wrapped(task, do, note)
 
 
 def _number(value: float, of: str, key: str, *, least: float, most: float = math.inf) -> float:

@@ -35,14 +35,14 @@ class LogObserver:
         if step.start is None:
             self._log(logging.DEBUG, step, f"not started: {step.reason}", {"event": "not-started"})
             return
-        failed = step.status is Status.FAILED
-        is_own = step.failures == (step,) and step.error is not None
-        why = describe_error(step.error) if is_own and step.error is not None else ""
-        why = why or " and ".join("/".join(each.path) for each in step.failures) + " failed" if failed else step.reason
+        level, why = logging.INFO if step.ok else logging.WARNING, step.reason
+        if step.failure:
+            level, why = logging.ERROR, describe_error(step.failure)
+        elif step.failures:
+            why = " and ".join("/".join(each.path) for each in step.failures) + " failed"
         fields: dict[str, object] = {"event": _WORD[step.status], "status": str(step.status)}
-        fields |= {"seconds": round(step.seconds or 0.0, 6), "error": why if failed else None}
-        fields |= {"at": _where(step.error) if is_own else "", "attempts": step.attempts if step.attempts > 1 else None}
-        level = logging.INFO if step.ok else logging.ERROR if is_own else logging.WARNING
+        fields |= {"seconds": round(step.seconds or 0.0, 6), "error": why if step.failures else None}
+        fields |= {"attempts": step.attempts if step.attempts > 1 else None}
         words = f"{_WORD[step.status]} after {step.took}{f': {why}' if why else ''}"
         self._log(level, step, words, {**step.fields, **fields})
 
@@ -53,12 +53,3 @@ class LogObserver:
             known = {**fields, "run": step.run, "task": task, "start": start, "action": action, "reason": step.reason}
             extra = {FIELDS: {key: value for key, value in known.items() if value not in ("", None)}}
             self.logger.log(level, "%s", f"{task} {f'({action}) ' if action else ''}{words}", extra=extra)
-
-
-def _where(error: BaseException | None) -> str:
-    """The place that raised the error, as `file.py:12`."""
-    place, trace = "", None if error is None else error.__traceback__
-    while trace is not None:
-        place = f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return place

@@ -18,7 +18,7 @@ from phases.live import live_tree
 from phases.logs import LogObserver
 from phases.signals import do_until_signalled
 from phases.step import Observer, Status, Step
-from phases.tasks import AnyTask, Skip, Task, layers_of, left_out, method_of, subtasks_of
+from phases.tasks import AnyTask, Skip, Task, left_out
 
 T = TypeVar("T")
 
@@ -117,7 +117,7 @@ def do_step(task: Task[T], step: Step, ctx: Context) -> T:
 
 def _ask_step(task: AnyTask, step: Step, ctx: Context) -> None:
     """Call the plan or undo of the task, or else of the tasks inside it, as this step; go on after a failure."""
-    method, members = method_of(task, step.action), subtasks_of(task)
+    method, members = getattr(task, step.action, None), getattr(task, "subtasks", ())
     failures: list[Step] = []
 
     def ask(member: AnyTask, inside: Step, inner: Context) -> None:
@@ -140,7 +140,7 @@ def _ask_step(task: AnyTask, step: Step, ctx: Context) -> None:
     if reason := ctx.leaves_out(step.path) or ("" if method or members else f"offers no {step.action}"):
         pass_over(step, ctx, reason)
     else:
-        step.reason = "; ".join(filter(None, (getattr(layer, "note", "") for layer in layers_of(task))))
+        step.reason = getattr(task, "plan_note", "")
         act(step, call, ctx)
 
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from phases.context import complain
+from phases.context import guarded
 
 if TYPE_CHECKING:
     from phases.context import Context
@@ -68,8 +68,5 @@ def _watch(work: Callable[[], object], came: list[int], ctx: Context, root: Step
             for run in tuple(_runs):
                 run.cancel(name)
             waits_for = ", ".join("/".join(step.path) for step in root.innermost_running()) or "nothing any more"
-            try:
-                ctx.log.warning("%s%s stopping, waiting for %s", name, again, waits_for)
-            except BaseException:  # noqa: BLE001  only the line is lost
-                complain(ctx.logger, "cannot log %s", name)
+            guarded(ctx.logger, ctx.log.warning, "%s%s stopping, waiting for %s", name, again, waits_for)
     thread.join()

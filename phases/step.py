@@ -83,10 +83,9 @@ class Step:
         return next(inside, (self,))
 
     @property
-    def failure(self) -> str:
-        """How it failed, with its path, in one sentence."""
-        why = "" if self.error is None else f": {describe_error(self.error)}"
-        return f"{self.name} failed{why} (in {'/'.join(self.path)})"
+    def failure(self) -> BaseException | None:
+        """The error with which it failed, unless a step inside it raised that before."""
+        return self.error if self.failures == (self,) else None
 
     @property
     def fields(self) -> Mapping[str, object]:
@@ -124,10 +123,8 @@ class Step:
         """The outcome in one line."""
         took = "" if self.seconds is None else f" after {self.took}"
         undone = "" if self.action == "do" else f" ({self.action})"
-        # The name is left out of its own failure, because the line starts with it.
-        own = describe_error(self.error) if self.failures == (self,) and self.error is not None else ""
-        why = escaped(own or "; also ".join(step.failure for step in self.failures) or self.reason)
-        return f"{self.name}{undone}: {self.status}{took}{f': {why}' if why else ''}"
+        why = describe_error(self.failure) if self.failure else str(self.error) if self.failures else self.reason
+        return f"{self.name}{undone}: {self.status}{took}{f': {escaped(why)}' if why else ''}"
 
     @property
     def took(self) -> str:
@@ -137,8 +134,8 @@ class Step:
     def note(self, *, in_short: bool = False) -> str:
         """Details of how the step ended, in one line; in short, an error is only its type."""
         parts = [f"{self.attempts} attempts"] if self.attempts > 1 else []
-        if self.error is not None and self.failures == (self,):
-            parts.append(type(self.error).__name__ if in_short else describe_error(self.error))
+        if self.failure:
+            parts.append(type(self.failure).__name__ if in_short else describe_error(self.failure))
         parts += [self.reason] if self.reason else []
         parts += [f"{key}={as_data(value)}" for key, value in self.fields.items()]
         return escaped(", ".join(parts))
@@ -153,16 +150,11 @@ class Step:
     def _planned(self) -> Iterator[str]:
         for drawn, further, step in draw_tree(self, children=lambda step: step.children):
             words = "" if step.result is None or step.status is not Status.OK else printable(step.result)
-            if step.error is not None and step.failures == (step,):
-                words = f"cannot say: {describe_error(step.error)}"
+            words = f"cannot say: {describe_error(step.failure)}" if step.failure else words
             reason = f"({step.reason})" if step.reason else ""
             first, *lines = [words] if "\n" not in words else ["", *words.splitlines()]
             yield "  ".join(part for part in (drawn + step.name, reason, first) if part)
             yield from (f"{further}  {line}" for line in lines)
-
-    def to_mapping(self) -> dict[str, object]:
-        """The report as plain values."""
-        return {"schema": "phases/report/1", "run": self.run, "signal": self.signal, **self._plain()}
 
     def to_json(self) -> str:
         """The report as JSON."""
@@ -170,26 +162,27 @@ class Step:
 
         return json.dumps(self.to_mapping())
 
-    def _plain(self) -> dict[str, object]:
-        error, trace = None if self.status is Status.FAILED and self.failures != (self,) else self.error, None
-        if error is not None and self.status is Status.FAILED:
-            import traceback  # noqa: PLC0415  only a failure pays for it
+    def to_mapping(self) -> dict[str, object]:
+        """The report as plain values. An error is at the step that raised it, a result at the step that returned it."""
+        import traceback  # noqa: PLC0415  only a stored report needs it
 
-            trace = "".join(traceback.format_exception(error))
+        error = self.failure
         return {
             "name": self.name,
+            "run": self.run,
             "action": self.action,
             "status": str(self.status),
             "start": None if self.start is None else self.start.isoformat(),
             "seconds": self.seconds,
+            "signal": self.signal,
             "attempts": self.attempts,
             "reason": self.reason,
-            "error": None if error is None else describe_error(error),
+            "error": describe_error(error) if error else None,
             "details": as_data(error) if callable(getattr(error, "to_mapping", None)) else None,
-            "traceback": trace,
+            "traceback": "".join(traceback.format_exception(error)) if error else None,
             "fields": as_data(self.fields),
             "result": None if self.children or self.status is Status.SKIPPED else as_data(self.result),
-            "children": [child._plain() for child in self.children],
+            "children": [child.to_mapping() for child in self.children],
         }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import attrs
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-DEEPEST = 100  # each group and wrapper around a task takes up to four frames of Python's stack, which has 1,000
+DEEPEST = 100  # each group takes up to five frames of Python's stack, which has 1,000
 
 
 class Task(Protocol[T_co]):
@@ -56,12 +56,19 @@ class Skip:
 
 @attrs.frozen
 class FunctionTask(Generic[T_co]):
-    """A task made from functions; it offers plan and undo only if those functions are given."""
+    """A task made from functions: a step, a group, or a wrapper around another task."""
 
     name: str
     do: Callable[[Context], T_co]
     plan: Callable[[Context], object] | None = None
     undo: Callable[[Context], object] | None = None
+    subtasks: tuple[AnyTask, ...] = ()
+    plan_note: str = ""
+    """What a plan says of it besides."""
+
+    def __attrs_post_init__(self) -> None:
+        for member in (*self.subtasks, self):
+            valid_task(member)
 
 
 def task(
@@ -69,6 +76,13 @@ def task(
 ) -> Callable[[Callable[[Context], T]], FunctionTask[T]]:
     """Make a task from a function: `@task("download")` above `def download(ctx): …`."""
     return lambda function: FunctionTask(name, function, plan, undo)
+
+
+def wrapped(inner: AnyTask, do: Callable[[Context], T], note: str = "") -> FunctionTask[T]:
+    """The task with another `do`; its name, its plan and all else stay the same."""
+    name, subtasks = valid_task(inner).name, getattr(inner, "subtasks", ())
+    notes = "; ".join(filter(None, (note, getattr(inner, "plan_note", ""))))
+    return FunctionTask(name, do, getattr(inner, "plan", None), getattr(inner, "undo", None), subtasks, notes)
 
 
 def valid_task(candidate: Task[T]) -> Task[T]:
@@ -85,36 +99,14 @@ def valid_task(candidate: Task[T]) -> Task[T]:
     return candidate
 
 
-def layers_of(task: AnyTask) -> list[AnyTask]:
-    """The wrappers around a task (retry, deadline, when), the outermost first, and last the task itself."""
-    layers = [task]
-    while (wrapped := getattr(layers[-1], "wrapped", None)) is not None:
-        layers.append(cast("AnyTask", wrapped))
-    return layers
-
-
-def subtasks_of(parent: AnyTask) -> tuple[AnyTask, ...]:
-    """The tasks that this one consists of and will run by name; empty for a single task."""
-    return cast("tuple[AnyTask, ...]", getattr(layers_of(parent)[-1], "subtasks", ()))
-
-
-def method_of(candidate: AnyTask, name: str) -> Callable[[Context], Any] | None:
-    """The method with this name (plan, undo); None if the task has no such method."""
-    method = getattr(layers_of(candidate)[-1], name, None)
-    return method if callable(method) else None
-
-
-def paths_of(root: AnyTask, *, above: tuple[str, ...] = (), depth: int = 0) -> Iterator[tuple[str, ...]]:
-    """The path of every task of the tree that is known before the run, parents first.
-
-    Raises InvalidTask if the tasks are nested so deep that Python's stack could not hold their run.
-    """
-    depth += len(layers_of(root))
-    if depth > DEEPEST:
-        raise InvalidTask(f"{root.name!r} is nested too deep: {DEEPEST} groups and wrappers are the most that work")
-    yield (path := (*above, root.name))
-    for member in subtasks_of(root):
-        yield from paths_of(member, above=path, depth=depth)
+def paths_of(root: AnyTask, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The path of every task of the tree that is known before the run, parents first."""
+    path = (*above, root.name)
+    if len(path) > DEEPEST:
+        raise InvalidTask(f"{root.name!r} is nested too deep: {DEEPEST} groups are the most that work")
+    yield path
+    for member in getattr(root, "subtasks", ()):
+        yield from paths_of(member, path)
 
 
 def left_out(

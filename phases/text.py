@@ -11,15 +11,12 @@ N = TypeVar("N")
 
 
 def seconds_in_words(seconds: float) -> str:
-    """A duration with two or three digits: `850 µs`, `12 ms`, `3.25 s`, `2 min 05 s`, `1 h 02 min`."""
-    if seconds < 0.000_999_5:
-        return f"{seconds * 1e6:.0f} µs"
+    """A duration with some digits: `12 ms`, `3.25 s`, `2 min 05 s`."""
     if seconds < 0.999_5:
         return f"{seconds * 1e3:.0f} ms"
     if seconds < 59.995:
         return f"{seconds:.2f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
+    return f"{round(seconds) // 60} min {round(seconds) % 60:02} s"
 
 
 def draw_tree(

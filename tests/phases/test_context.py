@@ -105,24 +105,6 @@ def test_on_cancel_that_raises(error: type[BaseException], caplog: pytest.LogCap
     assert "gone already" in caplog.text
 
 
-def test_leaving_waits_for_a_callback_under_way() -> None:
-    """The end of the block waits for a callback that is running in another thread."""
-    ctx = Context()
-    began, ended = threading.Event(), threading.Event()
-
-    def callback() -> None:
-        began.set()
-        threading.Event().wait(0.05)
-        ended.set()
-
-    thread = threading.Thread(target=ctx.cancel)
-    with pytest.raises(phases.Cancelled), ctx.on_cancel(callback):  # noqa: PT012  the block is what is tried
-        thread.start()
-        began.wait()
-    assert ended.is_set()
-    thread.join()
-
-
 @pytest.mark.parametrize("seconds", [0, -5, float("nan"), float("inf")])
 def test_time_limits_that_are_none(seconds: float) -> None:
     """An invalid time limit is refused immediately, and the message names it."""
@@ -135,25 +117,6 @@ def test_time_limits_that_are_none(seconds: float) -> None:
     for limit in limits:
         with pytest.raises(ValueError, match=words):
             limit()
-
-
-def test_sleeping_for_ever() -> None:
-    """Sleeping for ever lasts until cancellation, in any thread."""
-    woken: list[str] = []
-
-    @phases.task("sleep")
-    def sleep(inner: Context) -> None:
-        with inner.on_cancel(lambda: woken.append(inner.path[-1])):
-            inner.sleep(float("inf"))
-
-    @phases.task("stop")
-    def stop(inner: Context) -> None:
-        inner.sleep(0.01)
-        inner.cancel("enough")
-
-    report = phases.run(phases.parallel(sleep, sleep, stop), deadline=1e10, observers=[])
-    assert (report.status, report.reason) == (phases.Status.CANCELLED, "enough")
-    assert set(woken) <= {"sleep"}
 
 
 def test_a_signal_that_comes_just_before_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:

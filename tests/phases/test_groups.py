@@ -106,32 +106,6 @@ def test_context_variables() -> None:
     assert variable.get() == "caller's"
 
 
-def test_every_thread_is_waited_for() -> None:
-    """When the group returns, its threads have ended, even those that got no task."""
-    started: list[threading.Thread] = []
-    second = threading.Event()
-
-    class Slow(phases.SystemClock):
-        def start(self, target: Callable[[], None], *, name: str) -> threading.Thread:
-            def late() -> None:
-                if started[1:]:
-                    second.set()
-                    threading.Event().wait(0.05)
-                target()
-
-            started.append(threading.Thread(target=late, name=name))
-            started[-1].start()
-            return started[-1]
-
-    @phases.task("t")
-    def until_the_second(_: Context) -> None:
-        assert second.wait(60)
-
-    phases.execute(phases.parallel(*[until_the_second] * 3), Context(clock=Slow(), observers=[]))
-    assert len(started) > 1
-    assert not [thread.name for thread in started if thread.is_alive()]
-
-
 def test_waits_are_bounded_and_spread() -> None:
     """The wait grows up to its maximum, minus at most the jitter."""
     clock, moments = FakeClock(), list[float]()
@@ -165,19 +139,9 @@ def test_retry_of_a_group() -> None:
     report = phases.run(phases.retry(group), clock=FakeClock(), observers=[])
     assert report.attempts == 2
     assert [f"{step.name} {step.status}" for step in report.children] == ["a ok", "b failed", "a ok", "b ok"]
-
-
-def test_which_attempt() -> None:
-    """A task can ask its context which attempt this is."""
-    attempts: list[int] = []
-
-    @phases.task("a")
-    def fails(ctx: Context) -> None:
-        attempts.append(ctx.attempt)
-        raise OSError
-
-    phases.run(phases.retry(fails), clock=FakeClock(), observers=[])
-    assert attempts == [1, 2, 3]
+    count = phases.task("c")(lambda ctx: phases.execute(StubTask(str(ctx.attempt), always=OSError()), ctx))
+    report = phases.run(phases.retry(count), clock=FakeClock(), observers=[])
+    assert [step.name for step in report.children] == ["1", "2", "3"]
 
 
 def test_no_wait_that_cannot_help() -> None:

@@ -188,7 +188,8 @@ def do(spec: Spec, now: float, around: Around) -> Result:
             ends = sorted((bad for bad in worst if bad.how == worst[0].how), key=lambda bad: bad.end)
             return ends[0]._replace(end=end, lines=lines) if ends else Result(end, "ok", None, lines)
         case "shield":
-            return missed(step(spec.members[0], now, Around(now + spec.seconds, spec, math.inf, around.path)), spec)
+            limit = now + spec.seconds
+            return missed(step(spec.members[0], now, Around(limit, spec, limit, around.path)), spec)
         case "deadline":
             limit = now + spec.seconds
             inner = around._replace(limit=min(limit, around.limit))

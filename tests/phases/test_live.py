@@ -47,7 +47,7 @@ def test_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_it_shows() -> None:
     """Each task is a line with a sign for its state and how long it has taken."""
     tree, texts = LiveTree(Console(file=io.StringIO(), width=100, height=40)), list[str]()
-    look = phases.task("look")(lambda _ctx: texts.append(re.sub(r" +\d+ (µs|ms)", " TIME", str(tree._render()))))
+    look = phases.task("look")(lambda _ctx: texts.append(re.sub(r" +\d+ ms", " TIME", str(tree._render()))))
 
     @phases.task("failed")
     def failed(ctx: phases.Context) -> None:
@@ -132,19 +132,3 @@ def test_on_a_real_terminal() -> None:
     assert re.search(r"\x1b\[[\d;]*3[0-7]m", written)
     assert "LOG boot/a completed after" in written
     assert re.search(r"boot\s+ok", written.rpartition("boot: ok after")[2])
-
-
-@pytest.mark.linux
-def test_no_color() -> None:
-    """With NO_COLOR the tree is shown without colours."""
-    written = on_a_terminal(PROGRAM, NO_COLOR="1")
-    assert "… boot  " in words_of(written)
-    assert not re.search(r"\x1b\[[\d;]*3[0-7]m", written)
-
-
-@pytest.mark.linux
-def test_dumb_terminal() -> None:
-    """On a dumb terminal there are log lines and no escape sequences."""
-    written = on_a_terminal(PROGRAM, TERM="dumb")
-    assert "LOG boot/a completed" in written
-    assert "\x1b" not in written

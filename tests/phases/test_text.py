@@ -10,9 +10,7 @@ from phases.text import draw_tree, seconds_in_words
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
-        (0, "0 µs"),
-        (0.000_85, "850 µs"),
-        (0.000_999_6, "1 ms"),
+        (0, "0 ms"),
         (0.012, "12 ms"),
         (0.999_4, "999 ms"),
         (0.999_6, "1.00 s"),
@@ -20,12 +18,11 @@ from phases.text import draw_tree, seconds_in_words
         (59.994, "59.99 s"),
         (59.996, "1 min 00 s"),
         (125, "2 min 05 s"),
-        (3599.6, "1 h 00 min"),
-        (3725, "1 h 02 min"),
+        (3725, "62 min 05 s"),
     ],
 )
 def test_durations(seconds: float, words: str) -> None:
-    """A duration has two or three digits, and is never shown as 60 seconds or 1000 milliseconds."""
+    """A duration has some digits, and is never shown as 60 seconds or 1000 milliseconds."""
     assert seconds_in_words(seconds) == words
 
 

@@ -21,19 +21,6 @@ class AttrsTask:
         return 1
 
 
-class PlainTask:
-    """A plain class whose name is a property; its parameter is called as it likes."""
-
-    @property
-    def name(self) -> str:
-        """The name."""
-        return "plain"
-
-    def do(self, context: Context, /) -> str:
-        """Name it."""
-        return context.run_id
-
-
 class ConstantName:
     """A class whose name is an attribute of the class."""
 
@@ -50,12 +37,13 @@ def function(_ctx: Context) -> float:
 
 
 assert_type(phases.execute(AttrsTask("a")), int)
-assert_type(phases.execute(PlainTask()), str)
 assert_type(phases.execute(function), float)
 assert_type(phases.execute(phases.retry(AttrsTask("a"))), int)
 assert_type(phases.execute(phases.deadline(phases.retry(function, on=OSError), 5)), float)
 assert_type(phases.execute(phases.when(lambda ctx: ctx.cancelled, AttrsTask("a"))), int | phases.Skip)
-assert_type(phases.execute(phases.serial(AttrsTask("a"), phases.parallel(function, PlainTask()))), tuple[object, ...])
+assert_type(
+    phases.execute(phases.serial(AttrsTask("a"), phases.parallel(function, ConstantName()))), tuple[object, ...]
+)
 assert_type(phases.run(phases.serial(ConstantName())), phases.Step)
 nested: Task[object] = phases.serial(AttrsTask("a"), ConstantName(), name="nested")
 
@@ -76,28 +64,8 @@ class WrongDo:
         """Nothing."""
 
 
-class WrongName:
-    """A class whose name is a number."""
-
-    name = 3
-
-    def do(self, _ctx: Context) -> None:
-        """Nothing."""
-
-
-class WrongParameter:
-    """A class whose do() has another parameter type."""
-
-    name = "wrong"
-
-    def do(self, _ctx: int) -> None:
-        """Nothing."""
-
-
 phases.serial(NoName())  # type: ignore[arg-type]  # must be refused
 phases.serial(WrongDo())  # type: ignore[arg-type]  # must be refused
-phases.parallel(WrongName())  # type: ignore[arg-type]  # must be refused
-phases.execute(WrongParameter())  # type: ignore[arg-type]  # must be refused
 phases.retry(lambda _ctx: None)  # type: ignore[arg-type]  # must be refused
 phases.serial(AttrsTask)  # type: ignore[arg-type]  # must be refused
 phases.wizardry  # type: ignore[attr-defined]  # noqa: B018  # must be refused
