@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 import attrs
 
@@ -17,7 +17,7 @@ from hostrouting.kernel.refusals import refusal
 
 if TYPE_CHECKING:
     from hostrouting.kernel.base import Answer, RouteRequest, Watch
-    from hostrouting.model.prefix import IP, Prefix
+    from hostrouting.model.prefix import IP
     from hostrouting.model.snapshot import Snapshot
 
 E = TypeVar("E")
@@ -106,73 +106,57 @@ class FaultyBackend(RouteBackend):
         self.inner = inner
         self.is_restless = False
         """Set it, and every snapshot says that the tables changed while they were read."""
-        self._faults: dict[str, Faulty[BackendError | int]] = {}
+        self._moments: dict[str, Faulty[BackendError | int]] = {moment: Faulty() for moment in get_args(Moment)}
 
-    def fail(self, moment: Moment, error: BackendError | int, *, nth: int = 1) -> None:
-        """Fail with this error; nothing is changed.
+    def fail(self, moment: Moment, error: BackendError | int, *, nth: int = 1, done: bool = False) -> None:
+        """Fail with this error; nothing is changed, unless it is `done` all the same, as in a timeout.
 
         An errno, or an error with a route, is the outcome of one route of a change, as if the kernel had refused it.
         Any other error is raised, and the routes after it are not tried.
         """
-        self._at(moment).fail(error, nth=nth)
-
-    def hang(self, moment: Moment, *, nth: int = 1, done: bool = False) -> None:
-        """Raise a timeout at once, without waiting; `done` is whether the operation was still carried out."""
-        timeout = BackendError(f"the kernel did not answer a {moment} in time", kind="timeout")
-        self._at(moment).fail(timeout, nth=nth, done=done)
+        if moment != "change" and isinstance(error, int):
+            error = BackendError(f"the kernel refused a {moment}", errno=error)
+        self._moments[moment].fail(error, nth=nth, done=done)
 
     def meanwhile(self, moment: Moment, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Call this just before the moment: to change a route as another program would, or to delete a device."""
-        self._at(moment).meanwhile(happening, nth=nth)
+        self._moments[moment].meanwhile(happening, nth=nth)
 
     @property
     def waiting(self) -> int:
         """The number of faults that have not happened yet: a test that ends with some left did not test them."""
-        return sum(faults.waiting for faults in self._faults.values())
+        return sum(faults.waiting for faults in self._moments.values())
 
     # The contract of RouteBackend
 
-    def snapshot(
-        self, *, family: int | None = None, reached: bool = False, near: Collection[Prefix] | None = None
-    ) -> Snapshot:
+    def snapshot(self, **parts: Any) -> Snapshot:
         """See RouteBackend."""
-        self._strike("snapshot")
-        snapshot = self.inner.snapshot(family=family, reached=reached, near=near)
+        self._moments["snapshot"].meet().strike()
+        snapshot = self.inner.snapshot(**parts)
         return snapshot._replace(restless=True) if self.is_restless else snapshot
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """See RouteBackend."""
-        self._strike("lookup")
+        self._moments["lookup"].meet().strike()
         return self.inner.lookup(destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """See RouteBackend."""
-        requests = tuple(requests)
-        if not self._faults.get("change") or not self._faults["change"].waiting:
+        if not self._moments["change"].waiting:
             return self.inner.change(requests)
-        return tuple(map(self._change, requests))
+        return tuple(map(self._change, tuple(requests)))
 
     def watch(self) -> Watch:
         """See RouteBackend."""
-        self._strike("watch")
+        self._moments["watch"].meet().strike()
         return self.inner.watch()
 
     def close(self) -> None:
         """See RouteBackend."""
         self.inner.close()
 
-    def _at(self, moment: Moment) -> Faulty[BackendError | int]:
-        return self._faults.setdefault(moment, Faulty())
-
-    def _strike(self, moment: Moment) -> None:
-        error = self._at(moment).meet().error
-        if isinstance(error, int):
-            raise BackendError(f"the kernel refused a {moment}", errno=error)
-        if error is not None:
-            raise error
-
     def _change(self, request: RouteRequest) -> Outcome:
-        due = self._at("change").meet()
+        due = self._moments["change"].meet()
         if due.error is None or due.done:
             [outcome] = self.inner.change([request])
             if due.error is None:

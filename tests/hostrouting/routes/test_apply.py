@@ -118,12 +118,13 @@ def test_all_or_nothing(linux: NetlinkBackend, there: list[Route], wanted: list[
     assert {(key, hop) for key, hop in last[OURS] if key not in kept} == right - then[FOREIGN]
 
 
+LATE = BackendError("the kernel did not answer in time", kind="timeout")
 FAULTS: dict[str, Callable[[FaultyBackend, int], None]] = {
     "refused": lambda kernel, nth: kernel.fail("change", errno.EINVAL, nth=nth),
     "not permitted": lambda kernel, nth: kernel.fail("change", BackendError("no", kind="not-permitted"), nth=nth),
-    "hangs": lambda kernel, nth: kernel.hang("change", nth=nth),
-    "hangs, but does it": lambda kernel, nth: kernel.hang("change", nth=nth, done=True),
-    "cannot be read back": lambda kernel, nth: kernel.hang("snapshot", nth=nth),
+    "hangs": lambda kernel, nth: kernel.fail("change", LATE, nth=nth),
+    "hangs, but does it": lambda kernel, nth: kernel.fail("change", LATE, nth=nth, done=True),
+    "cannot be read back": lambda kernel, nth: kernel.fail("snapshot", LATE, nth=nth),
     "never rests": lambda kernel, nth: kernel.fail("snapshot", BackendError("busy", kind="unsettled"), nth=nth),
 }
 

@@ -91,8 +91,8 @@ class TestFaults:
     def test_a_timeout_stops_the_change(self, *, done: bool) -> None:
         """The routes after it are not tried; the one at which it came may be there."""
         backend = FaultyBackend(h200())
-        backend.hang("change", done=done)
-        with pytest.raises(BackendError, match="did not answer a change in time"):
+        backend.fail("change", BackendError("too late", kind="timeout"), done=done)
+        with pytest.raises(BackendError, match="too late"):
             backend.change(CHANGES)
         routes = [route for route in backend.snapshot().routes if route.protocol == 213]
         assert routes == [CHANGES[0].route] * done
