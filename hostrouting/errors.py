@@ -17,7 +17,7 @@ The word before the colon says where the fault is. `kind` is more precise than t
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from copyreg import __newobj__  # type: ignore[attr-defined]  # how pickle makes an object
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -74,23 +74,16 @@ class HostRoutingError(Exception):
         return __newobj__, (type(self), *self.args), vars(self)
 
     def to_mapping(self) -> dict[str, object]:
-        """The class, the kind and the plain facts as JSON, for the report of a run; `effects` is what was changed."""
-        facts = {name: _plain(fact) for name, fact in vars(self).items() if name != "can_retry" and name[0] != "_"}
-        plain = {name: fact for name, fact in facts.items() if fact is not _NOT_PLAIN}
-        return {"error": type(self).__name__, "kind": self.kind, "canRetry": self.can_retry, **plain}
+        """The class, the kind and the facts as JSON, for the report of a run; `effects` is what was changed."""
+        facts = {name: _plain(fact) for name, fact in vars(self).items() if name[0] != "_"}
+        return {"error": type(self).__name__, "kind": self.kind, "canRetry": facts.pop("can_retry"), **facts}
 
 
-_NOT_PLAIN = object()
-
-
-def _plain(fact: object) -> object:
-    """An attribute of an error as a JSON value; tables and snapshots are left out."""
-    if fact is None or isinstance(fact, str | int | dict):
-        return fact
-    if isinstance(fact, tuple) and all(isinstance(member, str | Fault) for member in fact):
-        return [member._asdict() if isinstance(member, Fault) else member for member in fact]
-    make = getattr(fact, "to_mapping", None)
-    return make() if callable(make) and not isinstance(fact, type) else _NOT_PLAIN
+def _plain(fact: Any) -> object:
+    """An attribute of an error as a JSON value."""
+    if isinstance(fact, tuple):
+        return [fault._asdict() if isinstance(fault, Fault) else fault for fault in fact]
+    return fact.to_mapping() if hasattr(fact, "to_mapping") else fact
 
 
 def first_of(reasons: Sequence[str]) -> str:
@@ -144,15 +137,11 @@ class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong
 
 
 class ApplyError(HostRoutingError):
-    """Routes could not be applied. `reasons` says why, `after` how the routes are now.
+    """Routes could not be applied. `reasons` says why, `after` how the routes are now."""
 
-    `refused` has the keys (as in `Route.key`) of the routes that are the reason; without them, the plan may succeed. It
-    is empty if the reason is not a route, such as a kernel that does not answer.
-    """
-
-    def __init__(self, *reasons: str, after: str, refused: Collection[object] = ()) -> None:
-        """Keep the reasons, how the routes are now, and the keys of the routes that are the reason."""
-        self.reasons, self.after, self.refused = reasons, after, frozenset(refused)
+    def __init__(self, *reasons: str, after: str) -> None:
+        """Keep the reasons, and how the routes are now."""
+        self.reasons, self.after = reasons, after
         super().__init__(f"the routes could not be applied: {first_of(reasons)}; {after}")
         self.can_retry = True
 
@@ -169,7 +158,12 @@ class RouteOverlapError(HostRoutingError):
     ) -> None:
         """Keep the message, which names the escapes and the repair, and what the check says."""
         super().__init__(message, findings=findings)
-        self.report, self.check = report, check
+        self._report, self.check = report, check
+
+    @property
+    def report(self) -> Any:
+        """The CheckReport."""
+        return self._report
 
 
 class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong

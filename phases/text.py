@@ -71,7 +71,7 @@ def _as_data(value: object) -> object:
             return value
         case Mapping():
             return {str(key): as_data(member) for key, member in value.items()}
-        case list() | tuple() | set() | frozenset():
+        case list() | tuple() | set() | frozenset() if not hasattr(value, "to_mapping"):
             return [as_data(member) for member in value]
     for name in () if isinstance(value, type) else ("to_mapping", "log_fields"):
         offer = getattr(value, name, None)

@@ -1,6 +1,7 @@
 """hostrouting.finding: a finding in words, in order, and as JSON."""
 
 from hostrouting.finding import Finding, first_lines, of_severity, worst_first
+from phases.text import as_data
 
 
 class TestFinding:
@@ -21,6 +22,7 @@ class TestFinding:
             "facts": {"family": 4},
             "canRetry": True,
         }
+        assert as_data([finding]) == [finding.to_mapping()]  # in the report of a run
 
     def test_order(self) -> None:
         """Each once, the worst first, otherwise in the order in which they were found."""

@@ -58,7 +58,7 @@ def apply_plan(
     except BackendError as error:
         raise tell_effects(ApplyError(str(error), after=transaction.undo()), transaction.done) from error
     except _Failed as failed:
-        lost = ApplyError(*failed.reasons.values(), after=transaction.undo(), refused=failed.reasons)
+        lost = ApplyError(*failed.reasons.values(), after=transaction.undo())
         raise tell_effects(lost, transaction.done) from failed.__cause__
     except BaseException as stopped:
         vars(stopped).setdefault("__notes__", []).append(transaction.undo())  # what a traceback prints after it

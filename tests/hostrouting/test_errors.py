@@ -34,7 +34,7 @@ EVERY = [
     ConfigError([DEV], kind="snapshot"),
     RequirementError(findings=[Finding("requirement", "error", "one"), FINDINGS[0]]),
     RouteConflict(findings=[Finding("route-conflict", "error", "one"), FINDINGS[1]]),
-    ApplyError("no", "never", after="nothing was changed", refused=[1]),
+    ApplyError("no", "never", after="nothing was changed"),
     RouteOverlapError("it escapes", report=("a", "report"), findings=FINDINGS),
     NotReady("no default route"),
     NotReady("process 7 has the lock", kind="busy"),
