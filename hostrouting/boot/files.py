@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from hostrouting.boot import scripts, units
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.config.values import Mode, Upkeep
+from hostrouting.config.values import Mode
 from hostrouting.host.files import Files, leftover
 from hostrouting.host.fileset import File, is_ours
 from hostrouting.host.layout import DROP_IN, HostLayout
@@ -51,7 +51,7 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
         path = HostLayout.unit_path(unit)
         files.append(File(path, units.UNITS[unit]))
         files += [File(HostLayout.enabled_path(unit), target=path)] if units.is_enabled(unit) else []
-    if config.manage_foreign is Upkeep.KEEP:
+    if config.manage_foreign == "keep":
         files.append(File(HostLayout.networkd_path, units.NETWORKD))
     files += [File(HostLayout.drop_in_path(unit), units.DROP_IN) for unit in gated]
     return (File(HostLayout.config_path, render_config(config)), *files)
@@ -59,7 +59,7 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
 
 def is_nothing(config: HostRoutingConfig) -> bool:
     """Whether the configuration asks for no file: it has no unit to gate, which each step brings, and keeps nothing."""
-    return not gated_units(config) and config.manage_foreign is not Upkeep.KEEP
+    return not gated_units(config) and config.manage_foreign != "keep"
 
 
 def render_config(config: HostRoutingConfig) -> str:

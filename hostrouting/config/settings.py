@@ -170,7 +170,7 @@ class HostRoutingConfig(Section):
     guard: GuardConfig = GuardConfig()
     gate: GateConfig | None = None
     """None if the section is missing: then machines wait for the gate if it has a step."""
-    manage_foreign: Upkeep = Upkeep.LEAVE
+    manage_foreign: Upkeep = "leave"
     """Whether systemd-networkd is told to keep routes and rules that it does not know."""
 
     @staticmethod

@@ -3,7 +3,7 @@
 from enum import Enum
 from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from hostrouting.model.prefix import LINK_LOCAL, Prefix, as_ip, is_reserved
 from hostrouting.model.reader import must, read_address
@@ -31,35 +31,25 @@ _EARLY = (
 )
 
 
-class Word(str, Enum):
-    """One of a few words, in upper or lower case. str() is the word itself, as with StrEnum of Python 3.11."""
-
-    __str__ = str.__str__
-
-    @classmethod
-    def _missing_(cls, value: object) -> "Word":
-        for word in cls:
-            if word.value.lower() == str(value).lower():
-                return word
-        raise ValueError(f"is not one of {', '.join(cls)}")
-
-
-class Upkeep(Word):
-    """Whether something that other programs take away is kept."""
-
-    LEAVE = "leave"
-    KEEP = "keep"
-
-
-class Mode(Word):
+class Mode(str, Enum):
     """What to do about an overlap: WARN logs it and passes; STRICT fails and keeps the gated unit from starting."""
 
     WARN = "WARN"
     STRICT = "STRICT"
 
+    __str__ = str.__str__  # the word itself, as with StrEnum of Python 3.11
+
     @classmethod
-    def _missing_(cls, value: object) -> "Word":
-        return cls.WARN if value == "" else super()._missing_(value)  # empty is as good as absent
+    def _missing_(cls, value: object) -> "Mode":
+        """In upper or lower case; empty is as good as absent."""
+        for mode in cls:
+            if mode.lower() == str(value or "WARN").lower():
+                return mode
+        raise ValueError(f"is not one of {', '.join(cls)}")
+
+
+Upkeep: TypeAlias = Literal["leave", "keep"]
+"""Whether something that other programs take away is kept."""
 
 
 @lru_cache(64)

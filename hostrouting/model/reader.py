@@ -280,7 +280,7 @@ def _reader_of(kind: Any, steps: tuple[Reader, ...] = ()) -> Reader:
     if kind is bool:
         return _one_of(bool, (True, False), "is not true or false")
     if get_origin(kind) is Literal:
-        return _one_of(str, get_args(kind), "is not a known word")
+        return _one_of(str, get_args(kind), f"is not one of {', '.join(get_args(kind))}")
     if get_origin(kind) is tuple:
         return _in_turn(_list_reader(*get_args(kind)), *steps)
     if not _is_text(kind):

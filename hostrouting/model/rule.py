@@ -92,11 +92,6 @@ def command_deleting(rule: Rule) -> str:
     return f"{ip} rule del pref {priority} {words}"
 
 
-def by_priority(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Rules in the order in which the kernel applies them; rules with equal priority stay in the given order."""
-    return tuple(sorted(rules, key=lambda rule: rule.priority))
-
-
 @cache
 def default_rules(family: int) -> tuple[Rule, ...]:
     """The rules of every new namespace: local, main and, in IPv4, default."""

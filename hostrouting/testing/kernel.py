@@ -43,7 +43,7 @@ from hostrouting.model.route import (
     Route,
     RouteType,
 )
-from hostrouting.model.rule import Rule, by_priority, default_rules
+from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import ARPHRD_LOOPBACK, Address, Link, Snapshot
 from hostrouting.testing.watch import FakeWatch
 
@@ -221,7 +221,7 @@ class FakeKernel(RouteBackend):
             self._snapshot = Snapshot(
                 links=tuple(self._links[name] for name in names),
                 addresses=tuple(address for name in names for address in self._on(name)),
-                rules=tuple(sorted(by_priority(self._rules), key=lambda rule: rule.family)),
+                rules=tuple(sorted(self._rules, key=lambda rule: (rule.family, rule.priority))),
                 routes=tuple(route for place in places for route in self._routes[place]),
                 ipv6_forwarding=self._ipv6_forwarding,
             )

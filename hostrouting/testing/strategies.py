@@ -43,7 +43,7 @@ from hostrouting.config.settings import (
     StaticRoute,
     StaticRoutesConfig,
 )
-from hostrouting.config.values import Mode, Upkeep
+from hostrouting.config.values import Mode
 from hostrouting.model.prefix import Prefix, as_ip, ip_at, is_reserved, width_of
 from hostrouting.model.route import (
     OURS,
@@ -143,7 +143,7 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
         probe_rewrite=st.just(ProbeRewriteConfig()) | probe_rewrites(),
         azure_vnet_cleanup=st.none() | cleanups(),
         gate=st.none() | st.builds(GateConfig, st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)),
-        manage_foreign=st.sampled_from(Upkeep),
+        manage_foreign=st.sampled_from(["leave", "keep"]),
     )
 
 

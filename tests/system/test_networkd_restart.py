@@ -1,7 +1,6 @@
 """What systemd-networkd takes away when it starts again, in each release, and what brings it back or keeps it."""
 
 from hostrouting.config.settings import GuardConfig
-from hostrouting.config.values import Upkeep
 from tests.support.gate import HALVES, LAYOUT, apply, config, gate_tests, host, ours, remove
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
@@ -12,7 +11,7 @@ pytestmark = gate_tests
 LINK = "[Match]\nName=eth0\n[Network]\nAddress=10.0.0.5/24\nGateway=10.0.0.1\nIPv6AcceptRA=no\nLinkLocalAddressing=no\n"
 ROUTES = config(*HALVES)
 GUARDED = ROUTES._replace(guard=GuardConfig(enabled=True))
-KEEPING = ROUTES._replace(manage_foreign=Upkeep.KEEP)
+KEEPING = ROUTES._replace(manage_foreign="keep")
 
 
 def restart(system: System) -> None:

@@ -171,7 +171,7 @@ def test_text_that_is_not_json(text: str | bytes, said: str) -> None:
         ("absent.json", "cannot be read: No such file or directory"),
         (".", "cannot be read: Is a directory"),
         ("broken.json", "is not JSON: "),
-        ("faulty.json", "manageForeign: 2 is not a text"),
+        ("faulty.json", "manageForeign: 2 is not one of leave, keep"),
         ("huge.json", "is larger than 64 MiB"),
     ],
 )

@@ -87,7 +87,7 @@ TABLE = r"""
 {"addresses": null} | addresses: missing
 {"routes": [{"prefix": "10.0.0.1/8"}]} | routes[0].prefix: "10.0.0.1/8" is not a network without host bits
 {"routes": [{"prefix": "\u001b[2J"}]} | routes[0].prefix: "\u001b[2J" is not a network without host bits
-{"routes": [{"prefix": "::/0", "type": []}]} | routes[0].type: a list is not a known word
+{"routes": [{"prefix": "::/0", "type": []}]} | routes[0].type: a list is not one of unspec, unicast
 {"routes": [{"prefix": "::/0", "prefsrc": "fe80::1%x"}]} | routes[0].prefsrc: "fe80::1%x" is not an address
 {"routes": [{"prefix": "::/0", "legs": [{"weight": 257}]}]} | routes[0].legs[0].weight: 257 is not an integer from 0 to 256
 {"routes": [{"prefix": "::/0", "protocol": 256}]} | routes[0].protocol: 256 is not an integer from 0 to 255

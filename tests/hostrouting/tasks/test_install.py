@@ -14,7 +14,7 @@ import phases
 from hostrouting.boot.files import files_of
 from hostrouting.boot.probe_table import TABLE, probe_comments
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.config.values import MACHINES, Mode, Upkeep
+from hostrouting.config.values import MACHINES, Mode
 from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
 from hostrouting.host.effects import effects_of
 from hostrouting.host.host import Host
@@ -73,7 +73,7 @@ def possible() -> st.SearchStrategy[HostRoutingConfig]:
         st.booleans(),
         mode=st.sampled_from(Mode),
         probe=probes,
-        keeps=st.sampled_from(Upkeep),
+        keeps=st.sampled_from(["leave", "keep"]),
         gate=st.just({}) | units.map(lambda names: {"gate": {"units": names}}),
     )
 
