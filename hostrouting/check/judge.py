@@ -9,7 +9,9 @@ worst of its parts. The rules, in the order in which they are asked:
    wide route by an expected card that was made by hand without a gateway, although the default route has one.
 2. Allowed: devices of a known CNI, by name and kind, and the patterns of the configuration. A bridge or an overlay
    beside pods of another CNI is in doubt.
-3. Own: single addresses of this host, broadcast and multicast. A wider `local` route is an escape.
+3. Own: single addresses of this host, broadcast, and by their address multicast and what every host or link has. A
+   wider `local` route is an escape. IPv4 routes of the types broadcast and multicast are in doubt, because TCP refuses
+   them, and escape by their device; others are judged like unicast routes.
 4. Refused ranges: fine only if they are a CNI's, by its table (`config.cni`).
 5. The node's own subnet, where a tunnel's default route hides that of the network card.
 
@@ -27,7 +29,7 @@ from hostrouting.check.expected import ETHERNET, RA, Uplinks, defaults_of, find_
 from hostrouting.config.cni import CNIS, Cni, Device, Use, devices_of
 from hostrouting.fib.engine import PLAIN, Decision, End, Fib, Packet, conditions_of
 from hostrouting.fib.not_judged import may_change_destination
-from hostrouting.model.prefix import LINK_LOCAL, Prefix
+from hostrouting.model.prefix import IPV4, LINK_LOCAL, MULTICAST, Prefix
 from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, TABLE_MAIN
 from hostrouting.routes.uplink import leads_out
 from hostrouting.text import spoken
@@ -46,8 +48,11 @@ FINE, DOUBT, ESCAPE = 0, 1, 2
 """The grades of an opinion."""
 
 _DHCP = 16
-_EVERYWHERE = {4: Prefix.parse("127.0.0.0/8"), 6: Prefix.of(LINK_LOCAL)}
-"""By family: the addresses that every host has, and on every link."""
+_EVERYWHERE = {
+    4: [*map(Prefix.parse, ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32"))],
+    6: [Prefix.of(LINK_LOCAL), Prefix.of(MULTICAST[6])],
+}
+"""By family, in order: multicast, broadcast, and the addresses that every host has, or every link."""
 POD_BLOCK = {4: 20, 6: 64}
 """By family: the shortest prefix that may be a block of pods of a CNI that is not known."""
 
@@ -125,9 +130,14 @@ class Judge:
 
     def parts(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Part]:
         """The ranges of these addresses, in order."""
-        for cell in self.fib.cells_between(first, last, packet):
-            others = tuple(self.opinion_of_other(end, cell.decision, packet) for end in cell.others)
-            yield Part(cell.first, cell.last, cell.decision, self.opinion(cell.decision), others)
+        for low, high, is_everywhere in _pieces(self.fib.family, first, last):
+            for cell in self.fib.cells_between(low, high, packet):
+                decision = cell.decision
+                if is_everywhere and (decision.devs or not cell.first):  # Linux takes 0.0.0.0 for this host
+                    yield Part(cell.first, cell.last, decision, Opinion(FINE, "own"), ())
+                    continue
+                others = tuple(self.opinion_of_other(end, decision, packet) for end in cell.others)
+                yield Part(cell.first, cell.last, decision, self.opinion(decision), others)
 
     # Devices.
 
@@ -170,18 +180,19 @@ class Judge:
             if route not in self._refusals:
                 self._refusals[route] = self._of_refusal(route)
             return self._refusals[route]
-        if route.prefix in _EVERYWHERE[self.fib.family]:
-            return Opinion(FINE, "own")
         is_wide = route.prefix.length < self.fib.width
         if decision.kind == "local" and is_wide and not is_marked:
             return Opinion(ESCAPE, "own-range", str(route))
-        if decision.kind in {"local", "multicast"} or (decision.kind in {"broadcast", "anycast"} and not is_wide):
+        is_of_address = decision.kind in {"broadcast", "anycast"} and route.protocol == PROTOCOL_KERNEL
+        if decision.kind == "local" or (is_of_address and not is_wide):
             return Opinion(FINE, "own")
         devs = self.all_devs(decision)
         if not devs or may_change_destination(route):
             return Opinion(DOUBT, "not-judged", str(route))  # `not_judged` says why
         opinions = [self._by_device(dev, route, is_marked=is_marked) for dev in devs]
         worst = max(opinions, key=lambda opinion: opinion.grade)
+        if worst.grade == FINE and self.fib.family == IPV4 and decision.kind not in {"unicast", "anycast"}:
+            return Opinion(DOUBT, "not-unicast", f"[{route}]")
         return worst._replace(devs=tuple(opinion.reason for opinion in opinions if opinion.grade == ESCAPE))
 
     def all_devs(self, decision: Decision) -> tuple[str, ...]:
@@ -380,6 +391,18 @@ class Judge:
 
 
 _ZEROCONF = Prefix.parse("169.254.0.0/16")
+
+
+def _pieces(family: int, first: int, last: int) -> Iterator[tuple[int, int, bool]]:
+    """The range in pieces, each with whether its addresses belong to no single host."""
+    for block in _EVERYWHERE[family]:
+        if first <= block.last and block.first <= last:
+            if first < block.first:
+                yield first, block.first - 1, False
+            yield max(first, block.first), min(last, block.last), True
+            first = block.last + 1
+    if first <= last:
+        yield first, last, False
 
 
 def _opaque(end: End) -> Opinion:

@@ -7,7 +7,7 @@ prefix down. A prefix without an escape needs nothing. A prefix can be repaired 
 its escapes, diverts nothing that is fine, and no other program's route has its key. Any other prefix is halved.
 
 Then the proof: the routes are put into the tables, and everything is judged again. What was to be repaired has to be
-fine, and nothing else may be worse. What no route can repair is named, with one of four reasons.
+fine, and nothing else may be worse. What no route can repair is named, with one of five reasons.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink
 MOST = 512
 """More routes than this are not proposed: no operator would read them."""
 
-Reason: TypeAlias = Literal["earlier-rule", "host-route", "no-gateway", "too-many"]
+Reason: TypeAlias = Literal["earlier-rule", "host-route", "no-gateway", "reserved", "too-many"]
 
 
 class Unsafe(NamedTuple):
@@ -140,7 +140,8 @@ class _Cover:
         self._fib, self._way = judge.fib, way
         self._known: dict[tuple[Prefix, int], tuple[int, tuple[Prefix, ...]]] = {}
         self._open = [span for span in spans if span.is_escape and span.length <= self._fib.width]
-        self._kept = [span for span in spans if not span.is_escape and not self._goes_the_same_way(span.part)]
+        others = [span for span in spans if not span.is_escape and span.part.opinion.name != "own"]
+        self._kept = [span for span in others if not self._goes_the_same_way(span.part)]
         metric = DEFAULT_METRIC[self._fib.family]
         self._taken = {
             route.prefix
@@ -206,7 +207,9 @@ def _proven(judge: Judge, uplink: Uplink, wishes: Sequence[DesiredRoute], spans:
     reasons: dict[int, tuple[Reason, str]] = {}
     for span, part in now:
         if span.is_escape and part.grade > FINE:
-            reasons[part.first] = ("earlier-rule", span.obstacle) if span.obstacle else ("host-route", "")
+            is_no_destination = is_reserved(judge.fib.family, part.first, part.last)
+            reason: Reason = "reserved" if is_no_destination else "host-route"
+            reasons[part.first] = ("earlier-rule", span.obstacle) if span.obstacle else (reason, "")
     ranges = ranges_of((part for _, part in now), lambda part: reasons.get(part.first))
     unsafe = tuple(Unsafe(first, last, *why) for why, first, last in ranges)
     return Repair(tuple(wishes), resolved, unsafe, tuple(_diverted(judge, resolved, spans)))

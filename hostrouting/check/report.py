@@ -44,6 +44,10 @@ _DOUBTS = {
         "packets to {where} leave by the right card, but without a gateway: {reason}",
         "if they are behind a router, add it as the gateway; if not, add the device to routeOverlap.allowedDevs",
     ),
+    "not-unicast": (
+        "packets to {where} leave by the right device, but TCP refuses to connect: {reason}",
+        "if these are addresses of single hosts, add the route again without its type",
+    ),
     "two-cnis": (
         "packets to {where} leave by a CNI's device that may be left behind, {reason}",
         "remove what the CNI that is not used left behind",
@@ -71,6 +75,7 @@ _REASONS = {
     "earlier-rule": "{cause}",
     "host-route": "a route of another program is as specific as can be, and is never replaced",
     "no-gateway": "a repair needs {cause}",
+    "reserved": "a static route cannot have such a destination",
     "too-many": "it would take too many routes",
 }
 _OWNERS = {

@@ -30,8 +30,10 @@ _LINE = re.compile(  # the dash between two addresses is \u2013
 )
 
 _OWN_TYPES = {"local", "anycast", "broadcast", "multicast"}
-# The script leaves multicast out, whatever the tables say.
-_OWN = tuple(map(Prefix.parse, ("0.0.0.0/32", "224.0.0.0/4", "255.255.255.255/32")))
+# Both leave these out if no route or rule refuses them.
+_OWN = tuple(
+    map(Prefix.parse, ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32", "fe80::/10", "ff00::/8"))
+)
 # What escapes: the CIDR, the first and the last address, and the devices by which they leave.
 Escapes = frozenset[tuple[str, int, int, frozenset[str]]]
 
@@ -117,7 +119,10 @@ class EnginesCheck:
             report.verdict,
             frozenset((str(it.cidr), it.first, it.last, frozenset(it.devs)) for it in report.escapes),
             tuple(map(Prefix.of, config.route_overlap.cidrs)),
-            (*_OWN, *(route.prefix for route in snapshot.routes if route.type in _OWN_TYPES)),
+            (
+                *_OWN,
+                *(route.prefix for route in snapshot.routes if route.type in _OWN_TYPES and _is_single(route.prefix)),
+            ),
             not any(leg.dead for route in snapshot.routes for leg in route.legs)
             and not any(name == "ipproto" for rule in snapshot.rules for name, _ in rule.others)
             and not any(doubt.name == "not-judged" for family in report.families for doubt in family.doubts),
@@ -151,6 +156,10 @@ class EnginesCheck:
                 and not any(block.family == cidr.family and block.first <= address <= block.last for block in self.own)
             ]
         return differing
+
+
+def _is_single(prefix: Prefix) -> bool:
+    return prefix.first == prefix.last
 
 
 def _at(ranges: list[tuple[int, int, frozenset[str]]], address: int) -> set[frozenset[str]]:

@@ -213,7 +213,7 @@ function fault_at(n,   bad, rest, via, what) { # what is wrong at a place; empty
     is_own = $2 !~ "/" && $2 != "default"
     return /^2 / && !is_own ? "OWN-RANGE\tdoes not leave this host: " named() : ""
   }
-  if (!devices() || (!bad && without(alike[key()] "", is_allowed, via))) bad = "?"
+  if (!devices() || (!bad && family == 4 && /^[35] /) || (!bad && without(alike[key()] "", is_allowed, via))) bad = "?"
   if (bad == "?") doubt("this check does not judge route " named())
   return bad && bad != "?" && via ? "OVERLAP\troutes via " bad " " named() ", expected " via : ""
 }

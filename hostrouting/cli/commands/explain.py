@@ -50,7 +50,8 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
         [*trace_rules(fib, address)],
         fib.ends(int(address)),
     )
-    opinion, expected, route = judge.opinion(decision), sorted(judge.uplinks.devs), decision.route
+    [part] = judge.parts(int(address), int(address))
+    opinion, expected, route = part.opinion, sorted(judge.uplinks.devs), decision.route
     document = {"schema": "hostrouting/explain/2", "address": str(address), **_plain(decision)}
     document |= {"opinion": opinion.name, "expectedDevs": expected, "rules": [_step(tried) for tried in rules]}
     document |= {"table": route and table_name(route.table), "route": route and str(route)}

@@ -196,6 +196,7 @@ def linux_agrees(field: Field, namespace: Namespace) -> None:
     """Linux sends both ends of each escape as the file says; equal default routes are one, of which Linux tells the first."""
     for family, said in field.families.items():
         ends = [(end, words) for escape in said.escapes for end, words in ends_of(escape)]
+        ends = [(end, words) for end, words in ends if end != "0.0.0.0"]  # noqa: S104  Linux says nothing of it
         answers = namespace.get(int(family[-1]), [end for end, _ in ends])
         for (_, words), answer in zip(ends, answers, strict=True):
             if isinstance(answer, str):
