@@ -86,7 +86,7 @@ class Files(Protocol):
 def leftover(path: str) -> str:
     """The temporary file that a process leaves if it is killed while it writes this path.
 
-    One name is enough: whoever writes holds the lock of the host.
+    One name is enough: whoever writes holds the lock of the host, or it is a marker, which the next check writes again.
     """
     return f"{path}.new"
 
@@ -94,8 +94,8 @@ def leftover(path: str) -> str:
 class LocalFiles:
     """The files of this machine, or those of an image that is mounted at `root`.
 
-    Below another root, links are followed as in the booted image: an absolute one starts at the image's root, and none
-    leads out of it.
+    Links are followed as in the booted image: an absolute one starts at the image's root, and none leads out of it. A
+    missing folder is created also where a link leads to it.
     """
 
     def __init__(self, root: str = "/") -> None:
@@ -108,7 +108,7 @@ class LocalFiles:
         """See Files."""
         place = self._followed(path)
         with _edge("read", place), suppress(FileNotFoundError, NotADirectoryError):
-            if (place if self._root else os.path.realpath(place)) == f"{self._root}/dev/null":
+            if place == f"{self._root}/dev/null":
                 return ""
             require_kind("read", place, _entry(place, os.stat(place)), "file")
             with open(place, "rb") as stream:
@@ -202,9 +202,7 @@ class LocalFiles:
         return f"{self._followed(folder).rstrip('/')}/{name}"
 
     def _followed(self, path: str) -> str:
-        """The path on this machine, with all links followed below another root: by Linux, an absolute one leads out."""
-        if not self._root:
-            return path
+        """The path on this machine, with all links followed: Linux would follow an absolute one out of an image."""
         parts: list[str] = []
         names = path.split("/")[::-1]
         links = 0
@@ -223,7 +221,7 @@ class LocalFiles:
                     raise HostError(f"{path}: its links form a loop; remove one of them", what="file", target=path)
                 names += target.split("/")[::-1]
                 del parts[0 if target.startswith("/") else -1 :]
-        return "/".join((self._root, *parts))
+        return "/".join((self._root, *parts)) or "/"
 
 
 def _look(place: str) -> Entry | None:
@@ -297,7 +295,7 @@ _REMEDIES = {
     errno.EDQUOT: "free some space",
     errno.ELOOP: "the path is a link: remove it",
     errno.EISDIR: "remove the folder",
-    errno.ENOENT: "a part of the path is missing, or a link to a missing folder",
+    errno.ENOENT: "a part of the path is missing",
     errno.ENOTDIR: "a part of the path is not a folder: remove that file",
 }
 
