@@ -5,10 +5,12 @@ from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 
 
-def scanned(snapshot: Snapshot, family: int, address: int, *, user: int = 0) -> tuple[str, Route | None]:
-    """What happens to a packet of this user, plain in all else, by the words of the rules and each route of a table."""
+def scanned(
+    snapshot: Snapshot, family: int, address: int, *, user: int = 0, source: int = -1, iif: str = "lo"
+) -> tuple[str, Route | None]:
+    """What happens to a packet of this user, or of a pod, by the words of the rules and each route of a table."""
     for rule in sorted((rule for rule in snapshot.rules if rule.family == family), key=lambda rule: rule.priority):
-        if is_selected(rule, address, user):
+        if is_selected(rule, address, user, source, iif):
             if rule.action in REFUSING:
                 return rule.action, None
             inside = [
@@ -28,10 +30,10 @@ def kept_above(rule: Rule) -> int:
     return -1 if rule.suppress_prefixlength is None else rule.suppress_prefixlength
 
 
-def is_selected(rule: Rule, address: int, user: int) -> bool:
-    """Whether the rule selects a packet of this user without a mark, a source or a device."""
+def is_selected(rule: Rule, address: int, user: int, source: int, iif: str) -> bool:
+    """Whether the rule selects this packet, which has no mark; a source of -1 is none."""
     meets = [rule.dst is None or rule.dst.first <= address <= rule.dst.last]
-    meets += [rule.src is None, rule.iif in {None, "lo"}]
+    meets += [rule.src is None or rule.src.first <= source <= rule.src.last, rule.iif in {None, iif}]
     meets.append(not rule.fwmark & rule.fwmask)
     for _, users in rule.others:  # all of them are `uidrange`
         first, last = map(int, users.split("-"))

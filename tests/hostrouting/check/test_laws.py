@@ -23,9 +23,10 @@ from tests.support.scan import scanned
 _RANK = {"ok": 0, "undecided": 1, "no-default-route": 2, "overlap": 3}
 
 
-def checked(snapshot: Snapshot, cidrs: Iterable[Prefix]) -> CheckReport:
-    """The check of these CIDRs."""
-    section = RouteOverlapConfig([cidr.to_network() for cidr in cidrs], allowed_devs=())
+def checked(snapshot: Snapshot, cidrs: Iterable[Prefix], *, pods: Iterable[Prefix] = ()) -> CheckReport:
+    """The check of these CIDRs, for the host and for pods with these addresses."""
+    networks, pod_cidrs = ([cidr.to_network() for cidr in blocks] for blocks in (cidrs, pods))
+    section = RouteOverlapConfig(networks, allowed_devs=(), pod_cidrs=pod_cidrs)
     return check_snapshot(snapshot, HostRoutingConfig(route_overlap=section))
 
 
@@ -87,6 +88,20 @@ def test_ok_is_not_wrong_for_any_user(node: tuple[int, Snapshot], user: int) -> 
         for address in range(block.first, block.last + 1):
             kind, route = scanned(snapshot, family, address, user=user)
             assert report.families[0].judge.opinion(Decision(kind, route)).grade == FINE
+
+
+@given(nodes(), st.integers(0, 63))
+def test_ok_is_not_wrong_for_any_pod(node: tuple[int, Snapshot], pod: int) -> None:
+    """If the verdict is ok, a packet of a pod leaves as expected, whatever its device: by the same scan."""
+    family, snapshot = node
+    block = block_of(family)
+    report = checked(snapshot, [block], pods=[block])
+    event(report.verdict)
+    if report.verdict == "ok":
+        for address in range(block.first, block.last + 1):
+            for iif in ("a pod's", "cali1", "lxc1", "cni0"):
+                kind, route = scanned(snapshot, family, address, source=block.first + pod, iif=iif)
+                assert report.families[0].judge.opinion(Decision(kind, route)).grade == FINE
 
 
 @given(nodes())
