@@ -94,13 +94,12 @@ class KernelLinkLayer:
     def look(self) -> LinkLayerView:
         """See LinkLayer."""
         with kernel_errors("read devices and neighbours"), closing(NetlinkSocket()) as netlink:
-            for _ in range(_READINGS - 1):
-                try:
-                    return _look(netlink)
-                except KernelError as error:
-                    if error.number != errno.EINTR:
-                        raise
-            return _look(netlink)
+            for _ in range(_READINGS):
+                netlink.is_torn = False
+                view = _look(netlink)
+                if not netlink.is_torn:
+                    return view
+            raise KernelError(errno.EINTR)
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         """See LinkLayer."""

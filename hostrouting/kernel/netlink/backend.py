@@ -24,9 +24,6 @@ from hostrouting.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from hostrouting.model.prefix import IP, Prefix
-    from hostrouting.model.route import Route
-    from hostrouting.model.rule import Rule
-    from hostrouting.model.snapshot import Address, Link
 
 _PAUSES = (0.01, 0.05)
 """Seconds before the second and the third reading: a device that comes makes several changes."""
@@ -129,26 +126,15 @@ def _read(
 ) -> Snapshot:
     """One reading; it is restless if anything changed meanwhile."""
     list(guard.reports())
+    netlink.is_torn = False
     families = (IPV4, IPV6) if family is None else (family,)
-    is_settled, tables, reader = True, None, RouteReader(Names(), near)
-    links: tuple[Link, ...] = ()
-    addresses: list[Address] = []
-    rules: list[Rule] = []
-    routes: list[Route] = []
-    try:
-        links = list_links(netlink)
-        names = Names({link.index: link.name for link in links})
-        for each in families:
-            addresses += list_addresses(netlink, each, names)
-            rules += list_rules(netlink, each)
-        tables = reached_tables(rules) if is_reached else None
-        reader = RouteReader(names, near)
-        for each in families:
-            routes += list_routes(netlink, each, tables, reader)
-    except KernelError as error:
-        if error.number not in {errno.EINTR, errno.ENOBUFS}:
-            raise
-        is_settled = False  # what was being listed has changed
+    links = list_links(netlink)
+    names = Names({link.index: link.name for link in links})
+    addresses = [address for each in families for address in list_addresses(netlink, each, names)]
+    rules = [rule for each in families for rule in list_rules(netlink, each)]
+    tables = reached_tables(rules) if is_reached else None
+    reader = RouteReader(names, near)
+    routes = [route for each in families for route in list_routes(netlink, each, tables, reader)]
     return Snapshot(
         links=links,
         addresses=tuple(addresses),
@@ -156,7 +142,7 @@ def _read(
         routes=tuple(routes),
         ipv6_forwarding=forwards_ipv6(),
         family=family,
-        restless=not is_settled or any(_disturbs(part, tables, reader) for part in guard.reports()),
+        restless=netlink.is_torn or any(_disturbs(part, tables, reader) for part in guard.reports()),
     )
 
 

@@ -41,7 +41,7 @@ _AT_ONCE, _ANSWERS_AT_ONCE = 128, 32  # messages in one call: an error takes up 
 class KernelError(Exception):
     """The answer of the kernel is an error: its number, and the kernel's own words if it gave any.
 
-    EINTR means that the listed things changed meanwhile, ENOBUFS that answers were lost, EAGAIN that none came in time.
+    ENOBUFS means that answers were lost, EAGAIN that none came in time.
     """
 
     def __init__(self, number: int, words: str = "") -> None:
@@ -86,6 +86,8 @@ class NetlinkSocket:
         """Open it; OSError if that is not possible. `groups` is the mask of the groups whose reports it receives."""
         self._protocol, self._groups, self._timeout = protocol, groups, timeout
         self._sequence = 0
+        self.is_torn = False
+        """Set by a list that changed while the kernel wrote it; whoever asks for lists resets it."""
         self._socket = self._opened()
 
     def _opened(self) -> socket.socket:
@@ -161,10 +163,7 @@ class NetlinkSocket:
         return errors
 
     def dump(self, kind: int, body: bytes) -> Iterator[tuple[bytes, int]]:
-        """The kernel's list of something, as runs: messages of one length back to back, and that length.
-
-        KernelError (EINTR) if what is listed changed meanwhile.
-        """
+        """The kernel's list of something, as runs: messages of one length back to back, and that length."""
         is_complete = False
         try:
             number, _ = self._send([(kind, _DUMP, body)])
@@ -173,8 +172,7 @@ class NetlinkSocket:
                 if HEADER.unpack_from(part)[3] != number:
                     continue  # a late answer to another request
                 for head, flags, begin, size, count in _runs(part):
-                    if flags & _DUMP_INTR:
-                        raise KernelError(errno.EINTR)
+                    self.is_torn |= bool(flags & _DUMP_INTR)
                     if head in {_NLMSG_ERROR, _NLMSG_DONE}:
                         is_complete = True
                         if (error := error_of(part, begin)).number:

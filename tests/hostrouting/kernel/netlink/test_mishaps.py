@@ -80,6 +80,20 @@ def test_a_host_that_changes_while_it_is_read(
     assert snapshot == backend.snapshot(family=route.prefix.family, reached=True, near=[NEAR]) or is_restless
 
 
+def test_a_list_of_which_linux_says_that_it_changed(backend: NetlinkBackend) -> None:
+    """After three readings, the last one is returned as restless, and nothing in it is missing."""
+    calm, receive = backend.snapshot(), NetlinkSocket.receive
+
+    def marked(netlink: NetlinkSocket) -> bytes:
+        answer = receive(netlink)
+        length, kind, flags, number, port = HEADER.unpack_from(answer)
+        return HEADER.pack(length, kind, flags | 0x10, number, port) + answer[HEADER.size :]  # NLM_F_DUMP_INTR
+
+    with mock.patch.object(NetlinkSocket, "receive", marked):
+        assert backend.snapshot() == calm._replace(restless=True)
+    assert backend.snapshot() == calm
+
+
 @pytest.mark.parametrize(("pods", "gateway"), [("10.244.0.0/16", "10.0.0.1"), ("fd00:244::/112", "fd00:99::1")])
 def test_a_busy_routing_daemon(
     namespace: Namespace, backend: NetlinkBackend, tmp_path: Path, pods: str, gateway: str
