@@ -132,12 +132,11 @@ def left_out(
 
     def reason(path: tuple[str, ...]) -> str:
         around = [path[:length] for length in range(1, len(path) + 1)]
-        inside = [each for each in paths if each[: len(path)] == path]
         if any(_is_named(each, dropped) for each in around):
             return "left out by skip"
-        if not chosen or any(_is_named(each, chosen) for each in (*around, *inside)):
-            return ""
-        return "left out by only"
+        inside = (each for each in paths if each[: len(path)] == path)
+        is_chosen = not chosen or any(_is_named(each, chosen) for each in (*around, *inside))
+        return "" if is_chosen else "left out by only"
 
     return reason
 
