@@ -5,6 +5,7 @@ judge     what is right: each end of packets is fine, in doubt, or an escape
 pods      which kinds of packets pods send
 repair    the fewest routes that close the escapes, and the proof
 flaws     what is wrong with the rules and the default routes themselves
+surroundings  what stands in the way beside the tables
 report    all of it in sentences and as JSON
 
 Decisions are functions from values to values. Hosts are changed by `routes` and `tasks`, and `cli` prints.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.check.check import check_host, check_snapshot
 from hostrouting.check.report import check_document, check_findings, repair_commands, verdict_sentence
+from hostrouting.check.surroundings import find_networkd, find_probe_obstacles
 from hostrouting.cli.failure import CANNOT_DECIDE, PROBLEM, worst_code
 from hostrouting.cli.output import capped, finding_lines
 from hostrouting.cli.source import GetHost, open_kernel, read_host
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hostrouting.check.check import CheckReport
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
+    from hostrouting.host.files import Files
 
 INSTALLED = "hostrouting repair | hostrouting apply --config -"
 """What repairs a host permanently, as far as the installed configuration asks for it."""
@@ -34,10 +36,13 @@ class Check(NamedTuple):
     findings: tuple[Finding, ...]
 
     @classmethod
-    def of(cls, report: CheckReport, config: HostRoutingConfig) -> Check:
-        """The report of a check by this configuration."""
-        mode = config.route_overlap.mode
-        return cls(report, mode, check_findings(report, mode=mode))
+    def of(cls, report: CheckReport, config: HostRoutingConfig, files: Files | None = None) -> Check:
+        """The report of a check by this configuration, on a host with these files."""
+        mode, snapshot = config.route_overlap.mode, report.families[0].judge.fib.snapshot
+        findings = [*check_findings(report, mode=mode), *find_probe_obstacles(config, snapshot)]
+        if files is not None and (config.static_routes.enabled or report.routes):
+            findings += find_networkd(config, files)
+        return cls(report, mode, tuple(dict.fromkeys(findings)))
 
     def code(self, ignored: Collection[str] = ()) -> int:
         """The exit code: that of the verdict, as if there were no findings with these names."""
@@ -91,7 +96,7 @@ def make_check(arguments: argparse.Namespace, config: HostRoutingConfig, host: G
 def check_here(config: HostRoutingConfig, host: GetHost) -> Check:
     """Check this host."""
     with open_kernel(host) as kernel:
-        return Check.of(check_host(kernel, config, name_servers=read_name_servers(host())), config)
+        return Check.of(check_host(kernel, config, name_servers=read_name_servers(host())), config, host().files)
 
 
 def code_with(arguments: argparse.Namespace, code: int, findings: Collection[Finding]) -> int:

@@ -37,6 +37,8 @@ class Link(NamedTuple):
     up: bool = True
     carrier: bool = True
     master: str | None = None
+    # Whether an XDP program sees its packets first.
+    xdp: bool = False
     # Whether it has no IPv6: the setting disable_ipv6 is on, or its MTU is less than IPv6 needs. Linux refuses every
     # IPv6 route by it. Its routes and addresses do not show this: a device that never had a carrier may have none.
     ipv6_disabled: bool = False

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import phases
 from hostrouting.boot.probe_table import PROBE_DELETION, TABLE, probe_comments, render_probe_table
+from hostrouting.check.surroundings import find_probe_obstacles
 from hostrouting.errors import HostError
-from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.install import SectionTask
 from hostrouting.tasks.results import Plan
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-
-if TYPE_CHECKING:
-    from hostrouting.model.snapshot import Snapshot
 
 _TITLE = f"nftables table ip6 {TABLE}"
 
@@ -49,7 +46,7 @@ class RewriteProbeSource(SectionTask):
         if not is_wanted:
             return Plan(operations=operations)
         with self.host.backend() as backend:
-            return Plan(operations=operations, findings=tuple(self._findings(backend.snapshot())))
+            return Plan(operations=operations, findings=tuple(find_probe_obstacles(self.config, backend.snapshot())))
 
     def carry_out(self, ctx: phases.Context) -> Effects | phases.Skip:
         """See SectionTask."""
@@ -77,25 +74,3 @@ class RewriteProbeSource(SectionTask):
             yield Operation("create", _TITLE, "it is missing")
         elif "flags dormant" in listing or any(comment not in listing for comment in probe_comments(config)):
             yield Operation("replace", _TITLE, "it is not as this configuration loads it")
-
-    def _findings(self, snapshot: Snapshot) -> Iterator[Finding]:
-        config = self.config.probe_rewrite
-        for address in snapshot.addresses:
-            if address.ip == config.global_address:
-                sentence = (
-                    f"{address.ip} is an address of this host, on {address.dev}: replies to probes would not leave it"
-                )
-                path = "probeRewrite.globalAddress"
-                yield Finding("probe-rewrite", "error", sentence, path, "write an address that no host has")
-        for dev in config.interfaces:
-            link = snapshot.link(dev)
-            if link is not None and link.master is not None:
-                sentence = (
-                    f"{dev} is a port of {link.master}, so its packets arrive on {link.master} and no rule matches them"
-                )
-                remedy = f"name {link.master} in probeRewrite.interfaces"
-                yield Finding("probe-rewrite", "warning", sentence, dev, remedy)
-        if snapshot.ipv6_forwarding is False:
-            sentence = "net.ipv6.conf.all.forwarding is 0, so no probe is forwarded to a pod"
-            remedy = "set it to 1, and accept_ra of the uplink to 2"
-            yield Finding("probe-rewrite", "warning", sentence, "net.ipv6.conf.all.forwarding", remedy)

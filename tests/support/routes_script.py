@@ -58,7 +58,7 @@ class Ran:
         done = namespace.run(*words(wanted, directory, **options))  # type: ignore[arg-type]  # they are passed on
         self.changes = [*map(int, re.findall("<6>static-routes: changed routes: (.*)\n", done.stderr))]
         said = re.sub("<6>static-routes: changed routes: .*\n", "", done.stderr)
-        self.said = re.sub("gave up after [0-9]+ s", "gave up after N s", said)
+        self.said = re.sub(r"(gave up after |waiting \()[0-9]+", r"\1N", said)
         self.status, self.lines = done.returncode, self.said.splitlines()
         assert not done.stdout
 

@@ -271,14 +271,16 @@ look() { # "end": nothing is missing
   done && echo end
 }
 say() { printf '%s\n' "${@/#/<$level>}" >&2; }
-level=6 said='' looks=0 && trap 'rm -f "$state"/route-overlap.{ok,detected}; exit 1' TERM # no verdict, no marker
+level=6 said='' next=0 looks=0 && trap 'rm -f "$state"/route-overlap.{ok,detected}; exit 1' TERM # no verdict, no marker
 while :; do # once a second while something may still come
   mapfile -t told < <(exec "$awk" "$program" < <(look))
   [[ ${told[*]: -1} =~ ^verdict\ ([a-z-]+)\ ([0-9]+)\ ([0-9]+)\ (.*) ]]
   verdict=${BASH_REMATCH[1]-} count=${BASH_REMATCH[2]-1} changes=${BASH_REMATCH[3]-1} awaited=${BASH_REMATCH[4]-}
   if [[ $verdict && $verdict != ok && $awaited ]] && ((SECONDS < wait)); then
-    [[ $awaited == "$said" ]] || say "check-route-overlap: waiting up to $wait s for $awaited"
-    said=$awaited && sleep 1
+    [[ $awaited == "$said" ]] || next=$SECONDS said=$awaited
+    ((SECONDS < next)) || say "check-route-overlap: waiting ($SECONDS of $wait s) for $awaited"
+    ((SECONDS < next)) || next=$((SECONDS + 10))
+    sleep 1
   else ((changes && ++looks < 3)) || break; fi
 done
 if [[ $verdict ]]; then unset 'told[-1]'; else told=("no verdict: ${told[*]: -1}"); fi

@@ -109,7 +109,7 @@ function plan(   i, n) {
 say() { printf '<%s>static-routes: %s\n' "$1" "$2" >&2; }
 list() { { ip -N -o -d link show && ip -N -o route show table all; } 2>&1 && echo end; }
 batch() { (trap '' TERM INT HUP && printf '%s\n' "${@:2}" | ip "$1" -batch - 2>&1); } # a signal does not cut it short
-undo=() told='' stopped='' && trap 'stopped=143' TERM INT HUP
+undo=() next=0 stopped='' && trap 'stopped=143' TERM INT HUP
 while :; do # once a second while something is missing that may still come
   mkdir -m 755 "${lock%/*}" 2>/dev/null # one run at once reads and writes, unless /run is full or read-only
   { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null && flock -w 10 7
@@ -134,7 +134,7 @@ while :; do # once a second while something is missing that may still come
   esac
   ((${#undo[@]} == 0)) || said=$(batch -force "${undo[@]}") || say 3 "cannot be taken back: ${said%%$'\n'*}"
   undo=() && exec 7<&-; [[ $SECONDS -lt $wait && ! $stopped && ${plan[0]} != refused* ]] || break
-  [[ $told ]] || say 6 "waits up to $wait s: ${why[0]}" && told=1
+  ((SECONDS < next)) || { say 6 "waiting ($SECONDS of $wait s): ${why[0]}" && next=$((SECONDS + 10)); }
   sleep 1
 done
 for line in "${why[@]:0:9}"; do say 3 "$line; gave up after $SECONDS s"; done && exit "${stopped:-1}"

@@ -44,7 +44,8 @@ def _text(packed: bytes) -> str:
 # Devices.
 
 _LINK = struct.Struct("=BxHiI4x")  # struct ifinfomsg: family, type, number, flags
-_IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _EXT_MASK, _CARRIER = 3, 10, 18, 26, 29, 33
+_IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _EXT_MASK, _CARRIER, _XDP = 3, 10, 18, 26, 29, 33, 43
+_XDP_ATTACHED = 2
 _INFO_KIND = 1
 SKIP_STATISTICS = 8  # RTEXT_FILTER_SKIP_STATS: half of a device's message
 _UP = 0x1
@@ -76,6 +77,7 @@ def _link(index: int, hardware: int, flags: int, attributes: Mapping[int, bytes]
         up=bool(flags & _UP),
         carrier=n.number_in(attributes, _CARRIER) != 0,
         master=names.get(n.number_in(attributes, _MASTER) or 0),
+        xdp=any(attributes_of(attributes.get(_XDP, b"")).get(_XDP_ATTACHED, b"")),
         ipv6_disabled=not ipv6 or any(ipv6[_DISABLE_IPV6 * 4 : _DISABLE_IPV6 * 4 + 4]),
     )
 

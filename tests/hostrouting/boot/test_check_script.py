@@ -1,12 +1,15 @@
 """check-route-overlap.sh on one host: what it says and leaves, what it waits for, and what happens if something fails."""
 
+import re
 import shlex
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from hostrouting.boot.scripts import render_check_script
+from hostrouting.boot.scripts import render_check_script, render_static_routes_script
+from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.model.prefix import IPV6
 from tests.support.awks import put_before
 from tests.support.check_script import Checked, check, command
@@ -180,7 +183,7 @@ class TestWaiting:
         config = check(HEALTHY, expected_devs=devs)
         checked = Checked(namespace, config, tmp_path, wait=60, tools={"sleep": body})
         first, *rest = checked.said.splitlines()
-        assert first == f"<6>check-route-overlap: waiting up to 60 s for {words}"
+        assert re.fullmatch(rf"<6>check-route-overlap: waiting \(\d+ of 60 s\) for {words}", first)
         assert rest == ["<6>check-route-overlap: ok"]
 
     @pytest.mark.parametrize(("arguments", "seconds"), [(["kubelet.service", "3"], "3"), (["kubelet.service"], "60")])
@@ -190,7 +193,20 @@ class TestWaiting:
         script = tmp_path / "check.sh"
         script.write_text(put_before(render_check_script(check(HEALTHY)), {"sleep": "kill -KILL $PPID"}, tmp_path))
         said = namespace.run(*command(script, *arguments)).stderr
-        assert f"waiting up to {seconds} s for an IPv4 default route" in said
+        assert re.search(rf"waiting \(\d+ of {seconds} s\) for an IPv4 default route", said)
+
+    @pytest.mark.parametrize("render", [render_check_script, render_static_routes_script])
+    def test_that_it_waits_is_said_again(
+        self, namespace: Namespace, tmp_path: Path, render: Callable[[HostRoutingConfig], str]
+    ) -> None:
+        """Every 10 s a line says what is awaited, and for how long already."""
+        routes = StaticRoutesConfig(enabled=True, routes=[StaticRoute(FABRIC)])
+        config = check(HEALTHY)._replace(static_routes=routes)
+        namespace.batch(["route del default"])
+        (script := tmp_path / "step.sh").write_text(render(config).replace("SECONDS + 10", "SECONDS + 1"))
+        said = namespace.run(*command(script, "kubelet.service", "3")).stderr
+        waits = re.findall(r"waiting \((\d) of 3 s\)(?: for|.*waiting for) an IPv4 default route", said)
+        assert waits in (["0", "1", "2"], ["0", "1"], ["0", "2"], ["1", "2"]), said
 
     def test_in_vain(self, namespace: Namespace, tmp_path: Path) -> None:
         """What does not come in time is missing."""

@@ -63,7 +63,10 @@ class TestWaiting:
     """What may still come is awaited, and named."""
 
     def test_once_for_all(self, namespace: Namespace, tmp_path: Path) -> None:
-        """One line says what is missing and what was seen; the default route is found when it comes; no lock is held."""
+        """One line every 10 s says what is missing and what was seen; the default route is found when it comes.
+
+        No lock is held meanwhile.
+        """
         namespace.batch(["route del default", "route add default via 10.0.0.9 dev eth0 table 100"])
         many = [StaticRoute(f"10.{number}.0.0/16") for number in range(1, 50)]
         come = f"flock -n {tmp_path}/run/hostrouting/routes ip route add default via 10.0.0.1; exec sleep 0.1"
@@ -71,7 +74,7 @@ class TestWaiting:
         assert (ran.status, len(ours(namespace))) == (0, 49)
         (line,) = ran.lines
         assert line == (
-            "<6>static-routes: waits up to 60 s: ROUTE-WAITS: 10.1.0.0/16: waiting for an IPv4 default route; "
+            "<6>static-routes: waiting (N of 60 s): ROUTE-WAITS: 10.1.0.0/16: waiting for an IPv4 default route; "
             "last seen: [default via 10.0.0.9 dev eth0 table 100]"
         )
 

@@ -162,6 +162,23 @@ def test_typed_cidrs_are_checked_by_what_is_installed() -> None:
     assert say("explain", "172.16.5.9", "--json", host=host).json["expectedDevs"] == ["ib0"]
 
 
+def test_a_networkd_that_deletes_static_routes() -> None:
+    """A check says that networkd deletes static routes, where a host has some or needs some, unless it is told not to."""
+    host, networkd = FakeHost(kernel=h200()), {"systemd-networkd.service"}
+    host.files.texts["/run/systemd/netif/state"] = ""
+    for keep, settings, expected in (
+        ("leave", "", networkd),
+        ("keep", "", set()),
+        ("leave", "ManageForeignRoutes=no", set()),
+        ("leave", "#ManageForeignRoutes=no", networkd),
+    ):
+        host.files.texts["/etc/systemd/networkd.conf"] = f"[Network]\n{settings}\n"
+        document = {"routeOverlap": {"expectedCidrs": [CIDR]}, "manageForeign": keep}
+        said = say("check", "--config", "-", "--json", host=host, stdin=json.dumps(document).encode())
+        notes = {finding["target"] for finding in said.json["findings"] if finding["name"] == "unit"}
+        assert notes == expected
+
+
 # What is written on which stream, and the exit code.
 
 

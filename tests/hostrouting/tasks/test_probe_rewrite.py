@@ -99,7 +99,7 @@ class TestInTheWay:
         """A port of a bridge, a host that does not forward and a device that is missing are warnings, each once."""
         kernel = FakeKernel(ipv6_forwarding=False)
         kernel.add_link("br0")
-        kernel.add_link(Link(name="eth0", index=0, master="br0"))
+        kernel.add_link(Link(name="eth0", index=0, master="br0", xdp=True))
         host = FakeHost(kernel=kernel)
         findings = RewriteProbeSource(rewrite(interfaces=["eth9"]), host=host).plan().findings
         assert [(it.name, it.severity, it.target) for it in findings] == [
@@ -108,6 +108,7 @@ class TestInTheWay:
         ]
         apply(host)
         assert "eth0 is a port of br0" in caplog.text
+        assert "eth0 has an XDP program" in caplog.text
         assert "forwarding is 0, so no probe is forwarded" in caplog.text
         assert TABLE in host.nftables.tables
 

@@ -1,8 +1,12 @@
 """NetlinkBackend and Pyroute2Backend against `ip`, in private network namespaces: the same kernel, another program."""
 
 import asyncio
+import ctypes
 import errno
 import json
+import os
+import platform
+import struct
 from collections.abc import Iterable
 from typing import Any
 
@@ -304,6 +308,21 @@ def test_a_refusal_says_why(namespace: Namespace, backend: NetlinkBackend, route
     assert (outcome.error.kind, outcome.error.route, bool(outcome.error.errno)) == (kind, str(route), True)
     assert str(outcome.error).startswith(f"cannot add {route}")
     assert words in str(outcome.error)
+
+
+def test_a_device_with_an_xdp_program(namespace: Namespace, backend: NetlinkBackend) -> None:
+    """It is known to have one, and other devices are known to have none."""
+    code = struct.pack("<BBhi", 0xB7, 0, 0, 2) + struct.pack("<BBhi", 0x95, 0, 0, 0)  # r0 = XDP_PASS; exit
+    code_at, license_at = ctypes.create_string_buffer(code), ctypes.create_string_buffer(b"GPL")
+    fields = struct.pack("<IIQQ", 6, 2, ctypes.addressof(code_at), ctypes.addressof(license_at)).ljust(128, b"\0")
+    libc = ctypes.CDLL(None, use_errno=True)
+    program = libc.syscall({"x86_64": 321}.get(platform.machine(), 280), 5, ctypes.create_string_buffer(fields), 128)
+    assert program >= 0, os.strerror(ctypes.get_errno())
+    with namespace.inside(), pyroute2.IPRoute() as handle, Pyroute2Backend(handle) as other:
+        handle.link("set", index=handle.link_lookup(ifname="eth0")[0], xdp_fd=program)
+        os.close(program)
+        for snapshot in (backend.snapshot(), other.snapshot()):
+            assert {link.name for link in snapshot.links if link.xdp} == {"eth0"}
 
 
 def test_a_device_without_ipv6(namespace: Namespace, backend: NetlinkBackend) -> None:

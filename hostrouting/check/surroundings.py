@@ -1,0 +1,60 @@
+"""What stands in the way beside the routing tables: of probes that are rewritten, and of static routes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hostrouting.config.values import Upkeep
+from hostrouting.finding import Finding
+
+if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.host.files import Files
+    from hostrouting.model.snapshot import Snapshot
+
+_NETIF = "/run/systemd/netif"
+"""What systemd-networkd has at run time."""
+_SETTINGS = "/etc/systemd/networkd.conf"
+_IS_KEEPING = re.compile(r"^\s*ManageForeignRoutes\s*=\s*(no|false|off|0|n|f)\s*$", re.MULTILINE | re.IGNORECASE)
+
+
+def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Iterator[Finding]:
+    """Why probes do not reach the pods although the table is loaded."""
+    probe = config.probe_rewrite
+    for address in snapshot.addresses if probe.enabled else ():
+        if address.ip == probe.global_address:
+            sentence = (
+                f"{address.ip} is an address of this host, on {address.dev}: replies to probes would not leave it"
+            )
+            path, remedy = "probeRewrite.globalAddress", "write an address that no host has"
+            yield Finding("probe-rewrite", "error", sentence, path, remedy)
+    for dev in probe.interfaces if probe.enabled else ():
+        link = snapshot.link(dev)
+        if link is not None and link.master is not None:
+            sentence = (
+                f"{dev} is a port of {link.master}, so its packets arrive on {link.master} and no rule matches them"
+            )
+            remedy = f"name {link.master} in probeRewrite.interfaces"
+            yield Finding("probe-rewrite", "warning", sentence, dev, remedy)
+        if link is not None and link.xdp:
+            sentence = f"{dev} has an XDP program, which may take packets before nftables sees them"
+            remedy = f"ask its owner (see it with: ip -details link show {dev}), and send a probe"
+            yield Finding("probe-rewrite", "warning", sentence, dev, remedy)
+    if probe.enabled and snapshot.ipv6_forwarding is False:
+        sentence = "net.ipv6.conf.all.forwarding is 0, so no probe is forwarded to a pod"
+        remedy = "set it to 1, and accept_ra of the uplink to 2"
+        yield Finding("probe-rewrite", "warning", sentence, "net.ipv6.conf.all.forwarding", remedy)
+
+
+def find_networkd(config: HostRoutingConfig, files: Files) -> Iterator[Finding]:
+    """That systemd-networkd deletes the static routes whenever it restarts."""
+    if config.manage_foreign is Upkeep.KEEP or not files.is_there(_NETIF):
+        return
+    folder = f"{_SETTINGS}.d"
+    paths = [_SETTINGS, *(f"{folder}/{name}" for name in files.names(folder) if name.endswith(".conf"))]
+    if not any(_IS_KEEPING.search(files.read(path) or "") for path in paths):
+        sentence = "systemd-networkd runs here, and deletes the routes of other programs when it restarts"
+        remedy = 'to keep them, write "manageForeign": "keep" into the configuration'
+        yield Finding("unit", "note", sentence, "systemd-networkd.service", remedy)
