@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hostrouting.config.values import Upkeep
 from hostrouting.finding import Finding
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Itera
 
 def find_networkd(config: HostRoutingConfig, files: Files) -> Iterator[Finding]:
     """That systemd-networkd deletes the static routes whenever it restarts."""
-    if config.manage_foreign is Upkeep.KEEP or not files.is_there(_NETIF):
+    if config.manage_foreign == "keep" or not files.is_there(_NETIF):
         return
     folder = f"{_SETTINGS}.d"
     paths = [_SETTINGS, *(f"{folder}/{name}" for name in files.names(folder) if name.endswith(".conf"))]

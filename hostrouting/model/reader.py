@@ -138,7 +138,10 @@ class Section:
     def __init__(self, *values: Any, **settings: Any) -> None:
         """Read all arguments. Raises a ConfigError with all their faults."""
         form = _form_of(type(self))
-        settings |= zip(form.keys, values, strict=False)
+        names = [*form.keys][: len(values)]
+        if len(names) < len(values) or not settings.keys().isdisjoint(names):
+            raise TypeError(f"{type(self).__name__} takes {', '.join(form.keys)}, each of them once")
+        settings |= zip(names, values, strict=True)
         try:
             vars(self).update(form.values({form.keys.get(name, name): value for name, value in settings.items()}))
         except Invalid as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hostrouting.config.settings import (
+    GuardConfig,
     HostRoutingConfig,
     RouteOverlapConfig,
     StaticRoute,
@@ -194,6 +195,14 @@ def test_constructors_take_what_json_has() -> None:
     """A section may be given as its JSON object, and the paths of its faults start there."""
     config = HostRoutingConfig({"enabled": True, "routes": [{"destination": "10.0.0.0/8"}]}, gate=None)
     assert config.static_routes.routes == (StaticRoute("10.0.0.0/8"),)
+    with pytest.raises(ConfigError, match=r"^static_route: unknown key; did you mean staticRoutes\?"):
+        HostRoutingConfig(static_route={})
+    with pytest.raises(TypeError, match="GuardConfig takes enabled, each of them once"):
+        GuardConfig(True, False)
+    with pytest.raises(TypeError, match="each of them once"):
+        GuardConfig(True, enabled=False)
+    with pytest.raises(AttributeError, match="enabled cannot be set"):
+        config.guard.enabled = True
     with pytest.raises(ConfigError, match=r"^staticRoutes\.routes\[0\]\.destination: missing"):
         HostRoutingConfig({"enabled": True, "routes": [{}]})
     with pytest.raises(ConfigError) as caught:
