@@ -217,7 +217,7 @@ class Judge:
             return Opinion(FINE, "allowed", f"{dev} (allowedDevs)")
         if row := self._row_allowing(dev, route, is_marked=is_marked):
             cni, device = row
-            if not is_marked and (owner := self._robbed_by(dev, route)):
+            if not is_marked and (owner := self._network_owner(dev, route)):
                 return Opinion(DOUBT, "own-network", f"{dev} has a part of the network of {owner}")
             if rival := self._rival_of(dev):
                 return Opinion(DOUBT, "two-cnis", f"{dev} beside {rival}")
@@ -256,7 +256,7 @@ class Judge:
         legs = (leg for default in defaults_of(self.fib) for leg in default.route.legs)
         return any(leg.gateway for leg in legs if leg.dev == dev)
 
-    def _robbed_by(self, dev: str, route: Route) -> str:
+    def _network_owner(self, dev: str, route: Route) -> str:
         """The card or the pods' bridge in whose connected network a CNI has put a route for many addresses."""
         owners = self._owners(route.prefix) if route.prefix.length < self.fib.width else {}
         for owner in owners:
@@ -268,11 +268,10 @@ class Judge:
     def _rival_of(self, dev: str) -> str:
         """Pods of another CNI than that of this device, which may be left behind; empty if there are none."""
         rows = [(cni, device) for cni, device in self._rows(dev) if device.use in {Use.BRIDGE, Use.NETWORK}]
-        if any(cni.serves is None and device.use is Use.NETWORK for cni, device in rows):
+        if not rows or any(cni.serves is None and device.use is Use.NETWORK for cni, device in rows):
             return ""
         own = {"bridge", *(name for cni, _ in rows for name in (cni.name, *(cni.serves or ())))}
-        pods = (pod for pod in self._pods if pod[1].name not in own) if rows else iter(())
-        return next((f"pods of {cni.name} ({other})" for other, cni in pods), "")
+        return next((f"pods of {cni.name} ({other})" for other, cni in self._pods if cni.name not in own), "")
 
     @cached_property
     def _pods(self) -> list[tuple[str, Cni]]:
@@ -288,6 +287,7 @@ class Judge:
         if any(route.prefix in services or services in route.prefix for services in self.services):
             return opinion
         inside = self._leading_inside(route)
+        is_one_of_many = sum(other.protocol == route.protocol for other in self.fib.routes) > 1
         has_pod = any(single == self.fib.width and self._rows(dev) for dev, single in inside)
         if has_pod and length >= POD_BLOCK[self.fib.family]:
             opinion = Opinion(DOUBT, "refused-range", f"{route}, with pods inside")
@@ -301,9 +301,7 @@ class Judge:
                 is_known = row.is_exclusive or any(self._is_of(dev, cni) or row.is_node_subnet for dev, _ in inside)
                 if has_device and is_known:
                     return Opinion(FINE, "pod-block", f"{route.prefix} ({cni.name})")
-                if has_device or (
-                    cni.name == "Calico" and sum(other.protocol == route.protocol for other in self.fib.routes) > 1
-                ):
+                if has_device or (cni.name == "Calico" and is_one_of_many):
                     opinion = Opinion(DOUBT, "refused-range", f"{route}, perhaps of {cni.name}")
         return opinion
 
