@@ -215,8 +215,6 @@ class HostRoutingConfig(Section):
         ours = [*map(camel, cls.__annotations__), _IN_AGENTS_FILE]
         keys = {key for key in document if document[key] is not None} if isinstance(document, Mapping) else {*ours[:1]}
         if _IN_AGENTS_FILE in keys:
-            if _IN_AGENTS_FILE in getattr(document, "repeated", ()):
-                raise Invalid(Fault(_IN_AGENTS_FILE, "", "this key is given more than once", "keep one of them"))
             try:
                 return read(cls, document[_IN_AGENTS_FILE])
             except Invalid as error:

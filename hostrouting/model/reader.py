@@ -76,17 +76,13 @@ def path_of(key: object, below: str = "") -> str:
 # From a file to JSON.
 
 
-class _Repeated(dict[str, Any]):
-    """A JSON object in which keys were given more than once; the last value of each counts."""
-
-    repeated: tuple[str, ...] = ()
+_REPEATED = object()  # stands for the values of a key that is given more than once
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        members = _Repeated(members)
-        members.repeated = tuple(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        members |= {key: _REPEATED for key, times in Counter(key for key, _ in pairs).items() if times > 1}
     return members
 
 
@@ -188,10 +184,16 @@ def written(value: Any) -> Any:
     return {name: written(held) for name, held in pairs if name not in defaults or held != defaults[name]}
 
 
+def _single(value: Any) -> Any:
+    if value is _REPEATED:
+        raise invalid("this key is given more than once", "keep one of them")
+    return value
+
+
 def read(cls: type[T], value: object) -> T:
     """The object of this class in a JSON object. Raises Invalid."""
     try:
-        result: T = _form_of(cls).read(value)
+        result: T = _form_of(cls).read(_single(value))
     except Invalid:
         raise
     except ValueError as error:
@@ -243,12 +245,10 @@ class _Form:
                 continue
             name, read_value = self.fields[key]
             try:
-                values[name] = read_value(value)
+                values[name] = read_value(_single(value))
             except ValueError as error:
                 faults += faults_at(key, value, error)
                 values[name] = getattr(error, "rest", None)
-        for key in getattr(document, "repeated", ()):
-            faults.append(Fault(path_of(key), "", "this key is given more than once", "keep one of them"))
         faults += [Fault(key, "", "missing") for key in self.required if document.get(key) is None]
         faults += self.cls.faults_between(values) if self.is_section else ()
         if faults:
