@@ -296,7 +296,7 @@ class TwoKernels(RuleBasedStateMachine):
     @invariant()
     def kernels_are_equal(self) -> None:
         """Devices, addresses, rules, routes and lookups are the same; Linux completes some changes a little later."""
-        wanted, end = _comparable(self.fake.snapshot()), time.monotonic() + 0.5
+        wanted, end = _comparable(self.fake.snapshot()), time.monotonic() + 5
         while (state := _comparable(self.linux.backend.snapshot())) != wanted and time.monotonic() < end:
             time.sleep(0.002)
         for part, of_linux in state.items():
