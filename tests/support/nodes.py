@@ -34,10 +34,11 @@ _FIRST = {4: int(ip_address("10.96.0.0")), 6: int(ip_address("fd96::"))}
 _GATEWAY = {4: ip_address("10.0.0.1"), 6: ip_address("fe80::1")}
 _PATHLESS: list[RouteType] = ["blackhole", "unreachable", "prohibit", "throw"]
 _USUAL: list[RouteType] = ["unicast"] * 6
-_LED: list[RouteType] = [*_USUAL, "local"]
+_LED: list[RouteType] = [*_USUAL, "local", "multicast", "anycast", "broadcast"]
 _ONE_IN_THREE, _ONE_IN_TEN = st.integers(0, 2), st.integers(0, 9)
 _TABLES = st.sampled_from([TABLE_MAIN] * 4 + [100])
 _METRICS = st.sampled_from([0, 0, 100, 100, 200, 1024])
+_UNREAD = st.sampled_from([()] * 12 + [("encap ip6",), ("encap seg6",)])
 _PROTOCOLS = st.sampled_from([2, 3, 4, 9, 12, 16, 80, 213])
 
 
@@ -88,6 +89,7 @@ def _routes(draw: st.DrawFn, family: int, devs: list[str]) -> Route:
         table=TABLE_LOCAL if kind == "local" else draw(_TABLES),
         metric=draw(_METRICS),
         protocol=draw(_PROTOCOLS),
+        unread=() if kind in _PATHLESS else draw(_UNREAD),
     )
 
 

@@ -42,11 +42,11 @@ def prefixes(draw: st.DrawFn, family: int) -> str:
 @st.composite
 def routes(draw: st.DrawFn, family: int) -> str:
     """A route as `ip route add` takes it."""
-    kind = draw(st.sampled_from(["", "", "", *PATHLESS]))
+    kind = draw(st.sampled_from(["", "", "", "multicast", "anycast", "broadcast", *PATHLESS]))
     hop = f"dev {draw(st.sampled_from(DEVS))}"
     through = f"via {GATEWAY[family]} dev eth0"
     several = " ".join(f"nexthop {way}" for way in (through, f"dev {draw(st.sampled_from(DEVS[1:]))}"))
-    way = "" if kind else draw(st.sampled_from([hop, hop, through, several]))
+    way = "" if kind in PATHLESS else draw(st.sampled_from([hop, hop, through, several]))
     table, metric = draw(st.sampled_from(["main", "main", "100", "101"])), draw(st.sampled_from([0, 10, 100, 1024]))
     verb = draw(st.sampled_from(["add", "append"]))  # with `append`, several have one key
     return f"route {verb} {kind} {draw(prefixes(family))} {way} table {table} metric {metric}"
