@@ -61,10 +61,11 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
     path = HostLayout.config_path
     remedy = "write all files anew: hostrouting apply --config FILE --allow-removal; or remove them: hostrouting remove"
     if (text := host.files.read(path)) is None:
-        if ours := owned_paths(host.files):
+        if not (ours := owned_paths(host.files)):
+            return None
+        if (text := host.files.read(path)) is None:  # another run may have installed it meanwhile, as the first file
             rule = f"is missing, and {ours[0]} is there, so the installed configuration is not known"
             raise ConfigError([Fault(path, "", rule, remedy)])
-        return None
     try:
         return HostRoutingConfig.from_json(text, source=path, is_ours=True)
     except ConfigError as error:

@@ -55,6 +55,7 @@ function read_route(at,   to, i, word, hop, hops, used, by, has, more, rank, is_
     holder[to, ++holders[to]] = ++routes; is_ours[routes] = has["proto"] == ours; step_of[routes] = is_split ? 4 : 3
     way[routes] = is_split ? bare(hop[i]) : bare(alone(used)) more (has["pref"] ~ /[wh]$/ ? has["pref"] : "")
     line[routes] = is_split ? to bare(hop[i]) : $0
+    if (family == 6) sub(/default/, "::/0", line[routes]) # which a route that refuses does not show
   }
 }
 function dev_of(hop) { return match(hop, / dev [^ ]+/) ? substr(hop, RSTART + 5, RLENGTH - 5) : "" }

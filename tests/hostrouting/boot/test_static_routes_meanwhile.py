@@ -205,12 +205,13 @@ class TestWrites:
         ]
         ways += [
             "unreachable fd00:18::/64 proto 213",
+            "blackhole ::/0 metric 5000 proto 213",
             "fd00:19::/64 from fd00::/8 dev ib0 proto 213",
             "10.7.0.0/16 dev ib0 tos 4 proto 213",
             "blackhole 10.8.0.0/16 proto 213",
         ]
         namespace.batch([f"route add {way}" for way in ways])
-        for wanted, changes in ((HALVES, [6]), (HALVES, []), ([], [2]), ([], [])):
+        for wanted, changes in ((HALVES, [7]), (HALVES, []), ([], [2]), ([], [])):
             ran = Ran(namespace, wanted, tmp_path)
             assert (ran.lines, ran.changes) == ([], changes)
         assert listed(namespace) == before

@@ -14,10 +14,12 @@ from hostrouting.host.effects import effects_of
 from hostrouting.model.prefix import as_ip
 from hostrouting.model.route import Route
 from hostrouting.tasks.configure import TASKS, Configure, Remove
+from hostrouting.tasks.install import read_installed
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
+from hostrouting.testing.host import FakeFiles
 from phases.testing import FakeClock, Recorder
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, manager_of, our_routes, run
 
@@ -53,6 +55,22 @@ def test_undo() -> None:
         assert phases.run(phases.serial(task, task, name="all"), observers=[]).ok
         phases.undo(phases.serial(task, name="all"), phases.Context(observers=[]))
         assert (dict(host.files.texts), len(our_routes(host))) == (before, len(former.static_routes.routes))
+
+
+def test_installed_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another run installs at this moment is the installed configuration, not one that is missing."""
+    host, texts = FakeHost(kernel=h200()), list[str | None]()
+    real = type(host.files).read
+
+    def read(files: FakeFiles, path: str) -> str | None:
+        text = real(files, path)
+        if path == LAYOUT.config_path and not texts:
+            texts.append(text)
+            run(Configure(WANTED, host=host))
+        return text
+
+    monkeypatch.setattr(type(host.files), "read", read)
+    assert read_installed(host) == WANTED
 
 
 @pytest.mark.parametrize("leftover", ["route", "table"])
