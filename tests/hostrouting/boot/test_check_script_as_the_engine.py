@@ -416,6 +416,11 @@ STORIES: dict[str, tuple[list[str], str, str]] = {
         "via ib0 [172.20.8.0/24 proto boot]",
     ),
     "a tunnel to an expected device": (["route add 172.20.8.0/24 encap ip id 7 dst 10.0.0.9 dev eth0"], "ok", ""),
+    "a type with which TCP refuses to connect": (
+        ["route add multicast 172.20.8.0/24 dev eth0"],
+        "undecided",
+        "UNDECIDED: this check does not judge route [multicast 172.20.8.0/24 proto boot]",
+    ),
     "a next hop that is down": (
         ["route add 172.20.8.0/24 nexthop dev eth0 nexthop dev ib0", "link set ib0 down"],
         "ok",
