@@ -77,8 +77,7 @@ class FakeClock:
 
     def __init__(self, *, start: datetime = datetime(2026, 1, 1, tzinfo=timezone.utc)) -> None:
         """Start at this date and time."""
-        self._start, self._now = start, 0.0
-        self._threads = 1
+        self._start, self._now, self._threads = start, 0.0, 1
         self._waits: list[tuple[Callable[[], bool], float]] = []
         self._changed = threading.Condition()
 
@@ -121,14 +120,12 @@ class FakeClock:
             try:
                 target()
             finally:
-                self._count(-1)
+                with self._changed:
+                    self._threads -= 1
+                    self._changed.notify_all()
 
-        self._count(1)
+        with self._changed:
+            self._threads += 1
         thread = threading.Thread(target=counted, name=name)
         thread.start()
         return thread
-
-    def _count(self, change: int) -> None:
-        with self._changed:
-            self._threads += change
-            self._changed.notify_all()

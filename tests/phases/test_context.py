@@ -25,16 +25,6 @@ def test_remaining() -> None:
     assert (ctx.remaining(), ctx.cancelled, ctx.reason) == (0, True, "the 10 s of the run are over")
 
 
-@pytest.mark.parametrize(("outer", "inner"), [(7, 2), (2, 7)])
-def test_one_limit_in_another(outer: float, inner: float) -> None:
-    """The nearest limit applies, and DeadlineExceeded is raised by the block that set it."""
-    clock = FakeClock()
-    with pytest.raises(phases.DeadlineExceeded) as caught, Context(clock=clock).within(outer) as first:  # noqa: SIM117
-        with first.within(inner) as second:
-            second.sleep(100)
-    assert (caught.value.seconds, clock.now()) == (2, 2)
-
-
 def test_a_missed_deadline_stays_the_reason() -> None:
     """A part that misses its deadline in a shield has missed it, even if the run is cancelled before anybody looks."""
     ctx = Context(clock=FakeClock())
@@ -125,14 +115,3 @@ def test_a_signal_that_comes_just_before_a_wait(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(threading.Condition, "wait", lambda _self, timeout=None: waits.append(timeout))
     phases.SystemClock().wait(lambda: len(waits) == 3)
     assert waits == [0.25] * 3
-
-
-@pytest.mark.parametrize(("run", "part"), [(None, 5), (5, None)])
-def test_a_context_that_is_used_after_its_block(run: float | None, part: float | None) -> None:
-    """It still notices that the time of its block, or of the run around it, is over."""
-    clock = FakeClock()
-    with Context(deadline=run, clock=clock, observers=[]).within(part) as kept:
-        pass
-    assert not kept.cancelled
-    clock.advance(5)
-    assert kept.cancelled

@@ -18,17 +18,6 @@ def recorded() -> tuple[Context, Recorder]:
     return Context(clock=FakeClock(), observers=[seen]), seen
 
 
-def test_parallel_all_at_once() -> None:
-    """Parallel tasks run at the same time: each can wait for all the others."""
-    barrier = threading.Barrier(20, timeout=30)
-
-    @phases.task("meet")
-    def meet(_ctx: Context) -> int:
-        return barrier.wait()
-
-    assert sorted(phases.execute(phases.parallel(*[meet] * 20), Context(observers=[]))) == list(range(20))  # type: ignore[type-var]  # ints
-
-
 def deaf(ctx: Context) -> None:
     """Ignore every cancellation for 9 s, then fail."""
     with ctx.shielded() as safe:
@@ -45,20 +34,6 @@ def test_all_failures_in_one() -> None:
     assert str(caught.value) == (
         "early failed: OSError: early (in prepare/nested/early); also late failed: ValueError: late (in prepare/late)"
     )
-
-
-@pytest.mark.parametrize("stray", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
-def test_stray_in_a_thread(stray: BaseException) -> None:
-    """SystemExit in a thread stops the group and is raised unchanged."""
-    ctx, seen = recorded()
-    group = phases.parallel(
-        StubTask("exits", seconds=1, always=stray), phases.task("fails")(deaf), StubTask("waits", seconds=60)
-    )
-    with pytest.raises(type(stray)) as caught:
-        phases.execute(group, ctx)
-    assert caught.value is stray
-    assert dict(seen.ends)["parallel/waits"] is Status.CANCELLED
-    assert len(seen.ends) == 4
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -142,13 +117,6 @@ def test_retry_of_a_group() -> None:
     count = phases.task("c")(lambda ctx: phases.execute(StubTask(str(ctx.attempt), always=OSError()), ctx))
     report = phases.run(phases.retry(count), clock=FakeClock(), observers=[])
     assert [step.name for step in report.children] == ["1", "2", "3"]
-
-
-def test_no_wait_that_cannot_help() -> None:
-    """If the deadline comes before the next attempt, the failure is raised immediately."""
-    task = phases.deadline(phases.retry(StubTask("a", always=OSError("refused")), delay=60, longest=60), 10)
-    report = phases.run(task, clock=FakeClock(), observers=[])
-    assert (str(report.error), report.seconds) == ("refused", 0)
 
 
 def test_when() -> None:

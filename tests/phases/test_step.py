@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 import phases
-from phases import Context, Status, Step
+from phases import Status, Step
 from phases.testing import FakeClock, StubTask
 
 
@@ -151,22 +151,6 @@ def test_find() -> None:
 def test_exit_code(task: StubTask, code: int) -> None:
     """The exit code is 0 after success and 1 after a failure."""
     assert phases.run(task, observers=[]).exit_code == code
-
-
-def test_while_it_runs() -> None:
-    """A step can be read at any time; one that has not ended is running."""
-    seen: list[Step] = []
-
-    class Roots(phases.LogObserver):
-        def started(self, step: Step) -> None:
-            seen.append(step)
-
-    @phases.task("look")
-    def look(_ctx: Context) -> list[Status]:
-        return [step.status for step in seen[0].walk()]
-
-    result = phases.execute(phases.serial(StubTask("a"), look), Context(observers=[Roots()]))
-    assert result[1] == [Status.RUNNING, Status.OK, Status.RUNNING]
 
 
 @pytest.mark.parametrize("status", Status)
