@@ -162,3 +162,29 @@ def test_bad_settings(build: Callable[[phases.AnyTask], object], words: str) -> 
     """An invalid setting is refused when the tree is built, and the message states the rule."""
     with pytest.raises(ValueError, match=words):
         build(StubTask("a"))
+
+
+def test_every_thread_is_waited_for() -> None:
+    """When the group returns, its threads have ended, even those that got no task."""
+    started: list[threading.Thread] = []
+    second = threading.Event()
+
+    class Slow(phases.SystemClock):
+        def start(self, target: Callable[[], None], *, name: str) -> threading.Thread:
+            def late() -> None:
+                if started[1:]:
+                    second.set()
+                    threading.Event().wait(0.05)
+                target()
+
+            started.append(threading.Thread(target=late, name=name))
+            started[-1].start()
+            return started[-1]
+
+    @phases.task("t")
+    def until_the_second(_: Context) -> None:
+        assert second.wait(60)
+
+    phases.execute(phases.parallel(*[until_the_second] * 3), Context(clock=Slow(), observers=[]))
+    assert len(started) > 1
+    assert not [thread.name for thread in started if thread.is_alive()]

@@ -8,7 +8,7 @@ import threading
 from typing import NamedTuple
 
 import attrs
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import phases
@@ -201,7 +201,8 @@ def do(spec: Spec, now: float, around: Around) -> Result:
     if result.how != "failed" or spec.number == 1:
         return result
     now, later = result.end, result.end + spec.seconds
-    if around.stop < now or now < around.stop <= later < around.limit:
+    is_own = around.stop == now and around.by is not None  # it is the failure that stops the group around it
+    if (around.stop <= now and not is_own) or now < around.stop <= later < around.limit:
         return result._replace(end=max(now, around.stop), how="cancelled", by=around.by)
     if around.limit <= later:
         return result
@@ -267,6 +268,7 @@ RAISED = st.sampled_from([None, OSError, SystemExit, GeneratorExit, phases.Cance
 
 @settings(max_examples=10 * settings().max_examples)
 @given(TREES, DEADLINES, RAISED)
+@example(Spec("retry", members=(Spec("leaf", "a", end="failed", deaf=True, seconds=2),), number=2, seconds=3), 1, None)
 def test_a_run_does_what_the_oracle_says(
     tree: Spec, deadline: float | None, raises: type[BaseException] | None
 ) -> None:
