@@ -133,7 +133,10 @@ class RequirementError(HostRoutingError):
 
 
 class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong
-    """Routes cannot be added: routes that are not ours have their destination and metric. Nothing was changed."""
+    """Routes cannot be added: routes that are not ours have their destination and metric. Nothing was changed.
+
+    If a next hop of ours turns out not to be (IPv6), the changes were taken back, and the message says what is true.
+    """
 
 
 class ApplyError(HostRoutingError):

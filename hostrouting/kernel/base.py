@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
     from phases import Clock
 
-Verb: TypeAlias = Literal["add", "replace", "delete"]
+Verb: TypeAlias = Literal["add", "append", "delete"]
 
 
 class RouteRequest(NamedTuple):
@@ -32,10 +32,11 @@ class RouteRequest(NamedTuple):
     A refusal is a BackendError; the word in parentheses is its kind.
 
     - `add`: refused (exists) if any route has the same key (table, prefix, metric; in IPv4 also tos).
-    - `replace`: rewrites the first route with this key, whoever added it; adds the route if there is none. In IPv6 it
-      replaces all next hops.
+    - `append`: adds the route behind those with the same key, of which Linux uses the first; in IPv6, a next hop beside
+      theirs. Refused (exists) if this route is there, in IPv6 also if the next hop is, whoever added it.
     - `delete`: deletes the first route that has every field of the request; refused (no-such-route) if there is none.
-      A metric or a protocol of 0 matches any, so a request to delete has both; in IPv6 it deletes one next hop.
+      A metric or a protocol of 0 matches any, so a request to delete has both; in IPv6 it deletes one next hop for each
+      of the request.
 
     What does not fit into a message is refused (invalid, ERANGE), and so are sources, a preference and an end, which
     are only read. The state of a next hop (linkdown, dead, pervasive) and the weight of a single one are ignored: a

@@ -19,7 +19,7 @@ from hostrouting.errors import BackendError
 from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Outcome, RouteBackend, RouteRequest, Watch, part_of
 from hostrouting.kernel.netlink.host import SKIP_STATISTICS, decode_addresses, decode_links, decode_rule
 from hostrouting.kernel.netlink.numbers import AF_OF
-from hostrouting.kernel.netlink.routes import LOOKUP_FLAGS, ONLINK, decode
+from hostrouting.kernel.netlink.routes import LOOKUP_FLAGS, ONLINK, decode, needs_no_gateway
 from hostrouting.kernel.refusals import misfit, refusal
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.snapshot import Snapshot
@@ -184,7 +184,10 @@ def _change(handle: Any, requests: Sequence[RouteRequest]) -> tuple[Outcome, ...
             error = refusal(request, errno.ENODEV, f"device {missing} does not exist")
         else:
             try:
-                handle.route(request.verb, **_specification(route, indexes))
+                specification = _specification(route, indexes)
+                if request.verb == "delete" and needs_no_gateway(route):
+                    specification["gateway"] = "::"
+                handle.route(request.verb, **specification)
             except Exception as failed:
                 number = getattr(failed, "code", 0)
                 if number in {0, errno.EPERM}:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias, get
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from typing_extensions import Self
 
 # In the order of their kernel numbers (RTN_UNSPEC is 0).
@@ -195,3 +197,27 @@ class Route(NamedTuple):
         weight = f" weight {self.legs[0].weight}" if len(self.legs) == 1 and self.legs[0].weight != 1 else ""
         text = str(self) if self.prefix.family == IPV4 else str(self).replace("default", str(self.prefix), 1)
         return f"<Route {text}{weight}>"
+
+
+def entries_of(route: Route) -> tuple[Route, ...]:
+    """The route as Linux stores it: in IPv6, each next hop is an entry of its own, which can have its own protocol."""
+    if route.prefix.family == IPV4 or len(route.legs) < 2 or route.nexthop_id is not None:
+        return (route,)
+    return tuple(route._replace(legs=(leg,)) for leg in route.legs)
+
+
+def as_listed(entries: "Sequence[Route]") -> tuple[Route, ...]:
+    """The entries of one key as Linux lists them: those of IPv6 with a gateway as one route, like the first of them.
+
+    What stands between the first and the last of them is not listed.
+    """
+    joined = [place for place, entry in enumerate(entries) if entry.prefix.family != IPV4 and _has_gateway(entry)]
+    if not joined:
+        return tuple(entries)
+    legs = tuple(entries[place].legs[0] for place in joined)
+    first = entries[joined[0]]._replace(legs=legs if len(legs) > 1 else (legs[0]._replace(weight=1),))
+    return (*entries[: joined[0]], first, *entries[joined[-1] + 1 :])
+
+
+def _has_gateway(entry: Route) -> bool:
+    return len(entry.legs) == 1 and entry.legs[0].gateway is not None

@@ -1,13 +1,15 @@
 """Carry out a plan: add, read back, delete, read back; if anything fails, take back what was done.
 
-Each step is one request, and has one that reverses it. What is read back is right if a plan made from it has nothing
-left to do. If it does, or if Linux refuses a request, or the run was cancelled, the reverse requests are made, the last
-first, also for requests without an answer. All of them are harmless then: a request to delete names our protocol, and
-one to add is refused while another route has the key. Then the table is read once more, so that the error says what is
-true now.
+A route is added where its key is free, and appended where others have it. So no request changes a route of another
+program, whenever that comes: a request to delete names our protocol, and a route that changes is there beside its
+successor until that was read back. Packets do not stop.
 
-A replaced route is ours alone, or it would be a conflict (`plan`). In IPv6, a route of ours can have next hops of
-another program. Linux deletes each next hop by its protocol, so theirs stay; that it could not delete them is no error.
+What is read back is right if a plan made from it has nothing left to do. If it does, or if Linux refuses a request, or
+the run was cancelled, the reverse requests are made, the last first, also for requests without an answer, which is
+harmless. Then the table is read once more, so that the error says what is true now.
+
+A next hop of an IPv6 route that Linux lists as ours, but does not delete by our protocol, is another program's. If it
+is not wanted, that is a conflict, which cannot be known before.
 """
 
 from __future__ import annotations
@@ -15,19 +17,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.errors import ApplyError, BackendError
+from hostrouting.errors import ApplyError, BackendError, RouteConflict
 from hostrouting.host.effects import tell_effects
 from hostrouting.kernel.base import RouteRequest
-from hostrouting.routes.plan import bare, holders_of, steps_for
+from hostrouting.model.prefix import IPV4
+from hostrouting.model.route import OURS, as_listed, entries_of
+from hostrouting.routes.plan import Step, bare, holders_of, steps_for
 
 if TYPE_CHECKING:
-    from hostrouting.kernel.base import Outcome, RouteBackend
+    from hostrouting.kernel.base import Outcome, RouteBackend, Verb
     from hostrouting.model.route import Route, RouteKey
     from hostrouting.model.snapshot import Snapshot
-    from hostrouting.routes.plan import RoutePlan, Step
+    from hostrouting.routes.plan import RoutePlan
 
-_DONE = {"add": "exists", "delete": "no-such-route"}
+_DONE = {"add": "exists", "append": "exists", "delete": "no-such-route"}
 """By verb: the refusal that means that another program has done the same. Reading back decides."""
+
+_REMEDY = "delete it, or choose another metric"
 
 
 class Applied(NamedTuple):
@@ -43,9 +49,9 @@ def apply_plan(
     """Carry out the plan, which was made from the snapshot `before`, or leave everything as it was.
 
     Raises RouteConflict, before anything is changed, if a route that is not ours holds a key. Raises ApplyError if the
-    kernel refuses a change, or if the table does not match the plan afterwards; the changes were then rolled back, and
-    the error says what is true now. `check` is called wherever the run can be cancelled; what it raises is raised again
-    after that. A plan without changes writes nothing.
+    kernel refuses a change, or if the table does not match the plan afterwards; if a next hop of ours turns out not to
+    be, RouteConflict. The changes were then rolled back, and the error says what is true now. `check` is called
+    wherever the run can be cancelled; what it raises is raised again after that. A plan without changes writes nothing.
     """
     plan.require_possible()
     if plan.pending:
@@ -54,13 +60,16 @@ def apply_plan(
         return Applied(plan)
     transaction = _Transaction(plan, backend, before)
     try:
-        transaction.carry_out(plan, check)
-    except BackendError as error:
-        raise tell_effects(ApplyError(str(error), after=transaction.undo()), transaction.done) from error
-    except _Failed as failed:
-        lost = ApplyError(*failed.reasons.values(), after=transaction.undo())
-        raise tell_effects(lost, transaction.done) from failed.__cause__
-    except BaseException as stopped:
+        try:
+            transaction.carry_out(plan, check)
+        except BackendError as error:
+            raise ApplyError(str(error), after=transaction.undo()) from error
+        except _Failed as failed:
+            raise _error_of(failed, transaction.undo()) from failed.__cause__
+    except (ApplyError, RouteConflict) as error:
+        tell_effects(error, transaction.done)
+        raise
+    except BaseException as stopped:  # also on the way back, which then begins again
         vars(stopped).setdefault("__notes__", []).append(transaction.undo())  # what a traceback prints after it
         tell_effects(stopped, transaction.done)
         raise
@@ -70,15 +79,16 @@ def apply_plan(
 class _Failed(Exception):  # noqa: N818  it starts the way back and never leaves this module
     """The kernel refused changes, or the table is not as it should be."""
 
-    def __init__(self, reasons: dict[RouteKey, str]) -> None:
-        self.reasons = reasons
+    def __init__(self, reasons: Iterable[str], conflicts: Iterable[Step] = ()) -> None:
+        self.reasons, self.conflicts = tuple(reasons), tuple(conflicts)
 
 
-def _request_for(step: Step, *, is_reverse: bool = False) -> RouteRequest:
-    """The request that carries out this step, or takes it back."""
-    if step.held is not None:
-        return RouteRequest("replace", step.held if is_reverse else step.route)
-    return RouteRequest("delete" if (step.action == "delete") is not is_reverse else "add", step.route)
+def _error_of(failed: _Failed, after: str) -> ApplyError | RouteConflict:
+    if not failed.conflicts:
+        return ApplyError(*failed.reasons, after=after)
+    conflict = RouteConflict(findings=(step.finding for step in failed.conflicts))
+    conflict.add(after)
+    return conflict
 
 
 class _Transaction:
@@ -86,34 +96,45 @@ class _Transaction:
 
     def __init__(self, plan: RoutePlan, backend: RouteBackend, before: Snapshot) -> None:
         self._backend = backend
-        self._wanted: dict[RouteKey, Route | None] = {}
-        for step in plan.steps:  # deletions are the last: what they delete can be beside a wanted route
-            self._wanted.setdefault(step.route.key, None if step.action == "delete" else step.route)
+        self._wanted: dict[RouteKey, list[Route]] = {}
+        """By key the entries of the wanted route; none if our routes go."""
+        for step in plan.steps:
+            self._wanted.setdefault(step.route.key, []).extend(() if step.action == "delete" else (step.route,))
         self._before = self._table(before)
-        self._sent: list[Step] = []
+        self._sent: list[RouteRequest] = []
         """What may have been done, in order."""
+        self._not_ours: set[Route] = set()
+        """What the kernel did not delete, because it is gone, or is not ours."""
         self.done: list[RouteRequest] = []
         """What the kernel has changed, in order, including the changes of the way back."""
 
     def carry_out(self, plan: RoutePlan, check: Callable[[], object]) -> None:
         """Add, verify, delete, verify."""
-        for is_last, actions in enumerate(({"add", "replace"}, {"delete"})):
-            if steps := [step for step in plan.changes if step.action in actions]:
+        held = {key for key, routes in self._before.items() if routes}
+        additions: list[RouteRequest] = []
+        deletions: list[RouteRequest] = []
+        for step in plan.changes:
+            if step.deleted is not None:
+                (additions if step.is_in_the_way else deletions).append(RouteRequest("delete", step.deleted))
+            if step.added is not None:
+                additions.append(_addition(step.added, held))
+        for requests in (additions, deletions):
+            if requests:
                 check()
-                self._send(steps)
+                self._send(requests)
                 check()
-                self._verify(may_delete=not is_last)
+                self._verify(may_delete=requests is additions)
 
-    def _send(self, steps: list[Step]) -> None:
+    def _send(self, requests: list[RouteRequest]) -> None:
         """Make the changes. All of them are tried, so that the failure names every route that the kernel refuses."""
         count = len(self._sent)
-        self._sent += steps
-        outcomes = self._request(map(_request_for, steps))
-        # Of an IPv6 route to delete, Linux may have deleted our next hops and refused the others.
-        made = [outcome.ok or (_is_done(outcome) and outcome.change.verb == "delete") for outcome in outcomes]
-        self._sent[count:] = [step for step, is_made in zip(steps, made, strict=True) if is_made]
+        self._sent += requests
+        outcomes = self._request(requests)
+        self._sent[count:] = [outcome.change for outcome in outcomes if outcome.ok]
+        refused = (change.route for change, error in outcomes if error is not None and change.verb == "delete")
+        self._not_ours.update(map(bare, refused))
         if failed := [outcome for outcome in outcomes if not _is_done(outcome)]:
-            raise _Failed({outcome.change.route.key: str(outcome.error) for outcome in failed}) from failed[0].error
+            raise _Failed(str(outcome.error) for outcome in failed) from failed[0].error
 
     def _request(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         outcomes = self._backend.change(requests)
@@ -122,21 +143,36 @@ class _Transaction:
 
     def _verify(self, *, may_delete: bool) -> None:
         """Read back: nothing is left to do, or only to delete."""
-        now, reasons = self._read(), {}
+        now, reasons, conflicts = self._read(), [], []
         for key, wanted in self._wanted.items():
             rest = {step.action for step in steps_for(wanted, now[key])}
             if rest - {"keep"} - ({"delete"} if may_delete else set()):
-                should = "no route of ours" if wanted is None else f"[{wanted}]"
+                listed = as_listed(wanted)
+                should = f"[{listed[0]}]" if listed else "no route of ours"
                 rival = "another program changes these routes at the same time"
-                reasons[key] = f"there should be {should}, but there is {_words(now[key])}: {rival}"
+                reasons.append(f"there should be {should}, but there is {_words(now[key])}: {rival}")
+                conflicts += [
+                    Step("conflict", listed[0], f"this next hop of our route is not ours: [{hop}]", hop, _REMEDY)
+                    for hop in self._hops_not_ours(now[key] if listed else [])
+                ]
         if reasons:
-            raise _Failed(reasons)
+            raise _Failed(reasons, conflicts)
+
+    def _hops_not_ours(self, present: list[Route]) -> list[Route]:
+        """The next hops of an IPv6 route that are still there after a request to delete them by our protocol."""
+        entries = [entry._replace(protocol=OURS) for route in present for entry in entries_of(route)]
+        return [entry for entry in entries if entry.prefix.family != IPV4 and entry in self._not_ours]
 
     def undo(self) -> str:
         """Reverse what was done, and return a sentence about what is true now."""
         problem = ""
+        held = {key for key, wanted in self._wanted.items() if wanted}
+        requests = (
+            _addition(request.route, held) if request.verb == "delete" else RouteRequest("delete", request.route)
+            for request in reversed(self._sent)
+        )
         try:
-            self._request(_request_for(step, is_reverse=True) for step in reversed(self._sent))
+            self._request(requests)
         except BackendError as error:
             problem = f" ({error})"
         try:
@@ -156,6 +192,13 @@ class _Transaction:
         """By key the routes of a snapshot that the plan is about."""
         holders = holders_of(snapshot, self._wanted)
         return {key: [bare(route) for route in holders[key]] for key in self._wanted}
+
+
+def _addition(route: Route, held: set[RouteKey]) -> RouteRequest:
+    """The request that adds this route, behind those that hold its key; then the key is held."""
+    verb: Verb = "append" if route.key in held else "add"
+    held.add(route.key)
+    return RouteRequest(verb, route)
 
 
 def _is_done(outcome: Outcome) -> bool:

@@ -5,20 +5,20 @@ All are functions from values to values: a printed plan is the dry run, and `app
 Routes are compared key by key: table, prefix and metric. What holds a key is right, ours (protocol 213), or another
 program's. No step changes a route that is not ours: if such a route holds the key of a wanted one, that is a conflict.
 
-In IPv6, each next hop of a route is an entry of its own with its own protocol, but Linux lists them as one route with
-the protocol of the first. So a route of ours with several next hops may be partly another program's. Linux deletes just
-those of our protocol, but would replace all of them: where such a route is not as wanted, that is a conflict, too.
+In IPv6, each next hop of a route is an entry of its own with its own protocol, but Linux lists those with gateways as
+one route with the protocol of the first. So the plan has a step for each next hop, and takes those behind one of ours
+for ours. One that is not ours stays: `apply` deletes by our protocol, and a refusal is a conflict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.errors import RouteConflict
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import IPV4, width_of
-from hostrouting.model.route import OURS, NextHop, Route, RouteKey, protocol_name
+from hostrouting.model.route import OURS, NextHop, Route, RouteKey, as_listed, entries_of, protocol_name
 from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink, bare_leg, wanted_routes
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "add": "+", "replace"
 
 
 class Step(NamedTuple):
-    """One step. For `replace` and `conflict`, `held` is the present route with the key of `route`."""
+    """One step. `held` has the same key: for `replace` our route that goes, for `conflict` the one that stays."""
 
     action: Action
     route: Route
@@ -40,6 +40,21 @@ class Step(NamedTuple):
     held: Route | None = None
     remedy: str = ""
     """How to resolve a conflict."""
+
+    @property
+    def added(self) -> Route | None:
+        """The route that comes."""
+        return self.route if self.action in {"add", "replace"} else None
+
+    @property
+    def deleted(self) -> Route | None:
+        """The route of ours that goes."""
+        return self.route if self.action == "delete" else self.held if self.action == "replace" else None
+
+    @property
+    def is_in_the_way(self) -> bool:
+        """Whether what goes has to go first: Linux has no next hop twice in IPv6."""
+        return self.held is not None and self.action == "replace" and _has_hop_of(self.route, self.held)
 
     @property
     def why(self) -> str:
@@ -82,7 +97,7 @@ class RoutePlan(NamedTuple):
     @property
     def kept(self) -> int:
         """The number of routes that already exist as wanted."""
-        return sum(step.action == "keep" for step in self.steps)
+        return len({step.route.key for step in self.steps if step.action == "keep"})
 
     def require_possible(self) -> None:
         """Raise RouteConflict if a route that is not ours holds the key of a wanted one."""
@@ -103,12 +118,17 @@ class RoutePlan(NamedTuple):
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
         """The host after the plan was carried out; conflicts and pending routes change nothing."""
-        changes = self.changes
-        replaced = {step.held: step.route for step in changes if step.held is not None}
-        deleted = {step.route for step in changes if step.action == "delete"}
-        routes = [replaced.get(route, route) for route in snapshot.routes if route not in deleted]
-        added = [step.route for step in changes if step.action == "add"]
-        return snapshot._replace(routes=(*routes, *added))
+        keys = {step.route.key for step in self.changes}
+        holders = holders_of(snapshot, keys)
+        tables = {key: [entry for route in holders[key] for entry in entries_of(route)] for key in keys}
+        for step in self.changes:
+            entries = tables[step.route.key]
+            if step.deleted is not None:
+                entries.remove(step.deleted)
+            if step.added is not None:
+                entries.append(step.added)
+        others = (route for route in snapshot.routes if route.key not in keys)
+        return snapshot._replace(routes=(*others, *(route for key in tables for route in as_listed(tables[key]))))
 
     def __str__(self) -> str:
         lines = [str(step) for step in self.steps] + [f"? {pending}" for pending in self.pending]
@@ -138,7 +158,7 @@ def plan_routes(desired: Iterable[DesiredRoute], snapshot: Snapshot) -> RoutePla
     for key, wish in wishes.items():
         # While a wish waits, our route with its key stays.
         route, present = uplinks[key.prefix.family].resolve(wish), holders.pop(key)
-        new = [] if isinstance(route, Pending) else steps_for(route, present)
+        new = [] if isinstance(route, Pending) else steps_for(entries_of(route), present)
         obstacle = route if isinstance(route, Pending) else new[0]
         if wish.is_optional and (isinstance(obstacle, Pending) or obstacle.action == "conflict"):
             left_out.append(_left_out(wish, obstacle))
@@ -146,7 +166,7 @@ def plan_routes(desired: Iterable[DesiredRoute], snapshot: Snapshot) -> RoutePla
             pending.append(obstacle)
         else:
             steps += new
-    steps += (step for present in holders.values() for step in steps_for(None, present))
+    steps += (step for present in holders.values() for step in steps_for((), present))
     ordered = (step for action in _SIGNS for step in steps if step.action == action)
     return RoutePlan(tuple(ordered), tuple(pending), tuple(left_out))
 
@@ -163,38 +183,43 @@ def holders_of(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, l
     return holders
 
 
-def steps_for(wanted: Route | None, present: list[Route]) -> list[Step]:
-    """The steps for one key: the wanted route, and the routes that hold the key now."""
-    if wanted is None:
-        return [Step("delete", route, "ours, and no longer wanted") for route in present if route.protocol == OURS]
-    stale = [route for route in present if route.protocol == OURS and not is_as_wanted(route, wanted)]
-    first = next((route for route in present if route not in stale), None) if stale else present[0] if present else None
-    step = _step_for(wanted, first, stale)
-    rest = [route for route in stale if route is not step.held] if stale and step.action != "conflict" else []
-    return [step, *(Step("delete", route, "ours, and not needed beside the wanted route") for route in rest)]
+def steps_for(wanted: Sequence[Route], present: Sequence[Route]) -> list[Step]:
+    """The steps for one key: the entries of the wanted route, if there is one, and the routes that hold the key now."""
+    entries = [entry for route in present for entry in entries_of(route)]
+    # The last first: the first is in use until the end, and is the first again if `apply` takes all back.
+    stale = [entry for entry in entries[::-1] if entry.protocol == OURS and not _holder(entry, wanted)]
+    if not wanted:
+        return [Step("delete", entry, "ours, and no longer wanted") for entry in stale]
+    if stale:
+        present = [route for route in present if any(entry not in stale for entry in entries_of(route))]
+    if present and present[0].protocol != OURS and not is_as_wanted(present[0], whole := as_listed(wanted)[0]):
+        reason = f"another route has the same destination and metric: [{present[0]}], which is not ours"
+        return [Step("conflict", whole, reason, present[0], _way_out(whole))]
+    steps, missing = [], []
+    for route in wanted:
+        if holder := _holder(route, entries):
+            whose = "" if holder.protocol == OURS else f" (proto {protocol_name(holder.protocol)}), and stays"
+            steps.append(Step("keep", holder, f"exists{whose}"))
+        else:
+            missing.append(route)
+    for route in sorted(missing, key=lambda route: not any(_has_hop_of(route, held) for held in stale)):
+        held = next((held for held in stale if _has_hop_of(route, held)), stale[0] if stale else None)
+        if held is None:
+            steps.append(Step("add", route, "missing"))
+        else:
+            stale.remove(held)
+            steps.append(Step("replace", route, "ours, but different", held))
+    return [*steps, *(Step("delete", entry, "ours, and not needed beside the wanted route") for entry in stale)]
 
 
-def _step_for(wanted: Route, first: Route | None, stale: list[Route]) -> Step:
-    """The step for the wanted route. `first` holds its key and stays; the stale ones are ours, and go."""
-    if first is not None and first.protocol == OURS:
-        return Step("keep", first, "exists")
-    if first is not None and is_as_wanted(first, wanted):
-        return Step("keep", first, f"exists (proto {protocol_name(first.protocol)}), and stays")
-    if first is not None:
-        reason = f"another route has the same destination and metric: [{first}], which is not ours"
-        return Step("conflict", wanted, reason, first, _way_out(wanted))
-    if wanted.prefix.family == IPV4:
-        alike = stale
-    elif joined := [route for route in stale if len(route.legs) > 1]:
-        reason = f"next hops of another program may be a part of our present route: [{joined[0]}]"
-        return Step("conflict", wanted, reason, joined[0], "delete it, or choose another metric")
-    else:  # Linux replaces one with a gateway by one with a gateway
-        alike = sorted(stale, key=lambda route: _has_gateway(route) is not _has_gateway(wanted))
-    return Step("replace", wanted, "ours, but different", alike[0]) if alike else Step("add", wanted, "missing")
+def _holder(entry: Route, others: Iterable[Route]) -> Route | None:
+    """The first of the others that is as this one, whatever its protocol."""
+    return next((other for other in others if is_as_wanted(entry, other)), None)
 
 
-def _has_gateway(route: Route) -> bool:
-    return any(leg.gateway is not None for leg in route.legs)
+def _has_hop_of(entry: Route, other: Route) -> bool:
+    """Whether Linux takes both for the same next hop of an IPv6 route."""
+    return entry.prefix.family != IPV4 and bare(entry).legs == bare(other).legs
 
 
 def is_as_wanted(route: Route, wanted: Route) -> bool:

@@ -197,15 +197,33 @@ class BackendContract:
             metrics = sorted(route.metric for route in _installed(backend))
             _equal(metrics, [0, 9, 9, 1024], "routes with different metrics stand beside each other")
 
-    def test_replace_rewrites_the_holder(self) -> None:
-        """`replace` rewrites the route with this destination and metric, whoever added it, or adds the route."""
+    def test_append_stands_behind_the_holder(self) -> None:
+        """`append` adds a route behind those of its destination and metric; it is refused (exists) if it is there."""
         with self.make() as backend:
-            replaced = _ours("172.16.0.0/16")
-            for route in (replaced, replaced, _six(), _six(gateway="2001:db8::2")):
-                _equal(_do(backend, "replace", route), None, "`replace` is not refused, whoever holds the place")
-            seen = [route for route in backend.snapshot(family=4).routes if route.prefix == replaced.prefix]
-            _equal(seen, [replaced], "`replace` leaves one route, the requested one")
-            _equal(set(_installed(backend)), {replaced, _six(gateway="2001:db8::2")}, "`replace` changes the gateway")
+            route = _ours("172.16.0.0/16")
+            before = [one for one in backend.snapshot(family=4).routes if one.prefix == route.prefix]
+            for outcome in (None, "exists"):
+                _equal(_do(backend, "append", route), outcome, "`append` is refused only if the route is there")
+                seen = [one for one in backend.snapshot(family=4).routes if one.prefix == route.prefix]
+                _equal(seen, [*before, route], "`append` puts the route behind the present one, which stays")
+
+    def test_append_adds_a_next_hop(self) -> None:
+        """In IPv6, `append` adds a next hop to those of any program, and `delete` takes one of the right protocol."""
+        theirs, ours = _six(protocol=4), _six(gateway="2001:db8::2")
+        on_link = ours._replace(legs=(NextHop("eth0"),))
+        with self.make() as backend:
+            for route in (theirs, ours, on_link):
+                _equal(_do(backend, "append", route), None, "`append` is not refused, whoever has the next hops")
+                _equal(_do(backend, "append", route), "exists", "`append` is refused if the next hop is there")
+            joined = theirs._replace(legs=theirs.legs + ours.legs)
+            _equal(_installed(backend), [joined, on_link], "next hops with a gateway are listed as one route")
+            _equal(_do(backend, "delete", theirs._replace(protocol=OURS)), "no-such-route", "the protocol differs")
+            _equal(_do(backend, "delete", on_link), None, "`delete` deletes the route without a gateway")
+            _equal(_installed(backend), [joined], "`delete` leaves the next hops on the same device")
+            _equal(
+                _do(backend, "delete", joined), "no-such-route", "`delete` is refused if one of the hops is not there"
+            )
+            _equal(_installed(backend), [ours], "`delete` deletes those that are there")
 
     def test_delete_takes_what_was_read_back(self) -> None:
         """`delete` deletes a route as a snapshot shows it; it is refused (no-such-route) if there is none."""

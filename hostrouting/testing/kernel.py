@@ -1,7 +1,7 @@
 """FakeKernel: a kernel's routing in memory, for tests of code that uses a RouteBackend.
 
 It does what Linux does with devices that come, are set up and go, with addresses and the routes that Linux adds for
-them, with rules, and with routes that are added, replaced and deleted. A property test compares both after each event.
+them, with rules, and with routes that are added, appended and deleted. A property test compares both after each event.
 
 It leaves out the rest, and it does not notice if a test relies on that:
 
@@ -12,8 +12,7 @@ It leaves out the rest, and it does not notice if a test relies on that:
 - scopes, types, tos, sources (`from`), preferences, weights and an mtu are stored, and neither checked nor used;
 - a route never expires;
 - a gateway is looked up in the tables local and main and in that of its route, whatever the rules say;
-- a route with several next hops is one entry, in IPv6 too: nothing is merged with it, and it loses a next hop only if
-  its device is deleted;
+- a lookup of an IPv6 route with several next hops answers with what is listed, whichever next hop a packet takes;
 - lookups are those of `hostrouting.fib` for a plain packet, so what that does not judge is not judged here either;
 - tables are listed by number, and the routes of a table by prefix. The order of routes to one prefix is Linux's.
 """
@@ -24,6 +23,7 @@ import errno
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_interface
+from itertools import groupby
 
 from hostrouting.errors import BackendError
 from hostrouting.fib.engine import Fib
@@ -42,6 +42,8 @@ from hostrouting.model.route import (
     NextHop,
     Route,
     RouteType,
+    as_listed,
+    entries_of,
 )
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import ARPHRD_LOOPBACK, Address, Link, Snapshot
@@ -49,6 +51,7 @@ from hostrouting.testing.watch import FakeWatch
 
 _LOOPBACK = "lo"
 _PROTOCOL_BOOT = 3
+_NOWHERE = (NextHop(_LOOPBACK),)  # the next hop of a route that has none, in IPv6
 _CONNECTED_METRIC = 256  # of an IPv6 route to the network of an address
 
 
@@ -77,7 +80,7 @@ class FakeKernel(RouteBackend):
         self._addresses: list[Address] = []
         self._rules = [*default_rules(IPV4), *default_rules(IPV6)]
         self._routes: dict[tuple[int, Prefix], list[Route]] = {}
-        """By table and prefix: routes that exclude each other by their metric."""
+        """By table and prefix the entries, by metric; in IPv6 each has one next hop."""
         self._happenings: list[Callable[[], object]] = []
         self._watches: list[FakeWatch] = []
         self._closed = False
@@ -149,8 +152,7 @@ class FakeKernel(RouteBackend):
             lost -= {address.ip for address in self._addresses}
             del self._links[name]
             for place, routes in self._routes.items():
-                left = (_without(route, name, lost) for route in routes)
-                self._routes[place] = [route for route in left if route is not None]
+                self._routes[place] = [route for route in routes if not _is_lost(route, name, lost)]
 
     def set_up(self, name: str) -> None:
         """Set a device up: the routes of its addresses come."""
@@ -222,7 +224,12 @@ class FakeKernel(RouteBackend):
                 links=tuple(self._links[name] for name in names),
                 addresses=tuple(address for name in names for address in self._on(name)),
                 rules=tuple(sorted(self._rules, key=lambda rule: (rule.family, rule.priority))),
-                routes=tuple(route for place in places for route in self._routes[place]),
+                routes=tuple(
+                    route
+                    for place in places
+                    for _, entries in groupby(self._routes[place], key=lambda entry: entry.metric)
+                    for route in as_listed([*entries])
+                ),
                 ipv6_forwarding=self._ipv6_forwarding,
             )
         return self._snapshot
@@ -240,10 +247,11 @@ class FakeKernel(RouteBackend):
             if request.verb == "delete":
                 self._delete(route)
             else:
-                self._insert(self._accepted(route), replace=request.verb == "replace")
+                self._insert(self._accepted(route), must_be_first=request.verb == "add")
         except _Refused as error:
             return refusal(request, error.number, error.words)
-        self._report()
+        finally:
+            self._report()
         return None
 
     @contextmanager
@@ -388,22 +396,15 @@ class FakeKernel(RouteBackend):
     def _is_own(self, ip: IP) -> bool:
         return any(address.ip == ip for address in self._addresses)
 
-    def _insert(self, route: Route, *, replace: bool) -> None:
+    def _insert(self, route: Route, *, must_be_first: bool) -> None:
         routes = self._routes.setdefault((route.table, route.prefix), [])
         rivals = [there for there in routes if there.metric == route.metric]
-        if rivals and not replace:
-            problem = "this route" if any(_is_same(there, route) for there in rivals) else "another route"
+        is_there = any(_is_same(there, entry) for there in rivals for entry in entries_of(route))
+        if is_there or (rivals and must_be_first):
+            problem = "this route" if is_there else "another route"
             raise _Refused(errno.EEXIST, f"{problem} has the same destination and metric: [{rivals[0]}]")
-        if not rivals:
-            self._append(route)
-            return
-        # IPv6 replaces a route with a gateway by one with a gateway, if there is such a one.
-        is_ipv6 = route.prefix.family == IPV6
-        alike = (there for there in rivals if is_ipv6 and _gateways(there) == _gateways(route))
-        replaced = next(alike, rivals[0])
-        if any(_is_same(there, route) for there in rivals if there is not replaced):
-            raise _Refused(errno.EEXIST, "this route exists already, behind another one of the same metric")
-        routes[[there is replaced for there in routes].index(True)] = route
+        for entry in entries_of(route):
+            self._append(entry)
 
     def _append(self, route: Route) -> None:
         """Add a route behind those of its metric, unless it is there."""
@@ -413,10 +414,14 @@ class FakeKernel(RouteBackend):
 
     def _delete(self, route: Route) -> None:
         routes = self._routes.get((route.table, route.prefix), [])
-        meant = next((there for there in routes if _is_meant(there, route)), None)
-        if meant is None:
+        places = []
+        for entry in entries_of(route):
+            place = next((place for place, there in enumerate(routes) if _is_meant(there, entry)), None)
+            places.append(place)
+            if place is not None:
+                del routes[place]
+        if None in places:
             raise _Refused(errno.ESRCH, "this route does not exist")
-        del routes[[there is meant for there in routes].index(True)]
 
 
 def _as_address(dev: str, interface: str | Address, *, scope: int = 0) -> Address:
@@ -436,10 +441,10 @@ def _by_length_and_metric(route: Route) -> tuple[int, int]:
 
 
 def _is_same(there: Route, route: Route) -> bool:
-    """Whether Linux takes both for one route: in IPv6, whether they have the same metric and next hops."""
+    """Whether Linux takes both for one route: in IPv6, whether they have the same metric and next hop."""
     if there.prefix.family == IPV6:
-        ways = [{(leg.dev, leg.gateway) for leg in one.legs} for one in (there, route)]
-        return there.metric == route.metric and ways[0] == ways[1]
+        hops = [(leg.dev, leg.gateway) for one in (there, route) for leg in one.legs or _NOWHERE]
+        return there.metric == route.metric and hops[0] == hops[1]
     return there == route
 
 
@@ -454,22 +459,18 @@ def _is_meant(there: Route, route: Route) -> bool:
             return False
     if len(route.legs) > 1 and len(there.legs) != len(route.legs):
         return False
-    hops = there.legs or (NextHop(_LOOPBACK),)
+    hops, any_gateway = there.legs or _NOWHERE, () if route.prefix.family == IPV6 else (None,)
     return all(
-        leg.dev in {None, hop.dev} and leg.gateway in {None, hop.gateway}
-        for leg, hop in zip(route.legs, hops, strict=False)
+        leg.dev in {None, hop.dev} and leg.gateway in {*any_gateway, hop.gateway}
+        for leg, hop in zip(route.legs or (NextHop(),), hops, strict=False)
     )
 
 
-def _without(route: Route, name: str, lost: Collection[IP]) -> Route | None:
-    """What is left of a route after this device was deleted, with these addresses; None if it went with them."""
-    is_ipv4 = route.prefix.family == IPV4
-    if is_ipv4 and route.prefsrc in lost and route.table == TABLE_MAIN:
-        return None  # IPv6 leaves the source of other devices' routes, even if the address is gone
-    if name not in route.devs:
-        return route
-    legs = tuple(leg for leg in route.legs if leg.dev != name)
-    return route._replace(legs=legs) if legs and not is_ipv4 else None
+def _is_lost(route: Route, name: str, lost: Collection[IP]) -> bool:
+    """Whether a route goes with this device, which has had these addresses."""
+    # IPv6 leaves the source of other devices' routes, even if the address is gone.
+    is_from_lost = route.prefix.family == IPV4 and route.prefsrc in lost and route.table == TABLE_MAIN
+    return is_from_lost or name in route.devs
 
 
 def _answer(fib: Fib, destination: IP) -> Answer:

@@ -102,7 +102,7 @@ def put(backend: RouteBackend, routes: Iterable[Route]) -> None:
     if isinstance(backend, NetlinkBackend):  # Linux can have several routes of one key
         run_program(["ip", "-force", "-batch", "-"], input="".join(f"{route_command(it, '')}\n" for it in routes))
     else:
-        backend.change(RouteRequest("add", route) for route in routes)
+        backend.change(RouteRequest("append", route) for route in routes)
 
 
 def table(snapshot: Snapshot) -> dict[RouteKey, list[tuple[object, ...]]]:

@@ -290,14 +290,14 @@ def list_routes(
 
 # From a route to a message.
 
-_VERBS: dict[Verb, tuple[int, int]] = {  # the kind, and NLM_F_CREATE with EXCL, with REPLACE or with APPEND
+_VERBS: dict[Verb, tuple[int, int]] = {  # the kind, and NLM_F_CREATE with EXCL or with APPEND
     "add": (n.RTM_NEWROUTE, 0x400 | 0x200),
-    "replace": (n.RTM_NEWROUTE, 0x400 | 0x100),
+    "append": (n.RTM_NEWROUTE, 0x400 | 0x800),
     "delete": (n.RTM_DELROUTE, 0),
 }
 
 
-def encode(route: Route, index_of: Callable[[str], int]) -> tuple[bytes, bytes]:
+def encode(route: Route, index_of: Callable[[str], int], *, is_deleted: bool = False) -> tuple[bytes, bytes]:
     """The fixed part behind family and length, and the attributes behind the destination.
 
     KernelError if the route does not fit into a message, or a device does not exist.
@@ -313,6 +313,8 @@ def encode(route: Route, index_of: Callable[[str], int]) -> tuple[bytes, bytes]:
     elif legs:
         packed = b"".join(_packed_leg(route, leg, index_of) for leg in legs)
         attributes = attribute(_MULTIPATH, packed)
+    if is_deleted and needs_no_gateway(route):
+        attributes += attribute(_GATEWAY, bytes(16))
     metrics = ((number, value) for number, value in ((_MTU, route.mtu), (_ADVMSS, route.advmss)) if value)
     fields = {
         _TABLE: NUMBER.pack(route.table),
@@ -325,6 +327,14 @@ def encode(route: Route, index_of: Callable[[str], int]) -> tuple[bytes, bytes]:
     table = route.table if route.table < 256 else _IN_ATTRIBUTE
     fixed = (0, route.tos, table, route.protocol, route.scope, _TYPES[route.type], flags)
     return struct.pack("=6BI", *fixed), attributes
+
+
+def needs_no_gateway(route: Route) -> bool:
+    """Whether a request to delete has to say that the route has no gateway, by the gateway "::".
+
+    Without it, Linux would delete an IPv6 route by the same device, with all next hops beside it, whoever added them.
+    """
+    return route.prefix.family == IPV6 and route.nexthop_id is None and not any(leg.gateway for leg in route.legs)
 
 
 def _flags(leg: NextHop) -> int:
@@ -352,7 +362,7 @@ def change_routes(netlink: NetlinkSocket, requests: Sequence[RouteRequest]) -> d
     encoder = _Encoder()
     for place, (verb, route) in enumerate(requests):
         try:
-            body = encoder.body(route)
+            body = encoder.body(route, is_deleted=verb == "delete")
         except KernelError as error:
             refused[place] = error
             continue
@@ -369,14 +379,14 @@ class _Encoder:
         self._fields: tuple[object, ...] = ()
         self._parts = (b"", b"")
 
-    def body(self, route: Route) -> bytes:
+    def body(self, route: Route, *, is_deleted: bool) -> bytes:
         """The message behind its header; KernelError if there can be none."""
         family, network, length = route.prefix
         width = width_of(family) // 8
-        fields = (family, *route[1:])
+        fields = (family, is_deleted, *route[1:])
         if fields != self._fields:
             self._fields = ()
-            fixed, attributes = encode(route, self._index_of)
+            fixed, attributes = encode(route, self._index_of, is_deleted=is_deleted)
             self._parts = fixed + ATTRIBUTE.pack(ATTRIBUTE.size + width, _DST), attributes
             self._fields = fields
         before, behind = self._parts

@@ -166,7 +166,7 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
         assert conflicts or pending or shared or far, context
         return
     assert (again.status, again.lines, lines) == (0, [], []), context
-    # The script deletes the next hops that are ours; in Python such a route is a conflict.
+    # Which next hops are ours is not listed: the script learns it when Linux does not delete one, and so does `apply`.
     assert {step.route.key for step in plan.conflicts} <= shared, context
     assert all(re.search("to be a router|that reaches the gateway", it.missing) for it in plan.pending), context
     expected = plan.apply_to(before)

@@ -14,13 +14,14 @@ from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.socket import NetlinkSocket
-from hostrouting.model.prefix import IPV6, as_ip
+from hostrouting.model.prefix import IPV6, Prefix, as_ip
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.apply import Applied, apply_plan
-from hostrouting.routes.plan import RoutePlan, plan_routes
+from hostrouting.routes.plan import RoutePlan, bare, plan_routes
 from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import FaultyBackend
+from hostrouting.testing.faults import Moment
 from tests.support.commands import furnish
 from tests.support.examples import scaled
 from tests.support.namespace import private_namespace
@@ -74,6 +75,12 @@ def raised_by(call: Callable[[], object]) -> BaseException | None:
     return None
 
 
+def after_of(error: BaseException) -> str:
+    """What the error says about the present routes."""
+    text = str(error) if isinstance(error, ApplyError | RouteConflict) else notes_of(error)[0]
+    return text[text.rindex("not every" if "not every" in text else "every change") :]
+
+
 def is_true(after: str, now: Snapshot, before: Snapshot) -> bool:
     """Whether the sentence about the present routes is right."""
     if after == AS_BEFORE:
@@ -95,10 +102,18 @@ def test_all_or_nothing(linux: NetlinkBackend, there: list[Route], wanted: list[
         assert isinstance(raised_by(lambda: apply_plan(plan, linux, before=before)), RouteConflict)
         assert linux.snapshot() == before
         return
-    if error := raised_by(lambda: apply_plan(plan, linux, before=before)):
+    error = raised_by(lambda: apply_plan(plan, linux, before=before))
+    if isinstance(error, RouteConflict):
+        assert is_true(after_of(error), linux.snapshot(), before)
+        held = both(linux)
+        assert held[FOREIGN] == then[FOREIGN]
+        hops = {(key, hop) for key, hop in held[FOREIGN] if key.prefix.family == IPV6}
+        assert {finding.target for finding in error.findings} <= {str(key.prefix) for key, _ in hops}
+        return
+    if error is not None:
         # Linux does not list an on-link IPv6 route that was added between next hops that it has joined.
         assert isinstance(error, ApplyError)
-        assert is_true(error.after, linux.snapshot(), before)
+        assert is_true(after_of(error), linux.snapshot(), before)
         plan, before = planned(linux, wanted)
         apply_plan(plan, linux, before=before)
     again, now = planned(linux, wanted)
@@ -158,8 +173,7 @@ def test_a_fault_at_any_request(there: list[Route], wanted: list[DesiredRoute], 
     if error is None:
         assert not planned(kernel, wanted)[0].changes
     else:
-        [after] = [error.after] if isinstance(error, ApplyError) else notes_of(error)
-        assert is_true(after, now, before), after
+        assert is_true(after_of(error), now, before), error
     assert owned(kernel, FOREIGN) == theirs
 
 
@@ -194,7 +208,7 @@ def test_broken_off_at_any_answer(
 
 somebodys = st.builds(
     lambda verb, prefix, hop, metric, protocol: RouteRequest(verb, entry(prefix, hop, metric, protocol)),
-    st.sampled_from(["add", "replace", "delete"]),
+    st.sampled_from(["add", "append", "delete"]),
     st.sampled_from(PREFIXES[4]),
     st.sampled_from(HOPS[4]),
     st.sampled_from([0, 5]),
@@ -207,14 +221,11 @@ somebodys = st.builds(
 def test_somebody_else_at_the_same_time(
     there: list[Route], wanted: list[DesiredRoute], theirs: RouteRequest, moment: str, nth: int
 ) -> None:
-    """Whatever another program does meanwhile, its routes stay; and the routes are the wanted ones, or it is said.
-
-    Only a route that it puts behind ours at this very moment can be taken for ours by a replacement.
-    """
+    """Whatever another program does meanwhile, its routes stay; and the routes are the wanted ones, or it is said."""
     kernel = faulty()
     put(kernel, there)
     plan, before = planned(kernel, wanted)
-    if plan.conflicts or any(step.action == "replace" and step.route.key == theirs.route.key for step in plan.changes):
+    if plan.conflicts:
         return
     foreign = [[route for route in before.routes if route.protocol == FOREIGN and route.prefix in PREFIXES[4]]]
 
@@ -228,12 +239,56 @@ def test_somebody_else_at_the_same_time(
     kernel = FaultyBackend(kernel.inner)
     now = kernel.snapshot()
     assert [route for route in now.routes if route.protocol == FOREIGN and route.prefix in PREFIXES[4]] == foreign[-1]
-    if isinstance(error, ApplyError):
-        assert is_true(error.after, now, before), error.after
+    if isinstance(error, ApplyError | RouteConflict):
+        assert is_true(after_of(error), now, before), error
+
+
+@pytest.fixture(params=["fake", "Linux"])
+def kernel(request: pytest.FixtureRequest, linux: NetlinkBackend) -> FaultyBackend:
+    """The fake kernel, and Linux."""
+    return FaultyBackend(fake() if request.param == "fake" else linux)
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("family", [4, IPV6])
+@pytest.mark.parametrize(("moment", "nth"), [("change", 1), ("snapshot", 1), ("change", 2)])
+def test_another_program_takes_the_place(kernel: FaultyBackend, family: int, moment: Moment, nth: int) -> None:
+    """A route that another program puts in the place of ours after the plan was made stays, whenever it comes."""
+    prefix, (old, new, other, _) = PREFIXES[family][0], HOPS[family]
+    put(kernel.inner, [entry(prefix, old)])
+    plan, before = planned(kernel, [DesiredRoute(prefix, gateway=new.gateway, dev="eth0")])
+    theirs = entry(prefix, other, protocol=FOREIGN)
+    ours = [RouteRequest("delete", entry(prefix, hop)) for hop in (old, new)]
+    kernel.meanwhile(moment, lambda: kernel.inner.change([*ours, RouteRequest("add", theirs)]), nth=nth)
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
+    assert (type(error), kernel.waiting) == (ApplyError, 0)
+    now = kernel.snapshot()
+    assert [bare(route) for route in now.routes if route.prefix == prefix] == [theirs]
+    assert is_true(error.after, now, before)  # type: ignore[union-attr]  # an ApplyError
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_a_router_leaves_and_comes_back(kernel: FaultyBackend) -> None:
+    """A route takes its next hops from the default route, and follows when one of them goes, or another one comes."""
+    prefix, default = PREFIXES[IPV6][0], Prefix(IPV6, 0, 0)
+    routers = [entry(default, hop, protocol=9) for hop in HOPS[IPV6][:2]]
+    put(kernel.inner, [routers[0]._replace(legs=tuple(HOPS[IPV6][:2]))])
+    for event, left in ((None, {0, 1}), (routers[0], {1}), (routers[1], {0})):
+        if event is not None:
+            if event is routers[1]:
+                kernel.inner.change([RouteRequest("delete", event), RouteRequest("add", routers[0])])
+            else:
+                kernel.inner.change([RouteRequest("delete", event)])
+        plan, before = planned(kernel, [DesiredRoute(prefix)])
+        apply_plan(plan, kernel, before=before)
+        expected = {(OURS, frozenset((HOPS[IPV6][place].dev, HOPS[IPV6][place].gateway, 1) for place in left))}
+        assert [set(held) for held in table(kernel.snapshot()).values()] == [expected]
 
 
 def test_in_which_order() -> None:
-    """Nothing is deleted before what was added was read back; a route that changes is replaced."""
+    """Nothing is deleted before what was added was read back, so a route that changes is appended first."""
     kernel = faulty()
     four, six = PREFIXES[4][0], PREFIXES[IPV6][0]
     put(kernel, [entry(prefix, HOPS[prefix.family][0]) for prefix in (four, six, *PREFIXES[4][1:2])])
@@ -246,8 +301,10 @@ def test_in_which_order() -> None:
     applied = apply_plan(plan, kernel, before=before)
     assert [(change.verb, str(change.route.prefix)) for change in applied.changes] == [
         ("add", str(PREFIXES[4][2])),
-        ("replace", str(four)),
-        ("replace", str(six)),
+        ("append", str(four)),
+        ("append", str(six)),
+        ("delete", str(four)),
+        ("delete", str(six)),
         ("delete", str(PREFIXES[4][1])),
     ]
     undone, before = planned(kernel, [])

@@ -35,8 +35,7 @@ def test_what_every_plan_is(there: list[Route], desired: list[DesiredRoute], dat
     actions = [step.action for step in plan.steps]
     assert actions == sorted(actions, key=["conflict", "keep", "add", "replace", "delete"].index)
     assert {route.protocol for step in plan.changes for route in (step.route, step.held) if route} <= {OURS}
-    replaced = [step.held for step in plan.steps if step.action == "replace"]
-    assert all(len(route.legs) == 1 for route in replaced if route is not None and route.prefix.family == IPV6)
+    assert all(len(step.route.legs) == 1 for step in plan.changes if step.route.prefix.family == IPV6)
     theirs, still = (Counter(route for route in host.routes if route.protocol != OURS) for host in (snapshot, after))
     assert theirs == still
     settled = {step.route.key for step in plan.steps if step.action != "delete"} | {
@@ -57,18 +56,19 @@ FOREIGN = 12
         (IPV4, [(A, FOREIGN)], A, ["keep 0"]),
         (IPV4, [(B, FOREIGN)], A, ["conflict 0"]),
         (IPV4, [(B, OURS)], A, ["replace 0"]),
-        (IPV4, [(B, OURS), (C, OURS)], A, ["replace 0", "delete 2"]),
+        (IPV4, [(B, OURS), (C, OURS)], A, ["replace 0", "delete 1"]),
         (IPV4, [(B, OURS), (A, OURS)], A, ["keep 0", "delete 1"]),
         (IPV4, [(B, OURS), (C, FOREIGN)], A, ["conflict 0"]),
         (IPV4, [(B, OURS), (A, FOREIGN)], A, ["keep 0", "delete 1"]),
         (IPV4, [(A, OURS), (B, FOREIGN)], A, ["keep 0"]),
         (IPV4, [(B, FOREIGN), (A, OURS)], A, ["conflict 0"]),
         (IPV4, [(B, FOREIGN), (A, OURS)], None, ["delete 0"]),
-        (IPV6, [((1, 0), OURS)], (0, 1), ["keep 10"]),
-        (IPV6, [(A, OURS)], (0, 1), ["replace 01"]),
-        (IPV6, [((0, 2), OURS)], (0, 1), ["conflict 01"]),
-        (IPV6, [((0, 1), OURS)], A, ["conflict 0"]),
-        (IPV6, [((0, 1), OURS)], None, ["delete 01"]),
+        (IPV6, [((1, 0), OURS)], (0, 1), ["keep 0", "keep 1"]),
+        (IPV6, [(A, OURS)], (0, 1), ["keep 0", "add 1"]),
+        (IPV6, [((0, 2), OURS)], (0, 1), ["keep 0", "replace 1"]),
+        (IPV6, [((2, 0), OURS), (DEV, OURS)], (0, 1), ["keep 0", "replace 1", "delete 2"]),
+        (IPV6, [((0, 1), OURS)], A, ["keep 0", "delete 1"]),
+        (IPV6, [((0, 1), OURS)], None, ["delete 1", "delete 0"]),
         (IPV6, [((0, 1), FOREIGN)], A, ["conflict 0"]),
         (IPV6, [(A, FOREIGN)], (0, 1), ["conflict 01"]),
         (IPV6, [(A, FOREIGN), (DEV, FOREIGN)], A, ["keep 0"]),

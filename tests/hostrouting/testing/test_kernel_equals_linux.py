@@ -23,7 +23,7 @@ from pyroute2.netlink.exceptions import NetlinkError  # type: ignore[import-unty
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Answer, Verb
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, width_of
+from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip, width_of
 from hostrouting.model.route import PATHLESS, SCOPE_LINK, NextHop, Route, RouteType
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Snapshot
@@ -101,7 +101,7 @@ class Linux:
         self.ip.rule("del", **_rule_words(deleted))
 
     def ip_route(self, verb: Verb, route: Route) -> None:
-        """Add, replace or delete a route."""
+        """Add, append or delete a route; a request to delete says of an IPv6 route that it has no gateway."""
         words: dict[str, Any] = {
             "family": AF[route.prefix.family],
             "dst": str(route.prefix),
@@ -115,6 +115,8 @@ class Linux:
         for leg in route.legs:
             words |= {"oif": self.index(leg.dev)} if leg.dev else {}
             words |= {"gateway": str(leg.gateway)} if leg.gateway else {}
+        if verb == "delete" and route.prefix.family == IPV6:
+            words.setdefault("gateway", "::")
         self.ip.route({"delete": "del"}.get(verb, verb), **words)
 
 
@@ -278,9 +280,9 @@ class TwoKernels(RuleBasedStateMachine):
         if self.both("add_rule", added) is None:
             self.added.append(added)
 
-    @rule(data=st.data(), family=FAMILIES, verb=st.sampled_from(["add", "add", "replace", "replace", "delete"]))
+    @rule(data=st.data(), family=FAMILIES, verb=st.sampled_from(["add", "add", "append", "append", "delete"]))
     def change_route(self, data: st.DataObject, family: int, verb: Verb) -> None:
-        """Add or replace a route, or ask for a deletion that may meet none."""
+        """Add or append a route, or ask for a deletion that may meet none."""
         own = [address.ip for address in self.fake.snapshot().addresses if address.dev != "lo"]
         self.both("ip_route", verb, data.draw(routes(family, own)))
 

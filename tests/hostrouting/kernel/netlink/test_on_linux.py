@@ -182,7 +182,7 @@ def test_what_else_a_rule_selects_by(namespace: Namespace, backend: NetlinkBacke
 # Changes.
 
 GATEWAYS = {4: ("10.0.0.1", "10.0.0.2", "203.0.113.1", "10.0.0.255"), 6: ("fd00:99::1", "fd00:99::2", "fd01::1")}
-VERBS: tuple[Verb, ...] = ("add", "replace", "delete")
+VERBS: tuple[Verb, ...] = ("add", "append", "delete")
 TYPES: tuple[RouteType, ...] = ("unicast", "unicast", "unicast", "blackhole", "throw")
 
 
@@ -222,6 +222,8 @@ def command_of(request: RouteRequest) -> str:
     options = f"proto {route.protocol}" + (f" scope {route.scope}" if route.prefix.family == 4 else "")
     options += f" src {route.prefsrc}" if route.prefsrc is not None else ""
     options += f" mtu {route.mtu}" if route.mtu else ""
+    if request.verb == "delete" and route.prefix.family == 6 and not any(leg.gateway for leg in route.legs):
+        options += " via ::"  # the one without a gateway, and not all next hops of a device
     return words.replace(f"proto {route.protocol}", options)
 
 
