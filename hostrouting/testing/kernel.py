@@ -12,7 +12,7 @@ It leaves out the rest, and it does not notice if a test relies on that:
 - scopes, types, tos, sources (`from`), preferences, weights and an mtu are stored, and neither checked nor used;
 - a route never expires;
 - a gateway is looked up in the tables local and main and in that of its route, whatever the rules say;
-- a lookup of an IPv6 route with several next hops answers with what is listed, whichever next hop a packet takes;
+- a lookup of an IPv6 route with several next hops answers as it is listed; Linux begins with the one that it chooses;
 - lookups are those of `hostrouting.fib` for a plain packet, so what that does not judge is not judged here either;
 - tables are listed by number, and the routes of a table by prefix. The order of routes to one prefix is Linux's.
 """

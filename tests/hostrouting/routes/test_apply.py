@@ -273,18 +273,45 @@ def test_another_program_takes_the_place(kernel: FaultyBackend, family: int, mom
 def test_a_router_leaves_and_comes_back(kernel: FaultyBackend) -> None:
     """A route takes its next hops from the default route, and follows when one of them goes, or another one comes."""
     prefix, default = PREFIXES[IPV6][0], Prefix(IPV6, 0, 0)
-    routers = [entry(default, hop, protocol=9) for hop in HOPS[IPV6][:2]]
-    put(kernel.inner, [routers[0]._replace(legs=tuple(HOPS[IPV6][:2]))])
-    for event, left in ((None, {0, 1}), (routers[0], {1}), (routers[1], {0})):
-        if event is not None:
-            if event is routers[1]:
-                kernel.inner.change([RouteRequest("delete", event), RouteRequest("add", routers[0])])
-            else:
-                kernel.inner.change([RouteRequest("delete", event)])
+    put(kernel.inner, [])
+    for routers in ((0, 1), (1,), (0,)):
+        hops = tuple(HOPS[IPV6][place] for place in routers)
+        kernel.inner.change(
+            [RouteRequest("delete", route) for route in kernel.snapshot().routes if route.prefix == default]
+        )
+        kernel.inner.change([RouteRequest("add", entry(default, hops[0], protocol=9)._replace(legs=hops))])
         plan, before = planned(kernel, [DesiredRoute(prefix)])
         apply_plan(plan, kernel, before=before)
-        expected = {(OURS, frozenset((HOPS[IPV6][place].dev, HOPS[IPV6][place].gateway, 1) for place in left))}
-        assert [set(held) for held in table(kernel.snapshot()).values()] == [expected]
+        (route,) = (route for route in kernel.snapshot().routes if route.prefix == prefix)
+        assert (route.protocol, set(bare(route).legs)) == (OURS, set(hops))
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_a_next_hop_of_another_program(kernel: FaultyBackend) -> None:
+    """One that Linux lists as ours is not deleted: that is a conflict, and all is as before."""
+    prefix, (first, other, *_) = PREFIXES[IPV6][0], HOPS[IPV6]
+    put(kernel.inner, [entry(prefix, first), entry(prefix, other, protocol=FOREIGN)])
+    plan, before = planned(kernel, [DesiredRoute(prefix, gateway=first.gateway, dev="eth0")])
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
+    assert isinstance(error, RouteConflict)
+    (finding,) = error.findings
+    reason = "this next hop of our route is not ours: [fd20::/32 via fd00:99::2 dev eth0 proto hostrouting metric 1024]"
+    assert str(finding) == f"fd20::/32 cannot be installed: {reason}; delete it, or choose another metric"
+    assert (after_of(error), table(kernel.snapshot())) == (AS_BEFORE, table(before))
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("family", [4, IPV6])
+def test_a_route_that_differs_in_more_than_its_next_hop(kernel: FaultyBackend, family: int) -> None:
+    """It is as wanted afterwards, though Linux has no IPv6 next hop twice."""
+    prefix, hop = PREFIXES[family][0], HOPS[family][0]
+    put(kernel.inner, [])
+    kernel.inner.change([RouteRequest("add", entry(prefix, hop)._replace(mtu=1400))])
+    plan, before = planned(kernel, [DesiredRoute(prefix, gateway=hop.gateway, dev="eth0")])
+    apply_plan(plan, kernel, before=before)
+    assert [bare(route) for route in kernel.snapshot().routes if route.prefix == prefix] == [bare(entry(prefix, hop))]
 
 
 def test_in_which_order() -> None:
