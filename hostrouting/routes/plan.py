@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Action: TypeAlias = Literal["keep", "add", "replace", "delete", "conflict"]
 
 # Conflicts first, because they prevent the rest; then additions before deletions.
-_SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "add": "+", "replace": "~", "delete": "-"}
+_SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "add": "+", "replace": "+", "delete": "-"}
 
 
 class Step(NamedTuple):
@@ -72,8 +72,7 @@ class Step(NamedTuple):
 
     def __str__(self) -> str:
         before = f"- {self.held}\n" if self.action == "replace" else ""
-        sign = "+" if self.action == "replace" else _SIGNS[self.action]
-        return f"{before}{sign} {self.route}    # {self.action}: {self.why}"
+        return f"{before}{_SIGNS[self.action]} {self.route}    # {self.action}: {self.why}"
 
 
 class RoutePlan(NamedTuple):
