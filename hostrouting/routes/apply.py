@@ -166,7 +166,8 @@ class _Transaction:
     def undo(self) -> str:
         """Reverse what was done, and return a sentence about what is true now."""
         problem = ""
-        held = {key for key, wanted in self._wanted.items() if wanted}
+        foreign = {key for key, routes in self._before.items() if any(route.protocol != OURS for route in routes)}
+        held = foreign | {key for key, wanted in self._wanted.items() if wanted}
         requests = (
             _addition(request.route, held) if request.verb == "delete" else RouteRequest("delete", request.route)
             for request in reversed(self._sent)

@@ -314,6 +314,18 @@ def test_a_route_that_differs_in_more_than_its_next_hop(kernel: FaultyBackend, f
     assert [bare(route) for route in kernel.snapshot().routes if route.prefix == prefix] == [bare(entry(prefix, hop))]
 
 
+def test_what_is_behind_another_programs_route_comes_back() -> None:
+    """A route of ours that was deleted is put back behind those that were before it."""
+    kernel = faulty()
+    two = [entry(PREFIXES[4][0], HOPS[4][1], protocol=FOREIGN), entry(PREFIXES[4][0], HOPS[4][0])]
+    put(kernel, [*two, entry(PREFIXES[4][1], HOPS[4][0])])
+    plan, before = planned(kernel, [])
+    kernel.fail("change", errno.EINVAL, nth=2)
+    with pytest.raises(ApplyError) as caught:
+        apply_plan(plan, kernel, before=before)
+    assert (caught.value.after, table(kernel.snapshot())) == (AS_BEFORE, table(before))
+
+
 def test_in_which_order() -> None:
     """Nothing is deleted before what was added was read back, so a route that changes is appended first."""
     kernel = faulty()
