@@ -93,13 +93,15 @@ function settle(wish,   word, n, i, r, name, given, place, want, lack, stands, t
     want = place (n > 1 ? " nexthop" : "") word[i]; r = given["optional"] ? 4 : 2
     if (stale && index(way[stale], bare(word[i]) " ") == 1) step_of[stale] = 1 # Linux has no next hop twice
     # Not "replace", which would hit a route that another program sets at this moment.
-    change(r, (holders[place] || i > 1 ? "append " : "add ") want, "del " place bare(word[i]))
+    change(r, (holders[place] || i > 1 ? "append " : "add ") want, deletion(place bare(word[i])))
   }
 }
+# In IPv6, a request without a gateway would delete all next hops beside the first that it matches, also of others.
+function deletion(text) { return "del " text (text ~ /^[0-9a-f]*:.* dev / && text !~ / via / ? " via ::" : "") }
 function change(step, command, undoing) { forth[step, ++steps[step]] = command; back[step, steps[step]] = undoing }
 function plan(   i, n) {
   for (i = 1; i <= wishes; i++) settle(wish[i])
-  for (i = 1; i <= routes; i++) if (is_ours[i] && !is_right[i]) change(step_of[i], "del " line[i], "append " line[i])
+  for (i = 1; i <= routes; i++) if (is_ours[i] && !is_right[i]) change(step_of[i], deletion(line[i]), "append " line[i])
   if (!is_blocked) print "write " steps[1] + steps[2] + steps[3]
   for (i = 1; i <= 3 && !is_blocked; i++) for (n = 1; n <= steps[i]; n++) print "route " forth[i, n]
   for (i = 3; i && !is_blocked; i--) for (n = steps[i]; n; n--) print "route " back[i, n]

@@ -272,6 +272,26 @@ class TestConflicts:
         assert "fd00:16::/64" in line
         assert not [event for event in seen if "fd00:16:" in event or "172.16." in event]
 
+    def test_an_on_link_route_of_ours_beside_another_programs_next_hop(
+        self, namespace: Namespace, tmp_path: Path
+    ) -> None:
+        """In IPv6, Linux deletes all next hops beside the first that a request without a gateway matches: theirs stays."""
+        place = "route append fd00:17::/64 metric 5"
+        namespace.batch(
+            [
+                f"{place} via fe80::1 dev eth0 proto 213",
+                f"{place} via fe80::2 dev eth0 proto static",
+                f"{place} dev eth0 proto 213",
+            ]
+        )
+        assert Ran(namespace, HALVES, tmp_path).status == 0
+        assert namespace.ip("-6", "route", "show", "fd00:17::/64").stdout.split()[1:5] == [
+            "via",
+            "fe80::2",
+            "dev",
+            "eth0",
+        ]
+
     def test_beside_an_unwanted_next_hop(self, namespace: Namespace, tmp_path: Path) -> None:
         """Of an IPv6 route that is not wanted any more, ours goes, and that of another program stays."""
         namespace.batch([ROUTER, "route append fd00:16::/64 via fe80::1 dev eth0 proto 213"])
