@@ -381,6 +381,8 @@ class FakeKernel(RouteBackend):
             # IPv4 leaves out the routes with a gateway; in IPv6 the best route must not be one.
             if family == IPV6 or there.scope >= SCOPE_LINK
         ]
+        if family == IPV4 and route.table != TABLE_MAIN:  # Linux asks the route's own table first
+            covering = [there for there in covering if there.table == route.table] or covering
         if not covering or _gateways(best := min(covering, key=_by_length_and_metric)):
             raise _Refused(errno.ENETUNREACH, f"gateway {gateway} is not on-link{self._where(leg, family)}")
         if best.type == "broadcast":
