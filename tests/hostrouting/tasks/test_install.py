@@ -445,7 +445,7 @@ class TestForeignSteps:
         host.files.texts |= {self.PATH: "true\n", self.PATH.replace("50", "60"): "true\n"}
         before = dict(host.files.texts)
         task = Configure(config(), host=host) if empty else Remove(host=host)
-        failure_of(run, task, of=RequirementError, match=r"50-site.sh is not of hostrouting.*60-site.sh")
+        failure_of(run, task, of=RequirementError, match=r"50-site.sh was not installed by hostrouting.*60-site.sh")
         assert [finding.target for finding in task.plan().errors] == [self.PATH, self.PATH.replace("50", "60")]
         assert (host.files.texts, len(ours(host))) == (before, 2)
 
