@@ -40,7 +40,7 @@ def _of_files(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     files, units = host.files, spoken(gated_units(config))
     again = _AGAIN.format(HostLayout.config_path)
     for path in foreign_steps(files):
-        sentence = f"{path} was not installed by hostrouting: {units or 'a gated unit'} starts only after it has succeeded"
+        sentence = f"{path} was not installed by hostrouting: {units or 'a gated unit'} starts only after it succeeds"
         yield Finding("file", "note", sentence, path)
     writer = writer_of(files.read(HostLayout.config_path) or "")
     if writer != WRITER:

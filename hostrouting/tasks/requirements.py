@@ -69,7 +69,7 @@ def _file_findings(host: Host, changes: FileChanges) -> Iterator[Finding]:
         yield Finding("file", "error", f"nothing can be changed in {spoken(alike)}: {reason}", alike[0])
     if HostLayout.gate_path in changes.removes:
         for path in foreign_steps(host.files):
-            sentence = f"{path} was not installed by hostrouting; gated units wait for it, and without the gate they would not"
+            sentence = f"{path} was not installed by hostrouting; gated units wait for it now, and would not any more"
             yield Finding("file", "error", sentence, path, "remove it first")
 
 

@@ -77,7 +77,7 @@ class TestFiles:
         """A script in gate.d that is not ours holds units back, too."""
         path = f"{LAYOUT.gate_directory}/90-licence.sh"
         host.files.texts[path] = "exit 1\n"
-        sentence = f"{path} was not installed by hostrouting: {MACHINES} starts only after it has succeeded"
+        sentence = f"{path} was not installed by hostrouting: {MACHINES} starts only after it succeeds"
         assert faults(host) == [("file", "note", sentence)]
 
     @pytest.mark.parametrize(
