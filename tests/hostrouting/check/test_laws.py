@@ -11,7 +11,8 @@ from hostrouting.check.check import CheckReport, check_snapshot, read_near
 from hostrouting.check.judge import FINE
 from hostrouting.check.report import check_document
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
-from hostrouting.fib.engine import Decision
+from hostrouting.fib.engine import Decision, Fib
+from hostrouting.fib.not_judged import not_judged
 from hostrouting.kernel.base import part_of
 from hostrouting.model.prefix import Prefix, width_of
 from hostrouting.model.route import Route
@@ -116,10 +117,12 @@ def test_a_repair_repairs_and_takes_nothing_away(node: tuple[int, Snapshot]) -> 
     if not repair.routes:
         return
     event("repaired")
+    unjudged = [prefix for _, prefix in not_judged(Fib(snapshot, family))]
     for address in range(block.first, block.last + 1):
         single = Prefix(family, address, width_of(family))
         was, now = rank(snapshot, single), rank(after, single)
         is_named = any(unsafe.first <= address <= unsafe.last for unsafe in repair.unsafe)
+        is_named |= any(prefix.first <= address <= prefix.last for prefix in unjudged)
         assert now <= was
         assert was < _RANK["overlap"] or is_named or now == 0
 
