@@ -74,10 +74,12 @@ class Configure:
             return phases.serial(*steps, name=self.name).do(ctx)
 
     def undo(self, ctx: phases.Context) -> object:
-        """Install what was there before the task first ran; remove everything if nothing was, or if it did not run."""
-        config = self._replaced[0] if self._replaced else HostRoutingConfig()
+        """Install what was there before the task first ran, or remove everything if nothing was."""
+        if not self._replaced:
+            return phases.Skip("it did not run")
+        result = Configure(self._replaced[0], host=self.host, wait=0).do(ctx)
         self._replaced.clear()
-        return Configure(config, host=self.host, wait=0).do(ctx)
+        return result
 
 
 @attrs.frozen

@@ -265,10 +265,12 @@ class SectionTask:
         return result if effects == Effects() else effects
 
     def undo(self, ctx: phases.Context) -> Effects | phases.Skip:
-        """Make the section what it was before the task first ran, in the files and in the kernel; else take it away."""
-        config = self._replaced[0] if self._replaced else HostRoutingConfig()
+        """Make the section what it was before the task first ran, in the files and in the kernel."""
+        if not self._replaced:
+            return phases.Skip("it did not run")
+        result = attrs.evolve(self, config=self._replaced[0], wait=0).do(ctx)
         self._replaced.clear()
-        return attrs.evolve(self, config=config, wait=0).do(ctx)
+        return result
 
     def work(self, ctx: phases.Context) -> Effects | phases.Skip:
         """Carry it out; an error says that the gate holds units back meanwhile."""

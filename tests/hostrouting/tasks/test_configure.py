@@ -47,14 +47,19 @@ def test_the_last_thing_to_guard() -> None:
     assert manager_of(host).state(LAYOUT.guard_unit) == "inactive"
 
 
-def test_undo() -> None:
+def test_undo(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was installed before is installed again, after any number of runs; if nothing was, everything is removed."""
     for former in (config(REPAIR[0]), HostRoutingConfig()):
         host = configured(former) if former.static_routes.routes else FakeHost(kernel=h200())
         before, task = dict(host.files.texts), Configure(config(*REPAIR, cidrs=(CIDR,), mode="STRICT"), host=host)
         assert phases.run(phases.serial(task, task, name="all"), observers=[]).ok
-        phases.undo(phases.serial(task, name="all"), phases.Context(observers=[]))
-        assert (dict(host.files.texts), len(our_routes(host))) == (before, len(former.static_routes.routes))
+        whole = phases.serial(task, name="all")
+        monkeypatch.setattr(type(host.files), "try_lock", lambda _files, _path: None)
+        assert not phases.undo(whole, phases.Context(observers=[], clock=FakeClock())).ok, "another run has the lock"
+        monkeypatch.undo()
+        for _ in range(2):  # a second undo, like that of a task that did not run, takes nothing away
+            assert phases.undo(whole, phases.Context(observers=[])).ok
+            assert (dict(host.files.texts), len(our_routes(host))) == (before, len(former.static_routes.routes))
 
 
 def test_installed_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
