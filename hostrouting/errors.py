@@ -133,10 +133,7 @@ class RequirementError(HostRoutingError):
 
 
 class RouteConflict(HostRoutingError):  # noqa: N818  reads as what is wrong
-    """Routes cannot be added: routes that are not ours have their destination and metric. Nothing was changed.
-
-    If a next hop of ours turns out not to be (IPv6), the changes were taken back, and the message says what is true.
-    """
+    """Routes cannot be added: routes that are not ours have their destination and metric. Nothing was changed."""
 
 
 class ApplyError(HostRoutingError):

@@ -32,8 +32,7 @@ from hostrouting.text import spoken
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from hostrouting.config.settings import HostRoutingConfig
-    from hostrouting.routes.uplink import DesiredRoute
+    from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 
 NO_VERDICT = "no verdict"
 _WORST_FIRST = ("overlap", NO_VERDICT, "no-default-route", "undecided", "ok")
@@ -50,7 +49,7 @@ class NodeResult:
     verdict: str
     problem: str = ""
     """What is wrong; equal on nodes with the same problem. Numbers of devices are N."""
-    repair: tuple[DesiredRoute, ...] = ()
+    repair: tuple[StaticRoute, ...] = ()
     """The routes that the configuration lacks to repair the node; empty if no routes repair all of it."""
 
     @property
@@ -65,7 +64,7 @@ class NodeGroup:
 
     verdict: str
     problem: str
-    repair: tuple[DesiredRoute, ...]
+    repair: tuple[StaticRoute, ...]
     results: tuple[NodeResult, ...]
 
     @property
@@ -168,7 +167,7 @@ def _way(escape: Escape) -> str:
 
 def group_nodes(results: Iterable[NodeResult]) -> tuple[NodeGroup, ...]:
     """The results in groups: the worst first, and of those the one with most nodes."""
-    groups: dict[tuple[str, str, tuple[DesiredRoute, ...]], list[NodeResult]] = {}
+    groups: dict[tuple[str, str, tuple[StaticRoute, ...]], list[NodeResult]] = {}
     for result in results:
         groups.setdefault((result.verdict, result.problem, result.repair), []).append(result)
     whole = [NodeGroup(*kind, tuple(members)) for kind, members in groups.items()]

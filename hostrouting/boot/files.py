@@ -17,7 +17,7 @@ from hostrouting.host.files import Files, leftover
 from hostrouting.host.fileset import File, is_ours
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.release import __version__
-from hostrouting.routes.uplink import wanted_routes
+from hostrouting.routes.plan import reply_routes
 
 _SCRIPT = 0o755
 _UNIT_OF = {
@@ -81,8 +81,8 @@ def steps_of(config: HostRoutingConfig) -> Iterator[tuple[str, tuple[str, bool]]
     The route for replies to probes alone holds nothing back.
     """
     check = config.route_overlap
-    if routes := wanted_routes(config):
-        is_required = not all(route.is_optional for route in routes)
+    is_required = bool(config.static_routes.routes)
+    if is_required or reply_routes(config):
         yield HostLayout.routes_step, (scripts.render_static_routes_script(config), is_required)
     if check.cidrs:
         yield HostLayout.check_step, (scripts.render_check_script(config), check.mode is Mode.STRICT)

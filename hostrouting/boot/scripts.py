@@ -19,7 +19,7 @@ from hostrouting.config.cni import CNIS
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import IPV4, Prefix, ip_at
 from hostrouting.model.route import OURS, ROUTE_TYPES, protocol_name
-from hostrouting.routes.uplink import wanted_routes
+from hostrouting.routes.plan import reply_routes
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -45,13 +45,13 @@ def render_guard_script() -> str:
 
 def render_static_routes_script(config: HostRoutingConfig) -> str:
     """The step that sets the routes of the configuration, and deletes our other routes."""
-    settings = [f"protocol {OURS}"]
-    for route in wanted_routes(config):
-        words = [f"route {as_listed(route.destination.ip)}/{route.destination.length}"]
+    settings, replies = [f"protocol {OURS}"], reply_routes(config)
+    for route in (*config.static_routes.routes, *replies):
+        words = [f"route {as_listed(route.destination.network_address)}/{route.destination.prefixlen}"]
         words += [f"via {as_listed(route.gateway)}"] if route.gateway else []
         words += [f"dev {route.dev}"] if route.dev else []
         words += [f"metric {route.key.metric}"]
-        words += [word for word, is_so in (("link", route.is_on_link), ("optional", route.is_optional)) if is_so]
+        words += ["link", "optional"] if route in replies else []
         settings.append(" ".join(words))
     return filled("static-routes.sh", settings)
 

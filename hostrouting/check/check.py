@@ -30,11 +30,10 @@ from hostrouting.routes.plan import plan_static_routes
 
 if TYPE_CHECKING:
     import phases
-    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.config.settings import HostRoutingConfig, StaticRoute
     from hostrouting.kernel.base import Answer, RouteBackend
     from hostrouting.model.prefix import IP
     from hostrouting.model.snapshot import Snapshot
-    from hostrouting.routes.uplink import DesiredRoute
 
 Verdict: TypeAlias = Literal["overlap", "no-default-route", "undecided", "ok"]
 _WORST_FIRST: tuple[Verdict, ...] = ("overlap", "no-default-route", "undecided", "ok")
@@ -117,7 +116,7 @@ class CheckReport(NamedTuple):
         return tuple(escape for report in self.families for escape in report.escapes)
 
     @property
-    def routes(self) -> tuple[DesiredRoute, ...]:
+    def routes(self) -> tuple[StaticRoute, ...]:
         """The routes that repair it."""
         return tuple(route for report in self.families for route in report.repair.routes)
 
@@ -181,7 +180,7 @@ def read_near(backend: RouteBackend, near: Collection[Prefix], *, family: int | 
 
 def missing_routes(
     config: HostRoutingConfig, snapshot: Snapshot
-) -> tuple[tuple[DesiredRoute, ...], tuple[Finding, ...]]:
+) -> tuple[tuple[StaticRoute, ...], tuple[Finding, ...]]:
     """The routes that a configuration lacks to repair this host once it is applied, and its conflicts.
 
     `apply` deletes the routes of ours that are not configured. So the repair is computed without them.

@@ -17,10 +17,11 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.check.expected import defaults_of
 from hostrouting.check.judge import ESCAPE, FINE, Judge, Part, ranges_of
+from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import Decision, Fib
 from hostrouting.model.prefix import Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
-from hostrouting.routes.uplink import DesiredRoute, Pending, Uplink
+from hostrouting.routes.uplink import Uplink
 
 MOST = 512
 """More routes than this are not proposed: no operator would read them."""
@@ -41,7 +42,7 @@ class Unsafe(NamedTuple):
 class Repair(NamedTuple):
     """The routes that repair what can be repaired, what cannot be, and what the repair costs."""
 
-    routes: tuple[DesiredRoute, ...] = ()
+    routes: tuple[StaticRoute, ...] = ()
     resolved: tuple[Route, ...] = ()
     """The same routes with device and gateway, as they are added on this host."""
     unsafe: tuple[Unsafe, ...] = ()
@@ -73,13 +74,13 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Iterable[Part]
         return Repair()
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
     dev, way = _way_out(judge, uplink)
-    if isinstance(way, Pending):
-        return Repair(unsafe=_none(spans, "no-gateway", way.missing))
+    if isinstance(way, str):
+        return Repair(unsafe=_none(spans, "no-gateway", way))
     cover = _Cover(judge, spans, way)
     prefixes = [prefix for block in blocks for prefix in cover.prefixes(block)]
     if len(prefixes) > MOST:
         return Repair(unsafe=_none(spans, "too-many"))
-    repair = _proven(judge, uplink, [DesiredRoute(prefix, dev=dev) for prefix in prefixes], spans)
+    repair = _proven(judge, uplink, dev, prefixes, spans)
     return repair._replace(lacks=tuple(_lacking(judge, way)))
 
 
@@ -89,7 +90,7 @@ def _none(spans: Iterable[_Span], reason: Reason, cause: str = "") -> tuple[Unsa
     return tuple(Unsafe(first, last, reason, cause) for _, first, last in ranges)
 
 
-def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | Pending]:
+def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
     """The device that the repair's routes name, and a route with their next hops; or what such a route needs.
 
     The device is left open where the default route fills it in rightly: it differs from host to host. A tunnel has to
@@ -98,9 +99,9 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | Pending]
     uplinks, every = judge.uplinks, Prefix(judge.fib.family, 0, 0)
     devs = [dev for dev in sorted(uplinks.devs) if dev in judge.named or not judge.is_tunnel(dev)]
     if not devs or (uplinks.doubtful and not judge.named):
-        return None, Pending(DesiredRoute(every), "routeOverlap.expectedDevs to name the device")
+        return None, "routeOverlap.expectedDevs to name the device"
     open_first: list[str | None] = [*devs] if judge.named else [None, *devs]
-    ways = [(dev, uplink.resolve(DesiredRoute(every, dev=dev))) for dev in open_first]
+    ways = [(dev, uplink.route_to(every, dev=dev)) for dev in open_first]
     good = (way for way in ways if isinstance(way[1], Route) and uplinks.devs.issuperset(way[1].devs))
     return next(good, ways[-1])
 
@@ -196,14 +197,17 @@ def _inside(block: Prefix, spans: Sequence[_Span]) -> list[_Span]:
     return [span for span in spans if span.part.first <= block.last and block.first <= span.part.last]
 
 
-def _proven(judge: Judge, uplink: Uplink, wishes: Sequence[DesiredRoute], spans: Sequence[_Span]) -> Repair:
+def _proven(
+    judge: Judge, uplink: Uplink, dev: str | None, prefixes: Sequence[Prefix], spans: Sequence[_Span]
+) -> Repair:
     """The repair, with what stays lost; without the routes that would make anything worse."""
-    resolved = tuple(route for wish in wishes if isinstance(route := uplink.resolve(wish), Route))
+    ways = (uplink.route_to(prefix, dev=dev) for prefix in prefixes)
+    resolved = tuple(route for route in ways if isinstance(route, Route))
     after = judge.with_routes(resolved)
     now = [(span, part) for span in spans for part in after.parts(span.part.first, span.part.last)]
     harmed = [span for span, part in now if part.grade > span.part.grade]
-    if harmed and wishes:
-        return _proven(judge, uplink, [wish for wish in wishes if not _inside(wish.destination, harmed)], spans)
+    if harmed and prefixes:
+        return _proven(judge, uplink, dev, [prefix for prefix in prefixes if not _inside(prefix, harmed)], spans)
     reasons: dict[int, tuple[Reason, str]] = {}
     for span, part in now:
         if span.is_escape and part.grade > FINE:
@@ -212,7 +216,8 @@ def _proven(judge: Judge, uplink: Uplink, wishes: Sequence[DesiredRoute], spans:
             reasons[part.first] = ("earlier-rule", span.obstacle) if span.obstacle else (reason, "")
     ranges = ranges_of((part for _, part in now), lambda part: reasons.get(part.first))
     unsafe = tuple(Unsafe(first, last, *why) for why, first, last in ranges)
-    return Repair(tuple(wishes), resolved, unsafe, tuple(_diverted(judge, resolved, spans)))
+    routes = tuple(StaticRoute(str(prefix), dev=dev) for prefix in prefixes)
+    return Repair(routes, resolved, unsafe, tuple(_diverted(judge, resolved, spans)))
 
 
 def _lacking(judge: Judge, way: Route) -> Iterator[str]:

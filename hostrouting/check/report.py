@@ -23,9 +23,9 @@ from hostrouting.text import counted, spoken
 if TYPE_CHECKING:
     from hostrouting.check.check import CheckReport, Escape, FamilyReport
     from hostrouting.check.judge import Opinion, Part
+    from hostrouting.config.settings import StaticRoute
     from hostrouting.fib.engine import Decision
     from hostrouting.model.route import Route
-    from hostrouting.routes.uplink import DesiredRoute
 
 T = TypeVar("T")
 
@@ -309,7 +309,7 @@ def check_document(report: CheckReport, *, mode: str, findings: Iterable[Finding
     }
 
 
-def repair_document(routes: Iterable[DesiredRoute]) -> list[dict[str, Any]]:
+def repair_document(routes: Iterable[StaticRoute]) -> list[dict[str, Any]]:
     """The routes as written under staticRoutes.routes in the configuration."""
     return [route.to_mapping() for route in routes]
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from hostrouting.config import values as v
 from hostrouting.config.values import MACHINES, Mode, Network, Upkeep
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.model.prefix import LINK_LOCAL
+from hostrouting.model.prefix import LINK_LOCAL, Prefix
 from hostrouting.model.reader import Invalid, Section, camel, faults_at, must, name_of, parse, path_of, read, read_bytes
-from hostrouting.model.route import DEFAULT_METRIC
+from hostrouting.model.route import DEFAULT_METRIC, TABLE_MAIN, RouteKey
 from hostrouting.text import nearest, show
 
 if TYPE_CHECKING:
@@ -34,6 +34,16 @@ class StaticRoute(Section):
     """None means the device of the default route, of the destination's family."""
     metric: int = 0
     """The default is 0, with which Linux uses its own default: 0 for an IPv4 route, 1024 for an IPv6 route."""
+
+    @property
+    def key(self) -> RouteKey:
+        """The key by which the kernel will distinguish the route, as in `Route.key`."""
+        prefix = Prefix.of(self.destination)
+        return RouteKey(TABLE_MAIN, prefix, 0, self.metric or DEFAULT_METRIC[prefix.family])
+
+    def __str__(self) -> str:
+        fields = {"via": self.gateway, "dev": self.dev, "metric": self.metric}
+        return " ".join([str(self.destination), *(f"{word} {value}" for word, value in fields.items() if value)])
 
     @staticmethod
     def faults_between(values: Mapping[str, Any]) -> Iterator[Fault]:
@@ -58,12 +68,11 @@ class StaticRoutesConfig(Section):
     def faults_between(values: Mapping[str, Any]) -> Iterator[Fault]:
         """Each route differs from the others for Linux, and all are enabled."""
         routes = values["routes"] or ()
-        places: dict[tuple[Network, int], int] = {}
+        places: dict[RouteKey, int] = {}
         for place, route in enumerate(routes):
             if route is None:
                 continue
-            key = route.destination, route.metric or DEFAULT_METRIC[route.destination.version]
-            if (first := places.setdefault(key, place)) != place:
+            if (first := places.setdefault(route.key, place)) != place:
                 rule = f"has the destination and the metric of routes[{first}]"
                 remedy = "remove one of the two, or give them different metrics"
                 yield Fault(f"routes[{place}]", show(str(route.destination)), rule, remedy)

@@ -1,13 +1,12 @@
-"""The uplink of a host: its default route, and the device and gateway for routes that leave them open.
+"""The uplink of a host: its default route, and the next hops of routes that leave their device or gateway open.
 
-Here: the routes that a configuration wants, and a route made complete, or what is missing for that. Whether a route
-conflicts with others is asked in `plan`, and which devices are expected in `check.expected`.
+Here: one route made complete, or what is missing for that. Whether a route conflicts with others is asked in `plan`,
+and which devices are expected in `check.expected`.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from hostrouting.model.prefix import IP, IPV4, IPV6, LINK_LOCAL, Prefix
 from hostrouting.model.route import (
@@ -19,80 +18,16 @@ from hostrouting.model.route import (
     TABLE_MAIN,
     NextHop,
     Route,
-    RouteKey,
 )
 
 if TYPE_CHECKING:
-    from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
     from hostrouting.model.snapshot import Link, Snapshot
 
-_Way: TypeAlias = tuple[tuple[NextHop, ...], int]
-"""The next hops of a route, and its scope."""
+_Way: TypeAlias = tuple[NextHop, ...] | str
+"""The next hops of a route, or a phrase for what is missing."""
 
 _DEAD_ENDS = {"dummy", "ifb", "vrf"}
 """Kinds of devices by which no packet leaves the host; a VRF sends it on by a table of its own."""
-
-
-class DesiredRoute(NamedTuple):
-    """A static route to install; fields that are None are taken from the default route."""
-
-    destination: Prefix
-    gateway: IP | None = None
-    dev: str | None = None
-    metric: int = 0
-    is_on_link: bool = False
-    """Whether the destination is a neighbour on `dev`, whatever the default route is."""
-    is_optional: bool = False
-    """Whether the route is left out while it cannot be set: nothing waits for it, and nothing fails."""
-
-    @property
-    def key(self) -> RouteKey:
-        """The key by which the kernel will distinguish the route, as in `Route.key`."""
-        return RouteKey(TABLE_MAIN, self.destination, 0, self.metric or DEFAULT_METRIC[self.destination.family])
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The route as written under staticRoutes.routes in the configuration."""
-        return {
-            "destination": str(self.destination),
-            "gateway": str(self.gateway or ""),
-            "dev": self.dev or "",
-            "metric": self.metric,
-        }
-
-    def __str__(self) -> str:
-        fields = {"via": self.gateway, "dev": self.dev, "metric": self.metric}
-        return " ".join([str(self.destination), *(f"{word} {value}" for word, value in fields.items() if value)])
-
-
-def wanted_routes(config: HostRoutingConfig) -> tuple[DesiredRoute, ...]:
-    """Every route of ours that a configuration asks for: its static routes, and the one for replies to probes.
-
-    A configured route with the key of that one takes its place.
-    """
-    routes, rewrite = wanted_routes_of(config.static_routes), config.probe_rewrite
-    if rewrite.enabled and rewrite.ensure_route:
-        [dev] = rewrite.interfaces
-        reply = DesiredRoute(Prefix.of(rewrite.global_address), dev=dev, is_on_link=True, is_optional=True)
-        routes += () if reply.key in (route.key for route in routes) else (reply,)
-    return routes
-
-
-def wanted_routes_of(static: StaticRoutesConfig) -> tuple[DesiredRoute, ...]:
-    """The routes of this section, as `plan_routes` takes them."""
-    return tuple(
-        DesiredRoute(Prefix.of(route.destination), gateway=route.gateway, dev=route.dev, metric=route.metric)
-        for route in (static.routes if static.enabled else ())
-    )
-
-
-class Pending(NamedTuple):
-    """A desired route that cannot be installed yet, and what is missing."""
-
-    desired: DesiredRoute
-    missing: str
-
-    def __str__(self) -> str:
-        return f"{self.desired}: waiting for {self.missing}"
 
 
 def leads_out(link: Link | None) -> bool:
@@ -105,51 +40,57 @@ def bare_leg(leg: NextHop) -> NextHop:
     return leg._replace(linkdown=False, dead=False, pervasive=False)
 
 
-def _rank(route: Route) -> tuple[bool, int, int, int]:
-    return route.table != TABLE_MAIN, route.table, route.metric, -PREFERENCES.index(route.preference)
-
-
 class Uplink:
     """The default routes and devices of one host, to complete routes of one family by."""
 
     def __init__(self, snapshot: Snapshot, family: int) -> None:
         """Use this host as it is now, without our own routes, because they may be deleted."""
-        others = tuple(route for route in snapshot.routes if route.protocol != OURS)
-        self._snapshot, self._family = snapshot._replace(routes=others), family
-        self._links = {link.name: link for link in snapshot.links}
-        self._known: dict[tuple[str | None, IP | None, bool], _Way | str] = {}
-        """By device and gateway, which many routes share: the way, or what is missing."""
+        others = [route for route in snapshot.routes if route.protocol != OURS and route.prefix.family == family]
+        self._family, self._links = family, {link.name: link for link in snapshot.links}
+        self._defaults = sorted(filter(_is_default, others), key=_rank)
+        """Those of all tables, the best first: of table main, then of the lowest table, by metric and preference."""
+        self._direct = [route for route in others if any(leg.gateway is None for leg in route.legs)]
+        """The routes without a gateway, which say what is on a link, and what is this host's own."""
+        self._ways: dict[tuple[str | None, IP | None, bool], _Way] = {}
+        """By device and gateway, which many routes share."""
 
-    def resolve(self, desired: DesiredRoute) -> Route | Pending:
-        """The complete route; or a Pending that says what it still needs."""
-        fields = (desired.dev, desired.gateway, desired.is_on_link)
-        way = self._known.get(fields)
+    def route_to(
+        self,
+        destination: Prefix,
+        *,
+        dev: str | None = None,
+        gateway: IP | None = None,
+        metric: int = 0,
+        on_link: bool = False,
+    ) -> Route | str:
+        """The complete route; or a phrase for what it still needs.
+
+        With `on_link`, the destination is a neighbour on the device, whatever the default route is.
+        """
+        fields = (dev, gateway, on_link)
+        way = self._ways.get(fields)
         if way is None:
-            way = self._known[fields] = self._find_way(*fields)
+            way = self._ways[fields] = self._way(dev, gateway, on_link=on_link)
         if isinstance(way, str):
-            return Pending(desired, way)
-        metric = desired.metric or DEFAULT_METRIC[self._family]
-        return Route(desired.destination, way[0], metric=metric, scope=way[1], protocol=OURS)
+            return way
+        scope = SCOPE_LINK if self._family == IPV4 and not any(leg.gateway for leg in way) else SCOPE_UNIVERSE
+        return Route(destination, way, metric=metric or DEFAULT_METRIC[self._family], scope=scope, protocol=OURS)
 
-    def _find_way(self, dev: str | None, gateway: IP | None, is_on_link: bool) -> _Way | str:  # noqa: FBT001  a field
-        """The next hops and the scope; or a phrase for what is missing."""
-        legs = (NextHop(dev),) if is_on_link else self._legs(dev, gateway)
-        if isinstance(legs, str):
-            return legs
-        scope = SCOPE_LINK if self._family == IPV4 and not any(leg.gateway for leg in legs) else SCOPE_UNIVERSE
-        return next((missing for leg in legs if (missing := self._missing(leg))), (legs, scope))
+    def _way(self, dev: str | None, gateway: IP | None, *, on_link: bool) -> _Way:
+        way = (NextHop(dev),) if on_link else self._legs(dev, gateway)
+        return way if isinstance(way, str) else next(filter(None, map(self._missing, way)), way)
 
-    def _legs(self, dev: str | None, gateway: IP | None) -> tuple[NextHop, ...] | str:
-        ways = self._default_legs(dev)
+    def _legs(self, dev: str | None, gateway: IP | None) -> _Way:
+        defaults = self._default_legs(dev)
         # A gateway that the default route has, too, is treated as there: on-link if that is.
-        same = tuple(leg for leg in ways if gateway in {None, leg.gateway})
+        same = tuple(leg for leg in defaults if gateway in {None, leg.gateway})
         if same:  # Linux keeps a weight only if there are several
             return same if len(same) > 1 and gateway is None else (same[0]._replace(weight=1),)
         if dev is not None and (gateway is not None or dev not in self._links):
             return (NextHop(dev, gateway=gateway),)
-        if not ways or gateway is None:
+        if not defaults or gateway is None:
             return f"an IPv{self._family} default route" + (f" on {dev}" if dev else "")
-        return (NextHop(ways[0].dev, gateway=gateway),)
+        return (NextHop(defaults[0].dev, gateway=gateway),)
 
     def _default_legs(self, dev: str | None) -> tuple[NextHop, ...]:
         """The next hops of the best default route of table main; of that by `dev`, also if that is in another table.
@@ -169,17 +110,6 @@ class Uplink:
                 return tuple(map(bare_leg, legs))
         return ()
 
-    @cached_property
-    def _defaults(self) -> list[Route]:
-        """Those of all tables, the best first: of table main, then of the lowest table, by metric and preference."""
-        every = [
-            route
-            for route in self._snapshot.routes
-            if route.prefix == Prefix(self._family, 0, 0) and route.type == "unicast"
-            if route.source is None and not route.tos and not route.expired
-        ]
-        return sorted(every, key=_rank)
-
     def _missing(self, leg: NextHop) -> str:
         """A phrase for what Linux needs before it accepts a route by this next hop; empty if nothing is missing."""
         link, gateway = self._links.get(leg.dev or ""), leg.gateway
@@ -191,27 +121,19 @@ class Uplink:
             return f"IPv6 to be enabled on {leg.dev}"
         if gateway is None or gateway.version != self._family or gateway in LINK_LOCAL:
             return ""  # IPv4 has no rules for a neighbour of the other family
-        if gateway in self._own:
+        covering = [route for route in self._direct if gateway in route.prefix]
+        # Linux would accept this host's own address, and lose the packets.
+        if any(route.type == "local" and route.prefix == Prefix.of(gateway) for route in covering):
             return f"{gateway} to be a router next to this host (it is this host's own address)"
-        if leg.onlink or self._reaches(leg.dev, gateway):
+        if leg.onlink or any(route.table == TABLE_MAIN and leg.dev in route.devs for route in covering):
             return ""
         return f"an address or route on {leg.dev} that reaches the gateway {gateway} directly"
 
-    def _reaches(self, dev: str | None, gateway: IP) -> bool:
-        """Whether the gateway is a neighbour on the device: Linux refuses any other gateway."""
-        return any(dev in devs and gateway in prefix for prefix, devs in self._neighbours)
 
-    @cached_property
-    def _own(self) -> set[IP]:
-        """The addresses of this host."""
-        return {route.prefix.ip for route in self._snapshot.routes if route.type == "local"}
+def _is_default(route: Route) -> bool:
+    is_for_all = route.prefix.length == 0 and route.source is None and not route.tos
+    return is_for_all and route.type == "unicast" and not route.expired
 
-    @cached_property
-    def _neighbours(self) -> list[tuple[Prefix, set[str | None]]]:
-        """Whose addresses are neighbours: in IPv4 the scope of a route says so."""
-        return [
-            (route.prefix, {leg.dev for leg in route.legs if leg.gateway is None})
-            for route in self._snapshot.routes
-            if route.table == TABLE_MAIN and route.prefix.family == self._family and route.source is None
-            if route.type == "unicast" and (self._family != IPV4 or route.scope >= SCOPE_LINK)
-        ]
+
+def _rank(route: Route) -> tuple[bool, int, int, int]:
+    return route.table != TABLE_MAIN, route.table, route.metric, -PREFERENCES.index(route.preference)

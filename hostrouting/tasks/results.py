@@ -94,7 +94,7 @@ class RoutesResult(Effects):
         counts: dict[str, object] = {}
         if self.plan is not None:
             actions = [step.action for step in self.plan.changes]
-            counts = {action: actions.count(action) for action in ("add", "replace", "delete")}
+            counts = {action: actions.count(action) for action in ("add", "delete")}
             counts["keep"] = self.plan.kept
         return {name: count for name, count in counts.items() if count} | super().log_fields()
 

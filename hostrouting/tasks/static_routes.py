@@ -9,8 +9,7 @@ from hostrouting.errors import NotReady
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.routes.apply import Applied, apply_plan
-from hostrouting.routes.plan import RoutePlan, plan_routes
-from hostrouting.routes.uplink import wanted_routes
+from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.install import SectionTask
 from hostrouting.tasks.results import Plan, RoutesResult
 
@@ -37,7 +36,7 @@ class ConfigureStaticRoutes(SectionTask):
         if self.host.backend is None:
             return Plan()
         with self.host.backend() as backend:
-            routes = plan_routes(wanted_routes(self.config), backend.snapshot())
+            routes = plan_static_routes(self.config, backend.snapshot())
         return Plan(routes=routes, findings=tuple(routes.findings()))
 
     def carry_out(self, ctx: phases.Context) -> RoutesResult | phases.Skip:
@@ -53,17 +52,16 @@ class ConfigureStaticRoutes(SectionTask):
                 applied = Applied(plan) if is_done else self._apply(ctx, backend)
         for finding in applied.plan.left_out:
             ctx.log.warning("%s", finding)
-        if not (applied.changes or wanted_routes(self.config)):
+        if applied.plan == RoutePlan():
             return phases.Skip(self.nothing)
         return RoutesResult(applied.changes, plan=applied.plan)
 
     def _await_plan(self, ctx: phases.Context, backend: RouteBackend, *, wait: float) -> RoutePlan:
         """The plan, after waiting for everything that it needs."""
-        wanted = wanted_routes(self.config)
         waits: list[Finding] = []
 
         def attempt() -> tuple[RoutePlan | None, str]:
-            plan = plan_routes(wanted, backend.snapshot())
+            plan = plan_static_routes(self.config, backend.snapshot())
             waits[:] = (lack._replace(severity="error") for lack in plan.findings() if lack.name == "route-waits")
             return (None, "; ".join(map(str, plan.pending))) if plan.pending else (plan, "")
 
@@ -80,5 +78,5 @@ class ConfigureStaticRoutes(SectionTask):
         # Ctrl-C must not interrupt the transaction; ctx.check sees the cancellation, and it is taken back.
         with self.changing(ctx) as config, ctx.shielded():
             snapshot = backend.snapshot()
-            plan = plan_routes(wanted_routes(config), snapshot)
+            plan = plan_static_routes(config, snapshot)
             return None if plan.pending else apply_plan(plan, backend, before=snapshot, check=ctx.check)

@@ -17,8 +17,7 @@ from hostrouting.check.repair import Repair
 from hostrouting.fib.engine import Decision, Fib
 from hostrouting.kernel import Answer, Outcome, RouteRequest
 from hostrouting.routes.apply import Applied, apply_plan
-from hostrouting.routes.plan import RoutePlan, plan_routes
-from hostrouting.routes.uplink import DesiredRoute
+from hostrouting.routes.plan import RoutePlan, plan_static_routes
 
 # The configuration.
 config = hr.HostRoutingConfig.from_json("{}")
@@ -56,9 +55,9 @@ assert_type(report, hr.CheckReport)
 assert_type(report.verdict, Verdict)
 assert_type(report.escapes, tuple[Escape, ...])
 assert_type(report.families[0].repair, Repair)
-assert_type(report.routes, tuple[DesiredRoute, ...])
+assert_type(report.routes, tuple[hr.StaticRoute, ...])
 assert_type(hr.check_findings(report, mode="WARN"), tuple[hr.Finding, ...])
-plan = plan_routes(report.routes, snapshot)
+plan = plan_static_routes(config, snapshot)
 assert_type(plan, RoutePlan)
 
 
@@ -83,6 +82,6 @@ results = fleet.check_snapshots(["nodes"], config, ThreadPoolExecutor())
 assert_type(results, "Iterator[fleet.NodeResult]")
 groups = fleet.group_nodes(results)
 assert_type(groups, tuple[fleet.NodeGroup, ...])
-assert_type(groups[0].repair, tuple[DesiredRoute, ...])
+assert_type(groups[0].repair, tuple[hr.StaticRoute, ...])
 assert_type(fleet.find_snapshots(["nodes"]), tuple[str, ...])
 fleet.check_snapshots(["nodes"])  # type: ignore[call-arg]  # the configuration and the executor are missing

@@ -8,12 +8,12 @@ from itertools import product
 
 from hypothesis import strategies as st
 
+from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import DEFAULT_METRIC, OURS, SCOPE_LINK, SCOPE_UNIVERSE, NextHop, Route, RouteKey
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.routes.uplink import DesiredRoute
 from hostrouting.testing import FakeKernel
 from tests.support.commands import route_command
 from tests.support.namespace import run_program
@@ -57,17 +57,22 @@ def entries() -> st.SearchStrategy[list[Route]]:
     return st.lists(of_family, max_size=7)
 
 
-def wishes() -> st.SearchStrategy[list[DesiredRoute]]:
+def wishes() -> st.SearchStrategy[list[StaticRoute]]:
     """Wanted routes, some of which take their next hop from the default route."""
     of_family = _FAMILIES.flatmap(
         lambda family: st.builds(
-            lambda prefix, hop, metric: DesiredRoute(prefix, gateway=hop.gateway, metric=metric),
+            lambda prefix, hop, metric: StaticRoute(str(prefix), hop.gateway, metric=metric),
             st.sampled_from(PREFIXES[family]),
             st.sampled_from([*HOPS[family][:3], NextHop()]),
             st.sampled_from([0, 5]),
         )
     )
     return st.lists(of_family, max_size=5, unique_by=lambda wish: wish.key)
+
+
+def configured(*routes: StaticRoute) -> HostRoutingConfig:
+    """The configuration with these routes."""
+    return HostRoutingConfig(StaticRoutesConfig(bool(routes), routes))
 
 
 def hosts() -> st.SearchStrategy[list[Route]]:

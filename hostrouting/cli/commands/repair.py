@@ -17,7 +17,6 @@ from hostrouting.cli.failure import FINE, PROBLEM
 from hostrouting.cli.output import Answer, say
 from hostrouting.cli.source import GetHost, Question, read_question, written
 from hostrouting.errors import NotReady, RouteOverlapError
-from hostrouting.routes.uplink import wanted_routes_of
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -62,7 +61,7 @@ def _repaired(check: Check, question: Question) -> tuple[HostRoutingConfig, tupl
     config = question.base._replace(route_overlap=overlap)
     missing, conflicts = missing_routes(config, check.report.families[0].judge.fib.snapshot)
     left_out, keys = {finding.target for finding in conflicts}, {route.key for route in missing}
-    kept = [route for route in wanted_routes_of(config.static_routes) if str(route.destination) not in left_out]
+    kept = [route for route in config.static_routes.routes if str(route.destination) not in left_out]
     routes = (*(route for route in kept if route.key not in keys), *missing)
     static = {"enabled": bool(routes), "routes": [route.to_mapping() for route in routes]}
     return config._replace(static_routes=static), conflicts

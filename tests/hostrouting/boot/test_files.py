@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from hostrouting.boot import files as boot_files
 from hostrouting.boot.files import files_of, foreign_steps, owned_paths, render_config
 from hostrouting.boot.scripts import asset, filled, render_check_script
-from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, gated_units
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, gated_units
 from hostrouting.host.fileset import File
 from hostrouting.host.layout import DROP_IN, HostLayout
-from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.routes.uplink import DesiredRoute, wanted_routes
+from hostrouting.model.prefix import Prefix
+from hostrouting.routes.plan import reply_routes
 from hostrouting.testing import FakeFiles
 from hostrouting.testing.strategies import configs
 
@@ -176,22 +176,16 @@ class TestValuesAreData:
     @given(configs())
     def test_routes_are_read_back(self, config: HostRoutingConfig) -> None:
         """The words of the routes mean the routes that are wanted."""
-        routes = []
+        routes: list[StaticRoute] = []
+        replies: list[StaticRoute] = []
         for key, destination, *words in settings_of(config, LAYOUT.routes_step):
             if key == "route":
-                flags = {word for word in words if word in {"link", "optional"}}
-                values = dict(zip(words[: len(words) - len(flags) : 2], words[1::2], strict=False))
-                routes.append(
-                    DesiredRoute(
-                        Prefix.parse(destination),
-                        gateway=as_ip(values["via"]) if "via" in values else None,
-                        dev=values.get("dev"),
-                        metric=int(values["metric"]),
-                        is_on_link="link" in flags,
-                        is_optional="optional" in flags,
-                    )
-                )
-        assert routes == [route._replace(metric=route.key.metric) for route in wanted_routes(config)]
+                is_reply = words[-2:] == ["link", "optional"]
+                values = dict(zip(words[: len(words) - 2 * is_reply : 2], words[1::2], strict=False))
+                route = StaticRoute(destination, values.get("via"), values.get("dev"), int(values["metric"]))
+                (replies if is_reply else routes).append(route)
+        for read, wanted in ((routes, config.static_routes.routes), (replies, reply_routes(config))):
+            assert read == [route._replace(metric=route.key.metric) for route in wanted]
 
     @given(configs())
     def test_the_check_is_read_back(self, config: HostRoutingConfig) -> None:

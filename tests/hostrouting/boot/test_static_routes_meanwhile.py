@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.config.settings import ProbeRewriteConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import ProbeRewriteConfig, StaticRoute
 from hostrouting.model.prefix import IPV4, IPV6
-from hostrouting.routes.plan import plan_routes
-from hostrouting.routes.uplink import wanted_routes_of
+from hostrouting.routes.plan import plan_static_routes
 from tests.support.awks import AWKS
 from tests.support.commands import fabric_host, lose_carriers
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace
+from tests.support.own_routes import configured
 from tests.support.routes_script import HALVES, Ran, ours, words
 from tests.support.waiting import await_file, leaving_word, wait_for
 
@@ -163,7 +163,7 @@ class TestWhichDefaultRoute:
         assert Ran(namespace, [wish], tmp_path).lines == []
         (line,) = namespace.ip("-N", "-o", "route", "show", "proto", "213").stdout.replace("\\", "").splitlines()
         assert " ".join(line.split()).removeprefix("172.16.0.0/17 ").removesuffix("scope 253").strip() == by
-        plan = plan_routes(wanted_routes_of(StaticRoutesConfig(enabled=True, routes=[wish])), namespace.snapshot(IPV4))
+        plan = plan_static_routes(configured(wish), namespace.snapshot(IPV4))
         assert [step.action for step in plan.steps] == ["keep"], "Python has the same way"
 
     def test_other_names_of_a_device(self, namespace: Namespace, tmp_path: Path) -> None:

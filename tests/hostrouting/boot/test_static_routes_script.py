@@ -8,17 +8,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostrouting.config.settings import StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import StaticRoute
 from hostrouting.model.prefix import IPV4, IPV6, Prefix
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_LOCAL, TABLE_MAIN, Route, RouteKey
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.routes.plan import RoutePlan, plan_routes
-from hostrouting.routes.uplink import bare_leg, wanted_routes_of
+from hostrouting.routes.plan import RoutePlan, plan_static_routes
+from hostrouting.routes.uplink import bare_leg
 from hostrouting.testing.strategies import blocks, prefixes, routes
 from tests.support.awks import AWKS, TREES
 from tests.support.commands import furnish, route_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.own_routes import configured
 from tests.support.routes_script import Ran
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -110,7 +111,7 @@ def state_of(namespace: Namespace) -> Snapshot:
 
 def plan_of(wanted: list[StaticRoute], snapshot: Snapshot) -> RoutePlan:
     """The plan in Python for the same routes."""
-    return plan_routes(wanted_routes_of(StaticRoutesConfig(bool(wanted), wanted)), snapshot)
+    return plan_static_routes(configured(*wanted), snapshot)
 
 
 def table_of(snapshot: Snapshot) -> Counter[Route]:
@@ -149,7 +150,7 @@ def test_the_table_is_the_planned_one(data: st.DataObject, tmp_path_factory: pyt
     plan, shared = plan_of(wanted, before), shared_keys(before)
     context = "\n".join([ran.said, str(plan), "--", *map(str, before.routes), "--", *map(str, after.routes)])
     lines = [line.removeprefix("<3>static-routes: ") for line in ran.lines]
-    pending = {route.desired.key for route in plan.pending}
+    pending = {pending.route.key for pending in plan.pending}
     if again is None:
         assert lines, context
         assert table_of(after) == table_of(before), context

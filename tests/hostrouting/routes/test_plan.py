@@ -6,40 +6,39 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.errors import RouteConflict
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.routes.plan import RoutePlan, plan_routes, plan_static_routes
-from hostrouting.routes.uplink import DesiredRoute, wanted_routes
+from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_routes
 from tests.support.examples import scaled
-from tests.support.own_routes import HOPS, PREFIXES, entry, fake, hosts, put, wishes
+from tests.support.own_routes import HOPS, PREFIXES, configured, entry, fake, hosts, put, wishes
 from tests.support.topologies import h200, plain
 
 
 @given(hosts(), wishes(), st.data())
 @settings(max_examples=scaled(200))
-def test_what_every_plan_is(there: list[Route], desired: list[DesiredRoute], data: st.DataObject) -> None:
+def test_what_every_plan_is(there: list[Route], desired: list[StaticRoute], data: st.DataObject) -> None:
     """A plan changes only our routes, adds before it deletes, and once applied has nothing to do; in whatever order."""
     kernel = fake()
     put(kernel, there)
     snapshot = kernel.snapshot()
-    plan = plan_routes(desired, snapshot)
+    plan = plan_static_routes(configured(*desired), snapshot)
     after = plan.apply_to(snapshot)
-    again = plan_routes(desired, after)
+    again = plan_static_routes(configured(*desired), after)
     assert (again.changes, again.pending) == ((), plan.pending)
     assert [step.route for step in again.conflicts] == [step.route for step in plan.conflicts]
-    assert set(plan.steps) == set(plan_routes(data.draw(st.permutations(desired)), snapshot).steps)
+    assert set(plan.steps) == set(plan_static_routes(configured(*data.draw(st.permutations(desired))), snapshot).steps)
     actions = [step.action for step in plan.steps]
-    assert actions == sorted(actions, key=["conflict", "keep", "add", "replace", "delete"].index)
-    assert {route.protocol for step in plan.changes for route in (step.route, step.held) if route} <= {OURS}
+    assert actions == sorted(actions, key=["conflict", "keep", "add", "delete"].index)
+    assert {step.route.protocol for step in plan.changes} <= {OURS}
     assert all(len(step.route.legs) == 1 for step in plan.changes if step.route.prefix.family == IPV6)
     theirs, still = (Counter(route for route in host.routes if route.protocol != OURS) for host in (snapshot, after))
     assert theirs == still
     settled = {step.route.key for step in plan.steps if step.action != "delete"} | {
-        pending.desired.key for pending in plan.pending
+        pending.route.key for pending in plan.pending
     }
     assert {route.key for route in after.routes if route.protocol == OURS} <= settled
 
@@ -55,8 +54,8 @@ FOREIGN = 12
         (IPV4, [(A, OURS)], A, ["keep 0"]),
         (IPV4, [(A, FOREIGN)], A, ["keep 0"]),
         (IPV4, [(B, FOREIGN)], A, ["conflict 0"]),
-        (IPV4, [(B, OURS)], A, ["replace 0"]),
-        (IPV4, [(B, OURS), (C, OURS)], A, ["replace 0", "delete 1"]),
+        (IPV4, [(B, OURS)], A, ["add 0", "delete 1"]),
+        (IPV4, [(B, OURS), (C, OURS)], A, ["add 0", "delete 2", "delete 1"]),
         (IPV4, [(B, OURS), (A, OURS)], A, ["keep 0", "delete 1"]),
         (IPV4, [(B, OURS), (C, FOREIGN)], A, ["conflict 0"]),
         (IPV4, [(B, OURS), (A, FOREIGN)], A, ["keep 0", "delete 1"]),
@@ -65,16 +64,16 @@ FOREIGN = 12
         (IPV4, [(B, FOREIGN), (A, OURS)], None, ["delete 0"]),
         (IPV6, [((1, 0), OURS)], (0, 1), ["keep 0", "keep 1"]),
         (IPV6, [(A, OURS)], (0, 1), ["keep 0", "add 1"]),
-        (IPV6, [((0, 2), OURS)], (0, 1), ["keep 0", "replace 1"]),
-        (IPV6, [((2, 0), OURS), (DEV, OURS)], (0, 1), ["keep 0", "replace 1", "delete 2"]),
+        (IPV6, [((0, 2), OURS)], (0, 1), ["keep 0", "add 1", "delete 2"]),
+        (IPV6, [((2, 0), OURS), (DEV, OURS)], (0, 1), ["keep 0", "add 1", "delete 3", "delete 2"]),
         (IPV6, [((0, 1), OURS)], A, ["keep 0", "delete 1"]),
         (IPV6, [((0, 1), OURS)], None, ["delete 1", "delete 0"]),
         (IPV6, [((0, 1), FOREIGN)], A, ["conflict 0"]),
         (IPV6, [(A, FOREIGN)], (0, 1), ["conflict 01"]),
         (IPV6, [(A, FOREIGN), (DEV, FOREIGN)], A, ["keep 0"]),
-        (IPV6, [(DEV, OURS)], A, ["replace 0"]),
+        (IPV6, [(DEV, OURS)], A, ["add 0", "delete 3"]),
         (IPV6, [(DEV, OURS), (B, FOREIGN)], A, ["conflict 0"]),
-        (IPV6, [(DEV, OURS), (B, OURS)], A, ["replace 0", "delete 3"]),
+        (IPV6, [(DEV, OURS), (B, OURS)], A, ["add 0", "delete 1", "delete 3"]),
     ],
     ids=str,
 )
@@ -92,13 +91,8 @@ def test_what_holds_a_key(
     kernel = fake()
     default = [] if wanted is None else [made(wanted, 9)._replace(prefix=Prefix(family, 0, 0))]
     host = kernel.snapshot().with_routes([*default, *(made(*route) for route in there)])
-    plan = plan_routes([DesiredRoute(prefix)] if wanted is not None else [], host)
+    plan = plan_static_routes(configured(*([] if wanted is None else [StaticRoute(str(prefix))])), host)
     assert [f"{step.action} {''.join(str(hops.index(leg)) for leg in step.route.legs)}" for step in plan.steps] == steps
-
-
-def want(destination: str, gateway: str | None = None, dev: str | None = None, metric: int = 0) -> DesiredRoute:
-    """A desired route."""
-    return DesiredRoute(Prefix.parse(destination), None if gateway is None else as_ip(gateway), dev, metric)
 
 
 class TestWhatAnOperatorReads:
@@ -106,7 +100,7 @@ class TestWhatAnOperatorReads:
 
     def test_conflict_with_a_connected_route(self) -> None:
         """A key held by InfiniBand is a conflict that names the holder and the two halves that win."""
-        plan = plan_routes([want("172.16.0.0/16")], h200())
+        plan = plan_static_routes(configured(StaticRoute("172.16.0.0/16")), h200())
         (step,) = plan.conflicts
         assert (step.held is not None and step.held.devs, plan.changes) == (("ib0",), ())
         assert str(step) == (
@@ -124,9 +118,9 @@ class TestWhatAnOperatorReads:
     )
     def test_other_ways_out(self, prefix: str, remedy: str) -> None:
         """A single address has no halves, and in IPv6 one route with a lower metric is enough."""
-        wish = want(prefix)
+        wish = StaticRoute(prefix)
         theirs = Route.to(prefix, dev="ib0", protocol=3, metric=wish.key.metric)
-        plan = plan_routes([wish], ipv6_host(theirs))
+        plan = plan_static_routes(configured(wish), ipv6_host(theirs))
         with pytest.raises(RouteConflict) as caught:
             plan.require_possible()
         assert [finding.remedy for finding in caught.value.findings] == [remedy]
@@ -134,9 +128,9 @@ class TestWhatAnOperatorReads:
     def test_what_keeps_routes_from_being_installed(self) -> None:
         """A finding for each conflict, and for each thing that is missing."""
         theirs = Route.to("10.7.0.0/16", dev="eth0", protocol=3)
-        many = [want("10.1.0.0/16", dev="x"), want("10.2.0.0/16", dev="x")]
-        wanted = [*many, want("10.3.0.0/16", dev="y"), want("10.7.0.0/16")]
-        plan = plan_routes(wanted, plain().with_routes([theirs]))
+        many = [StaticRoute("10.1.0.0/16", dev="x"), StaticRoute("10.2.0.0/16", dev="x")]
+        wanted = [*many, StaticRoute("10.3.0.0/16", dev="y"), StaticRoute("10.7.0.0/16")]
+        plan = plan_static_routes(configured(*wanted), plain().with_routes([theirs]))
         conflict, of_x, of_y = plan.findings()
         assert (conflict.name, conflict.target, conflict.severity) == ("route-conflict", "10.7.0.0/16", "error")
         assert conflict.facts == {"held": "10.7.0.0/16 dev eth0 proto boot scope link", "metric": 0}
@@ -150,13 +144,13 @@ class TestWhatAnOperatorReads:
             Route.to(f"10.{number}.0.0/16", dev="eth0", gateway=gateway, protocol=OURS)
             for number, gateway in ((1, "10.0.0.1"), (2, "10.0.0.7"), (3, "10.0.0.1"))
         ]
-        desired = [want(f"10.{number}.0.0/16", metric=9 * (number == 4)) for number in (4, 2, 1)]
-        plan = plan_routes([*desired, want("10.5.0.0/16", dev="x")], plain().with_routes(ours))
+        desired = [StaticRoute(f"10.{number}.0.0/16", metric=9 * (number == 4)) for number in (4, 2, 1)]
+        plan = plan_static_routes(configured(*desired, StaticRoute("10.5.0.0/16", dev="x")), plain().with_routes(ours))
         assert str(plan).splitlines() == [
             "  10.1.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # keep: exists",
             "+ 10.4.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting metric 9    # add: missing",
-            "- 10.2.0.0/16 via 10.0.0.7 dev eth0 proto hostrouting",
-            "+ 10.2.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # replace: ours, but different",
+            "+ 10.2.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # add: missing",
+            "- 10.2.0.0/16 via 10.0.0.7 dev eth0 proto hostrouting    # delete: ours, and no longer wanted",
             "- 10.3.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # delete: ours, and no longer wanted",
             "? 10.5.0.0/16 dev x: waiting for the device x",
         ]
@@ -167,23 +161,15 @@ def test_what_is_pending_stays() -> None:
     """Without a default route, an automatic route waits, and its present route is not deleted."""
     ours = Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS)
     snapshot = plain().with_routes([ours], without=[plain().routes[0]])
-    plan = plan_routes([want("10.1.0.0/16")], snapshot)
+    plan = plan_static_routes(configured(StaticRoute("10.1.0.0/16")), snapshot)
     assert (plan.steps, [pending.missing for pending in plan.pending]) == ((), ["an IPv4 default route"])
-
-
-def test_two_wishes_of_one_key() -> None:
-    """Twice the same is one; two different ones are an error."""
-    same = want("10.1.0.0/16")
-    assert len(plan_routes([same, want("10.1.0.0/16")], plain()).steps) == 1
-    with pytest.raises(ValueError, match=r"two different routes are wanted .*: 10.1.0.0/16; 10.1.0.0/16 dev eth0"):
-        plan_routes([same, want("10.1.0.0/16", dev="eth0")], plain())
 
 
 def test_a_device_without_a_carrier() -> None:
     """A route whose next hop is down now is as wanted."""
     down = NextHop("eth0", gateway=as_ip("10.0.0.1"), linkdown=True, dead=True)
     ours = Route(Prefix.parse("10.1.0.0/16"), (down,), protocol=OURS)
-    plan = plan_routes([want("10.1.0.0/16", gateway="10.0.0.1")], plain().with_routes([ours]))
+    plan = plan_static_routes(configured(StaticRoute("10.1.0.0/16", gateway="10.0.0.1")), plain().with_routes([ours]))
     assert [step.action for step in plan.steps] == ["keep"]
 
 
@@ -195,13 +181,11 @@ class TestReplyRoute:
 
     def test_steps(self) -> None:
         """It is installed and kept like any other, also beside a route by the device that has a gateway."""
-        (wish,) = wanted_routes(self.config)
-        assert (wish.is_on_link, wish.is_optional, wish.dev) == (True, True, "eth0")
-        near = want("fd00::/64", dev="eth0")
-        plan = plan_routes([near, wish], ipv6_host())
+        near = configured(StaticRoute("fd00::/64", dev="eth0"))._replace(probe_rewrite=self.config.probe_rewrite)
+        plan = plan_static_routes(near, ipv6_host())
         reply = Route.to(str(self.prefix), dev="eth0", metric=1024, protocol=OURS)
         assert [step.route for step in plan.changes if step.route.prefix == self.prefix] == [reply]
-        assert not plan_routes([near, wish], plan.apply_to(ipv6_host())).changes
+        assert not plan_static_routes(near, plan.apply_to(ipv6_host())).changes
 
     @pytest.mark.parametrize(
         ("routes", "dev", "name"),
@@ -220,10 +204,10 @@ class TestReplyRoute:
     def test_not_wanted(self) -> None:
         """Without ensureRoute there is none, and a configured route with its key takes its place."""
         rewrite = self.config.probe_rewrite
-        assert not wanted_routes(HostRoutingConfig(probe_rewrite=rewrite._replace(ensure_route=False)))
-        routes = [StaticRoute(str(self.prefix), gateway="fe80::1", dev="eth0", metric=1024)]
-        config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=routes), probe_rewrite=rewrite)
-        assert wanted_routes(config) == (want(str(self.prefix), gateway="fe80::1", dev="eth0", metric=1024),)
+        assert not reply_routes(HostRoutingConfig(probe_rewrite=rewrite._replace(ensure_route=False)))
+        assert not reply_routes(HostRoutingConfig())
+        same = StaticRoute(str(self.prefix), gateway="fe80::1", dev="eth0", metric=1024)
+        assert not reply_routes(configured(same)._replace(probe_rewrite=rewrite))
 
 
 def ipv6_host(*more: Route) -> Snapshot:

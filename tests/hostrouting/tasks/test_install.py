@@ -19,7 +19,7 @@ from hostrouting.errors import ConfigError, HostError, NotReady, RequirementErro
 from hostrouting.host.effects import effects_of
 from hostrouting.host.host import Host
 from hostrouting.kernel.programs import Rights
-from hostrouting.routes.uplink import wanted_routes
+from hostrouting.routes.plan import reply_routes
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.tasks.install import SectionTask, read_installed
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -115,7 +115,9 @@ def wanted_disk(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
 def assert_installed(host: FakeHost, config: HostRoutingConfig, *others: HostRoutingConfig) -> None:
     """Files, routes, table and units are those of the configuration, and nothing else changed."""
     assert disk(host) == wanted_disk(config)
-    assert {route.key for route in our_routes(host)} == {route.key for route in wanted_routes(config)}
+    assert {route.key for route in our_routes(host)} == {
+        route.key for route in (*config.static_routes.routes, *reply_routes(config))
+    }
     listing = host.nftables.tables.get(TABLE, "")
     assert (probe_comments(config.probe_rewrite)[0] in listing) is config.probe_rewrite.enabled
     assert Configure(config, host=host).plan().is_empty

@@ -27,12 +27,12 @@ def installed(host: FakeHost) -> bool:
 
 
 def test_update() -> None:
-    """A changed route is replaced, and one that is not wanted any more goes; without any, all of ours goes."""
+    """A changed route changes, and one that is not wanted any more goes; without any, all of ours goes."""
     host = configured(config(*REPAIR))
     before = h200().snapshot()
     result = run(ConfigureStaticRoutes(config(REPAIR[0], gateway="10.0.0.9"), host=host))
     assert ours(host) == [f"{REPAIR[0]} via 10.0.0.9 dev eth0 proto hostrouting"]
-    assert result.log_fields() == {"replace": 1, "delete": 1, "files": 2}  # type: ignore[attr-defined]  # a RoutesResult
+    assert result.log_fields() == {"add": 1, "delete": 2, "files": 2}  # type: ignore[attr-defined]  # a RoutesResult
     run(ConfigureStaticRoutes(config(), host=host))
     assert host.kernel.snapshot() == before
     assert (host.files.texts, host.files.links) == ({}, {})
