@@ -11,7 +11,7 @@ from typing import Any
 from hostrouting.testing import h200
 from tests.support.commands import commands_of
 from tests.support.inside import carry_out
-from tests.support.namespace import Namespace, run_program
+from tests.support.namespace import Namespace
 from tests.support.programs import completed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +36,7 @@ class Machine(Namespace):
 
     def _program(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
         # Linux lets no process with several threads enter a mount namespace. `inside` and `sysctl` need only the network.
-        return run_program([*self.enter, *words], **options)
+        return completed([*self.enter, *words], **options)
 
     def command(self, *words: str) -> list[str]:
         """The command that runs a `hostrouting` command line in the machine."""

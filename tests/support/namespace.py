@@ -18,9 +18,11 @@ from hostrouting.model.route import ROUTE_TYPES, NextHop, Route
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from tests.support.children import enter_namespace
-from tests.support.rules import rule
+from tests.support.programs import completed
 from tests.support.waiting import wait_for
 
+_PROTOCOLS = {"1": "icmp", "6": "tcp", "17": "udp", "58": "ipv6-icmp"}
+_PORTS = (("sport", "sport"), ("dport", "dport"), ("tun_id", "tun_id"))
 _ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unreachable", "8": "prohibit"}
 # The first of two values counts: `ip` writes the "dst" of an encapsulation behind that of its route.
 _DECODER = json.JSONDecoder(object_pairs_hook=lambda pairs: dict(reversed(pairs)))
@@ -38,18 +40,6 @@ def private_namespace() -> "Iterator[Namespace]":
     finally:
         holder.kill()
         holder.communicate()
-
-
-def run_program(words: Iterable[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a program, and wait for its end."""
-    return subprocess.run(
-        list(words),
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",  # a script that was cut short may end within a letter, which bash then prints
-        check=False,
-        **options,
-    )
 
 
 def _is_unsettled(words: list[str]) -> bool:
@@ -114,7 +104,7 @@ class Namespace:
     def _program(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a program. It starts in the namespace: nsenter would take as long as most of these programs."""
         with self.inside():
-            return run_program(words, **options)
+            return completed(words, **options)
 
     def snapshot(self, family: int = 4) -> Snapshot:
         """Everything that a decision about a destination depends on."""
@@ -241,11 +231,6 @@ def _route(entry: dict[str, Any], family: int) -> Route:
 
 
 def _rule(entry: dict[str, Any], family: int) -> Rule:
-    def span(name: str) -> tuple[int, int] | None:
-        if f"{name}_start" in entry:
-            return entry[f"{name}_start"], entry[f"{name}_end"]
-        return (entry[name], entry[name]) if name in entry else None
-
     def block(name: str) -> Prefix | None:
         if entry.get(name, "all") == "all":
             return None
@@ -253,7 +238,7 @@ def _rule(entry: dict[str, Any], family: int) -> Rule:
         return Prefix.of(ip_network(f"{entry[name]}/{entry.get(f'{name}len', width)}", strict=False))
 
     marked = "fwmark" in entry
-    return rule(
+    return Rule(
         family=family,
         priority=entry["priority"],
         action=next(
@@ -266,16 +251,21 @@ def _rule(entry: dict[str, Any], family: int) -> Rule:
         src=block("src"),
         dst=block("dst"),
         iif=entry.get("iif"),
-        oif=entry.get("oif"),
-        others=tuple((name, str(entry[name])) for name in ("tun_id",) if name in entry),
+        others=tuple(_others(entry)),
         fwmark=int(entry.get("fwmark", "0"), 16),
         fwmask=int(entry.get("fwmask", "0xffffffff"), 16) if marked else 0,
-        tos=int(str(entry.get("tos", 0)), 16),
-        uids=span("uid"),
-        ipproto=int(str(entry.get("ipproto", 0)).removeprefix("ipproto-")),
-        sports=span("sport"),
-        dports=span("dport"),
         suppress_prefixlength=entry.get("suppress_prefixlen"),
         suppress_ifgroup=int(entry["suppress_ifgroup"]) if "suppress_ifgroup" in entry else None,
         protocol=int(entry.get("protocol", 0)),
     )
+
+
+def _others(entry: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The selectors that a rule has as text, in the words and in the order of `ip rule`."""
+    for word, key in (("tos", "tos"), ("oif", "oif"), ("uidrange", "uid"), ("ipproto", "ipproto"), *_PORTS):
+        if key in entry:
+            text = str(entry[key]).removeprefix("ipproto-")
+            yield word, _PROTOCOLS.get(text, text) if word == "ipproto" else text
+        elif f"{key}_start" in entry:
+            first, last = entry[f"{key}_start"], entry[f"{key}_end"]
+            yield word, f"{first}" if first == last and word != "uidrange" else f"{first}-{last}"

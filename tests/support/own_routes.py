@@ -16,7 +16,7 @@ from hostrouting.model.route import DEFAULT_METRIC, OURS, SCOPE_LINK, SCOPE_UNIV
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import FakeKernel
 from tests.support.commands import route_command
-from tests.support.namespace import run_program
+from tests.support.programs import completed
 
 FOREIGN = 186
 PREFIXES = {
@@ -105,7 +105,7 @@ def put(backend: RouteBackend, routes: Iterable[Route]) -> None:
             for protocol in (OURS, FOREIGN, 9)
         )
     if isinstance(backend, NetlinkBackend):  # Linux can have several routes of one key
-        run_program(["ip", "-force", "-batch", "-"], input="".join(f"{route_command(it, '')}\n" for it in routes))
+        completed(["ip", "-force", "-batch", "-"], input="".join(f"{route_command(it, '')}\n" for it in routes))
     else:
         backend.change(RouteRequest("append", route) for route in routes)
 

@@ -9,9 +9,12 @@ from typing import Any
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def completed(words: Sequence[str | Path], *, check: bool = False, **options: Any) -> subprocess.CompletedProcess[str]:
+def completed(
+    words: Sequence[str | Path], *, check: bool = False, timeout: int = 600, **options: Any
+) -> subprocess.CompletedProcess[str]:
     """Run a program; what it printed, as text. One that hangs is ended after ten minutes."""
-    return subprocess.run(words, capture_output=True, text=True, check=check, timeout=600, **options)
+    options |= {"encoding": "utf-8", "errors": "replace"}  # a script that was cut short may end within a letter
+    return subprocess.run(words, capture_output=True, check=check, timeout=timeout, **options)
 
 
 def example(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:

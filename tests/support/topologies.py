@@ -2,66 +2,25 @@
 
 from collections.abc import Iterable
 
-from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import PROTOCOL_KERNEL, SCOPE_HOST, SCOPE_LINK, TABLE_LOCAL, NextHop, Route
-from hostrouting.model.rule import Rule, default_rules
-from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Address, Link, Snapshot
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeKernel, topologies
 
 
-def connected(dev: str, interface: str) -> tuple[Route, ...]:
-    """The routes that the kernel adds when `interface` (an IPv4 address with its length) is added to a device."""
-    text, length = interface.split("/")
-    address = as_ip(text)
-    prefix = Prefix.around(4, int(address), int(length))
-    legs = (NextHop(dev),)
-    return (
-        Route(prefix, legs, protocol=PROTOCOL_KERNEL, scope=SCOPE_LINK, prefsrc=address),
-        Route(
-            Prefix.of(address),
-            legs,
-            table=TABLE_LOCAL,
-            type="local",
-            protocol=PROTOCOL_KERNEL,
-            scope=SCOPE_HOST,
-            prefsrc=address,
-        ),
-        Route(
-            Prefix(4, prefix.last, 32),
-            legs,
-            table=TABLE_LOCAL,
-            type="broadcast",
-            protocol=PROTOCOL_KERNEL,
-            scope=SCOPE_LINK,
-            prefsrc=address,
-        ),
-    )
-
-
-def host(
-    interfaces: Iterable[tuple[str, str]],
-    routes: Iterable[Route] = (),
-    *,
-    rules: Iterable[Rule] | None = None,
-    links: Iterable[Link] = (),
-) -> Snapshot:
+def host(interfaces: Iterable[tuple[str, str]], routes: Iterable[Route] = (), links: Iterable[Link] = ()) -> Snapshot:
     """A host with IPv4 addresses on devices, the routes that the kernel adds for them, and further routes.
 
-    A device that is not in `links` is an ordinary one; it is InfiniBand if its name begins with "ib".
+    A device that is not in `links` is an ordinary one.
     """
-    interfaces, given = tuple(interfaces), {link.name: link for link in links}
-    names = dict.fromkeys([*(dev for dev, _ in interfaces), *given])
-    return Snapshot(
-        links=tuple(
-            given.get(name) or Link(name=name, index=index, type=ARPHRD_INFINIBAND if name.startswith("ib") else 1)
-            for index, name in enumerate(names, start=2)
-        ),
-        addresses=tuple(
-            Address(ip=as_ip(text.split("/")[0]), length=int(text.split("/")[1]), dev=dev) for dev, text in interfaces
-        ),
-        rules=default_rules(4) if rules is None else tuple(rules),
-        routes=(*routes, *(route for dev, text in interfaces for route in connected(dev, text))),
-    )
+    kernel, interfaces, given = FakeKernel(), tuple(interfaces), {link.name: link for link in links}
+    for name in dict.fromkeys([*(dev for dev, _ in interfaces), *given]):
+        kernel.add_link(given.get(name, name))
+    for dev, address in interfaces:
+        kernel.add_address(dev, address)
+    there = kernel.snapshot(family=4)._replace(family=None)
+    return there._replace(routes=(*routes, *there.routes))
 
 
 def marked_vm() -> FakeKernel:
