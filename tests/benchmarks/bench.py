@@ -12,7 +12,6 @@ import gc
 import json
 import os
 import random
-import shutil
 import socket
 import statistics
 import struct
@@ -29,7 +28,7 @@ import attrs
 
 from hostrouting.boot.scripts import render_check_script, render_static_routes_script
 from hostrouting.check.check import check_host, check_snapshot, read_near
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoute, StaticRoutesConfig
 from hostrouting.config.values import Mode
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import RouteRequest
@@ -38,10 +37,12 @@ from hostrouting.model.prefix import IPV4, Prefix
 from hostrouting.model.route import Route
 from hostrouting.testing import h200
 from tests.support.awks import put_before
+from tests.support.commands import commands_of
 from tests.support.gate import HALVES, config, host
+from tests.support.needs import absent
+from tests.support.systemd import NEEDS
 
 FABRIC, GATEWAY = "172.16.0.0/16", "10.0.0.1"
-DEFAULT = f"route add default via {GATEWAY} dev eth0 proto 16 metric 100"
 
 Method: TypeAlias = Callable[[], object]
 """Does the work once; a float that it returns is the seconds that it took by its own clock."""
@@ -78,11 +79,6 @@ def seconds(value: float) -> str:
     return f"{value * 1e3:,.2f} ms" if value < 1 else f"{value:,.1f} s"
 
 
-def verdict(value: float, limit: float) -> str:
-    """Whether a goal is met."""
-    return "met" if value <= limit else "missed"
-
-
 def beside(work: str, times: Mapping[str, list[float]], ours: str, other: str, limit: float) -> Row:
     """One method beside another: it may take `limit` times as long."""
     ratio = statistics.median(one / two for one, two in zip(times[ours], times[other], strict=True))
@@ -90,14 +86,14 @@ def beside(work: str, times: Mapping[str, list[float]], ours: str, other: str, l
     shown = f"{ratio:.2f} ×" if ratio > 1 or limit > 1 else f"{1 / ratio:.2f} × faster"
     goal = f"≤ {limit:g} ×" if limit > 1 else f"≥ {1 / limit:.3g} × faster" if limit < 1 else "not slower"
     measured = f"{shown} ({seconds(medians[0])}, {seconds(medians[1])})"
-    return f"{work}, beside {other}", measured, goal, verdict(ratio, limit)
+    return f"{work}, beside {other}", measured, goal, "met" if ratio <= limit else "missed"
 
 
 def alone(work: str, values: list[float], limit: float) -> Row:
     """What a method takes, in seconds."""
     value = statistics.median(values)
     goal = f"≤ {limit * 1e3:g} ms" if limit < 1 else f"≤ {limit:g} s"
-    return work, seconds(value), goal, verdict(value, limit)
+    return work, seconds(value), goal, "met" if value <= limit else "missed"
 
 
 def run(*words: str, code: int = 0, text: str = "") -> str:
@@ -114,22 +110,9 @@ def ip(*lines: str) -> None:
     run("ip", "-batch", "-", text="".join(f"{line}\n" for line in lines))
 
 
-def furnish() -> None:
-    """Make the host: eth0 leads out, and ib0 … ib7 are all connected to the fabric."""
-    pairs = [("eth0", "far"), *((f"ib{number}", f"ib{number + 1}") for number in range(0, 8, 2))]
-    ip(
-        "link set lo up",
-        *(f"link add {one} type veth peer name {other}" for one, other in pairs),
-        *(f"link set {dev} up" for pair in pairs for dev in pair),
-        "address add 10.0.0.4/24 dev eth0",
-        *(f"address add 172.16.{number + 1}.{number + 10}/16 dev ib{number}" for number in range(8)),
-        DEFAULT,
-    )
-
-
 def empty() -> None:
     """Delete every route by eth0 at once, except those that the host was furnished with."""
-    ip("link set eth0 down", "link set eth0 up", DEFAULT)
+    ip("link set eth0 down", "link set eth0 up", f"route add default via {GATEWAY} dev eth0 metric 100")
 
 
 # One function a row.
@@ -146,50 +129,41 @@ def check_row(bench: Bench) -> Iterator[Row]:
 
 
 # In the booted system: what systemctl takes for each machine, round by round. The machine is a program that does nothing.
-START_TIMES = """\
-import json, subprocess, sys, time
-times = {"bare": [], "gated": []}
-for number in range(int(sys.argv[1]) + 1):
-    for name in times:
-        begin = time.perf_counter()
-        subprocess.run(["systemctl", "start", f"systemd-nspawn@{name}.service"], check=True)
-        if number:
-            times[name].append(time.perf_counter() - begin)
-print(json.dumps(times))
+START_TIMES = """
+for ((round = 0; round < $0; round++)); do for name in bare gated; do
+  begin=$EPOCHREALTIME && systemctl start "systemd-nspawn@$name.service" || exit
+  echo $((${EPOCHREALTIME/./} - ${begin/./}))
+done; done
 """
 NOTHING = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=\nExecStart=/bin/true\nType=exec\n"
 
 
 def gate_row(bench: Bench) -> Iterator[Row]:
     """What the gate adds to the start of a machine, under a real systemd."""
-    if os.geteuid() or shutil.which("systemd-nspawn") is None:
-        raise RuntimeError("it needs root and systemd-nspawn")
+    if missing := absent(NEEDS):
+        raise RuntimeError(f"it needs {', '.join(missing)}")
     units, drop_ins = "/etc/systemd/system", "systemd-nspawn@{}.service.d"
     files = {f"{units}/{drop_ins.format('')}/90-nothing.conf": NOTHING}
     with host(config(*HALVES, mode=Mode.STRICT), more=files, machines=()) as system:
         system.link(f"{units}/{drop_ins.format('bare')}/00-host-routing.conf", "/dev/null")
         system.must("systemctl", "daemon-reload")
         version = system.must("systemctl", "--version").split()[1]
-        times = json.loads(system.must(sys.executable, "-c", START_TIMES, "6" if bench.is_quick else "25"))
-    added = [gated - bare for gated, bare in zip(times["gated"], times["bare"], strict=True)]
+        times = [
+            int(line) / 1e6 for line in system.must("bash", "-c", START_TIMES, "7" if bench.is_quick else "26").split()
+        ]
+    added = [gated - bare for bare, gated in zip(times[2::2], times[3::2], strict=True)]
     yield alone(f"what the gate adds to a start, systemd {version}", added, 0.025)
 
 
-# What a boot script starts, by name, as a command that does nothing.
-IDLE = {"ip": "ip -V >/dev/null", "mawk": "mawk 'BEGIN {}'", "sort": "sort </dev/null", "mv": "mv --version >/dev/null"}
-IDLE |= {"rm": "rm -f"}
+# What a boot script starts, and the arguments with which that does nothing.
+IDLE = {"ip": "-V", "mawk": "'BEGIN {}'", "sort": "</dev/null", "mv": "--help", "rm": "-f"}
 TIMED = 'begin=$EPOCHREALTIME; /bin/bash "$1" >&2; status=$?; echo $((${EPOCHREALTIME/./} - ${begin/./})); exit $status'
 
 
 def boot_row(bench: Bench) -> Iterator[Row]:
     """The boot scripts for ten CIDRs and routes, beside the programs that they start, with nothing to do."""
     networks = [f"172.16.{16 * number}.0/20" for number in range(10)]
-    config = HostRoutingConfig.from_mapping(
-        {
-            "staticRoutes": {"enabled": True, "routes": [{"destination": network} for network in networks]},
-            "routeOverlap": {"expectedCidrs": networks},
-        }
-    )
+    config = HostRoutingConfig(StaticRoutesConfig(True, map(StaticRoute, networks)), RouteOverlapConfig(networks))
 
     def script(name: str, text: str) -> Method:
         path = bench.folder / name
@@ -201,45 +175,41 @@ def boot_row(bench: Bench) -> Iterator[Row]:
         tools = {tool: f'echo {tool} >>{noted}; exec {tool} "$@"' for tool in IDLE}
         before()
         script(name, put_before(text, tools, bench.folder))()
-        idle = "\n".join(["#!/bin/bash", *(IDLE[tool] for tool in noted.read_text().split()), ""])
+        idle = "\n".join(
+            ["#!/bin/bash", *(f"{tool} {IDLE[tool]} >/dev/null" for tool in noted.read_text().split()), ""]
+        )
         other = "its programs alone"
         methods = {name: script(name, text), other: script(f"alone-{name}", idle)}
         return beside(work, bench.times(methods, rounds=20, before=before), name, other, 1.8)
-
-    def forget_markers() -> None:
-        for marker in Path(HostLayout.state_directory).glob("*"):
-            marker.unlink()
 
     routes, check = render_static_routes_script(config), render_check_script(config)
     flush = partial(run, "ip", "route", "flush", "proto", "213")
     run("mount", "-t", "tmpfs", "none", "/run")  # for locks and markers
     yield measured("boot: 10 routes from nothing", "static-routes.sh", routes, flush)
     script("static-routes.sh", routes)()
-    yield measured("boot: check of 10 CIDRs", "check-route-overlap.sh", check, forget_markers)
+    forget = partial(run, "sh", "-c", f"rm -f {HostLayout.state_directory}/*")
+    yield measured("boot: check of 10 CIDRs", "check-route-overlap.sh", check, forget)
     run("umount", "/run")
     flush()
 
 
 def h200_row(bench: Bench) -> Iterator[Row]:
     """One CIDR on the host that all of this is about, by a backend that has read nothing yet."""
-    config = HostRoutingConfig.from_mapping({"routeOverlap": {"expectedCidrs": [FABRIC]}})
+    config = HostRoutingConfig(route_overlap=RouteOverlapConfig([FABRIC]))
 
     def check() -> None:
         with NetlinkBackend(timeout=60) as backend:
-            if check_host(backend, config).verdict != "overlap":
-                raise RuntimeError("the fabric has no route of its own")
+            check_host(backend, config)
 
     yield alone("examine an H200 node, in process", bench.times({"": check}, rounds=70)[""], 0.002)
 
 
-def in_c(bench: Bench, *arguments: str) -> Method:
-    """The C program, which measures its own time."""
-    if shutil.which("cc") is None:
-        raise RuntimeError("there is no C compiler (cc)")
+def in_c(bench: Bench, word: str, messages: Path | None = None) -> Method:
+    """The C program, which measures its own time; its input are the messages."""
     program = bench.folder / "netlink_baseline"
     if not program.exists():
         run("cc", "-O2", "-o", str(program), str(Path(__file__).with_name("netlink_baseline.c")))
-    return lambda: float(run(str(program), *arguments))
+    return lambda: float(run("sh", "-c", f"exec {program} {word} <{messages or '/dev/null'}"))
 
 
 def destinations(count: int) -> list[str]:
@@ -267,14 +237,10 @@ def install_row(bench: Bench) -> Iterator[Row]:
             for network in networks
         ]
 
-        def install() -> None:
-            if not all(outcome.ok for outcome in backend.change(changes)):
-                raise RuntimeError("a route was refused")
-
         methods: dict[str, Method] = {
-            ours: install,
+            ours: partial(backend.change, changes),
             batch: lambda: run("ip", "-batch", str(bench.folder / "batch")),
-            c: in_c(bench, "send", str(bench.folder / "messages")),
+            c: in_c(bench, "send", bench.folder / "messages"),
         }
         times = bench.times(methods, rounds=9, before=empty)
     empty()
@@ -289,14 +255,9 @@ def read_row(bench: Bench) -> Iterator[Row]:
     some, every, c, parsed = "100 of them", "all of them", "C", "ip -j"
     command = ("ip", "-4", "-N", "-j", "-d", "route", "show", "table", "all")
     with NetlinkBackend(timeout=60) as backend:
-
-        def read(near: list[Prefix] | None, least: int) -> None:
-            if len(backend.snapshot(family=4, near=near).routes) < least:
-                raise RuntimeError("a route is missing")
-
         methods: dict[str, Method] = {
-            some: partial(read, [*map(Prefix.parse, networks[::100])], 100),
-            every: partial(read, None, 10_000),
+            some: partial(backend.snapshot, family=4, near=[*map(Prefix.parse, networks[::100])]),
+            every: partial(backend.snapshot, family=4),
             c: in_c(bench, "dump"),
             parsed: lambda: json.loads(run(*command)),
         }
@@ -320,17 +281,15 @@ def cidrs_row(bench: Bench) -> Iterator[Row]:
     routes = some(100_000, 16, 20, 22, 24, 24, 24, 28, 32)
     ip(*(f"route add {prefix} via {GATEWAY} dev eth0 proto {rng.choice(['bgp', 'bird'])}" for prefix in routes))
     cidrs = some(100, 24)
-    loop = 'begin=$EPOCHREALTIME; for address in "$@"; do ip route get "$address" >/dev/null; done; '
-    loop += "echo $((${EPOCHREALTIME/./} - ${begin/./}))"
+    loop = 'for address in "$@"; do ip route get "$address" >/dev/null; done'
     addresses = [str(cidr.ip) for cidr in cidrs]
     ours, other = "the check", "ip route get for each"
     config = HostRoutingConfig(route_overlap={"expectedCidrs": list(map(str, cidrs))})
     with NetlinkBackend(timeout=60) as backend:
-
-        def check() -> None:
-            check_snapshot(read_near(backend, cidrs, family=4), config)
-
-        methods: dict[str, Method] = {ours: check, other: lambda: int(run("bash", "-c", loop, "", *addresses)) / 1e6}
+        methods: dict[str, Method] = {
+            ours: lambda: check_snapshot(read_near(backend, cidrs, family=4), config),
+            other: lambda: run("bash", "-c", loop, "", *addresses),
+        }
         times = bench.times(methods, rounds=9)
     empty()
     yield beside("check 100 CIDRs among 100,000 routes, with the snapshot", times, ours, other, 1)
@@ -342,11 +301,10 @@ def fleet_row(bench: Bench) -> Iterator[Row]:
     nodes.mkdir()
     text = h200().snapshot().to_json()
     for number in range(count):
-        mine = text.replace('"10.0.0.', f'"10.{number // 250}.{number % 250}.')
-        for dev in range(8):
-            address = f"172.16.{dev + 1 + 8 * (number % 30)}.{10 + dev + number // 30 % 200}"
-            mine = mine.replace(f"172.16.{dev + 1}.{dev + 10}", address)
-        (nodes / f"node-{number:05}.json").write_text(mine)
+        own = text.replace('"10.0.0.', f'"10.{number // 250}.{number % 250}.')
+        (nodes / f"node-{number:05}.json").write_text(
+            own.replace("172.16.1.10", f"172.16.{number >> 8}.{number & 255}")
+        )
     command = ["taskset", "-c", "0,1", sys.executable, "-m", "hostrouting", "check", "--snapshots", str(nodes), FABRIC]
     times = bench.times({"": lambda: run(*command, code=1)}, rounds=3)[""]
     yield alone(f"{count:,} snapshots of nodes, 2 processes", times, 20.0 * count / 10_000)
@@ -361,8 +319,7 @@ def suite_row(bench: Bench) -> Iterator[Row]:
     yield alone(f"the suite on {os.cpu_count()} cores", [time.perf_counter() - began], 110)
 
 
-ROWS = {row.__name__.removesuffix("_row"): row for row in (check_row, gate_row, boot_row, h200_row, install_row)}
-ROWS |= {row.__name__.removesuffix("_row"): row for row in (read_row, cidrs_row, fleet_row, suite_row)}
+ROWS = {name.removesuffix("_row"): row for name, row in list(globals().items()) if name.endswith("_row")}
 
 
 def main() -> None:
@@ -376,14 +333,14 @@ def main() -> None:
         user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
         program = [sys.executable, "-m", "tests.benchmarks.bench", "--inside", *sys.argv[1:]]
         os.execvp("unshare", ["unshare", "--net", "--mount", *user, *program])  # noqa: S606  its arguments are ours
-    furnish()
+    ip(*commands_of(h200()))
     cells: list[Row] = [("work", "measured", "goal", "")]
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:  # in memory, as /run is
         bench = Bench(Path(folder), asked.quick)
         for name in asked.rows or ROWS:
             try:
                 cells += ROWS[name](bench)
-            except RuntimeError as reason:
+            except (RuntimeError, OSError) as reason:
                 cells.append((name, f"not measured: {reason}"[:200].splitlines()[0], "", ""))
             sys.stderr.write(f"{name} is done\n")
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

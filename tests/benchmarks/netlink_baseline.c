@@ -1,21 +1,23 @@
 /* The kernel's own cost: messages that were encoded beforehand are sent, and answers received, and nothing else is
- * done. Usage: netlink_baseline send FILE, or netlink_baseline dump. Prints the seconds that it took. */
+ * done. Usage: netlink_baseline send <FILE, or netlink_baseline dump. Prints the seconds that it took. */
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { AT_A_TIME = 128, ROOM = 1 << 16, BUFFER = 1 << 22 };
+enum { AT_A_TIME = 128 };
 
-static char answers[ROOM];
+static char answers[1 << 16], messages[1 << 20];
 
-static void fail(const char *what) {
-    perror(what);
-    exit(1);
+static ssize_t checked(ssize_t result, const char *what) {
+    if (result < 0) {
+        perror(what);
+        exit(1);
+    }
+    return result;
 }
 
 static double now(void) {
@@ -25,49 +27,25 @@ static double now(void) {
 }
 
 static int open_netlink(void) {
-    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), size = BUFFER, one = 1;
-    struct sockaddr_nl local = {.nl_family = AF_NETLINK};
-    if (fd < 0 || bind(fd, (struct sockaddr *)&local, sizeof local))
-        fail("socket");
+    int fd = checked(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), "socket"), size = 1 << 22, one = 1;
     setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof size);
     setsockopt(fd, SOL_NETLINK, NETLINK_CAP_ACK, &one, sizeof one);
     setsockopt(fd, SOL_NETLINK, NETLINK_GET_STRICT_CHK, &one, sizeof one);
     return fd;
 }
 
-static char *contents(const char *path, size_t *length) {
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        fail(path);
-    fseek(file, 0, SEEK_END);
-    *length = ftell(file);
-    rewind(file);
-    char *data = malloc(*length);
-    if (!data || fread(data, 1, *length, file) != *length)
-        fail(path);
-    fclose(file);
-    return data;
-}
-
-/* Sends all messages of the file; the last of each batch has an answer. */
-static void install(int fd, char *data, size_t length) {
-    for (size_t begin = 0; begin < length;) {
-        size_t end = begin, last = begin;
+/* Sends all messages; the last of each batch has an answer. */
+static void install(int fd, size_t length) {
+    for (size_t begin = 0, end = 0; begin < length; begin = end) {
+        struct nlmsghdr *last = NULL;
         for (int count = 0; end < length && count < AT_A_TIME; count++) {
-            last = end;
-            end += NLMSG_ALIGN(((struct nlmsghdr *)(data + end))->nlmsg_len);
+            last = (struct nlmsghdr *)(messages + end);
+            end += NLMSG_ALIGN(last->nlmsg_len);
         }
-        ((struct nlmsghdr *)(data + last))->nlmsg_flags |= NLM_F_ACK;
-        if (send(fd, data + begin, end - begin, 0) < 0)
-            fail("send");
-        if (recv(fd, answers, sizeof answers, 0) <= 0)
-            fail("recv");
-        int error = ((struct nlmsgerr *)NLMSG_DATA((struct nlmsghdr *)answers))->error;
-        if (error) {
-            fprintf(stderr, "refused: %s\n", strerror(-error));
-            exit(1);
-        }
-        begin = end;
+        last->nlmsg_flags |= NLM_F_ACK;
+        checked(send(fd, messages + begin, end - begin, 0), "send");
+        checked(recv(fd, answers, sizeof answers, 0), "recv");
+        checked(((struct nlmsgerr *)NLMSG_DATA((struct nlmsghdr *)answers))->error, "a route was refused");
     }
 }
 
@@ -76,18 +54,12 @@ static void dump(int fd) {
     struct {
         struct nlmsghdr header;
         struct rtmsg route;
-    } request = {.header = {.nlmsg_len = sizeof request, .nlmsg_type = RTM_GETROUTE,
-                            .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP, .nlmsg_seq = 1},
-                 .route = {.rtm_family = AF_INET}};
-    if (send(fd, &request, sizeof request, 0) < 0)
-        fail("send");
+    } request = {{sizeof request, RTM_GETROUTE, NLM_F_REQUEST | NLM_F_DUMP, 1, 0}, {.rtm_family = AF_INET}};
+    checked(send(fd, &request, sizeof request, 0), "send");
     for (;;) {
-        ssize_t length = recv(fd, answers, sizeof answers, 0);
-        if (length <= 0)
-            fail("recv");
-        unsigned left = length;
-        for (struct nlmsghdr *header = (struct nlmsghdr *)answers; NLMSG_OK(header, left);
-             header = NLMSG_NEXT(header, left))
+        unsigned left = checked(recv(fd, answers, sizeof answers, 0), "recv");
+        struct nlmsghdr *header = (struct nlmsghdr *)answers;
+        for (; NLMSG_OK(header, left); header = NLMSG_NEXT(header, left))
             if (header->nlmsg_type == NLMSG_DONE)
                 return;
     }
@@ -95,15 +67,13 @@ static void dump(int fd) {
 
 int main(int argc, char **argv) {
     size_t length = 0;
-    int fd = open_netlink(), sending = argc == 3 && !strcmp(argv[1], "send");
-    if (!sending && (argc != 2 || strcmp(argv[1], "dump")))
-        return 2;
-    char *data = sending ? contents(argv[2], &length) : NULL;
+    int fd = open_netlink(), is_sending = argc > 1 && *argv[1] == 's';
+    for (ssize_t count = is_sending; count > 0; length += count > 0 ? count : 0)
+        count = checked(read(0, messages + length, sizeof messages - length), "read");
     double begun = now();
-    if (sending)
-        install(fd, data, length);
+    if (is_sending)
+        install(fd, length);
     else
         dump(fd);
     printf("%.9f\n", now() - begun);
-    return 0;
 }
