@@ -4,7 +4,6 @@ In IPv6 they are next hops of their own, which Linux lists as one route: who can
 """
 
 from collections.abc import Iterable
-from itertools import product
 
 from hypothesis import strategies as st
 
@@ -137,8 +136,3 @@ def owned(backend: RouteBackend, protocol: int) -> set[tuple[RouteKey, NextHop]]
 def both(backend: RouteBackend) -> dict[int, set[tuple[RouteKey, NextHop]]]:
     """The next hops of each owner; those of IPv6 are gone afterwards."""
     return {protocol: owned(backend, protocol) for protocol in (OURS, FOREIGN)}
-
-
-def hops_of(routes: Iterable[Route]) -> set[tuple[RouteKey, NextHop]]:
-    """The next hops of these routes."""
-    return {pair for route in routes for pair in product([route.key], route.legs)}

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 import phases
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ApplyError, BackendError, RouteConflict
+from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.prefix import IPV6
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.prefix import IPV6, Prefix
+from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, bare, plan_static_routes
@@ -33,7 +34,6 @@ from tests.support.own_routes import (
     configured,
     entry,
     fake,
-    hops_of,
     hosts,
     owned,
     put,
@@ -57,6 +57,11 @@ def linux() -> Iterator[NetlinkBackend]:
 def faulty() -> FaultyBackend:
     """The fake kernel of these tests, which can fail."""
     return FaultyBackend(fake())
+
+
+def by(prefix: Prefix, hop: NextHop) -> StaticRoute:
+    """The configuration of a route by this next hop."""
+    return StaticRoute(str(prefix), gateway=hop.gateway, dev=hop.dev)
 
 
 def planned(backend: RouteBackend, wanted: list[StaticRoute]) -> tuple[RoutePlan, Snapshot]:
@@ -108,8 +113,7 @@ def test_all_or_nothing(linux: NetlinkBackend, there: list[Route], wanted: list[
         # A next hop of another program's is listed as ours; or an on-link one is not listed between those that are joined.
         assert isinstance(error, ApplyError)
         assert is_true(after_of(error), linux.snapshot(), before)
-        held = both(linux)
-        assert held[FOREIGN] == then[FOREIGN]
+        assert owned(linux, FOREIGN) == then[FOREIGN]
         assert any(len(route.legs) > 1 for route in before.routes if route.prefix in PREFIXES[IPV6])
         return
     again, now = planned(linux, wanted)
@@ -119,14 +123,7 @@ def test_all_or_nothing(linux: NetlinkBackend, there: list[Route], wanted: list[
     assert {key: held for key, held in table(now).items() if key not in mixed} == {
         key: held for key, held in expected.items() if key not in mixed
     }
-    # What another program's next hop comes before, Linux lists as that program's.
-    hidden = {route.key for route in before.routes if route.protocol == FOREIGN and len(route.legs) > 1}
-    kept = hidden | {step.route.key for step in plan.steps if step.route.protocol == FOREIGN}
-    right = hops_of(step.route for step in plan.steps if step.action != "delete" and step.route.key not in kept)
-    last = both(linux)
-    assert last[FOREIGN] == then[FOREIGN]
-    # A wanted next hop can be another program's already; in IPv4, ours may be there beside it.
-    assert {(key, hop) for key, hop in last[OURS] if key not in kept} - then[FOREIGN] == right - then[FOREIGN]
+    assert owned(linux, FOREIGN) == then[FOREIGN]
 
 
 LATE = BackendError("the kernel did not answer in time", kind="timeout")
@@ -239,7 +236,7 @@ def test_another_program_takes_the_place(kernel: FaultyBackend, family: int, mom
     """A route that another program puts in the place of ours after the plan was made stays, whenever it comes."""
     prefix, (old, new, other, _) = PREFIXES[family][0], HOPS[family]
     put(kernel.inner, [entry(prefix, old)])
-    plan, before = planned(kernel, [StaticRoute(str(prefix), gateway=new.gateway, dev="eth0")])
+    plan, before = planned(kernel, [by(prefix, new)])
     theirs = entry(prefix, other, protocol=FOREIGN)
     ours = [RouteRequest("delete", entry(prefix, hop)) for hop in (old, new)]
     kernel.meanwhile(moment, lambda: kernel.inner.change([*ours, RouteRequest("add", theirs)]), nth=nth)
@@ -256,7 +253,7 @@ def test_a_next_hop_of_another_program(kernel: FaultyBackend) -> None:
     """One that Linux lists as ours is not deleted: the routes cannot be applied, the error names it, all is as before."""
     prefix, (first, other, *_) = PREFIXES[IPV6][0], HOPS[IPV6]
     put(kernel.inner, [entry(prefix, first), entry(prefix, other, protocol=FOREIGN)])
-    plan, before = planned(kernel, [StaticRoute(str(prefix), gateway=first.gateway, dev="eth0")])
+    plan, before = planned(kernel, [by(prefix, first)])
     error = raised_by(lambda: apply_plan(plan, kernel, before=before))
     assert isinstance(error, ApplyError)
     assert "but there is [fd20::/32 proto hostrouting metric 1024 nexthop via fd00:99::1 dev eth0 weight 1 " in str(
@@ -273,7 +270,7 @@ def test_a_route_that_differs_in_more_than_its_next_hop(kernel: FaultyBackend, f
     prefix, hop = PREFIXES[family][0], HOPS[family][0]
     put(kernel.inner, [])
     kernel.inner.change([RouteRequest("add", entry(prefix, hop)._replace(mtu=1400))])
-    plan, before = planned(kernel, [StaticRoute(str(prefix), gateway=hop.gateway, dev="eth0")])
+    plan, before = planned(kernel, [by(prefix, hop)])
     apply_plan(plan, kernel, before=before)
     assert [bare(route) for route in kernel.snapshot().routes if route.prefix == prefix] == [bare(entry(prefix, hop))]
 
@@ -285,9 +282,22 @@ def test_what_is_behind_another_programs_route_comes_back() -> None:
     put(kernel, [*two, entry(PREFIXES[4][1], HOPS[4][0])])
     plan, before = planned(kernel, [])
     kernel.fail("change", errno.EINVAL, nth=2)
-    with pytest.raises(ApplyError) as caught:
-        apply_plan(plan, kernel, before=before)
-    assert (caught.value.after, table(kernel.snapshot())) == (AS_BEFORE, table(before))
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
+    assert isinstance(error, ApplyError)
+    assert (error.after, table(kernel.snapshot())) == (AS_BEFORE, table(before))
+
+
+def test_what_took_a_free_place_is_left_alone() -> None:
+    """A route of ours is not put back beside one that another program has put into its place meanwhile."""
+    kernel, (first, second, *_) = faulty(), HOPS[IPV6]
+    put(kernel, [entry(prefix, first) for prefix in PREFIXES[IPV6][:2]])
+    plan, before = planned(kernel, [])
+    theirs = entry(plan.changes[0].route.prefix, second, protocol=FOREIGN)
+    kernel.meanwhile("change", lambda: kernel.inner.change([RouteRequest("add", theirs)]), nth=2)
+    kernel.fail("change", errno.EINVAL, nth=2)
+    error = raised_by(lambda: apply_plan(plan, kernel, before=before))
+    assert f"there is now [{theirs}] instead of [" in str(error)
+    assert theirs in kernel.snapshot().routes
 
 
 def test_in_which_order() -> None:
@@ -295,11 +305,7 @@ def test_in_which_order() -> None:
     kernel = faulty()
     four, six = PREFIXES[4][0], PREFIXES[IPV6][0]
     put(kernel, [entry(prefix, HOPS[prefix.family][0]) for prefix in (four, six, *PREFIXES[4][1:2])])
-    wanted = [
-        StaticRoute(str(four), gateway="10.0.0.2", dev="eth0"),
-        StaticRoute(str(six), gateway="fd00:99::2", dev="eth0"),
-        StaticRoute(str(PREFIXES[4][2]), gateway="10.0.0.1", dev="eth0"),
-    ]
+    wanted = [by(four, HOPS[4][1]), by(six, HOPS[IPV6][1]), by(PREFIXES[4][2], HOPS[4][0])]
     plan, before = planned(kernel, wanted)
     applied = apply_plan(plan, kernel, before=before)
     assert [(change.verb, str(change.route.prefix)) for change in applied.changes] == [
@@ -327,7 +333,7 @@ def test_nothing_to_do() -> None:
 def test_a_table_that_cannot_be_read_back() -> None:
     """Everything is taken back, and the error says that this is not known."""
     kernel = faulty()
-    plan, before = planned(kernel, [StaticRoute(str(EVERY[0]), gateway="10.0.0.1", dev="eth0")])
+    plan, before = planned(kernel, [by(EVERY[0], HOPS[4][0])])
     for nth in (1, 2):
         kernel.fail("snapshot", BackendError("busy"), nth=nth)
     with pytest.raises(ApplyError, match="busy") as caught:
@@ -339,13 +345,13 @@ def test_a_table_that_cannot_be_read_back() -> None:
 def test_the_routes_that_are_the_reason() -> None:
     """The error names all routes that are refused, or that do not stay; and what could not be taken back."""
     kernel = faulty()
-    plan, before = planned(kernel, [StaticRoute(str(prefix), gateway="10.0.0.1", dev="eth0") for prefix in PREFIXES[4]])
+    plan, before = planned(kernel, [by(prefix, HOPS[4][0]) for prefix in PREFIXES[4]])
     names = [str(step.route.prefix) for step in plan.changes]
     gone = RouteRequest("delete", plan.changes[1].route)
-    for faults, expected in (
-        ([partial(kernel.fail, "change", errno.EINVAL, nth=nth) for nth in (1, 3)], {names[0], names[2]}),
-        ([partial(kernel.meanwhile, "snapshot", lambda: kernel.inner.change([gone]))], {names[1]}),
-        ([partial(kernel.fail, "change", BackendError("no", kind="not-permitted"))], set()),
+    for faults, expected, done in (
+        ([partial(kernel.fail, "change", errno.EINVAL, nth=nth) for nth in (1, 3)], {names[0], names[2]}, 2),
+        ([partial(kernel.meanwhile, "snapshot", lambda: kernel.inner.change([gone]))], {names[1]}, 5),
+        ([partial(kernel.fail, "change", BackendError("no", kind="not-permitted"))], set(), 0),
     ):
         for fault in faults:
             fault()
@@ -353,6 +359,7 @@ def test_the_routes_that_are_the_reason() -> None:
             apply_plan(plan, kernel, before=before)
         assert {name for name in names if name in "".join(caught.value.reasons)} == expected
         assert caught.value.after == AS_BEFORE
+        assert len(effects_of(caught.value).changes) == done
     kernel.fail("change", errno.EINVAL, nth=3)
     kernel.fail("change", BackendError("the capability is gone", kind="not-permitted"), nth=4)
     with pytest.raises(ApplyError, match=r"not every .* rolled back .the capability is gone.: there is now \[20"):
