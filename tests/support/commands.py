@@ -21,8 +21,7 @@ ENCAPS = {"encap ip6": "encap ip6 id 7 dst fd00:99::9", "encap seg6": "encap seg
 def rule_command(rule: Rule) -> str:
     """The command that adds the rule."""
     words = [f"rule add pref {rule.priority}", "not" if rule.invert else ""]
-    names = {"fwmark": "fwmark", "tos": "tos"}
-    words += [f"{names.get(name, name)} {value}" for name, value in rule.selectors()]
+    words += [f"{name} {value}" for name, value in rule.selectors()]
     if rule.action == "goto":
         words.append(f"goto {rule.target}")
     elif rule.action != "to_table":

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.errors import RouteConflict
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
-from hostrouting.model.route import OURS, NextHop, Route
+from hostrouting.model.route import DEFAULT_METRIC, OURS, NextHop, Route
 from hostrouting.model.rule import default_rules
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.plan import RoutePlan, plan_static_routes, reply_routes
@@ -67,6 +67,7 @@ FOREIGN = 12
         (IPV6, [((0, 2), OURS)], (0, 1), ["keep 0", "add 1", "delete 2"]),
         (IPV6, [((2, 0), OURS), (DEV, OURS)], (0, 1), ["keep 0", "add 1", "delete 3", "delete 2"]),
         (IPV6, [((0, 1), OURS)], A, ["keep 0", "delete 1"]),
+        (IPV6, [((1, 0), FOREIGN)], (0, 1), ["keep 0", "keep 1"]),
         (IPV6, [((0, 1), OURS)], None, ["delete 1", "delete 0"]),
         (IPV6, [((0, 1), FOREIGN)], A, ["conflict 0"]),
         (IPV6, [(A, FOREIGN)], (0, 1), ["conflict 01"]),
@@ -165,12 +166,19 @@ def test_what_is_pending_stays() -> None:
     assert (plan.steps, [pending.missing for pending in plan.pending]) == ((), ["an IPv4 default route"])
 
 
-def test_a_device_without_a_carrier() -> None:
-    """A route whose next hop is down now is as wanted."""
-    down = NextHop("eth0", gateway=as_ip("10.0.0.1"), linkdown=True, dead=True)
-    ours = Route(Prefix.parse("10.1.0.0/16"), (down,), protocol=OURS)
-    plan = plan_static_routes(configured(StaticRoute("10.1.0.0/16", gateway="10.0.0.1")), plain().with_routes([ours]))
-    assert [step.action for step in plan.steps] == ["keep"]
+def test_what_is_compared_of_next_hops() -> None:
+    """Not whether they are down; in IPv6 nor what Linux does not keep; in IPv4 their weights are."""
+    four, other, six = (NextHop("eth0", gateway=as_ip(gateway)) for gateway in ("10.0.0.1", "10.0.0.2", "fd00::1"))
+    for family, legs, default, actions in (
+        (IPV4, [four._replace(linkdown=True, dead=True)], [four], ["keep"]),
+        (IPV6, [six], [six._replace(onlink=True)], ["keep"]),
+        (IPV4, [four, other], [four, other], ["keep"]),
+        (IPV4, [four, other], [four, other._replace(weight=3)], ["add", "delete"]),
+    ):
+        ours = Route(PREFIXES[family][0], tuple(legs), protocol=OURS, metric=DEFAULT_METRIC[family])
+        there = h200().with_routes([ours, Route(Prefix(family, 0, 0), tuple(default))], without=h200().routes[:1])
+        plan = plan_static_routes(configured(StaticRoute(str(ours.prefix))), there)
+        assert [step.action for step in plan.steps] == actions
 
 
 class TestReplyRoute:
