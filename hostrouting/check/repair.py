@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from hostrouting.check.expected import defaults_of
 from hostrouting.check.judge import ESCAPE, FINE, Judge, Part, ranges_of
 from hostrouting.config.settings import StaticRoute
+from hostrouting.errors import ConfigError
 from hostrouting.fib.engine import Decision, Fib
 from hostrouting.model.prefix import Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
@@ -80,7 +81,10 @@ def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Iterable[Part]
     prefixes = [prefix for block in blocks for prefix in cover.prefixes(block)]
     if len(prefixes) > MOST:
         return Repair(unsafe=_none(spans, "too-many"))
-    repair = _proven(judge, uplink, dev, prefixes, spans)
+    try:
+        repair = _proven(judge, uplink, dev, prefixes, spans)
+    except ConfigError:  # Linux takes nearly any letter in the name of a device
+        return Repair(unsafe=_none(spans, "no-gateway", f"a device whose name a configuration can have, not {dev!r}"))
     return repair._replace(lacks=tuple(_lacking(judge, way)))
 
 
@@ -174,7 +178,10 @@ class _Cover:
             return 0, ()
         is_no_destination = is_reserved(block.family, block.first, block.last)
         can_be = (
-            not is_no_destination and block not in self._taken and not any(span.length <= block.length for span in kept)
+            block.length > 0
+            and not is_no_destination
+            and block not in self._taken
+            and not any(span.length <= block.length for span in kept)
         )
         takes = [span for span in escapes if span.length <= block.length] if can_be else []
         if len(takes) == len(escapes):

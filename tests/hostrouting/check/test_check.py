@@ -37,6 +37,20 @@ def test_a_default_route_is_awaited() -> None:
     assert check_host(kernel, config(cidrs=(CIDR, CIDR6))).verdict == "no-default-route"
 
 
+@pytest.mark.parametrize(("dev", "firsts"), [("eth0", ["0.0.0.0/1"]), ("eth:0", [])])
+def test_a_repair_can_be_configured(dev: str, firsts: list[str]) -> None:
+    """No route is proposed that a configuration refuses: the default route, or one by a device with an odd name."""
+    kernel = FakeKernel()
+    for table, (name, gateway) in enumerate([("dummy0", "10.1.0.1"), (dev, "10.0.0.1")], start=100):
+        kernel.add_link(Link(name=name, index=0, kind="dummy" if name == "dummy0" else ""))
+        kernel.add_address(name, f"{gateway[:-1]}4/24")
+        kernel.ip_route("add", Route.to("0.0.0.0/0", dev=name, gateway=gateway, table=table))
+        kernel.add_rule(Rule(family=4, priority=40_000 + table, table=table))
+    report = check_snapshot(kernel.snapshot(), config(cidrs=("0.0.0.0/0",)))
+    assert [str(route.destination) for route in report.routes][:1] == firsts
+    assert all(route.dev == dev for route in report.routes)
+
+
 def test_a_host_that_never_rests() -> None:
     """If the tables change during each reading, a verdict that would be ok is undecided; an escape stays one."""
     for kernel, verdict in ((plain_vm(), "undecided"), (h200(), "overlap")):
