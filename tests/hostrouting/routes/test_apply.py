@@ -275,13 +275,24 @@ def test_a_route_that_differs_in_more_than_its_next_hop(kernel: FaultyBackend, f
     assert [bare(route) for route in kernel.snapshot().routes if route.prefix == prefix] == [bare(entry(prefix, hop))]
 
 
-def test_what_is_behind_another_programs_route_comes_back() -> None:
-    """A route of ours that was deleted is put back behind those that were before it."""
+FIRST, SECOND = PREFIXES[4][:2]
+ONE, TWO, THREE = HOPS[4][:3]
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "nth"),
+    [
+        ([entry(FIRST, ONE, protocol=FOREIGN), entry(FIRST, TWO), entry(FIRST, THREE), entry(SECOND, ONE)], [], 3),
+        ([entry(FIRST, ONE), entry(SECOND, ONE)], [by(FIRST, TWO), by(SECOND, TWO)], 4),
+    ],
+    ids=["behind another program's", "beside the successors"],
+)
+def test_what_was_deleted_comes_back(there: list[Route], wanted: list[StaticRoute], nth: int) -> None:
+    """Routes of ours that were deleted are put back, in their order, behind those that hold their key."""
     kernel = faulty()
-    two = [entry(PREFIXES[4][0], HOPS[4][1], protocol=FOREIGN), entry(PREFIXES[4][0], HOPS[4][0])]
-    put(kernel, [*two, entry(PREFIXES[4][1], HOPS[4][0])])
-    plan, before = planned(kernel, [])
-    kernel.fail("change", errno.EINVAL, nth=2)
+    put(kernel, there)
+    plan, before = planned(kernel, wanted)
+    kernel.fail("change", errno.EINVAL, nth=nth)
     error = raised_by(lambda: apply_plan(plan, kernel, before=before))
     assert isinstance(error, ApplyError)
     assert (error.after, table(kernel.snapshot())) == (AS_BEFORE, table(before))
@@ -352,6 +363,7 @@ def test_the_routes_that_are_the_reason() -> None:
         ([partial(kernel.fail, "change", errno.EINVAL, nth=nth) for nth in (1, 3)], {names[0], names[2]}, 2),
         ([partial(kernel.meanwhile, "snapshot", lambda: kernel.inner.change([gone]))], {names[1]}, 5),
         ([partial(kernel.fail, "change", BackendError("no", kind="not-permitted"))], set(), 0),
+        ([partial(kernel.fail, "change", LATE, done=True)], set(), 1),
     ):
         for fault in faults:
             fault()

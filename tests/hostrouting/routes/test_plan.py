@@ -96,74 +96,55 @@ def test_what_holds_a_key(
     assert [f"{step.action} {''.join(str(hops.index(leg)) for leg in step.route.legs)}" for step in plan.steps] == steps
 
 
-class TestWhatAnOperatorReads:
-    """Each step has its reason, and a way around the obstacle."""
-
-    def test_conflict_with_a_connected_route(self) -> None:
-        """A key held by InfiniBand is a conflict that names the holder and the two halves that win."""
-        plan = plan_static_routes(configured(StaticRoute("172.16.0.0/16")), h200())
-        (step,) = plan.conflicts
-        assert (step.held is not None and step.held.devs, plan.changes) == (("ib0",), ())
-        assert str(step) == (
-            "! 172.16.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # conflict: another route has the same "
-            "destination and metric: [172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10], which is not ours; "
-            "instead, configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence"
-        )
-
-    @pytest.mark.parametrize(
-        ("prefix", "remedy"),
-        [
-            ("172.16.0.9/32", "delete it first: no prefix can be longer"),
-            ("2001:db8:7::/48", "choose another metric: the lowest takes precedence"),
-        ],
+def test_what_an_operator_reads() -> None:
+    """A plan reads as a diff: conflicts, kept, added and deleted routes, and those that wait while ours stay."""
+    ours = [
+        Route.to(f"10.{number}.0.0/16", dev="eth0", gateway=gateway, protocol=OURS)
+        for number, gateway in ((1, "10.0.0.1"), (2, "10.0.0.7"), (3, "10.0.0.1"), (5, "10.0.0.1"))
+    ]
+    wanted = [StaticRoute(f"10.{number}.0.0/16", metric=9 * (number == 4)) for number in (4, 2, 1)]
+    wanted += [StaticRoute(f"10.{number}.0.0/16", dev=dev) for number, dev in ((5, "x"), (6, "x"), (7, "y"))]
+    plan = plan_static_routes(configured(*wanted, StaticRoute("172.16.0.0/16")), h200().with_routes(ours))
+    why = (
+        "another route has the same destination and metric: [172.16.0.0/16 dev ib0 proto kernel scope link src "
+        "172.16.1.10], which is not ours"
     )
-    def test_other_ways_out(self, prefix: str, remedy: str) -> None:
-        """A single address has no halves, and in IPv6 one route with a lower metric is enough."""
-        wish = StaticRoute(prefix)
-        theirs = Route.to(prefix, dev="ib0", protocol=3, metric=wish.key.metric)
-        plan = plan_static_routes(configured(wish), ipv6_host(theirs))
-        with pytest.raises(RouteConflict) as caught:
-            plan.require_possible()
-        assert [finding.remedy for finding in caught.value.findings] == [remedy]
-
-    def test_what_keeps_routes_from_being_installed(self) -> None:
-        """A finding for each conflict, and for each thing that is missing."""
-        theirs = Route.to("10.7.0.0/16", dev="eth0", protocol=3)
-        many = [StaticRoute("10.1.0.0/16", dev="x"), StaticRoute("10.2.0.0/16", dev="x")]
-        wanted = [*many, StaticRoute("10.3.0.0/16", dev="y"), StaticRoute("10.7.0.0/16")]
-        plan = plan_static_routes(configured(*wanted), plain().with_routes([theirs]))
-        conflict, of_x, of_y = plan.findings()
-        assert (conflict.name, conflict.target, conflict.severity) == ("route-conflict", "10.7.0.0/16", "error")
-        assert conflict.facts == {"held": "10.7.0.0/16 dev eth0 proto boot scope link", "metric": 0}
-        assert of_x.sentence == "2 routes, such as 10.1.0.0/16 dev x, need the device x"
-        assert (of_x.severity, of_x.target) == ("warning", "10.1.0.0/16")
-        assert (of_y.sentence, of_y.can_retry) == ("10.3.0.0/16 dev y needs the device y", True)
-
-    def test_a_diff(self) -> None:
-        """A plan reads as a diff: deleted, added and kept routes, and those that wait."""
-        ours = [
-            Route.to(f"10.{number}.0.0/16", dev="eth0", gateway=gateway, protocol=OURS)
-            for number, gateway in ((1, "10.0.0.1"), (2, "10.0.0.7"), (3, "10.0.0.1"))
-        ]
-        desired = [StaticRoute(f"10.{number}.0.0/16", metric=9 * (number == 4)) for number in (4, 2, 1)]
-        plan = plan_static_routes(configured(*desired, StaticRoute("10.5.0.0/16", dev="x")), plain().with_routes(ours))
-        assert str(plan).splitlines() == [
-            "  10.1.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # keep: exists",
-            "+ 10.4.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting metric 9    # add: missing",
-            "+ 10.2.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # add: missing",
-            "- 10.2.0.0/16 via 10.0.0.7 dev eth0 proto hostrouting    # delete: ours, and no longer wanted",
-            "- 10.3.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # delete: ours, and no longer wanted",
-            "? 10.5.0.0/16 dev x: waiting for the device x",
-        ]
-        assert str(RoutePlan()) == "no routes are wanted, and none of our routes exist"
+    remedy = "instead, configure 172.16.0.0/17 and 172.16.128.0/17, which take precedence"
+    assert str(plan).splitlines() == [
+        f"! 172.16.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # conflict: {why}; {remedy}",
+        "  10.1.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # keep: exists",
+        "+ 10.4.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting metric 9    # add: missing",
+        "+ 10.2.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # add: missing",
+        "- 10.2.0.0/16 via 10.0.0.7 dev eth0 proto hostrouting    # delete: ours, and no longer wanted",
+        "- 10.3.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting    # delete: ours, and no longer wanted",
+        *(
+            f"? 10.{number}.0.0/16 dev {dev}: waiting for the device {dev}"
+            for number, dev in ((5, "x"), (6, "x"), (7, "y"))
+        ),
+    ]
+    assert (plan.kept, str(RoutePlan())) == (1, "no routes are wanted, and none of our routes exist")
+    conflict, of_x, of_y = plan.findings()
+    assert conflict.facts == {"held": "172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10", "metric": 0}
+    assert (conflict.sentence, conflict.remedy) == (f"172.16.0.0/16 cannot be installed: {why}", remedy)
+    assert (conflict.name, conflict.target, conflict.severity) == ("route-conflict", "172.16.0.0/16", "error")
+    assert (of_x.sentence, of_x.severity) == ("2 routes, such as 10.5.0.0/16 dev x, need the device x", "warning")
+    assert (of_x.target, of_y.sentence, of_y.can_retry) == ("10.5.0.0/16", "10.7.0.0/16 dev y needs the device y", True)
 
 
-def test_what_is_pending_stays() -> None:
-    """Without a default route, an automatic route waits, and its present route is not deleted."""
-    ours = Route.to("10.1.0.0/16", dev="eth0", gateway="10.0.0.1", protocol=OURS)
-    snapshot = plain().with_routes([ours], without=[plain().routes[0]])
-    plan = plan_static_routes(configured(StaticRoute("10.1.0.0/16")), snapshot)
-    assert (plan.steps, [pending.missing for pending in plan.pending]) == ((), ["an IPv4 default route"])
+@pytest.mark.parametrize(
+    ("prefix", "remedy"),
+    [
+        ("172.16.0.9/32", "delete it first: no prefix can be longer"),
+        ("2001:db8:7::/48", "choose another metric: the lowest takes precedence"),
+    ],
+)
+def test_other_ways_out_of_a_conflict(prefix: str, remedy: str) -> None:
+    """A single address has no halves, and in IPv6 one route with a lower metric is enough."""
+    wish = StaticRoute(prefix)
+    theirs = Route.to(prefix, dev="ib0", protocol=3, metric=wish.key.metric)
+    with pytest.raises(RouteConflict) as caught:
+        plan_static_routes(configured(wish), ipv6_host(theirs)).require_possible()
+    assert [finding.remedy for finding in caught.value.findings] == [remedy]
 
 
 def test_what_is_compared_of_next_hops() -> None:

@@ -22,7 +22,11 @@ from tests.support.topologies import host, plain
 
 ANYWHERE, NETWORK = map(Prefix.parse, ("0.0.0.0/0", "10.9.0.0/16"))
 INTERFACES = [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24"), ("wg0", "10.2.0.4/24")]
-INFINIBAND = Link(name="ib0", index=7, type=ARPHRD_INFINIBAND)
+DEAD_ENDS = ("dummy", "ifb", "vrf")
+LINKS = [
+    Link(name="ib0", index=0, type=ARPHRD_INFINIBAND),
+    *(Link(name=kind, index=0, kind=kind) for kind in DEAD_ENDS),
+]
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.1", metric=100)
 BY_ETH0, NO_DEFAULT = "via 10.0.0.1 dev eth0 proto hostrouting", "an IPv4 default route"
 
@@ -33,8 +37,8 @@ def away(dev: str = "eth1", table: int = TABLE_MAIN, **fields: Any) -> Route:
 
 
 def node(routes: Sequence[Route]) -> Snapshot:
-    """A host with these routes, three usual devices, and ib0."""
-    return host(INTERFACES, routes, links=[INFINIBAND])
+    """A host with these routes, three usual devices, ib0, and a device of each kind that leads nowhere."""
+    return host(INTERFACES, routes, links=LINKS)
 
 
 def way(snapshot: Snapshot, gateway: str | None = None, dev: str | None = None, to: Prefix = NETWORK) -> str:
@@ -105,7 +109,7 @@ class TestOpenRoute:
             ([away(protocol=OURS), DEFAULT], BY_ETH0),
             ([away("ib0"), DEFAULT], BY_ETH0),
             ([away("ib0")], NO_DEFAULT),
-            ([away("lo"), DEFAULT], BY_ETH0),
+            *(([away(dev), DEFAULT], BY_ETH0) for dev in ("lo", *DEAD_ENDS)),
         ],
         ids=str,
     )
@@ -194,6 +198,7 @@ class TestWhatIsMissing:
         needs = "an address or route on eth0 that reaches the gateway 192.168.0.1 directly"
         for route, means in (
             (flat, "via 192.168.0.1 dev eth0 proto hostrouting"),
+            (flat._replace(prefix=Prefix.parse("192.168.0.1/32")), "via 192.168.0.1 dev eth0 proto hostrouting"),
             (flat._replace(protocol=OURS), needs),
             (flat._replace(table=100), needs),
             (flat._replace(legs=(NextHop("eth1"),)), needs),
