@@ -3,7 +3,8 @@
 In IPv6 they are next hops of their own, which Linux lists as one route: who can delete one owns it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from hypothesis import strategies as st
 
@@ -11,11 +12,13 @@ from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRo
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
-from hostrouting.model.route import DEFAULT_METRIC, OURS, SCOPE_LINK, SCOPE_UNIVERSE, NextHop, Route, RouteKey
+from hostrouting.model.route import DEFAULT_METRIC, OURS, NextHop, Route, RouteKey
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import FakeKernel
 from tests.support.commands import route_command
 from tests.support.programs import completed
+
+T = TypeVar("T")
 
 FOREIGN = 186
 PREFIXES = {
@@ -24,49 +27,30 @@ PREFIXES = {
 }
 EVERY = [*PREFIXES[IPV4], *PREFIXES[IPV6]]
 HOPS = {
-    IPV4: [*(NextHop("eth0", gateway=as_ip(f"10.0.0.{number}")) for number in (1, 2, 3)), NextHop("eth1")],
-    IPV6: [*(NextHop("eth0", gateway=as_ip(f"fd00:99::{number}")) for number in (1, 2, 3)), NextHop("eth1")],
+    family: [*(NextHop("eth0", gateway=as_ip(f"{net}{number}")) for number in (1, 2, 3)), NextHop("eth1")]
+    for family, net in ((IPV4, "10.0.0."), (IPV6, "fd00:99::"))
 }
-_FAMILIES = st.sampled_from([IPV4, IPV6])
+_METRICS = st.sampled_from([0, 5])
 
 
 def entry(prefix: Prefix, hop: NextHop, metric: int = 0, protocol: int = OURS) -> Route:
     """One route with one next hop."""
-    is_on_link = prefix.family == IPV4 and hop.gateway is None
-    return Route(
-        prefix,
-        (hop,),
-        metric=metric or DEFAULT_METRIC[prefix.family],
-        scope=SCOPE_LINK if is_on_link else SCOPE_UNIVERSE,
-        protocol=protocol,
-    )
+    metric = metric or DEFAULT_METRIC[prefix.family]
+    return Route.to(prefix, dev=hop.dev, gateway=hop.gateway, metric=metric, protocol=protocol)
 
 
-def entries() -> st.SearchStrategy[list[Route]]:
-    """Routes that are there before, in the order in which they are added."""
-    of_family = _FAMILIES.flatmap(
-        lambda family: st.builds(
-            entry,
-            st.sampled_from(PREFIXES[family]),
-            st.sampled_from(HOPS[family]),
-            st.sampled_from([0, 5]),
-            st.sampled_from([OURS, OURS, FOREIGN]),
-        )
-    )
-    return st.lists(of_family, max_size=7)
+def _some(kinds: Callable[[int], st.SearchStrategy[T]]) -> st.SearchStrategy[T]:
+    return kinds(IPV4) | kinds(IPV6)
 
 
 def wishes() -> st.SearchStrategy[list[StaticRoute]]:
     """Wanted routes, some of which take their next hop from the default route."""
-    of_family = _FAMILIES.flatmap(
-        lambda family: st.builds(
-            lambda prefix, hop, metric: StaticRoute(str(prefix), hop.gateway, metric=metric),
-            st.sampled_from(PREFIXES[family]),
-            st.sampled_from([*HOPS[family][:3], NextHop()]),
-            st.sampled_from([0, 5]),
-        )
-    )
-    return st.lists(of_family, max_size=5, unique_by=lambda wish: wish.key)
+
+    def of(family: int) -> st.SearchStrategy[StaticRoute]:
+        gateways = st.sampled_from([*(hop.gateway for hop in HOPS[family][:3]), None])
+        return st.builds(StaticRoute, st.sampled_from(PREFIXES[family]).map(str), gateways, metric=_METRICS)
+
+    return st.lists(_some(of), max_size=5, unique_by=lambda wish: wish.key)
 
 
 def configured(*routes: StaticRoute) -> HostRoutingConfig:
@@ -75,11 +59,16 @@ def configured(*routes: StaticRoute) -> HostRoutingConfig:
 
 
 def hosts() -> st.SearchStrategy[list[Route]]:
-    """Those, and the default routes: in IPv6 by one or two routers."""
-    two = Route(Prefix(IPV6, 0, 0), tuple(HOPS[IPV6][:2]), metric=1024, protocol=9)
-    ipv6 = st.sampled_from([two, *(entry(Prefix(IPV6, 0, 0), hop, protocol=9) for hop in HOPS[IPV6][:3])])
+    """Routes in the order in which they are added: default routes, in IPv6 by one or two routers, and some others."""
+
+    def of(family: int) -> st.SearchStrategy[Route]:
+        owners = st.sampled_from([OURS, OURS, FOREIGN])
+        return st.builds(entry, st.sampled_from(PREFIXES[family]), st.sampled_from(HOPS[family]), _METRICS, owners)
+
+    one, two, three = (entry(Prefix(IPV6, 0, 0), hop, protocol=9) for hop in HOPS[IPV6][:3])
+    ipv6 = st.sampled_from([one._replace(legs=(*one.legs, *two.legs)), one, two, three])
     ipv4 = entry(Prefix(IPV4, 0, 0), HOPS[IPV4][0], protocol=16)
-    return st.builds(lambda route, routes: [ipv4, route, *routes], ipv6, entries())
+    return st.builds(lambda route, routes: [ipv4, route, *routes], ipv6, st.lists(_some(of), max_size=7))
 
 
 def fake() -> FakeKernel:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import phases
@@ -157,8 +157,7 @@ def test_a_fault_at_any_request(
     kernel = faulty()
     put(kernel, there)
     plan, before = planned(kernel, wanted)
-    if plan.conflicts:
-        return
+    assume(not plan.conflicts)
     looks = iter(range(nth - 1))
 
     def check() -> None:
@@ -204,8 +203,7 @@ def test_somebody_else_at_the_same_time(
     kernel = faulty()
     put(kernel, there)
     plan, before = planned(kernel, wanted)
-    if plan.conflicts:
-        return
+    assume(not plan.conflicts)
     foreign = [[route for route in before.routes if route.protocol == FOREIGN and route.prefix in PREFIXES[4]]]
 
     def somebody_else() -> None:
