@@ -285,7 +285,7 @@ _PLUGIN = re.compile(r'"type\\*"\s*:\s*\\*"azure-vnet\\*"')  # also in a documen
 def active_file(conflists: Mapping[str, str]) -> str:
     """The name of the CNI configuration that makes azure-vnet active; empty if none does.
 
-    A container runtime uses the first file, by name, that it can use. If that is multus, which hands pods on to other
+    A container runtime uses the first file, by name, that it can use. If that is Multus, which hands pods on to other
     plugins, the next one counts, too. A file before it that has azure-vnet in any place counts: refusing is safe.
     """
     for name, text in sorted(conflists.items()):
@@ -296,7 +296,7 @@ def active_file(conflists: Mapping[str, str]) -> str:
             types = [plugin["type"] for plugin in document.get("plugins", [document])]
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
             continue  # no container runtime can use it
-        if types and "multus" not in types:
+        if types and not {"multus", "multus-shim"} & {*types}:
             break
     return ""
 

@@ -221,6 +221,7 @@ AZURE, CILIUM = '{"name": "azure", "plugins": [{"type": "azure-vnet"}, {"type": 
         ({"00.conf": json.dumps({"type": "multus", "delegates": [json.loads(AZURE)]}), "05.conf": CILIUM}, "00.conf"),
         ({"00.conf": json.dumps({"type": "multus", "config": AZURE}), "05.conf": CILIUM}, "00.conf"),
         ({"00.conf": '{"type": "multus", "clusterNetwork": "azure"}', "10.conflist": AZURE}, "10.conflist"),
+        ({"00.conf": '{"type": "multus-shim", "clusterNetwork": "azure"}', "10.conflist": AZURE}, "10.conflist"),
     ],
 )
 def test_whether_azure_vnet_is_active(files: dict[str, str], wanted: str) -> None:
