@@ -62,6 +62,19 @@ def test_undo(monkeypatch: pytest.MonkeyPatch) -> None:
             assert (dict(host.files.texts), len(our_routes(host))) == (before, len(former.static_routes.routes))
 
 
+@pytest.mark.parametrize("version", ["246", "257"])
+def test_undo_of_what_cannot_be_read(version: str) -> None:
+    """If what was installed could not be read, undo fails and takes nothing away, whether the run changed it or not."""
+    host = configured(WANTED)
+    host.files.texts[LAYOUT.config_path] = "{"
+    manager_of(host).version = version
+    task = Configure(config(*REPAIR), host=host)
+    assert phases.run(task, observers=[]).ok is (version == "257")
+    before = dict(host.files.texts)
+    assert not phases.undo(task, phases.Context(observers=[])).ok
+    assert (dict(host.files.texts), len(our_routes(host))) == (before, 2)
+
+
 def test_installed_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """What another run installs at this moment is the installed configuration, not one that is missing."""
     host, texts = FakeHost(kernel=h200()), list[str | None]()
