@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
@@ -21,13 +20,6 @@ if TYPE_CHECKING:
 
 TASKS: tuple[type[SectionTask], ...] = (ConfigureStaticRoutes, RewriteProbeSource, CheckRouteOverlap)
 """In the order in which they run: the check comes last, because it looks at what the others did."""
-
-
-class _Step(NamedTuple):
-    """A step of the report: the changed files, or a task's work on the kernel."""
-
-    name: str
-    do: Callable[[phases.Context], Effects | phases.Skip]
 
 
 class Configure(InstallTask):
@@ -56,9 +48,10 @@ class Configure(InstallTask):
             return phases.Skip(self.nothing)
         effects, parts = begun
         done = phases.Skip("the files are as they should be") if effects == Effects() else effects
-        steps = [_Step("install-files", lambda _ctx: done), *(_Step(part.name, part.work) for part in parts)]
+        files = phases.task("install-files")(lambda _ctx: done)
+        steps = (phases.task(part.name)(part.work) for part in parts)
         with having_changed(files=effects.files):
-            return phases.serial(*steps, name=self.name).do(ctx)
+            return phases.serial(files, *steps, name=self.name).do(ctx)
 
 
 @attrs.frozen

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import phases
 from hostrouting.errors import NotReady
+from hostrouting.host.effects import Effects
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_routes
 from hostrouting.routes.uplink import wanted_routes
 from hostrouting.tasks.install import SectionTask
-from hostrouting.tasks.results import Plan, RoutesResult
+from hostrouting.tasks.results import Plan
 
 if TYPE_CHECKING:
     from hostrouting.finding import Finding
@@ -40,10 +41,10 @@ class ConfigureStaticRoutes(SectionTask):
             routes = plan_routes(wanted_routes(self.config), backend.snapshot())
         return Plan(routes=routes, findings=tuple(routes.findings()))
 
-    def carry_out(self, ctx: phases.Context) -> RoutesResult | phases.Skip:
+    def carry_out(self, ctx: phases.Context) -> Effects | phases.Skip:
         """See SectionTask."""
         if self.host.backend is None:
-            return RoutesResult()
+            return Effects()
         until, applied = ctx.clock.now() + self.wait, None
         with self.host.backend() as backend:
             while applied is None:
@@ -55,7 +56,7 @@ class ConfigureStaticRoutes(SectionTask):
             ctx.log.warning("%s", finding)
         if not (applied.changes or wanted_routes(self.config)):
             return phases.Skip(self.nothing)
-        return RoutesResult(applied.changes, plan=applied.plan)
+        return Effects(applied.changes)
 
     def _await_plan(self, ctx: phases.Context, backend: RouteBackend, *, wait: float) -> RoutePlan:
         """The plan, after waiting for everything that it needs."""

@@ -32,7 +32,7 @@ def test_update() -> None:
     before = h200().snapshot()
     result = run(ConfigureStaticRoutes(config(REPAIR[0], gateway="10.0.0.9"), host=host))
     assert ours(host) == [f"{REPAIR[0]} via 10.0.0.9 dev eth0 proto hostrouting"]
-    assert result.log_fields() == {"replace": 1, "delete": 1, "files": 2}  # type: ignore[attr-defined]  # a RoutesResult
+    assert effects_of(result).log_fields() == {"routes": 3, "files": 2}
     run(ConfigureStaticRoutes(config(), host=host))
     assert host.kernel.snapshot() == before
     assert (host.files.texts, host.files.links) == ({}, {})
@@ -158,4 +158,4 @@ class TestTransaction:
         adds = [RouteRequest("add", route) for route in routes]
         host.faults.meanwhile("snapshot", lambda: host.kernel.change(adds), nth=3)
         result = run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-        assert result.log_fields() == {"keep": 2, "files": 6}  # type: ignore[attr-defined]  # a RoutesResult
+        assert effects_of(result).log_fields() == {"files": 6}
