@@ -59,17 +59,17 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
     configuration, because what is installed would be taken for unwanted.
     """
     path = HostLayout.config_path
-    remedy = "write all files anew: hostrouting apply --config FILE --allow-removal; or remove them: hostrouting remove"
+    remedy = "to write all files: hostrouting apply --config FILE --allow-removal; to remove them: hostrouting remove"
     if (text := host.files.read(path)) is None:
         if not (ours := owned_paths(host.files)):
             return None
         if (text := host.files.read(path)) is None:  # another run may have installed it meanwhile, as the first file
-            rule = f"is missing, and {ours[0]} is there, so the installed configuration is not known"
+            rule = f"is missing, and {ours[0]} is there, so the installed configuration is unknown"
             raise ConfigError([Fault(path, "", rule, remedy)])
     try:
         return HostRoutingConfig.from_json(text, source=path, is_ours=True)
     except ConfigError as error:
-        rule = f"is not a configuration that this release reads ({error.faults[0]})"
+        rule = f"cannot be read by this release ({error.faults[0]})"
         raise ConfigError([Fault(path, "", rule, remedy)]) from error
 
 
@@ -148,7 +148,7 @@ def _starts(manager: Manager | None, config: HostRoutingConfig, changes: FileCha
     is_new = {HostLayout.guard_path, HostLayout.unit_path(unit)} & {*changes.writes}
     if not is_new and manager.state(unit) == "active":
         return ()
-    return (Operation("start", unit, "its files are new" if is_new else "it does not run"),)
+    return (Operation("start", unit, "its files are new" if is_new else "it is not running"),)
 
 
 def planned(host: Host, config: HostRoutingConfig, parts: Parts) -> Plan:
@@ -307,6 +307,6 @@ class SectionTask(InstallTask):
             installed = read_installed(self.host)
             is_same = not installed or getattr(installed, self.section) == getattr(self.config, self.section)
             if not is_same or (installed is None and not is_nothing(self.config)):
-                sentence = "another run has installed another configuration meanwhile"
+                sentence = "another run has installed a different configuration in the meantime"
                 raise NotReady(f"{sentence}; run this again if this configuration is the right one", kind="busy")
             yield installed or HostRoutingConfig()

@@ -60,7 +60,7 @@ class RewriteProbeSource(SectionTask):
             nftables.load(render_probe_table(self.config.probe_rewrite) if is_wanted else PROBE_DELETION)
             with having_changed(operations=plan.operations):
                 if any(self._operations(nftables.listing(TABLE))):
-                    sentence = f"{_TITLE} is not as it was loaded: another program changes it"
+                    sentence = f"{_TITLE} is not as it was loaded: another program is changing it"
                     raise HostError(sentence, what="nft", kind="not-in-force")
         return Effects(operations=plan.operations)
 
@@ -73,4 +73,4 @@ class RewriteProbeSource(SectionTask):
         elif listing is None:
             yield Operation("create", _TITLE, "it is missing")
         elif "flags dormant" in listing or any(comment not in listing for comment in probe_comments(config)):
-            yield Operation("replace", _TITLE, "it is not as this configuration loads it")
+            yield Operation("replace", _TITLE, "it differs from this configuration")

@@ -9,7 +9,7 @@ nothing has the MAC address: no device of the host, no other end of a veth, and 
 of a virtual machine in a pod. Behind a tap, or a port whose other end cannot be read, any MAC address may be alive: as
 long as azure-vnet's bridge has such a port, no MAC address is known to be dead. In tunnel mode, the rule that answers
 ARP has one virtual MAC address for all pods, so it is judged by the other entries for its address. A rule that
-acts on no uplink in a bridge is kept.
+matches no uplink in a bridge is kept.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def judge(facts: CleanupFacts, config: AzureVnetCleanupConfig) -> tuple[tuple[Cl
     host = _Judge(facts, config, pods)
     entries = (*host.rules(), *host.neighbours(), *host.routes())
     if facts.rules is None and host.own_bridges:
-        sentence = "ebtables is not installed, or its modules are not loaded, so rules cannot be looked for"
+        sentence = "ebtables is not installed, or its modules are not loaded, so its rules cannot be listed"
         findings.append(Finding("requirement", "error", sentence, "ebtables", "install it, or load its modules"))
     if gone := [f"{pod.name} ({', '.join(map(str, pod.ips))})" for pod in pods if host.is_gone(pod)]:
         sentence = f"{STATE_FILE} still lists pods that are gone: {spoken(gone)}"
@@ -103,7 +103,7 @@ def judge(facts: CleanupFacts, config: AzureVnetCleanupConfig) -> tuple[tuple[Cl
         findings.append(Finding("azure-vnet", "warning", sentence, STATE_FILE, remedy))
     if (count := sum(entry.fate == "delete" for entry in entries)) > MOST:
         sentence = f"{count:,} entries are stale, and one run deletes at most {MOST:,}"
-        remedy = "write a part of the networks into azureVnetCleanup.managed, and clean up part by part"
+        remedy = "name only some of the networks in azureVnetCleanup.managed, and clean up in several runs"
         findings.append(Finding("azure-vnet", "error", sentence, "azureVnetCleanup.managed", remedy))
     if config.dry_run:
         findings.append(Finding("azure-vnet", "note", "dryRun is true: nothing is deleted", "azureVnetCleanup.dryRun"))
@@ -222,7 +222,7 @@ class _Judge:
 
     def _rule(self, rule: PodRule) -> tuple[Fate, str]:
         if not self._bridges or (rule.uplink is not None and rule.uplink not in self._uplinks):
-            return "keep", "it acts on no uplink in a bridge"
+            return "keep", "it matches no bridged uplink"
         macs = self._known.get(rule.ip, []) if rule.mac == _VIRTUAL_MAC else [rule.mac]
         return self._fate(rule.ip, macs, self._behind)
 
@@ -234,13 +234,13 @@ class _Judge:
             if mac in self._alive:
                 return "conflict", f"another CNI manages {ip}, but its MAC address {mac} belongs to {self._alive[mac]}"
         if pod := self._listed.get(ip):
-            return "keep", f"azure-vnet's state file gives {ip} to {pod.name}, whose device {pod.device} exists"
+            return "keep", f"azure-vnet's state file gives {ip} to {pod.name}, and its device {pod.device} exists"
         if hidden := [port.name for port in ports if self._may_hide_macs(port)]:
             return "keep", f"its pod may be alive: the MAC addresses behind {spoken(hidden)} cannot be read"
         if macs:
             return "delete", f"another CNI manages {ip}, and no device has the MAC address {' or '.join(macs)}"
         if pods := [port.name for port in ports if port.name in self._peers]:
-            return "keep", f"its pod may be alive: no MAC address of it is known, and pods are behind {spoken(pods)}"
+            return "keep", f"its pod may be alive: its MAC address is unknown, and pods are behind {spoken(pods)}"
         return "delete", f"another CNI manages {ip}, and no pod is known to use it"
 
     def _why_kept(self, ip: IP) -> str:

@@ -183,7 +183,7 @@ class CleanStaleAzureVnet:
                 raise
             if not is_last:
                 return self._delete_rules(ctx, undo_file, is_last=True)
-            sentence = "nothing was deleted, because other processes delete rules at the same time; left"
+            sentence = "nothing was deleted, because other processes were deleting rules at the same time; still there"
             raise _error(sentence, plan.deletions, kind="incomplete") from error
         return plan
 

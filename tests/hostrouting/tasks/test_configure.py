@@ -179,15 +179,15 @@ LOSSES: dict[str, tuple[Callable[[HostRoutingConfig], HostRoutingConfig], str]] 
     ),
     "CIDRs": (
         lambda old: old._replace(route_overlap={"expectedCidrs": ["172.16.64.0/18"], "mode": "STRICT"}),
-        "routeOverlap.expectedCidrs: 172.16.0.0/18 and 172.16.128.0/17 would not be checked any more",
+        "routeOverlap.expectedCidrs: 172.16.0.0/18 and 172.16.128.0/17 would no longer be checked",
     ),
     "STRICT": (
         lambda old: old._replace(route_overlap={"expectedCidrs": [CIDR]}),
-        "routeOverlap.mode: STRICT is installed, and with WARN units start although addresses escape",
+        "routeOverlap.mode: STRICT is installed; with WARN, units start even if addresses escape",
     ),
     "units": (
         lambda old: old._replace(gate={"units": ["kubelet.service"]}),
-        "gate.units: systemd-nspawn@.service would not wait for the gate any more",
+        "gate.units: systemd-nspawn@.service would no longer wait for the gate",
     ),
     "guard": (lambda old: old._replace(guard=None), "guard.enabled: the guard that repairs routes would be removed"),
 }

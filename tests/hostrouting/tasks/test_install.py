@@ -295,7 +295,7 @@ class TestRoad:
         host = configured(WANTED._replace(guard={"enabled": True}))
         task = Configure(WANTED._replace(guard={"enabled": True}), host=host)
         manager_of(host).states[LAYOUT.guard_unit] = "failed"
-        assert str(task.plan()).splitlines()[-1] == f"start {LAYOUT.guard_unit}    # it does not run"
+        assert str(task.plan()).splitlines()[-1] == f"start {LAYOUT.guard_unit}    # it is not running"
         run(task)
         assert manager_of(host).state(LAYOUT.guard_unit) == "active"
         assert task.plan().is_empty
@@ -404,9 +404,9 @@ class TestConfigJson:
     @pytest.mark.parametrize(
         ("text", "rule"),
         [
-            (None, "is missing, and .*00-host-routing.conf is there, so the installed configuration is not known"),
-            ("{", "is not a configuration that this release reads"),
-            ('{"hostRouting": {"later": 1}}', "is not a configuration that this release reads .*later"),
+            (None, "is missing, and .*00-host-routing.conf is there, so the installed configuration is unknown"),
+            ("{", "cannot be read by this release"),
+            ('{"hostRouting": {"later": 1}}', "cannot be read by this release .*later"),
         ],
     )
     def test_unusable(self, text: str | None, rule: str) -> None:
@@ -419,7 +419,7 @@ class TestConfigJson:
                 host.files.texts[LAYOUT.config_path] = text
             host.files.writes.clear()
             for task in TASKS:
-                failure_of(run, task(WANTED, host=host), of=ConfigError, match=f"{rule}.*or remove them: hostrouting")
+                failure_of(run, task(WANTED, host=host), of=ConfigError, match=f"{rule}.*to remove them: hostrouting")
             assert host.files.writes == []
             run(attrs.evolve(whole, host=host))
             assert disk(host) == (files_by_path(WANTED) if isinstance(whole, Configure) else {})
@@ -473,7 +473,7 @@ class TestLock:
         for nth in (2, 3):  # after the files were installed; after the wait for the default route
             host.faults.meanwhile("snapshot", lambda: run(Configure(other, host=host)), nth=nth)
         failure_of(
-            run, Configure(WANTED, host=host), of=NotReady, match="another run has installed another configuration"
+            run, Configure(WANTED, host=host), of=NotReady, match="another run has installed a different configuration"
         )
         assert ours(host) == ["10.7.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
         assert Configure(other, host=host).plan().is_empty

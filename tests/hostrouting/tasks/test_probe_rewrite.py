@@ -145,7 +145,7 @@ class TestNft:
         """A table that is gone right after it was loaded is an error that can be retried, with what was done."""
         host = FakeHost()
         host.nftables.meanwhile(lambda: host.nftables.tables.pop(TABLE), nth=4)  # after two looks and the load
-        error = failure_of(apply, host, of=HostError, match="another program changes it")
+        error = failure_of(apply, host, of=HostError, match="another program is changing it")
         assert error.can_retry
         assert [operation.verb for operation in effects_of(error).operations] == ["create"]
         run(phases.retry(RewriteProbeSource(rewrite(), host=host)))

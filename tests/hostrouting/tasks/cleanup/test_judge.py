@@ -94,16 +94,16 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
     "tunnel mode": ({"rules": [VIRTUAL, IPV4]}, "delete 2: no device has the MAC address 02:00:00:00:00:05"),
     "live in tunnel mode": ({"rules": [VIRTUAL, LIVE_RULES[1]]}, "conflict 2: a pod behind azv1"),
     "used again in tunnel mode": (USED_AGAIN, "delete 2: no device has the MAC address 02:00:00:00:00:05"),
-    "state file": (THREE | {"state": state("azv1", "10.1.0.5")}, "keep 3: gives 10.1.0.5 to a-eth0, whose device azv1"),
+    "state file": (THREE | {"state": state("azv1", "10.1.0.5")}, "keep 3: gives 10.1.0.5 to a-eth0"),
     "gone, but in it": (THREE | {"state": state("azv7", "10.1.0.5")}, "delete 3: no device"),
     # the uplink
-    "no uplink in a bridge": ({"rules": [IPV4, IPV6], "links": UNBRIDGED}, "keep 2: it acts on no uplink in a bridge"),
+    "no uplink in a bridge": ({"rules": [IPV4, IPV6], "links": UNBRIDGED}, "keep 2: it matches no bridged uplink"),
     "ARP without an uplink": ({"rules": [ARP, VIRTUAL], "links": UNBRIDGED}, "delete 2: no device"),
-    "no bridge": ({"rules": [ARP, IPV4], "links": UNBRIDGED[:2]}, "keep 2: it acts on no uplink in a bridge"),
+    "no bridge": ({"rules": [ARP, IPV4], "links": UNBRIDGED[:2]}, "keep 2: it matches no bridged uplink"),
     "another bridge": ({"rules": [ARP, IPV4], "links": OF_CNI0}, "delete 2: no device"),
-    "not an uplink": ({"rules": [ETH7]}, "keep 1: it acts on no uplink in a bridge"),
+    "not an uplink": ({"rules": [ETH7]}, "keep 1: it matches no bridged uplink"),
     "configured uplink": ({"rules": [ETH7], "uplinks": ["eth7"]}, "delete 1: no device"),
-    "a pod's port": ({"rules": [ETH7.replace("eth7", "azv1")]}, "keep 1: it acts on no uplink in a bridge"),
+    "a pod's port": ({"rules": [ETH7.replace("eth7", "azv1")]}, "keep 1: it matches no bridged uplink"),
 }
 
 
@@ -140,7 +140,7 @@ def test_look_alikes() -> None:
         f"{IPV4} -p IPv4",
         f'{ARP} --log-prefix "a b"',
     ]
-    assert {entry.reason for entry in judged(rules)[0]} <= {"it acts on no uplink in a bridge"}
+    assert {entry.reason for entry in judged(rules)[0]} <= {"it matches no bridged uplink"}
 
 
 DEAD_RULES = [rule for ip in ("10.1.0.6", "fd00::5") for mac in (DEAD, OTHER) for rule in pod_rules(ip, mac)]

@@ -169,7 +169,7 @@ def test_a_rule_is_gone_before_the_batch() -> None:
         host.ebtables.meanwhile(partial(host.ebtables.rules.remove, azure.STALE_RULES[nth]), nth=nth)
     error = failure_of(clean, host, of=HostError)
     assert (error.kind, len(error.lines)) == ("incomplete", 12)
-    assert str(error).startswith("nothing was deleted, because other processes delete rules at the same time; left: r")
+    assert "other processes were deleting rules at the same time; still there: rule PREROUTING" in str(error)
     assert (len(host.ebtables.rules), host.files.texts) == (len(azure.KEPT_RULES) + 8, {})
     host = azure.host()
     host.ebtables.meanwhile(partial(host.ebtables.rules.remove, azure.STALE_RULES[0]), nth=BATCH)
