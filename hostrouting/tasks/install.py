@@ -304,9 +304,13 @@ class SectionTask(InstallTask):
     def changing(self, ctx: phases.Context) -> Iterator[HostRoutingConfig]:
         """Hold the lock while the kernel is changed, by the configuration that is installed then."""
         with self.host.locked(ctx):
-            installed = read_installed(self.host)
-            is_same = not installed or getattr(installed, self.section) == getattr(self.config, self.section)
-            if not is_same or (installed is None and not is_nothing(self.config)):
-                sentence = "another run has installed a different configuration in the meantime"
-                raise NotReady(f"{sentence}; run this again if this configuration is the right one", kind="busy")
-            yield installed or HostRoutingConfig()
+            yield self.require_installed()
+
+    def require_installed(self) -> HostRoutingConfig:
+        """The installed configuration; NotReady if another run has replaced this section of it."""
+        installed = read_installed(self.host)
+        is_same = not installed or getattr(installed, self.section) == getattr(self.config, self.section)
+        if not is_same or (installed is None and not is_nothing(self.config)):
+            sentence = "another run has installed a different configuration in the meantime"
+            raise NotReady(f"{sentence}; run this again if this configuration is the right one", kind="busy")
+        return installed or HostRoutingConfig()

@@ -9,7 +9,7 @@ import phases
 from hostrouting.check.check import CheckReport
 from hostrouting.check.report import repair_document
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import RouteOverlapError
+from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.host.effects import effects_of
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
@@ -133,6 +133,14 @@ class TestMarkersThatFail:
         host.faults.fail("change", 22)
         failure_of(run, Configure(config(*REPAIR, "10.9.0.0/16", cidrs=(CIDR,)), host=host))
         assert markers(host) == {}
+
+    def test_another_configuration_meanwhile(self) -> None:
+        """A check whose CIDRs are not the installed ones any more leaves the markers of the other run."""
+        host = configured(config(cidrs=(CIDR,), mode="WARN"))
+        other = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host)
+        host.faults.meanwhile("snapshot", lambda: run(other), nth=1)
+        failure_of(checked, host, CIDR, of=NotReady, match="another run has installed a different configuration")
+        assert markers(host) == {"ok": "ok\n"}
 
     def test_the_folder_is_gone(self) -> None:
         """The agent may remove the folder of the markers at any time; they are written again, and nothing else is."""
