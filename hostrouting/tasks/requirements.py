@@ -59,7 +59,7 @@ def _file_findings(host: Host, changes: FileChanges) -> Iterator[Finding]:
             file.require_room(host.files)
         except HostRoutingError as error:
             yield from error.findings
-    paths = (*changes.writes, *changes.removes)
+    paths = {*changes.writes, *changes.removes} - {*HostLayout.markers}  # a marker that stays stops nothing
     # Anybody may look at the plan; where root has no way to write, nobody has.
     folders: dict[str, list[str]] = {}
     for folder in sorted({path.rpartition("/")[0] for path in paths if host.rights().is_root}):

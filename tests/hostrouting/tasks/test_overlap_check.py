@@ -11,7 +11,7 @@ from hostrouting.check.report import repair_document
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.host.effects import effects_of
-from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, run
@@ -126,6 +126,13 @@ class TestMarkersThatFail:
             else:
                 assert checked(host, cidr, mode=mode).report.verdict == ("overlap" if cidr == CIDR else "ok")
             assert f" {path}: Read-only file system" in caplog.text
+
+    def test_a_folder_that_is_read_only(self) -> None:
+        """A marker that cannot be removed does not keep the rest from being removed."""
+        host = configured(config(cidrs=("10.0.0.0/8",)))
+        host.files.broken |= dict.fromkeys(("/run/aks-flex-node", LAYOUT.ok_path), "Read-only file system")
+        run(Remove(host=host))
+        assert {*host.files.texts} == {LAYOUT.ok_path}
 
     def test_no_check_follows(self) -> None:
         """The marker of a former configuration does not stay: it says nothing about the new one."""
