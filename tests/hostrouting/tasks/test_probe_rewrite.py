@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 
 import phases
@@ -140,6 +141,13 @@ class TestNft:
         host.nftables.fault = HostError("nft failed", what="nft", kind="not-permitted")
         failure_of(run, Remove(host=host), of=HostError, match="nft failed")
         assert host.files.texts == before
+
+    def test_uninstalled(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Without the program, the rest is removed, and a warning says that the table stays until the next boot."""
+        host = FakeHost()
+        apply(host)
+        run(Remove(host=attrs.evolve(host, missing={"nft"})))
+        assert (host.files.texts, caplog.text.count(f"{TABLE} stays until the next boot")) == ({}, 1)
 
     def test_flushed_at_the_same_moment(self) -> None:
         """A table that is gone right after it was loaded is an error that can be retried, with what was done."""
