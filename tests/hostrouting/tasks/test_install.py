@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -389,18 +390,17 @@ class TestConfigJson:
     )
     def test_unusable(self, text: str | None, rule: str) -> None:
         """A task alone fails and changes nothing; a whole configuration takes its place, and Remove needs none."""
-        for whole in (Configure(WANTED, host=FakeHost()), Remove(host=FakeHost())):
+        for make in (partial(Configure, WANTED), Remove):
             host = configured(WANTED)
-            if text is None:
-                del host.files.texts[LAYOUT.config_path]
-            else:
+            host.files.texts.pop(LAYOUT.config_path)
+            if text is not None:
                 host.files.texts[LAYOUT.config_path] = text
             host.files.writes.clear()
             for task in TASKS:
                 failure_of(run, task(WANTED, host=host), of=ConfigError, match=f"{rule}.*to remove them: hostrouting")
             assert host.files.writes == []
-            run(attrs.evolve(whole, host=host))
-            assert disk(host) == (files_by_path(WANTED) if isinstance(whole, Configure) else {})
+            run(make(host=host))
+            assert disk(host) == ({} if make is Remove else files_by_path(WANTED))
 
 
 class TestForeignSteps:
@@ -416,15 +416,14 @@ class TestForeignSteps:
         assert self.PATH in host.files.texts
         assert LAYOUT.gate_path in host.files.texts, "the gate alone runs them"
 
-    @pytest.mark.parametrize("empty", [True, False])
-    def test_what_they_hold_would_be_free(self, *, empty: bool) -> None:
+    def test_what_they_hold_would_be_free(self) -> None:
         """Nobody removes the gate while there are any: they are named, in the plan and by the error."""
-        host = configured(WANTED)
-        host.files.texts |= {self.PATH: "true\n", self.PATH.replace("50", "60"): "true\n"}
+        host, paths = configured(WANTED), [self.PATH, self.PATH.replace("50", "60")]
+        host.files.texts |= dict.fromkeys(paths, "true\n")
         before = dict(host.files.texts)
-        task = Configure(config(), host=host) if empty else Remove(host=host)
-        failure_of(run, task, of=RequirementError, match=r"50-site.sh was not installed by hostrouting.*60-site.sh")
-        assert [finding.target for finding in task.plan().errors] == [self.PATH, self.PATH.replace("50", "60")]
+        for task in (Configure(config(), host=host), Remove(host=host)):
+            failure_of(run, task, of=RequirementError, match=r"50-site.sh was not installed by hostrouting.*60-site.sh")
+            assert [finding.target for finding in task.plan().errors] == paths
         assert (host.files.texts, len(ours(host))) == (before, 2)
 
 

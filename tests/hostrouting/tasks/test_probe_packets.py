@@ -20,6 +20,7 @@ from hostrouting.kernel.nftables import NftProgram
 from hostrouting.tasks.configure import Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.testing import FakeFiles, FakeManager
+from tests.support import packets
 from tests.support.balancer import (
     GLOBAL,
     HARDWARE,
@@ -39,17 +40,6 @@ from tests.support.balancer import (
     open_socket,
     ping,
     send_icmp,
-)
-from tests.support.packets import (
-    ADVERTISED_NEIGHBOUR,
-    ECHO_REPLY,
-    LISTENER_REPORT,
-    ROUTER_ALERT,
-    UDP,
-    echo_request,
-    listener_query,
-    neighbour_solicitation,
-    router_advertisement,
 )
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
@@ -151,7 +141,7 @@ def test_each_way_to_the_pod(lab: Lab, destination: str, seen: str, translation:
 
 def learns_the_router(lab: Lab) -> bool:
     """Whether a router advertisement from the probe's address, valid for 20 s, gives the node a default route."""
-    send_icmp(lab.balancer, PROBE, "ff02::1", router_advertisement(lifetime=20))
+    send_icmp(lab.balancer, PROBE, "ff02::1", packets.router_advertisement(lifetime=20))
     lab.settled()
     gateways = {str(leg.gateway) for route in lab.node.routes(6) if route.prefix.length == 0 for leg in route.legs}
     return gateways == {OWN, PROBE}
@@ -161,9 +151,9 @@ def answers_a_neighbour(lab: Lab) -> bool:
     """Whether a unicast solicitation is answered, and the node has no neighbour entry for the global address."""
     ping(lab.balancer, OWN_GLOBAL, NODE)  # so that the balancer does not have to resolve the node's address itself
     with capture(lab.balancer) as wire:
-        send_icmp(lab.balancer, PROBE, NODE, neighbour_solicitation(NODE, HARDWARE))
+        send_icmp(lab.balancer, PROBE, NODE, packets.neighbour_solicitation(NODE, HARDWARE))
         lab.settled()
-        answers = [packet.source for packet in wire.packets() if packet.is_icmp(ADVERTISED_NEIGHBOUR, to=PROBE)]
+        answers = [packet.source for packet in wire.packets() if packet.is_icmp(packets.ADVERTISED_NEIGHBOUR, to=PROBE)]
     return answers == [NODE] and GLOBAL not in lab.node.ip("-6", "neighbour").stdout
 
 
@@ -184,7 +174,7 @@ def leaves_others_on_the_link_alone(lab: Lab) -> bool:
     with capture(lab.pod) as wire, open_socket(lab.balancer, socket.SOCK_DGRAM, OWN) as client:
         client.sendto(b"anybody?", (POD, PORT))
         lab.settled()
-        return not any(packet.protocol == UDP for packet in wire.packets())
+        return not any(packet.protocol == packets.UDP for packet in wire.packets())
 
 
 def leaves_other_links_alone(lab: Lab) -> bool:
@@ -193,7 +183,7 @@ def leaves_other_links_alone(lab: Lab) -> bool:
     with capture(lab.balancer) as wire, open_socket(lab.pod, socket.SOCK_DGRAM, PROBE) as client:
         client.sendto(b"anybody?", (OWN_GLOBAL, PORT))
         ping(lab.pod, POD, OWN_GLOBAL)
-        return not any(packet.protocol == UDP for packet in wire.packets())
+        return not any(packet.protocol == packets.UDP for packet in wire.packets())
 
 
 def rewrites_nothing_that_leaves_elsewhere(lab: Lab) -> bool:
@@ -202,17 +192,17 @@ def rewrites_nothing_that_leaves_elsewhere(lab: Lab) -> bool:
     lab.balancer.batch([f"route add {GLOBAL} via {NODE_LINK_LOCAL} dev eth0"])
     with capture(lab.pod) as wire, open_socket(lab.balancer, socket.SOCK_DGRAM, OWN_GLOBAL) as client:
         client.sendto(b"anybody?", (GLOBAL, PORT))
-        return wire.first(lambda packet: packet.protocol == UDP).destination == GLOBAL
+        return wire.first(lambda packet: packet.protocol == packets.UDP).destination == GLOBAL
 
 
 def is_translated(lab: Lab) -> bool:
     """Whether a ping to the service reaches the pod, and the reply reaches the balancer."""
     nft(lab.node, DNAT)
     with capture(lab.balancer) as wire:
-        send_icmp(lab.balancer, PROBE, SERVICE, echo_request(1))
+        send_icmp(lab.balancer, PROBE, SERVICE, packets.echo_request(1))
         lab.settled()
         ping(lab.pod, POD, OWN_GLOBAL)
-        return [packet.source for packet in wire.packets() if packet.is_icmp(ECHO_REPLY, to=PROBE)] == [SERVICE]
+        return [packet.source for packet in wire.packets() if packet.is_icmp(packets.ECHO_REPLY, to=PROBE)] == [SERVICE]
 
 
 def without(*comments: str) -> str:
@@ -248,8 +238,8 @@ def test_a_listener_query(lab: Lab) -> None:
     """An MLDv2 query from the probe's address is answered with a report."""
     put_rules(lab)
     with capture(lab.balancer) as wire:
-        send_icmp(lab.balancer, PROBE, "ff02::1", listener_query(), hops=1, options=ROUTER_ALERT)
-        wire.first(lambda packet: packet.is_icmp(LISTENER_REPORT))
+        send_icmp(lab.balancer, PROBE, "ff02::1", packets.listener_query(), hops=1, options=packets.ROUTER_ALERT)
+        wire.first(lambda packet: packet.is_icmp(packets.LISTENER_REPORT))
 
 
 OTHERS = """
