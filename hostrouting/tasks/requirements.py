@@ -6,6 +6,7 @@ Pure questions: nothing is changed here. Not here: what is done about the answer
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
@@ -103,7 +104,8 @@ def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) 
         yield lost("routeOverlap.expectedCidrs", f"{spoken(gone)} would no longer be checked")
     if old.cidrs and new.cidrs and (old.mode, new.mode) == (Mode.STRICT, Mode.WARN):
         yield lost("routeOverlap.mode", "STRICT is installed; with WARN, units start even if addresses escape")
-    if gone := sorted({*gated_units(installed)} - {*gated_units(config)}):
+    gated = {*gated_units(config)}  # a drop-in of a template counts for its instances
+    if gone := sorted(unit for unit in gated_units(installed) if not {unit, re.sub(r"@.*(?=\.)", "@", unit)} & gated):
         yield lost("gate.units", f"{spoken(gone)} would no longer wait for the gate")
     if installed.guard.enabled and not config.guard.enabled:
         yield lost("guard.enabled", "the guard that repairs routes would be removed")

@@ -184,7 +184,8 @@ class TestLosses:
         halves = {"expectedCidrs": [*REPAIR, "10.0.0.0/8"], "mode": "STRICT"}
         units = {"units": ["kubelet.service", "systemd-nspawn@.service"]}
         new = HostRoutingConfig(more, halves, gate=units, guard={"enabled": True})
-        for host in (configured(self.OLD), FakeHost(kernel=h200())):
+        instance = self.OLD._replace(gate={"units": ["systemd-nspawn@kube.1.service"]})  # the template gates it, too
+        for host in (configured(self.OLD), configured(instance), FakeHost(kernel=h200())):
             run(Configure(new, host=host, allow_removal=False))
 
 

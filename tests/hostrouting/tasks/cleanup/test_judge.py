@@ -73,6 +73,7 @@ ROWS: dict[str, tuple[dict[str, Any], str]] = {
     "duplicates": ({"rules": [IPV4, ARP, IPV4, ARP]}, "delete 4: another CNI manages 10.1.0.5"),
     "route to nobody": ({"routes": [BY_BRIDGE], "links": LINKS[:3]}, "delete 1: no pod is known to use it"),
     "route by what was a veth": ({"routes": [BY_DUMMY, BY_DOWN]}, "delete 2: no pod is known to use it"),
+    "route, by the neighbour": ({"routes": [BY_BRIDGE], "neighbours": [NEIGHBOUR]}, "delete 2: no device has the MAC"),
     # the address
     "not managed": (THREE | {"managed": ["10.9.0.0/16"]}, "keep 3: is not in a managed network"),
     "own address": (THREE | {"addresses": (OWN,)}, "keep 3: is an address of this host, on azure0"),
@@ -210,7 +211,15 @@ AZURE, CILIUM = '{"name": "azure", "plugins": [{"type": "azure-vnet"}, {"type": 
         ({"05-cilium.conf": CILIUM, "10-azure.conflist": AZURE}, ""),
         ({"15-cilium.conf": CILIUM, "10-azure.conflist": AZURE}, "10-azure.conflist"),
         ({"05.conflist": "{", "06.json": "{}", "07.conf": "[" * 100_000, "10.conflist": AZURE}, "10.conflist"),
-        ({"05.conflist": '{"plugins": [{}]}', "06.conflist": '{"plugins": 3}', "10.conflist": AZURE}, "10.conflist"),
+        (
+            {
+                "04.conflist": '{"plugins": []}',
+                "05.conflist": '{"plugins": [{}]}',
+                "06.conflist": '{"plugins": 3}',
+                "10.conflist": AZURE,
+            },
+            "10.conflist",
+        ),
         ({"05.conf": '{"type": "a", "ipam": {"type": "azure-vnet-ipam"}}', "10.conflist": AZURE}, ""),
         ({"00.conf": json.dumps({"type": "multus", "delegates": [json.loads(AZURE)]}), "05.conf": CILIUM}, "00.conf"),
         ({"00.conf": json.dumps({"type": "multus", "config": AZURE}), "05.conf": CILIUM}, "00.conf"),
