@@ -69,7 +69,6 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.tasks.probe_rewrite import RewriteProbeSource as RewriteProbeSource
     from hostrouting.tasks.results import CheckResult as CheckResult
     from hostrouting.tasks.results import Plan as Plan
-    from hostrouting.tasks.results import RoutesResult as RoutesResult
     from hostrouting.tasks.static_routes import ConfigureStaticRoutes as ConfigureStaticRoutes
 
 _CATALOGUE = {
@@ -79,7 +78,7 @@ _CATALOGUE = {
         "tasks.overlap_check": "CheckRouteOverlap",
         "tasks.probe_rewrite": "RewriteProbeSource",
         "tasks.cleanup.task": "CleanStaleAzureVnet CleanupResult",
-        "tasks.results": "RoutesResult CheckResult Plan",
+        "tasks.results": "CheckResult Plan",
         "host.effects": "Effects",
     },
     "The configuration: frozen values, checked when they are made": {

@@ -52,8 +52,8 @@ class Effects:
     operations: tuple[Operation, ...] = ()
 
     def log_fields(self) -> dict[str, object]:
-        """The number of operations and files."""
-        fields = {"operations": len(self.operations), "files": len(self.files)}
+        """The number of changes of routes, of operations and of files."""
+        fields = {"routes": len(self.changes), "operations": len(self.operations), "files": len(self.files)}
         return {name: value for name, value in fields.items() if value}
 
     def to_mapping(self) -> dict[str, object]:

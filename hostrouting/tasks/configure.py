@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.host.effects import Effects, having_changed
+from hostrouting.host.effects import Effects
 from hostrouting.host.host import Host
-from hostrouting.tasks.install import DEFAULT_WAIT, WAIT, SectionTask, begin, installed_or_nothing, planned
+from hostrouting.tasks.install import InstallTask, SectionTask, readable_installed
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -23,15 +22,7 @@ TASKS: tuple[type[SectionTask], ...] = (ConfigureStaticRoutes, RewriteProbeSourc
 """In the order in which they run: the check comes last, because it looks at what the others did."""
 
 
-class _Step(NamedTuple):
-    """A step of the report: the changed files, or a task's work on the kernel."""
-
-    name: str
-    do: Callable[[phases.Context], Effects | phases.Skip]
-
-
-@attrs.frozen
-class Configure:
+class Configure(InstallTask):
     """Make the host what the configuration asks for: files first, then routes, the table for probes, the check.
 
     Idempotent. Whatever must fail, fails before the first write. From the moment the files are installed, a gated unit
@@ -39,47 +30,27 @@ class Configure:
     """
 
     name: ClassVar[str] = "configure-host-routing"
-    config: HostRoutingConfig
-    host: Host = attrs.field(factory=Host.local, kw_only=True)
-    wait: float = attrs.field(default=DEFAULT_WAIT, validator=WAIT, kw_only=True)
-    """The seconds that each task waits for what it needs, such as the default route."""
-    allow_removal: bool = attrs.field(default=True, kw_only=True)
-    """Whether the configuration may take away what protects the host now; else a ConfigError says what it would."""
-    _replaced: list[HostRoutingConfig] = attrs.field(factory=list, init=False, eq=False, repr=False)
-    """What was installed before each run of this task, for undo()."""
+    nothing: ClassVar[str] = "nothing is configured, and nothing is installed"
 
     @property
     def subtasks(self) -> tuple[SectionTask, ...]:
         """The tasks, as they appear in plans and reports."""
-        return tuple(kind(self.config, host=self.host, wait=self.wait) for kind in TASKS)
+        return self.parts()
 
     def parts(self) -> tuple[SectionTask, ...]:
-        """The tasks, which know what was installed, if that can be read: this configuration takes its place."""
-        former = installed_or_nothing(self.host)
-        return tuple(attrs.evolve(task, former=former) for task in self.subtasks)
-
-    def plan(self, _ctx: phases.Context | None = None) -> Plan:
-        """What do() would do now; changes nothing."""
-        return planned(self.host, self.config, self.parts())
+        """See InstallTask. What was installed need not be readable: this configuration takes its place."""
+        former = readable_installed(self.host) or HostRoutingConfig()
+        return tuple(kind(self.config, host=self.host, wait=self.wait, former=former) for kind in TASKS)
 
     def do(self, ctx: phases.Context) -> object:
         """See the class."""
-        self._replaced.append(installed_or_nothing(self.host))
-        if (begun := begin(ctx, self.host, self.parts, allow_removal=self.allow_removal)) is None:
-            return phases.Skip("nothing is configured, and nothing is installed")
+        if (begun := self.begin(ctx)) is None:
+            return phases.Skip(self.nothing)
         effects, parts = begun
         done = phases.Skip("the files are as they should be") if effects == Effects() else effects
-        steps = [_Step("install-files", lambda _ctx: done), *(_Step(part.name, part.work) for part in parts)]
-        with having_changed(files=effects.files):
-            return phases.serial(*steps, name=self.name).do(ctx)
-
-    def undo(self, ctx: phases.Context) -> object:
-        """Install what was there before the task first ran, or remove everything if nothing was."""
-        if not self._replaced:
-            return phases.Skip("it did not run")
-        result = Configure(self._replaced[0], host=self.host, wait=0).do(ctx)
-        self._replaced.clear()
-        return result
+        files = phases.task("install-files")(lambda _ctx: done)
+        steps = (phases.task(part.name)(part.work) for part in parts)
+        return phases.serial(files, *steps, name=self.name).do(ctx)
 
 
 @attrs.frozen

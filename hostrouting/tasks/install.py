@@ -2,7 +2,7 @@
 
 A host is compared with what `boot.files.files_of` says about the configuration. The dry run prints that difference,
 `install` carries it out, and `status` prints it again. `Configure` gives its own configuration, a task alone the
-installed one with its own section replaced, and `Remove` one that asks for nothing. The road of a run:
+installed one with its own section replaced, and `Remove` one that asks for nothing. The road of a run, `InstallTask`:
 
 1. What is installed is read from config.json. Requirements are checked and, if something is installed, conflicts of
    routes: whatever must fail, fails before the first write.
@@ -18,7 +18,7 @@ killed anywhere leaves a host that the next run completes: config.json is the fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
@@ -59,25 +59,25 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
     configuration, because what is installed would be taken for unwanted.
     """
     path = HostLayout.config_path
-    remedy = "write all files anew: hostrouting apply --config FILE --allow-removal; or remove them: hostrouting remove"
+    remedy = "to write all files: hostrouting apply --config FILE --allow-removal; to remove them: hostrouting remove"
     if (text := host.files.read(path)) is None:
         if not (ours := owned_paths(host.files)):
             return None
         if (text := host.files.read(path)) is None:  # another run may have installed it meanwhile, as the first file
-            rule = f"is missing, and {ours[0]} is there, so the installed configuration is not known"
+            rule = f"is missing, and {ours[0]} is there, so the installed configuration is unknown"
             raise ConfigError([Fault(path, "", rule, remedy)])
     try:
         return HostRoutingConfig.from_json(text, source=path, is_ours=True)
     except ConfigError as error:
-        rule = f"is not a configuration that this release reads ({error.faults[0]})"
+        rule = f"cannot be read by this release ({error.faults[0]})"
         raise ConfigError([Fault(path, "", rule, remedy)]) from error
 
 
-def installed_or_nothing(host: Host) -> HostRoutingConfig:
-    """The same, but one of nothing if none is installed, or if it cannot be read."""
+def readable_installed(host: Host) -> HostRoutingConfig | None:
+    """The same, but one of nothing if none is installed, and None if it cannot be read."""
     with suppress(HostRoutingError):
         return read_installed(host) or HostRoutingConfig()
-    return HostRoutingConfig()
+    return None
 
 
 def file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
@@ -148,7 +148,7 @@ def _starts(manager: Manager | None, config: HostRoutingConfig, changes: FileCha
     is_new = {HostLayout.guard_path, HostLayout.unit_path(unit)} & {*changes.writes}
     if not is_new and manager.state(unit) == "active":
         return ()
-    return (Operation("start", unit, "its files are new" if is_new else "it does not run"),)
+    return (Operation("start", unit, "its files are new" if is_new else "it is not running"),)
 
 
 def planned(host: Host, config: HostRoutingConfig, parts: Parts) -> Plan:
@@ -162,72 +162,104 @@ def planned(host: Host, config: HostRoutingConfig, parts: Parts) -> Plan:
     return plan
 
 
-def begin(
-    ctx: phases.Context, host: Host, parts: Callable[[], Parts], *, allow_removal: bool = True
-) -> tuple[Effects, Parts] | None:
-    """The road up to the kernel: what must fail fails, then the files are installed.
+@attrs.frozen
+class InstallTask:
+    """A task that brings a configuration onto a host, on the road that the module describes."""
 
-    `parts` gives the tasks whose work follows, in order, each with the whole configuration that is wanted; they are
-    returned, with the effects so far. None if nothing is to be done, and nothing of ours is there.
-    """
-    path = HostLayout.config_path
-    before, tasks = host.files.read(path), parts()
-    plan = _possible_plan(host, tasks, allow_removal=allow_removal)
-    if plan is None:
-        return None
-    if not plan.needs_install:
-        return Effects(), tasks
-    with host.locked(ctx):
-        if host.files.read(path) != before:  # another run was faster: its sections count
-            tasks = parts()
-            if _possible_plan(host, tasks, allow_removal=allow_removal) is None:
-                return None
-        return install(host, tasks[0].config, tasks[0].former), tasks
+    name: ClassVar[str]
+    nothing: ClassVar[str]
+    """Why there is nothing to do where nothing is configured and nothing of ours is there."""
 
+    config: HostRoutingConfig
+    host: Host = attrs.field(factory=Host.local, kw_only=True)
+    wait: float = attrs.field(default=DEFAULT_WAIT, validator=WAIT, kw_only=True)
+    """The seconds that each part waits for what it needs, such as the default route."""
+    allow_removal: bool = attrs.field(default=True, kw_only=True)
+    """Whether the configuration may take away what protects the host now; else a ConfigError says what it would."""
+    _replaced: list[HostRoutingConfig | None] = attrs.field(factory=list, init=False, eq=False, repr=False)
+    """What was installed before each run of this task, for undo(); None if it could not be read."""
 
-def _possible_plan(host: Host, parts: Parts, *, allow_removal: bool) -> Plan | None:
-    """The plan of these tasks; None if there is nothing to do. Raises what must fail."""
-    config, plan = parts[0].config, planned(host, parts[0].config, parts)
-    is_installed = bool(owned_paths(host.files))
-    if not (is_installed or plan.files or plan.changes_kernel):
-        return None
-    if errors := tuple(finding for finding in plan.errors if finding.name not in _AWAITED):
-        raise RequirementError(findings=errors)
-    if not allow_removal and (faults := tuple(find_losses(read_installed(host), config))):
-        raise ConfigError(faults)
-    if plan.routes is not None and is_installed:
-        plan.routes.require_possible()
-    if host.backend is not None and plan.changes_kernel:
-        host.rights().require_network()
-    return plan
+    def parts(self) -> Parts:
+        """The tasks whose work follows, in order, each with the whole configuration that is wanted."""
+        raise NotImplementedError
+
+    def plan(self, _ctx: phases.Context | None = None) -> Plan:
+        """What do() would do on this host now; changes nothing."""
+        parts = self.parts()
+        return planned(self.host, parts[0].config, parts)
+
+    def do(self, ctx: phases.Context) -> object:
+        """See the class."""
+        raise NotImplementedError
+
+    def undo(self, ctx: phases.Context) -> object:
+        """Install what was there before the task first ran, or remove everything if nothing was.
+
+        A task about one section does that with its section. HostError if what was there could not be read.
+        """
+        if not self._replaced:
+            return phases.Skip("it did not run")
+        if (former := self._replaced[0]) is None:
+            sentence = "what was installed before could not be read, so it cannot be installed again"
+            raise HostError(f"{sentence}; to remove everything: hostrouting remove", what="file")
+        result = attrs.evolve(self, config=former, wait=0, allow_removal=True).do(ctx)
+        self._replaced.clear()
+        return result
+
+    def begin(self, ctx: phases.Context) -> tuple[Effects, Parts] | None:
+        """The road up to the kernel: what must fail fails, then the files are installed.
+
+        Returns the effects so far, and the parts. None if nothing is to be done, and nothing of ours is there.
+        """
+        host, path = self.host, HostLayout.config_path
+        self._replaced.append(readable_installed(host))
+        before, parts = host.files.read(path), self.parts()
+        plan = self._possible_plan(parts)
+        if plan is None:
+            return None
+        if not plan.needs_install:
+            return Effects(), parts
+        with host.locked(ctx):
+            if host.files.read(path) != before:  # another run was faster: its sections count
+                parts = self.parts()
+                if self._possible_plan(parts) is None:
+                    return None
+            return install(host, parts[0].config, parts[0].former), parts
+
+    def _possible_plan(self, parts: Parts) -> Plan | None:
+        """The plan of these parts; None if there is nothing to do. Raises what must fail."""
+        host, config = self.host, parts[0].config
+        plan, is_installed = planned(host, config, parts), bool(owned_paths(host.files))
+        if not (is_installed or plan.files or plan.changes_kernel):
+            return None
+        if errors := tuple(finding for finding in plan.errors if finding.name not in _AWAITED):
+            raise RequirementError(findings=errors)
+        if not self.allow_removal and (faults := tuple(find_losses(read_installed(host), config))):
+            raise ConfigError(faults)
+        if plan.routes is not None and is_installed:
+            plan.routes.require_possible()
+        if host.backend is not None and plan.changes_kernel:
+            host.rights().require_network()
+        return plan
 
 
 @attrs.frozen
-class SectionTask:
+class SectionTask(InstallTask):
     """A task about one section of the configuration. Alone, it keeps all other sections as they are installed.
 
     A subclass says what its work on the kernel is: `planned` looks, and `carry_out` does it, with `config` for the
     whole configuration.
     """
 
-    name: ClassVar[str]
     section: ClassVar[str]
     """The attribute of the configuration that the task is about."""
     step: ClassVar[str]
     """The step of the gate that does the same work at boot."""
-    nothing: ClassVar[str]
-    """Why there is nothing to do where nothing is configured and nothing of ours is there."""
     needed: ClassVar[tuple[type[SectionTask], ...]] = ()
     """The tasks whose work belongs to this one: alone, it does theirs before its own."""
 
-    config: HostRoutingConfig
-    host: Host = attrs.field(factory=Host.local, kw_only=True)
-    wait: float = attrs.field(default=DEFAULT_WAIT, validator=WAIT, kw_only=True)
-    """The seconds to wait for what the work needs, such as the default route."""
     former: HostRoutingConfig = attrs.field(factory=HostRoutingConfig, kw_only=True, eq=False, repr=False)
     """What was installed before, if that is known: the work may have to take it away."""
-    _replaced: list[HostRoutingConfig] = attrs.field(factory=list, init=False, eq=False, repr=False)
-    """What was installed before each run of this task, for undo()."""
 
     def planned(self) -> Plan:
         """What would be done to the kernel now; nothing is changed. An image has no kernel."""
@@ -238,21 +270,15 @@ class SectionTask:
         raise NotImplementedError
 
     def parts(self) -> Parts:
-        """The tasks that do the work, each with the installed configuration in which this section is replaced."""
+        """See InstallTask. In the installed configuration, this section is replaced."""
         former = read_installed(self.host) or HostRoutingConfig()
         whole = former.replaced(self.section, self.config)
         kinds = (*self.needed, type(self))
         return tuple(kind(whole, host=self.host, wait=self.wait, former=former) for kind in kinds)
 
-    def plan(self, _ctx: phases.Context | None = None) -> Plan:
-        """What do() would do on this host now; changes nothing."""
-        parts = self.parts()
-        return planned(self.host, parts[0].config, parts)
-
     def do(self, ctx: phases.Context) -> Effects | phases.Skip:
         """See the class."""
-        self._replaced.append(installed_or_nothing(self.host))
-        if (begun := begin(ctx, self.host, self.parts)) is None:
+        if (begun := self.begin(ctx)) is None:
             return phases.Skip(self.nothing)
         effects, parts = begun
         result: Effects | phases.Skip = phases.Skip(self.nothing)
@@ -263,14 +289,6 @@ class SectionTask:
         if isinstance(result, Effects):
             return attrs.evolve(result, changes=effects.changes, files=effects.files, operations=effects.operations)
         return result if effects == Effects() else effects
-
-    def undo(self, ctx: phases.Context) -> Effects | phases.Skip:
-        """Make the section what it was before the task first ran, in the files and in the kernel."""
-        if not self._replaced:
-            return phases.Skip("it did not run")
-        result = attrs.evolve(self, config=self._replaced[0], wait=0).do(ctx)
-        self._replaced.clear()
-        return result
 
     def work(self, ctx: phases.Context) -> Effects | phases.Skip:
         """Carry it out; an error says that the gate holds units back meanwhile."""
@@ -286,9 +304,13 @@ class SectionTask:
     def changing(self, ctx: phases.Context) -> Iterator[HostRoutingConfig]:
         """Hold the lock while the kernel is changed, by the configuration that is installed then."""
         with self.host.locked(ctx):
-            installed = read_installed(self.host)
-            is_same = not installed or getattr(installed, self.section) == getattr(self.config, self.section)
-            if not is_same or (installed is None and not is_nothing(self.config)):
-                sentence = "another run has installed another configuration meanwhile"
-                raise NotReady(f"{sentence}; run this again if this configuration is the right one", kind="busy")
-            yield installed or HostRoutingConfig()
+            yield self.require_installed()
+
+    def require_installed(self) -> HostRoutingConfig:
+        """The installed configuration; NotReady if another run has replaced this section of it."""
+        installed = read_installed(self.host)
+        is_same = not installed or getattr(installed, self.section) == getattr(self.config, self.section)
+        if not is_same or (installed is None and not is_nothing(self.config)):
+            sentence = "another run has installed a different configuration in the meantime"
+            raise NotReady(f"{sentence}; run this again if this configuration is the right one", kind="busy")
+        return installed or HostRoutingConfig()

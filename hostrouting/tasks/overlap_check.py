@@ -53,6 +53,7 @@ class CheckRouteOverlap(SectionTask):
             with suppress(HostError):
                 self._mark(None, ())  # the present ones would be about another state
             raise
+        self.require_installed()  # else the markers would be about another configuration
         findings = check_findings(report, mode=check.mode, wait=self.wait)
         wrong = [finding for finding in findings if finding.name in _WRONG]
         remedies = [finding for finding in findings if finding.name in _REMEDIES]

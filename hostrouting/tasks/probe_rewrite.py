@@ -9,6 +9,7 @@ import phases
 from hostrouting.boot.probe_table import PROBE_DELETION, TABLE, probe_comments, render_probe_table
 from hostrouting.check.surroundings import find_probe_obstacles
 from hostrouting.errors import HostError
+from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, Operation, having_changed
 from hostrouting.host.layout import HostLayout
 from hostrouting.tasks.install import SectionTask
@@ -34,13 +35,17 @@ class RewriteProbeSource(SectionTask):
 
     def planned(self) -> Plan:
         """See SectionTask."""
-        if self.host.backend is None or not self.host.has_program("nft"):
+        is_wanted, was_wanted = self.config.probe_rewrite.enabled, self.former.probe_rewrite.enabled
+        if self.host.backend is None:
             return Plan()
-        is_wanted = self.config.probe_rewrite.enabled
+        if not self.host.has_program("nft"):  # if the table is wanted, this is a requirement that is not met
+            sentence, remedy = f"{_TITLE} stays until the next boot", "to delete it now, install the package nftables"
+            left = Finding("probe-rewrite", "warning", f"{sentence}: the program nft is not installed", "nft", remedy)
+            return Plan(findings=(left,) if was_wanted and not is_wanted else ())
         try:
             operations = tuple(self._operations(self.host.nftables.listing(TABLE)))
         except HostError:
-            if is_wanted or self.former.probe_rewrite.enabled:
+            if is_wanted or was_wanted:
                 raise
             return Plan()  # this process may not list it, or this kernel has no nftables: nobody has asked for a table
         if not is_wanted:
@@ -60,7 +65,7 @@ class RewriteProbeSource(SectionTask):
             nftables.load(render_probe_table(self.config.probe_rewrite) if is_wanted else PROBE_DELETION)
             with having_changed(operations=plan.operations):
                 if any(self._operations(nftables.listing(TABLE))):
-                    sentence = f"{_TITLE} is not as it was loaded: another program changes it"
+                    sentence = f"{_TITLE} is not as it was loaded: another program is changing it"
                     raise HostError(sentence, what="nft", kind="not-in-force")
         return Effects(operations=plan.operations)
 
@@ -73,4 +78,4 @@ class RewriteProbeSource(SectionTask):
         elif listing is None:
             yield Operation("create", _TITLE, "it is missing")
         elif "flags dormant" in listing or any(comment not in listing for comment in probe_comments(config)):
-            yield Operation("replace", _TITLE, "it is not as this configuration loads it")
+            yield Operation("replace", _TITLE, "it differs from this configuration")

@@ -6,6 +6,7 @@ Pure questions: nothing is changed here. Not here: what is done about the answer
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ _PACKAGES = {
     "timeout": "coreutils",
     "nft": "nftables",
 }
-_AWAITED = {"sysinit.target", "basic.target", "network-pre.target", "network.target", "network-online.target"}
+_NETWORK_TARGETS = {"sysinit.target", "basic.target", "network-pre.target", "network.target", "network-online.target"}
 
 
 def find_requirements(host: Host, config: HostRoutingConfig, changes: FileChanges) -> Iterator[Finding]:
@@ -59,7 +60,7 @@ def _file_findings(host: Host, changes: FileChanges) -> Iterator[Finding]:
             file.require_room(host.files)
         except HostRoutingError as error:
             yield from error.findings
-    paths = (*changes.writes, *changes.removes)
+    paths = {*changes.writes, *changes.removes} - {*HostLayout.markers}  # a marker that stays stops nothing
     # Anybody may look at the plan; where root has no way to write, nobody has.
     folders: dict[str, list[str]] = {}
     for folder in sorted({path.rpartition("/")[0] for path in paths if host.rights().is_root}):
@@ -69,7 +70,7 @@ def _file_findings(host: Host, changes: FileChanges) -> Iterator[Finding]:
         yield Finding("file", "error", f"nothing can be changed in {spoken(alike)}: {reason}", alike[0])
     if HostLayout.gate_path in changes.removes:
         for path in foreign_steps(host.files):
-            sentence = f"{path} was not installed by hostrouting; gated units wait for it now, and would not any more"
+            sentence = f"{path} was not installed by hostrouting; gated units wait for it now, and would no longer wait"
             yield Finding("file", "error", sentence, path, "remove it first")
 
 
@@ -81,30 +82,31 @@ def _systemd_findings(manager: Manager, units: tuple[str, ...]) -> Iterator[Find
         yield Finding("requirement", "error", sentence, "systemd")
     instances = [unit.replace("@.", "@hostrouting-probe.") for unit in units]
     for unit, properties in zip(units, manager.show(("Before",), *instances) if units else (), strict=True):
-        if before := sorted({*properties["Before"].split()} & _AWAITED):
+        if before := sorted({*properties["Before"].split()} & _NETWORK_TARGETS):
             sentence = f"{unit} starts before {before[0]}, which the gate waits for: each would wait for the other"
             remedy = "name the unit that needs the network, such as kubelet.service, in gate.units"
             yield Finding("requirement", "error", sentence, unit, remedy)
 
 
 def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) -> Iterator[Fault]:
-    """What protects this host now and would not any more: routes, STRICT, CIDRs, gated units and the guard."""
+    """What protects this host now and no longer would: routes, STRICT, CIDRs, gated units and the guard."""
     if installed is None:
         return
     old, new = installed.route_overlap, config.route_overlap
 
     def lost(path: str, sentence: str) -> Fault:
-        remedy = "write it into this file, or allow it: --allow-removal"
+        remedy = "add it to this file, or allow the removal: --allow-removal"
         return Fault(path, "", sentence, remedy)
 
     if gone := [*map(str, _lost_routes(installed, config))]:
         yield lost("staticRoutes.routes", f"takes away the route to {spoken(gone)}")
     if gone := [str(part) for cidr in old.cidrs for part in _uncovered(cidr, new.cidrs)]:
-        yield lost("routeOverlap.expectedCidrs", f"{spoken(gone)} would not be checked any more")
+        yield lost("routeOverlap.expectedCidrs", f"{spoken(gone)} would no longer be checked")
     if old.cidrs and new.cidrs and (old.mode, new.mode) == (Mode.STRICT, Mode.WARN):
-        yield lost("routeOverlap.mode", "STRICT is installed, and with WARN units start although addresses escape")
-    if gone := sorted({*gated_units(installed)} - {*gated_units(config)}):
-        yield lost("gate.units", f"{spoken(gone)} would not wait for the gate any more")
+        yield lost("routeOverlap.mode", "STRICT is installed; with WARN, units start even if addresses escape")
+    gated = {*gated_units(config)}  # a drop-in of a template counts for its instances
+    if gone := sorted(unit for unit in gated_units(installed) if not {unit, re.sub(r"@.*(?=\.)", "@", unit)} & gated):
+        yield lost("gate.units", f"{spoken(gone)} would no longer wait for the gate")
     if installed.guard.enabled and not config.guard.enabled:
         yield lost("guard.enabled", "the guard that repairs routes would be removed")
 

@@ -83,27 +83,6 @@ class Plan:
 
 
 @attrs.frozen
-class RoutesResult(Effects):
-    """What ConfigureStaticRoutes did."""
-
-    plan: RoutePlan | None = attrs.field(default=None, kw_only=True)
-    """The plan that was carried out; None for an image."""
-
-    def log_fields(self) -> dict[str, object]:
-        """The number of routes by action, and of files written."""
-        counts: dict[str, object] = {}
-        if self.plan is not None:
-            actions = [step.action for step in self.plan.changes]
-            counts = {action: actions.count(action) for action in ("add", "delete")}
-            counts["keep"] = self.plan.kept
-        return {name: count for name, count in counts.items() if count} | super().log_fields()
-
-    def to_mapping(self) -> dict[str, object]:
-        """What was changed, as plain values; routes are written as in `ip route`."""
-        return {**super().to_mapping(), "kept": 0 if self.plan is None else self.plan.kept}
-
-
-@attrs.frozen
 class CheckResult(Effects):
     """What CheckRouteOverlap found and did."""
 

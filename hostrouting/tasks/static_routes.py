@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import phases
 from hostrouting.errors import NotReady
+from hostrouting.host.effects import Effects
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.routes.apply import Applied, apply_plan
 from hostrouting.routes.plan import RoutePlan, plan_static_routes
 from hostrouting.tasks.install import SectionTask
-from hostrouting.tasks.results import Plan, RoutesResult
+from hostrouting.tasks.results import Plan
 
 if TYPE_CHECKING:
     from hostrouting.finding import Finding
@@ -39,10 +40,10 @@ class ConfigureStaticRoutes(SectionTask):
             routes = plan_static_routes(self.config, backend.snapshot())
         return Plan(routes=routes, findings=tuple(routes.findings()))
 
-    def carry_out(self, ctx: phases.Context) -> RoutesResult | phases.Skip:
+    def carry_out(self, ctx: phases.Context) -> Effects | phases.Skip:
         """See SectionTask."""
         if self.host.backend is None:
-            return RoutesResult()
+            return Effects()
         until, applied = ctx.clock.now() + self.wait, None
         with self.host.backend() as backend:
             while applied is None:
@@ -54,7 +55,7 @@ class ConfigureStaticRoutes(SectionTask):
             ctx.log.warning("%s", finding)
         if applied.plan == RoutePlan():
             return phases.Skip(self.nothing)
-        return RoutesResult(applied.changes, plan=applied.plan)
+        return Effects(applied.changes)
 
     def _await_plan(self, ctx: phases.Context, backend: RouteBackend, *, wait: float) -> RoutePlan:
         """The plan, after waiting for everything that it needs."""

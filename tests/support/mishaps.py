@@ -5,13 +5,13 @@ files, taking the lock, calls of the manager, changes of routes, and loads of nf
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import attrs
 
 from hostrouting.errors import BackendError, HostError
 from hostrouting.kernel.base import Outcome, RouteRequest
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, plain_vm
-from hostrouting.testing.filters import FakeNftables
 from hostrouting.testing.kernel import FakeKernel
 
 
@@ -63,65 +63,12 @@ class Mishaps:
             raise self.error(event)
 
 
-@attrs.define
-class MishapFiles(FakeFiles):
-    """The files of such a host."""
-
-    mishaps: Mishaps = attrs.field(factory=Mishaps)
-
-    def write(self, path: str, text: str, *, mode: int = 0o644) -> None:
-        """See Files."""
-        self.mishaps.before(f"write {path}")
-        super().write(path, text, mode=mode)
-
-    def link(self, path: str, target: str) -> None:
-        """See Files."""
-        self.mishaps.before(f"link {path}")
-        super().link(path, target)
-
-    def remove(self, path: str) -> bool:
-        """See Files."""
-        if self.is_there(path):
-            self.mishaps.before(f"remove {path}")
-        return super().remove(path)
-
-    def try_lock(self, path: str) -> Callable[[], None] | None:
-        """See Files."""
-        self.mishaps.before(f"lock {path}")
-        return super().try_lock(path)
+class _Files(FakeFiles):
+    """Files whose methods can be replaced."""
 
 
-@attrs.define
-class MishapManager(FakeManager):
-    """The manager of such a host."""
-
-    mishaps: Mishaps = attrs.field(factory=Mishaps)
-
-    def reload(self) -> None:
-        """See Manager."""
-        self.mishaps.before("reload")
-        super().reload()
-
-    def start(self, unit: str, *, timeout: float) -> None:
-        """See Manager."""
-        self.mishaps.before(f"start {unit}")
-        super().start(unit, timeout=timeout)
-
-    def stop(self, unit: str) -> None:
-        """See Manager."""
-        self.mishaps.before(f"stop {unit}")
-        super().stop(unit)
-
-
-class MishapNftables(FakeNftables):
-    """The nftables of such a host."""
-
-    mishaps: Mishaps
-
-    def load(self, text: str) -> None:
-        """See Nftables."""
-        self.mishaps.before("nft load")
-        super().load(text)
+class _Manager(FakeManager):
+    """A manager whose methods can be replaced."""
 
 
 def fabric_vm() -> FakeKernel:
@@ -134,17 +81,35 @@ def fabric_vm() -> FakeKernel:
 
 def mishap_host(kernel: FakeKernel | None = None) -> tuple[FakeHost, Mishaps]:
     """A host with this kernel, or that of `fabric_vm`, and the list of effects on it."""
-    mishaps, kernel, tables = Mishaps(), kernel or fabric_vm(), MishapNftables()
-    tables.mishaps = mishaps
-    change = kernel.change
+    mishaps = Mishaps()
+    host = FakeHost(kernel=kernel or fabric_vm(), files=_Files(), manager=_Manager())
 
-    def watched(requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
+    def watch(owner: Any, verb: str, event: Callable[..., str]) -> None:
+        method = getattr(owner, verb)
+
+        def watched(*given: Any, **named: Any) -> Any:
+            if name := event(*given):
+                mishaps.before(name)
+            return method(*given, **named)
+
+        setattr(owner, verb, watched)
+
+    watch(host.files, "write", lambda path, _text: f"write {path}")
+    watch(host.files, "link", lambda path, _target: f"link {path}")
+    watch(host.files, "remove", lambda path: f"remove {path}" if host.files.is_there(path) else "")
+    watch(host.files, "try_lock", lambda path: f"lock {path}")
+    watch(host.manager, "reload", lambda: "reload")
+    watch(host.manager, "start", lambda unit: f"start {unit}")
+    watch(host.manager, "stop", lambda unit: f"stop {unit}")
+    watch(host.nftables, "load", lambda _text: "nft load")
+    change = host.kernel.change
+
+    def change_each(requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         outcomes: list[Outcome] = []
         for request in requests:
             mishaps.before(f"route {request}")
             outcomes += change([request])
         return tuple(outcomes)
 
-    kernel.change = watched  # type: ignore[method-assign]
-    files, manager = MishapFiles(mishaps=mishaps), MishapManager(mishaps=mishaps)
-    return FakeHost(kernel=kernel, files=files, manager=manager, nftables=tables), mishaps
+    host.kernel.change = change_each  # type: ignore[method-assign]
+    return host, mishaps

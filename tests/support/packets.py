@@ -1,89 +1,38 @@
-"""IPv6 packets as bytes: parsed, checked and reassembled; and ICMPv6 messages to send.
+"""IPv6 packets: the parts that the tests look at, and ICMPv6 messages to send.
 
 Here: bytes to values and back. Not here: sockets and hosts (`balancer`).
 """
 
 import struct
-from collections.abc import Iterable, Sequence
 from ipaddress import IPv6Address
+from typing import NamedTuple
 
-import attrs
-
-TCP, UDP, ICMPV6 = 6, 17, 58
-_HOP_BY_HOP, _FRAGMENT = 0, 44
+UDP, _ICMPV6, _HOP_BY_HOP = 17, 58, 0
 ECHO_REQUEST, ECHO_REPLY, ADVERTISED_NEIGHBOUR, LISTENER_REPORT = 128, 129, 136, 143
 # A hop-by-hop header (whose first byte the kernel fills in) with the option "router alert: MLD", and two bytes of padding.
 ROUTER_ALERT = bytes([0, 0, 5, 2, 0, 0, 1, 0])
 
 
-@attrs.frozen
-class Packet:
-    """An IPv6 packet without its extension headers; `offset` and `more` are those of a fragment."""
+class Packet(NamedTuple):
+    """An IPv6 packet without its hop-by-hop header."""
 
     source: str
     destination: str
     protocol: int
-    payload: bytes = attrs.field(repr=False)
-    ident: int = 0
-    offset: int = 0
-    more: bool = False
+    payload: bytes
 
     @classmethod
     def read(cls, data: bytes) -> "Packet":
         """Parse a packet that begins with the IPv6 header."""
-        length, protocol = struct.unpack_from("!4xHB", data)
-        payload, ident, offset, more = data[40 : 40 + length], 0, 0, False
-        while protocol in {_HOP_BY_HOP, _FRAGMENT}:
-            size = 8
-            if protocol == _FRAGMENT:
-                place, ident = struct.unpack_from("!2xHI", payload)
-                offset, more = place & 0xFFF8, bool(place & 1)
-            else:
-                size += 8 * payload[1]
-            protocol, payload = payload[0], payload[size:]
+        protocol, payload = data[6], data[40:]
+        if protocol == _HOP_BY_HOP:
+            protocol, payload = payload[0], payload[8 + 8 * payload[1] :]
         source, destination = (str(IPv6Address(data[at : at + 16])) for at in (8, 24))
-        return cls(source, destination, protocol, payload, ident=ident, offset=offset, more=more)
+        return cls(source, destination, protocol, payload)
 
-    @property
-    def is_checksum_right(self) -> bool:
-        """Whether the checksum of TCP, UDP or ICMPv6 is correct for the payload and the two addresses."""
-        ends = IPv6Address(self.source).packed + IPv6Address(self.destination).packed
-        data = ends + struct.pack("!II", len(self.payload), self.protocol) + self.payload
-        data += bytes(len(data) % 2)
-        # Adding the carries does not change a sum modulo 0xffff; the sum of a correct packet is 0 or 0xffff.
-        total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
-        return total % 0xFFFF == 0
-
-    @property
-    def icmp(self) -> tuple[int, int]:
-        """Type and code; (-1, -1) if it is not ICMPv6."""
-        return (self.payload[0], self.payload[1]) if self.protocol == ICMPV6 else (-1, -1)
-
-
-def reassembled(packets: Iterable[Packet]) -> tuple[Packet, ...]:
-    """The packets, with complete fragmented packets reassembled in the place of their last fragment."""
-    whole: list[Packet] = []
-    parts: dict[tuple[str, str, int], list[Packet]] = {}
-    for packet in packets:
-        if not (packet.more or packet.offset):
-            whole.append(packet)
-            continue
-        key = (packet.source, packet.destination, packet.ident)
-        parts.setdefault(key, []).append(packet)
-        if (joined := _joined(parts[key])) is not None:
-            whole.append(joined)
-    return tuple(whole)
-
-
-def _joined(parts: Sequence[Packet]) -> Packet | None:
-    payload = b""
-    for part in sorted(parts, key=lambda it: it.offset):
-        if part.offset != len(payload):
-            return None
-        payload += part.payload
-        if not part.more:
-            return attrs.evolve(part, payload=payload, ident=0, offset=0)
-    return None
+    def is_icmp(self, kind: int, *, to: str = "") -> bool:
+        """Whether it is an ICMPv6 message of this type, to this address."""
+        return self.protocol == _ICMPV6 and self.payload[0] == kind and to in {"", self.destination}
 
 
 def echo_request(number: int) -> bytes:

@@ -2,14 +2,14 @@
 
 azure-vnet adds up to three rules for a pod in chain PREROUTING of table nat, each with exactly one set of options
 (`_POD_RULES`), and a permanent neighbour and routes. A rule with one option more or less, a negation, or a network
-instead of an address is not a pod's, and is kept.
+instead of an address is not a pod's, and is not looked at.
 
 An entry contains the pod's address, and usually its MAC address. It is stale if another CNI manages the address now and
 nothing has the MAC address: no device of the host, no other end of a veth, and no device that a bridge has learned, as
 of a virtual machine in a pod. Behind a tap, or a port whose other end cannot be read, any MAC address may be alive: as
 long as azure-vnet's bridge has such a port, no MAC address is known to be dead. In tunnel mode, the rule that answers
 ARP has one virtual MAC address for all pods, so it is judged by the other entries for its address. A rule that
-acts on no uplink in a bridge is kept.
+matches no uplink in a bridge is kept.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import attrs
@@ -94,7 +95,7 @@ def judge(facts: CleanupFacts, config: AzureVnetCleanupConfig) -> tuple[tuple[Cl
     host = _Judge(facts, config, pods)
     entries = (*host.rules(), *host.neighbours(), *host.routes())
     if facts.rules is None and host.own_bridges:
-        sentence = "ebtables is not installed, or its modules are not loaded, so rules cannot be looked for"
+        sentence = "ebtables is not installed, or its modules are not loaded, so its rules cannot be listed"
         findings.append(Finding("requirement", "error", sentence, "ebtables", "install it, or load its modules"))
     if gone := [f"{pod.name} ({', '.join(map(str, pod.ips))})" for pod in pods if host.is_gone(pod)]:
         sentence = f"{STATE_FILE} still lists pods that are gone: {spoken(gone)}"
@@ -102,7 +103,7 @@ def judge(facts: CleanupFacts, config: AzureVnetCleanupConfig) -> tuple[tuple[Cl
         findings.append(Finding("azure-vnet", "warning", sentence, STATE_FILE, remedy))
     if (count := sum(entry.fate == "delete" for entry in entries)) > MOST:
         sentence = f"{count:,} entries are stale, and one run deletes at most {MOST:,}"
-        remedy = "write a part of the networks into azureVnetCleanup.managed, and clean up part by part"
+        remedy = "name only some of the networks in azureVnetCleanup.managed, and clean up in several runs"
         findings.append(Finding("azure-vnet", "error", sentence, "azureVnetCleanup.managed", remedy))
     if config.dry_run:
         findings.append(Finding("azure-vnet", "note", "dryRun is true: nothing is deleted", "azureVnetCleanup.dryRun"))
@@ -124,8 +125,7 @@ _POD_RULES = (
     re.compile(rf"(?:--dnat-target ACCEPT )?--ip-dst {_IPV4} {_DNAT} -p (?:IPv4|0x0?800)"),
     re.compile(rf"(?:--dnat-target ACCEPT )?--ip6-dst {_IPV6} {_DNAT} -p (?:IPv6|0x86[Dd][Dd])"),
 )
-_DESTINATION = re.compile(r" --(?:arp-ip|ip|ip6)-dst (?:! )?(\S+)")
-"""The options of a pod rule, sorted, in every spelling that ebtables prints; and the option that has the pod's address.
+"""The options of a pod rule, sorted, in every spelling that ebtables prints.
 
 A default target may be missing; a protocol may be a number; an address may have a mask, and a MAC address no zeros.
 """
@@ -145,17 +145,11 @@ def pod_rule(text: str) -> PodRule | None:
     match = next(filter(None, (shape.fullmatch(" ".join(sorted(options))) for shape in _POD_RULES)), None)
     if match is None or chain != "PREROUTING":
         return None
-    ip, mac = _address(match["ip"]), ":".join(byte.zfill(2) for byte in match["mac"].lower().split(":"))
+    mac = ":".join(byte.zfill(2) for byte in match["mac"].lower().split(":"))
     is_of_one_device = mac not in _NO_MAC and not int(mac[:2], 16) & 1
-    return PodRule(ip, mac, match.groupdict().get("uplink")) if ip is not None and is_of_one_device else None
-
-
-def _address(value: str) -> IP | None:
-    """The address in the value of an option, before a mask."""
-    try:
-        return as_ip(value.partition("/")[0])
-    except ValueError:
-        return None
+    with suppress(ValueError):  # not an address
+        return PodRule(as_ip(match["ip"]), mac, match.groupdict().get("uplink")) if is_of_one_device else None
+    return None
 
 
 # The decision: what is stale.
@@ -190,8 +184,8 @@ class _Judge:
         self._local = {gateway: "a default gateway" for gateway in gateways if gateway is not None}
         self._local |= {own.ip: f"an address of this host, on {own.dev}" for own in facts.snapshot.addresses}
         self._listed = {ip: pod for pod in pods if pod.device in self._links for ip in pod.ips}
-        self._rules = [(rule, pod_rule(rule.text)) for rule in facts.rules or ()]
-        known = [(pod.ip, pod.mac) for _, pod in self._rules if pod is not None and pod.mac != _VIRTUAL_MAC]
+        self._rules = [(rule, pod) for rule in facts.rules or () if (pod := pod_rule(rule.text)) is not None]
+        known = [(pod.ip, pod.mac) for _, pod in self._rules if pod.mac != _VIRTUAL_MAC]
         own_neighbours = [entry for entry in view.neighbours if entry.dev in self.own_bridges]
         self._neighbours = [entry for entry in own_neighbours if entry.mac not in _NO_MAC]
         self._known: dict[IP, list[str]] = defaultdict(list)
@@ -199,13 +193,9 @@ class _Judge:
             self._known[ip] = [*dict.fromkeys([*self._known[ip], mac])]
 
     def rules(self) -> Iterator[CleanupEntry]:
-        """Each rule that azure-vnet adds for a pod, or that has a managed address."""
+        """Each rule that azure-vnet adds for a pod."""
         for rule, pod in self._rules:
-            if pod is not None:
-                yield CleanupEntry("rule", rule.text, *self._rule(pod), rule)
-            elif any(self._is_managed(_address(value)) for value in _DESTINATION.findall(rule.text)):
-                reason = "azure-vnet adds no rule exactly like this for a pod"
-                yield CleanupEntry("rule", rule.text, "keep", reason, rule)
+            yield CleanupEntry("rule", rule.text, *self._rule(pod), rule)
 
     def neighbours(self) -> Iterator[CleanupEntry]:
         """Each permanent neighbour on a bridge of azure-vnet that no other program maintains."""
@@ -232,7 +222,7 @@ class _Judge:
 
     def _rule(self, rule: PodRule) -> tuple[Fate, str]:
         if not self._bridges or (rule.uplink is not None and rule.uplink not in self._uplinks):
-            return "keep", "it acts on no uplink in a bridge"
+            return "keep", "it matches no bridged uplink"
         macs = self._known.get(rule.ip, []) if rule.mac == _VIRTUAL_MAC else [rule.mac]
         return self._fate(rule.ip, macs, self._behind)
 
@@ -244,26 +234,23 @@ class _Judge:
             if mac in self._alive:
                 return "conflict", f"another CNI manages {ip}, but its MAC address {mac} belongs to {self._alive[mac]}"
         if pod := self._listed.get(ip):
-            return "keep", f"azure-vnet's state file gives {ip} to {pod.name}, whose device {pod.device} exists"
+            return "keep", f"azure-vnet's state file gives {ip} to {pod.name}, and its device {pod.device} exists"
         if hidden := [port.name for port in ports if self._may_hide_macs(port)]:
             return "keep", f"its pod may be alive: the MAC addresses behind {spoken(hidden)} cannot be read"
         if macs:
             return "delete", f"another CNI manages {ip}, and no device has the MAC address {' or '.join(macs)}"
         if pods := [port.name for port in ports if port.name in self._peers]:
-            return "keep", f"its pod may be alive: no MAC address of it is known, and pods are behind {spoken(pods)}"
+            return "keep", f"its pod may be alive: its MAC address is unknown, and pods are behind {spoken(pods)}"
         return "delete", f"another CNI manages {ip}, and no pod is known to use it"
 
     def _why_kept(self, ip: IP) -> str:
         """Why entries of every kind for this address are kept; empty if they may be deleted."""
-        if not self._is_managed(ip):
+        if not any(ip in network for network in self._config.managed):
             return f"{ip} is not in a managed network (azureVnetCleanup.managed)"
         if ip in self._local:
             return f"{ip} is {self._local[ip]}"
-        is_protected = any(ip in network for network in self._config.protect if network.version == ip.version)
+        is_protected = any(ip in network for network in self._config.protect)
         return f"{ip} is protected (azureVnetCleanup.protect)" if is_protected else ""
-
-    def _is_managed(self, ip: IP | None) -> bool:
-        return ip is not None and any(ip in net for net in self._config.managed if net.version == ip.version)
 
     def _may_hide_macs(self, link: Link) -> bool:
         """Whether MAC addresses that cannot be read may exist behind this device."""
@@ -285,7 +272,7 @@ _PLUGIN = re.compile(r'"type\\*"\s*:\s*\\*"azure-vnet\\*"')  # also in a documen
 def active_file(conflists: Mapping[str, str]) -> str:
     """The name of the CNI configuration that makes azure-vnet active; empty if none does.
 
-    A container runtime uses the first file, by name, that it can use. If that is multus, which hands pods on to other
+    A container runtime uses the first file, by name, that it can use. If that is Multus, which hands pods on to other
     plugins, the next one counts, too. A file before it that has azure-vnet in any place counts: refusing is safe.
     """
     for name, text in sorted(conflists.items()):
@@ -296,7 +283,7 @@ def active_file(conflists: Mapping[str, str]) -> str:
             types = [plugin["type"] for plugin in document.get("plugins", [document])]
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
             continue  # no container runtime can use it
-        if types and "multus" not in types:
+        if types and not {"multus", "multus-shim"} & {*types}:
             break
     return ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import count
 from shlex import quote
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
@@ -15,16 +15,17 @@ from hostrouting.finding import Finding, of_severity
 from hostrouting.host.effects import Effects, Operation, having_changed, tell_effects
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
-from hostrouting.kernel.base import RouteBackend, RouteRequest
-from hostrouting.kernel.ebtables import BridgeRule, Ebtables
-from hostrouting.kernel.neighbours import LinkLayer, Neighbour
+from hostrouting.kernel.base import RouteRequest
+from hostrouting.kernel.ebtables import BridgeRule
+from hostrouting.kernel.neighbours import Neighbour
 from hostrouting.model.route import Route
 from hostrouting.tasks.cleanup.judge import CONFLISTS, STATE_FILE, CleanupEntry, CleanupFacts, Fate, judge
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from hostrouting.config.settings import AzureVnetCleanupConfig, HostRoutingConfig
+    from hostrouting.config.settings import HostRoutingConfig
+    from hostrouting.kernel.base import RouteBackend
 
 
 @attrs.frozen
@@ -87,18 +88,29 @@ class CleanStaleAzureVnet:
     config: HostRoutingConfig
     host: Host = attrs.field(factory=Host.local, kw_only=True)
 
-    def plan(self, _ctx: phases.Context) -> CleanupPlan:
+    def plan(self, _ctx: phases.Context | None = None) -> CleanupPlan:
         """What is stale on this host as it is now; changes nothing."""
-        section = self.config.azure_vnet_cleanup
-        return CleanupPlan() if section is None else _Run.on(self.host, section).plan()
+        section, host, rules = self.config.azure_vnet_cleanup, self.host, None
+        if section is None:
+            return CleanupPlan()
+        with self._kernel() as backend:
+            try:
+                rules = host.ebtables.list_rules()
+            except HostError as error:
+                if error.kind not in {"missing", "not-loaded"}:
+                    raise
+            view = host.link_layer.look()  # after the rules, so that those of a new pod do not seem stale
+            snapshot = backend.snapshot()
+        names = [name for name in host.files.names(CONFLISTS) if name.endswith((".conf", ".conflist", ".json"))]
+        conflists = {name: host.files.read(f"{CONFLISTS}/{name}") or "" for name in names}
+        facts = CleanupFacts(rules, view, snapshot, host.files.read(STATE_FILE), conflists)
+        return CleanupPlan(*judge(facts, section))
 
     def do(self, ctx: phases.Context) -> CleanupResult | phases.Skip:
         """See the class."""
-        section = self.config.azure_vnet_cleanup
+        section, plan = self.config.azure_vnet_cleanup, self.plan()
         if section is None:
             return phases.Skip("azureVnetCleanup is not in the configuration")
-        run = _Run.on(self.host, section)
-        plan = run.plan()
         for finding in plan.findings if section.dry_run else of_severity(plan.findings, "warning", "note"):
             ctx.log.log(finding.level, "%s", finding)
         if section.dry_run:
@@ -110,51 +122,18 @@ class CleanStaleAzureVnet:
         with self.host.locked(ctx):
             ctx.check()
             with ctx.shielded() as safe:  # the undo file has to match what is deleted
-                return run.delete(safe)
+                return self._delete(safe)
 
-
-@attrs.frozen
-class _Run:
-    """One run on one host: planning and deleting."""
-
-    section: AzureVnetCleanupConfig
-    host: Host
-    ebtables: Ebtables
-    links: LinkLayer
-    routes: Callable[[], AbstractContextManager[RouteBackend]]
-
-    @classmethod
-    def on(cls, host: Host, section: AzureVnetCleanupConfig) -> _Run:
-        """A run on this host; HostError for an image."""
-        if host.backend is None:
+    def _kernel(self) -> AbstractContextManager[RouteBackend]:
+        """The routes of this host; HostError for an image."""
+        if self.host.backend is None:
             raise _error("nothing can be deleted", ["this is an image, which has no kernel"], kind="refused")
-        return cls(section, host, host.ebtables, host.link_layer, host.backend)
+        return self.host.backend()
 
-    def plan(self, *, refuse: bool = False) -> CleanupPlan:
-        """What is stale now. With `refuse`, HostError is raised if there is a reason not to delete anything."""
-        try:
-            rules: tuple[BridgeRule, ...] | None = self.ebtables.list_rules()
-        except HostError as error:
-            if error.kind not in {"missing", "not-loaded"}:
-                raise
-            rules = None
-        view = self.links.look()  # after the rules, so that those of a new pod do not seem stale
-        with self.routes() as backend:
-            snapshot = backend.snapshot()
-        files = self.host.files
-        names = [name for name in files.names(CONFLISTS) if name.endswith((".conf", ".conflist", ".json"))]
-        conflists = {name: files.read(f"{CONFLISTS}/{name}") or "" for name in names}
-        facts = CleanupFacts(rules, view, snapshot, files.read(STATE_FILE), conflists)
-        plan = CleanupPlan(*judge(facts, self.section))
-        if refuse and plan.hindrances:
-            raise _error("nothing was deleted", plan.hindrances, kind="refused")
-        return plan
-
-    def delete(self, ctx: phases.Context) -> CleanupResult:
+    def _delete(self, ctx: phases.Context) -> CleanupResult:
         """Delete what is stale now, and check that it is gone; the host is locked."""
-        files = self.host.files
         paths = (HostLayout.undo_file("azure-vnet", number) for number in count(1))
-        undo_file = next(path for path in paths if not files.is_there(path))
+        undo_file = next(path for path in paths if not self.host.files.is_there(path))
         plan = self._delete_rules(ctx, undo_file)
         if not plan.deletions:
             return CleanupResult(plan=plan)
@@ -164,12 +143,12 @@ class _Run:
         with having_changed(files=[undo_file], operations=operations):
             for entry in plan.deletions:
                 if isinstance(entry.thing, Neighbour):
-                    if self.links.delete_neighbour(entry.thing):
+                    if self.host.link_layer.delete_neighbour(entry.thing):
                         done.append(entry)
                     else:
                         left.append(f"{entry.spec} has changed since it was read, so it is kept")
             routes = {entry.thing: entry for entry in plan.deletions if isinstance(entry.thing, Route)}
-            with self.routes() as backend:
+            with self._kernel() as backend:
                 outcomes = backend.change(RouteRequest("delete", route) for route in routes)
             for entry, outcome in zip(routes.values(), outcomes, strict=True):
                 if outcome.error is None:
@@ -185,15 +164,16 @@ class _Run:
 
     def _delete_rules(self, ctx: phases.Context, undo_file: str, *, is_last: bool = False) -> CleanupPlan:
         """Plan, write the undo file and delete the rules; returns the plan that is being carried out."""
-        plan = self.plan(refuse=True)
+        plan = self.plan()
+        if plan.hindrances:
+            raise _error("nothing was deleted", plan.hindrances, kind="refused")
         if not plan.deletions:
             return plan
         for entry in plan.deletions:
             ctx.log.info("will delete %s", entry)
-        texts = [entry.spec for entry in plan.deletions if entry.kind == "rule"]
         self.host.files.write(undo_file, undo_script(plan.deletions), mode=0o600)
         try:
-            self.ebtables.delete(texts)
+            self.host.ebtables.delete([entry.spec for entry in plan.deletions if entry.kind == "rule"])
         except HostError as error:
             if error.kind == "timeout":  # the rules may be gone, or not
                 tell_effects(error, files=[undo_file])
@@ -203,7 +183,7 @@ class _Run:
                 raise
             if not is_last:
                 return self._delete_rules(ctx, undo_file, is_last=True)
-            sentence = "nothing was deleted, because other processes delete rules at the same time; left"
+            sentence = "nothing was deleted, because other processes were deleting rules at the same time; still there"
             raise _error(sentence, plan.deletions, kind="incomplete") from error
         return plan
 
@@ -217,13 +197,15 @@ def _error(message: str, reasons: Iterable[object], *, kind: Literal["refused", 
 _HEAD = """\
 # Restores what azure-vnet had left behind and hostrouting deleted. Run it with sh, as root, and only once: rules that
 # exist would be added a second time. First make sure that no pod has one of the addresses: it would be cut off.
+status=0
 """
 
 
 def undo_script(entries: Iterable[CleanupEntry]) -> str:
     """A shell script that restores these entries: each rule in its place, or at the end if the chain is too short now.
 
-    It has numbers instead of names that are configured on each host.
+    It has numbers instead of names that are configured on each host. A command that fails does not keep the others from
+    being run, and is the exit status.
     """
     program, rules, commands = "", [], []
     for thing in (entry.thing for entry in entries):
@@ -231,6 +213,8 @@ def undo_script(entries: Iterable[CleanupEntry]) -> str:
             program, (chain, _, options) = thing.program, thing.text.partition(" ")
             rules.append(f"-I {chain} {thing.number} {options}")
         elif isinstance(thing, Neighbour):
+            # What the kernel has found out about the address since then must go; a permanent entry stays, and is named.
+            commands.append(f"ip neigh flush to {thing.ip} dev {quote(thing.dev)}")
             commands.append(f"ip neigh add {thing.ip} lladdr {thing.mac} dev {quote(thing.dev)} nud permanent")
         else:
             numbers = f"proto {thing.protocol} scope {thing.scope} metric {thing.metric}"
@@ -240,4 +224,4 @@ def undo_script(entries: Iterable[CleanupEntry]) -> str:
         append = f"rules | sed 's/^-I \\([A-Z]*\\) [0-9]*/-A \\1/' | {restore}"
         text = "\n".join(["*nat", *rules])
         commands.insert(0, f"rules() {{ cat <<'END'\n{text}\nEND\n}}\nrules | {restore} 2>/dev/null ||\n  {append}")
-    return _HEAD + "".join(f"{command}\n" for command in commands)
+    return _HEAD + "".join(f"{command} || status=1\n" for command in commands) + "exit $status\n"

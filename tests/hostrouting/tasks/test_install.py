@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,10 @@ from tests.support.examples import scaled
 from tests.support.mishaps import Killed, full, killed, mishap_host
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, manager_of, our_routes, ours, run
 
+NOTHING = HostRoutingConfig()
 WANTED = config(*REPAIR, cidrs=(CIDR,))
-READ_ONLY = "the file system is read-only; remount it writable"
-KUBE1 = "systemd-nspawn@kube1.service"
+GUARDED = WANTED._replace(guard={"enabled": True})
+KUBE1, PROBE_UNIT = (f"systemd-nspawn@{name}.service" for name in ("kube1", "hostrouting-probe"))
 FOREIGN = {
     "/etc/systemd/system/kubelet.service.d/10-site.conf": "[Service]\nExecStartPre=/bin/true\n",
     "/etc/systemd/networkd.conf.d/10-site.conf": "[Network]\n",
@@ -42,40 +44,27 @@ FOREIGN = {
 }
 
 
-def possible() -> st.SearchStrategy[HostRoutingConfig]:
-    """Configurations whose routes and probe rewrite are possible on `node`, of every shape."""
+@st.composite
+def possible(draw: st.DrawFn) -> HostRoutingConfig:
+    """A configuration of any shape whose routes and probe rewrite are possible on `node`."""
 
-    def some(*texts: str, least: int = 0) -> st.SearchStrategy[list[str]]:
-        return st.lists(st.sampled_from(texts), unique=True, min_size=least, max_size=3)
+    def some(*texts: str, least: int = 0) -> list[str]:
+        return draw(st.lists(st.sampled_from(texts), unique=True, min_size=least, max_size=3))
 
     routes = some("172.16.0.0/17", "172.16.128.0/17", "10.77.0.0/16", "fd00:77::/48")
     cidrs = some("172.16.0.0/16", "10.9.0.0/16", "fd00:5::/48")
-    units = some(MACHINES, "kubelet.service", KUBE1, least=1)
-    probes = st.sampled_from(
-        [{}, *({"enabled": True, "interfaces": ["eth0"], "ensureRoute": it} for it in (True, False))]
-    )
-
-    def made(routes: list[str], cidrs: list[str], is_guarded: bool, **rest: Any) -> HostRoutingConfig:  # noqa: FBT001
-        sections = {
-            "staticRoutes": {"enabled": bool(routes), "routes": [{"destination": prefix} for prefix in routes]},
-            "routeOverlap": {"expectedCidrs": cidrs, "mode": rest["mode"]} if cidrs else {},
-            "probeRewrite": rest["probe"],
-            "guard": {"enabled": is_guarded and bool(routes or cidrs or rest["probe"])},
-            "manageForeign": rest["keeps"],
-            **rest["gate"],
-        }
-        return HostRoutingConfig.from_mapping(sections)
-
-    return st.builds(
-        made,
-        routes,
-        cidrs,
-        st.booleans(),
-        mode=st.sampled_from(Mode),
-        probe=probes,
-        keeps=st.sampled_from(["leave", "keep"]),
-        gate=st.just({}) | units.map(lambda names: {"gate": {"units": names}}),
-    )
+    rewrites = [{"enabled": True, "interfaces": ["eth0"], "ensureRoute": it} for it in (True, False)]
+    probe = draw(st.sampled_from([{}, *rewrites]))
+    sections: dict[str, Any] = {
+        "staticRoutes": {"enabled": bool(routes), "routes": [{"destination": prefix} for prefix in routes]},
+        "routeOverlap": {"expectedCidrs": cidrs, "mode": draw(st.sampled_from(Mode))} if cidrs else {},
+        "probeRewrite": probe,
+        "guard": {"enabled": bool(routes or cidrs or probe) and draw(st.booleans())},
+        "manageForeign": draw(st.sampled_from(["leave", "keep"])),
+    }
+    if draw(st.booleans()):
+        sections["gate"] = {"units": some(MACHINES, "kubelet.service", KUBE1, least=1)}
+    return HostRoutingConfig.from_mapping(sections)
 
 
 def node() -> tuple[FakeHost, Any]:
@@ -89,8 +78,8 @@ def node() -> tuple[FakeHost, Any]:
 
 
 def apply(host: FakeHost, config: HostRoutingConfig) -> None:
-    """Apply it; whether the check then finds an overlap does not matter."""
-    apply_task(Configure(config, host=host))
+    """Apply it, or remove everything; whether the check then finds an overlap does not matter."""
+    apply_task(Remove(host=host) if config == NOTHING else Configure(config, host=host))
 
 
 def apply_task(task: phases.Task[object]) -> None:
@@ -106,10 +95,14 @@ def disk(host: FakeHost) -> dict[str, tuple[str, int]]:
     return {path: has for path, has in {**files, **links}.items() if path not in LAYOUT.markers}
 
 
+def files_by_path(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
+    """The files of a configuration, as `disk` has them."""
+    return {file.path: (file.target or file.text, 0 if file.target else file.mode) for file in files_of(config)}
+
+
 def wanted_disk(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
     """The files of others, and those of the configuration."""
-    files = {file.path: (file.target or file.text, 0 if file.target else file.mode) for file in files_of(config)}
-    return {path: (text, 0o644) for path, text in FOREIGN.items()} | files
+    return {path: (text, 0o644) for path, text in FOREIGN.items()} | files_by_path(config)
 
 
 def assert_installed(host: FakeHost, config: HostRoutingConfig, *others: HostRoutingConfig) -> None:
@@ -132,40 +125,26 @@ def assert_installed(host: FakeHost, config: HostRoutingConfig, *others: HostRou
 class TestLaws:
     """For any two configurations, whatever happens between."""
 
-    @given(possible(), possible(), st.integers(1, 40), st.sampled_from([killed, full]))
+    @given(possible(), possible() | st.just(NOTHING), st.integers(1, 40), st.sampled_from([killed, full]))
     def test_any_mishap(
         self, old: HostRoutingConfig, new: HostRoutingConfig, nth: int, error: Callable[[str], BaseException]
     ) -> None:
         """After a run that was killed or failed at any effect, the next run leaves exactly what is wanted."""
         host, mishaps = node()
+        before = host.kernel.snapshot()
         apply(host, old)
         mishaps.arm(nth, error)
         with suppress(Killed):
             apply(host, new)
         host.files.locked.clear()  # the kernel releases the locks of a process that ends
+        failed = mishaps.events[nth - 1 : nth]
         mishaps.disarm()
         apply(host, new)
         assert_installed(host, new, old)
-
-    @given(possible(), st.integers(1, 40), st.sampled_from([killed, full]))
-    def test_any_mishap_of_a_removal(
-        self, old: HostRoutingConfig, nth: int, error: Callable[[str], BaseException]
-    ) -> None:
-        """Remove, run again after any mishap, leaves nothing of ours, and nothing else changed."""
-        host, mishaps = node()
-        before = host.kernel.snapshot()
-        apply(host, old)
-        mishaps.arm(nth, error)
-        with suppress(Killed, phases.TaskFailed):
-            run(Remove(host=host))
-        host.files.locked.clear()
-        failed = mishaps.events[nth - 1 : nth]
-        mishaps.disarm()
-        run(Remove(host=host))
-        assert_installed(host, HostRoutingConfig(), old)
-        # A marker that cannot be removed stops nothing, and stays until the next boot.
-        assert {f"remove {path}" for path in LAYOUT.markers if path in host.files.texts} <= {*failed}
-        assert host.kernel.snapshot() == before
+        if new == NOTHING:
+            # A marker that cannot be removed stops nothing, and stays until the next boot.
+            assert {f"remove {path}" for path in LAYOUT.markers if path in host.files.texts} <= {*failed}
+            assert host.kernel.snapshot() == before
 
     @given(possible(), possible())
     def test_the_plan_is_what_is_done(self, old: HostRoutingConfig, new: HostRoutingConfig) -> None:
@@ -192,9 +171,10 @@ class TestLaws:
         """
         host, _ = node()
         apply(host, old)
-        task, none = kind(new, host=host), HostRoutingConfig()
-        for section, step in ((new, task), (old, _Undo(task)), (old, _Undo(task))):
-            whole = (read_installed(host) or none).replaced(kind.section, section)
+        task = kind(new, host=host)
+        undo = phases.task("undo")(task.undo)
+        for section, step in ((new, task), (old, undo), (old, undo)):
+            whole = (read_installed(host) or NOTHING).replaced(kind.section, section)
             apply_task(step)
             assert disk(host) == wanted_disk(whole)
             apply(host, whole)
@@ -215,9 +195,9 @@ class TestLaws:
         mishaps.watch = comes
         apply_task(tasks[0])
         mishaps.watch = lambda _event: None
-        for task in tasks[1:]:
+        for task in tasks[1:]:  # its moment has not come
             apply_task(task)
-        whole = HostRoutingConfig().replaced("static_routes", one).replaced("route_overlap", other)
+        whole = NOTHING.replaced("static_routes", one).replaced("route_overlap", other)
         assert disk(host) == wanted_disk(whole)
 
 
@@ -227,20 +207,22 @@ class TestRoad:
     def test_a_new_host(self) -> None:
         """config.json comes first and the drop-in last; one reload, then the guard."""
         host, mishaps = mishap_host()
-        run(Configure(WANTED._replace(guard={"enabled": True}), host=host))
+        run(Configure(GUARDED, host=host))
         events = [event for event in mishaps.events if not event.startswith(("lock", "route", "write /run"))]
         assert events[0] == f"write {LAYOUT.config_path}"
         assert events[-3:] == [f"write {LAYOUT.drop_in_path(MACHINES)}", "reload", f"start {LAYOUT.guard_unit}"]
         assert events.count("reload") == 1
 
     def test_a_script_changes(self) -> None:
-        """If no unit changes, systemd is told nothing; the guard runs the new scripts by itself."""
+        """If no unit changes, systemd is told nothing; the guard runs the new scripts by itself, but not its own."""
         host, mishaps = mishap_host()
-        wanted = WANTED._replace(guard={"enabled": True})
-        run(Configure(wanted, host=host))
+        run(Configure(GUARDED, host=host))
         mishaps.disarm()
-        run(Configure(wanted._replace(route_overlap={"expectedCidrs": [CIDR, "10.9.0.0/16"]}), host=host))
+        run(Configure(GUARDED._replace(route_overlap={"expectedCidrs": [CIDR, "10.9.0.0/16"]}), host=host))
         assert not {"reload", f"start {LAYOUT.guard_unit}"} & {*mishaps.events}
+        host.files.texts[LAYOUT.guard_path] += "# of an older release\n"
+        run(Configure(GUARDED, host=host))
+        assert f"start {LAYOUT.guard_unit}" in mishaps.events
 
     def test_removal(self) -> None:
         """Drop-ins and units go first; one reload, so that systemd forgets them before gate.sh goes; config.json is last."""
@@ -268,9 +250,8 @@ class TestRoad:
         mishaps.disarm()
         assert Configure(gated[1], host=host).plan().needs_reload
         run(Configure(gated[1], host=host))
-        assert [shown["NeedDaemonReload"] for shown in manager_of(host).show(("NeedDaemonReload",), "b.service")] == [
-            "no"
-        ]
+        [shown] = manager_of(host).show(("NeedDaemonReload",), "b.service")
+        assert shown["NeedDaemonReload"] == "no"
 
     def test_a_drop_in_that_stays(self) -> None:
         """If it cannot be removed, the gate stays whole: its unit would never start without gate.sh."""
@@ -280,26 +261,22 @@ class TestRoad:
         error = failure_of(run, Remove(host=host), of=HostError, match=r"00-host-routing.conf: Operation not permitted")
         assert (host.files.texts, effects_of(error).files) == (before, ())
 
-    def test_effects_of_a_failure(self) -> None:
-        """The error has the paths that were changed before it, whatever fails."""
-        for path in (LAYOUT.gate_path, LAYOUT.drop_in_path(MACHINES)):
-            host = FakeHost(kernel=h200())
-            host.files.broken[path] = "No space left on device"
-            error = failure_of(run, Configure(WANTED, host=host), of=HostError)
-            assert {*effects_of(error).files} == {*host.files.texts, *host.files.links}
+    @pytest.mark.parametrize("broken", [LAYOUT.gate_path, LAYOUT.drop_in_path(MACHINES), ""])
+    def test_effects_of_a_failure(self, broken: str) -> None:
+        """The error has the paths that were changed before it: whether a file fails, or at last the guard."""
         manager = FakeManager(failing={LAYOUT.guard_unit: ("bash was not found",)})
         host = FakeHost(kernel=h200(), manager=manager)
-        error = failure_of(run, Configure(WANTED._replace(guard={"enabled": True}), host=host), of=HostError)
+        host.files.broken[broken or "/nothing"] = "No space left on device"
+        error = failure_of(run, Configure(GUARDED, host=host), of=HostError)
         assert {*effects_of(error).files} == {*host.files.texts, *host.files.links}
 
     def test_a_guard_that_does_not_run(self) -> None:
         """It is started again, and the plan says so."""
-        host = configured(WANTED._replace(guard={"enabled": True}))
-        task = Configure(WANTED._replace(guard={"enabled": True}), host=host)
+        host = configured(GUARDED)
+        task = Configure(GUARDED, host=host)
         manager_of(host).states[LAYOUT.guard_unit] = "failed"
-        assert str(task.plan()).splitlines()[-1] == f"start {LAYOUT.guard_unit}    # it does not run"
+        assert str(task.plan()).splitlines()[-1] == f"start {LAYOUT.guard_unit}    # it is not running"
         run(task)
-        assert manager_of(host).state(LAYOUT.guard_unit) == "active"
         assert task.plan().is_empty
 
 
@@ -345,31 +322,32 @@ class TestRequirements:
     """What must fail fails before the first write, all of it at once, and the plan has it."""
 
     @pytest.mark.parametrize(
-        ("change", "sentences"),
+        ("disturb", "sentences"),
         [
-            ({"missing": {"ip", "flock"}}, ["program ip is not .*; install the package iproute2", "util-linux"]),
-            ({"version": "246.7-1"}, ["systemd 246 runs here, and the gate needs systemd 247 or newer"]),
-            ({"before": "network.target"}, [f"{MACHINES} starts before network.target, which the gate waits for"]),
+            (lambda host: host.missing.update({"ip", "flock"}), ["program ip is not .*; install .* iproute2", "flock"]),
+            (lambda host: setattr(host.manager, "version", "246.7-1"), ["systemd 246 runs here, and the gate needs"]),
             (
-                {"broken": "/etc/systemd"},
+                lambda host: host.manager.properties.update({PROBE_UNIT: {"Before": "network.target"}}),
+                [f"{MACHINES} starts before network.target, which the gate waits for"],
+            ),
+            (
+                lambda host: host.files.broken.update({"/etc/systemd": "the file system is read-only"}),
                 ["nothing can be changed in /etc/systemd/system, .* and .*: the file system is read-only"],
             ),
             (
-                {"masked": LAYOUT.unit_path(LAYOUT.routes_unit)},
+                lambda host: host.files.texts.update({LAYOUT.unit_path(LAYOUT.routes_unit): ""}),
                 ["is masked: .*; systemctl unmask static-routes.service"],
             ),
-            ({"foreign": LAYOUT.drop_in_path(MACHINES)}, ["was not written by hostrouting, .*: move the file away"]),
+            (
+                lambda host: host.files.texts.update({LAYOUT.drop_in_path(MACHINES): "[Service]\n"}),
+                ["was not written by hostrouting, .*: move the file away"],
+            ),
         ],
     )
-    def test_each(self, change: dict[str, Any], sentences: list[str]) -> None:
+    def test_each(self, disturb: Callable[[FakeHost], object], sentences: list[str]) -> None:
         """The error names it with its remedy; nothing was written, and not even the lock was taken."""
-        host = FakeHost(kernel=h200(), missing=change.get("missing", ()))
-        manager = manager_of(host)
-        manager.version = change.get("version", "257")
-        manager.properties["systemd-nspawn@hostrouting-probe.service"] = {"Before": change.get("before", "")}
-        host.files.texts |= dict.fromkeys([path for path in [change.get("foreign")] if path], "[Service]\n")
-        host.files.texts |= dict.fromkeys([path for path in [change.get("masked")] if path], "")
-        host.files.broken |= dict.fromkeys([path for path in [change.get("broken")] if path], READ_ONLY)
+        host = FakeHost(kernel=h200(), missing=set())
+        disturb(host)
         task = Configure(WANTED, host=host)
         for sentence in sentences:
             failure_of(run, task, of=RequirementError, match=sentence)
@@ -378,7 +356,8 @@ class TestRequirements:
 
     def test_programs_of_an_image(self) -> None:
         """In an image, a missing program is a warning: it may be installed later."""
-        host = image(missing={"bash", "flock", "ip", "awk", "nsenter", "timeout", "nft"})
+        missing = {"bash", "flock", "ip", "awk", "nsenter", "timeout", "nft"}
+        host = FakeHost(backend=None, manager=None, missing=missing)
         run(Configure(WANTED, host=host))
         assert {finding.severity for finding in Configure(WANTED, host=host).plan().findings} == {"warning"}
 
@@ -406,25 +385,24 @@ class TestConfigJson:
     @pytest.mark.parametrize(
         ("text", "rule"),
         [
-            (None, "is missing, and .*00-host-routing.conf is there, so the installed configuration is not known"),
-            ("{", "is not a configuration that this release reads"),
-            ('{"hostRouting": {"later": 1}}', "is not a configuration that this release reads .*later"),
+            (None, "is missing, and .*00-host-routing.conf is there, so the installed configuration is unknown"),
+            ("{", "cannot be read by this release"),
+            ('{"hostRouting": {"later": 1}}', "cannot be read by this release .*later"),
         ],
     )
     def test_unusable(self, text: str | None, rule: str) -> None:
         """A task alone fails and changes nothing; a whole configuration takes its place, and Remove needs none."""
-        for whole in (Configure(WANTED, host=FakeHost()), Remove(host=FakeHost())):
+        for make in (partial(Configure, WANTED), Remove):
             host = configured(WANTED)
-            if text is None:
-                del host.files.texts[LAYOUT.config_path]
-            else:
+            host.files.texts.pop(LAYOUT.config_path)
+            if text is not None:
                 host.files.texts[LAYOUT.config_path] = text
             host.files.writes.clear()
             for task in TASKS:
-                failure_of(run, task(WANTED, host=host), of=ConfigError, match=f"{rule}.*or remove them: hostrouting")
+                failure_of(run, task(WANTED, host=host), of=ConfigError, match=f"{rule}.*to remove them: hostrouting")
             assert host.files.writes == []
-            run(attrs.evolve(whole, host=host))
-            assert disk(host) == (files_by_path(WANTED) if isinstance(whole, Configure) else {})
+            run(make(host=host))
+            assert disk(host) == ({} if make is Remove else files_by_path(WANTED))
 
 
 class TestForeignSteps:
@@ -440,15 +418,14 @@ class TestForeignSteps:
         assert self.PATH in host.files.texts
         assert LAYOUT.gate_path in host.files.texts, "the gate alone runs them"
 
-    @pytest.mark.parametrize("empty", [True, False])
-    def test_what_they_hold_would_be_free(self, *, empty: bool) -> None:
+    def test_what_they_hold_would_be_free(self) -> None:
         """Nobody removes the gate while there are any: they are named, in the plan and by the error."""
-        host = configured(WANTED)
-        host.files.texts |= {self.PATH: "true\n", self.PATH.replace("50", "60"): "true\n"}
+        host, paths = configured(WANTED), [self.PATH, self.PATH.replace("50", "60")]
+        host.files.texts |= dict.fromkeys(paths, "true\n")
         before = dict(host.files.texts)
-        task = Configure(config(), host=host) if empty else Remove(host=host)
-        failure_of(run, task, of=RequirementError, match=r"50-site.sh was not installed by hostrouting.*60-site.sh")
-        assert [finding.target for finding in task.plan().errors] == [self.PATH, self.PATH.replace("50", "60")]
+        for task in (Configure(config(), host=host), Remove(host=host)):
+            failure_of(run, task, of=RequirementError, match=r"50-site.sh was not installed by hostrouting.*60-site.sh")
+            assert [finding.target for finding in task.plan().errors] == paths
         assert (host.files.texts, len(ours(host))) == (before, 2)
 
 
@@ -475,7 +452,7 @@ class TestLock:
         for nth in (2, 3):  # after the files were installed; after the wait for the default route
             host.faults.meanwhile("snapshot", lambda: run(Configure(other, host=host)), nth=nth)
         failure_of(
-            run, Configure(WANTED, host=host), of=NotReady, match="another run has installed another configuration"
+            run, Configure(WANTED, host=host), of=NotReady, match="another run has installed a different configuration"
         )
         assert ours(host) == ["10.7.0.0/16 via 10.0.0.1 dev eth0 proto hostrouting"]
         assert Configure(other, host=host).plan().is_empty
@@ -503,22 +480,3 @@ class TestImage:
         run(Remove(host=host))
         left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
         assert left == {"etc", "etc/systemd", "etc/systemd/system", "etc/systemd/system/multi-user.target.wants"}
-
-
-def image(**parts: Any) -> FakeHost:
-    """An image in memory."""
-    return FakeHost(backend=None, manager=None, **parts)
-
-
-def files_by_path(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
-    """The files of a configuration, as `disk` has them."""
-    return {path: has for path, has in wanted_disk(config).items() if path not in FOREIGN}
-
-
-@attrs.frozen
-class _Undo:
-    task: SectionTask
-    name: str = "undo"
-
-    def do(self, ctx: phases.Context) -> object:
-        return self.task.undo(ctx)

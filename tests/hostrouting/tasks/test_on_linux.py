@@ -7,7 +7,6 @@ import pytest
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import RouteConflict
 from hostrouting.host.host import Host
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.tasks.configure import Configure
@@ -16,7 +15,6 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeFiles, FakeManager
 from tests.support.machine import H200
 from tests.support.namespace import private_namespace
-from tests.support.tasks import failure_of
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -29,34 +27,6 @@ def host() -> Host:
 
 
 ONE_IB = [line for line in H200 if not any(f"ib{number}" in line for number in range(1, 8))]
-UPLINK_AGAIN = ["link set eth0 down", "link set eth0 up", "route add default via 10.0.0.1 dev eth0 proto dhcp"]
-
-
-@pytest.mark.parametrize(
-    "before",
-    [f"route replace {CIDR} via 10.0.0.1 dev eth0", f"route del {CIDR} dev ib0"],
-    ids=["what the Go original left", "a place that is free"],
-)
-def test_a_route_that_does_not_last(before: str) -> None:
-    """Ib0's own route comes back behind, and once the uplink was down it is a conflict."""
-    config = HostRoutingConfig({"enabled": True, "routes": [{"destination": CIDR}]})
-    with private_namespace() as namespace, namespace.inside():
-        namespace.batch([*ONE_IB, before])
-        node, ctx = host(), phases.Context(observers=[])
-
-        def again() -> object:
-            return phases.execute(ConfigureStaticRoutes(config, host=node), ctx)
-
-        def taken() -> tuple[str, ...]:
-            return next(route.devs for route in namespace.routes(4) if str(route.prefix) == CIDR)
-
-        again()
-        namespace.batch(["link set ib0 down", "link set ib0 up"])
-        again()
-        assert taken() == ("eth0",)
-        namespace.batch(UPLINK_AGAIN)
-        assert taken() == ("ib0",)
-        failure_of(again, of=RouteConflict)
 
 
 def test_the_halves_last() -> None:
@@ -66,7 +36,8 @@ def test_the_halves_last() -> None:
     with private_namespace() as namespace, namespace.inside():
         namespace.batch([*ONE_IB, f"route replace {CIDR} via 10.0.0.1 dev eth0"])
         task = Configure(config, host=host())
-        for happening in ([], ["link set ib0 down", "link set ib0 up"], UPLINK_AGAIN):
+        uplink_again = ["link set eth0 down", "link set eth0 up", "route add default via 10.0.0.1 dev eth0 proto dhcp"]
+        for happening in ([], ["link set ib0 down", "link set ib0 up"], uplink_again):
             namespace.batch(happening)
             report = phases.run(task, observers=[])
             assert report.ok, str(report)

@@ -6,12 +6,9 @@ from typing import Any
 import pytest
 
 import phases
-from hostrouting.check.check import CheckReport
-from hostrouting.check.report import repair_document
-from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import RouteOverlapError
+from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.host.effects import effects_of
-from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, config, configured, failure_of, run
@@ -27,13 +24,6 @@ def markers(host: FakeHost) -> dict[str, str]:
     return {path.rpartition(".")[2]: host.files.texts[path] for path in LAYOUT.markers if path in host.files.texts}
 
 
-def restless(kernel: FakeKernel, **parts: Any) -> FakeHost:
-    """A host with this kernel, whose tables keep changing while they are read."""
-    host = FakeHost(kernel=kernel, **parts)
-    host.faults.is_restless = True
-    return host
-
-
 class TestModes:
     """STRICT raises and holds; WARN logs; the markers say the same in both."""
 
@@ -47,6 +37,7 @@ class TestModes:
         )
         assert str(error).startswith(start)
         assert "neighbours there" in str(error)
+        assert [route["destination"] for route in error.repair] == list(REPAIR)
         assert "OVERLAP" not in caplog.text
         assert {*effects_of(error).files} == {*host.files.texts, *host.files.links} - {LAYOUT.detected_path}
         assert f"required=({LAYOUT.check_step}) wanted=()" in host.files.texts[LAYOUT.gate_path]
@@ -75,7 +66,8 @@ class TestModes:
         assert (kind, text.split(" [")[0], text.count("\n")) == ("detected", f"OVERLAP: {CIDR} leaves by ib0", 1)
         checked(host, "10.0.0.0/8", mode=mode)
         assert markers(host) == {"ok": "ok\n"}
-        host = restless(plain_vm(), files=host.files)
+        host = FakeHost(kernel=plain_vm(), files=host.files)
+        host.faults.is_restless = True  # the tables keep changing while they are read
         assert checked(host, "10.0.0.0/8", mode=mode).report.verdict == "undecided"
         assert markers(host) == {}
 
@@ -89,24 +81,6 @@ class TestModes:
         else:
             checked(host, CIDR)
         assert markers(host) == {"detected": "no-default-route\n"}
-
-
-class TestRepair:
-    """The error of STRICT has the repair as values."""
-
-    def test_routes(self) -> None:
-        """A configuration with the routes of the error passes."""
-        host = FakeHost(kernel=h200())
-        error = failure_of(checked, host, CIDR, mode="STRICT", of=RouteOverlapError)
-        assert isinstance(error.report, CheckReport)
-        assert list(error.repair) == repair_document(error.report.routes)
-        assert [route["destination"] for route in error.repair] == list(REPAIR)
-        run(
-            Configure(
-                HostRoutingConfig({"enabled": True, "routes": list(error.repair)}, {"expectedCidrs": [CIDR]}), host=host
-            )
-        )
-        assert markers(host) == {"ok": "ok\n"}
 
 
 class TestMarkersThatFail:
@@ -127,6 +101,13 @@ class TestMarkersThatFail:
                 assert checked(host, cidr, mode=mode).report.verdict == ("overlap" if cidr == CIDR else "ok")
             assert f" {path}: Read-only file system" in caplog.text
 
+    def test_a_folder_that_is_read_only(self) -> None:
+        """A marker that cannot be removed does not keep the rest from being removed."""
+        host = configured(config(cidrs=("10.0.0.0/8",)))
+        host.files.broken |= dict.fromkeys(("/run/aks-flex-node", LAYOUT.ok_path), "Read-only file system")
+        run(Remove(host=host))
+        assert {*host.files.texts} == {LAYOUT.ok_path}
+
     def test_no_check_follows(self) -> None:
         """The marker of a former configuration does not stay: it says nothing about the new one."""
         host = configured(config(*REPAIR, cidrs=(CIDR,)))
@@ -134,24 +115,19 @@ class TestMarkersThatFail:
         failure_of(run, Configure(config(*REPAIR, "10.9.0.0/16", cidrs=(CIDR,)), host=host))
         assert markers(host) == {}
 
-    def test_the_folder_is_gone(self) -> None:
-        """The agent may remove the folder of the markers at any time; they are written again, and nothing else is."""
-        host = configured(config(*REPAIR, cidrs=(CIDR,)))
-        for path in markers(host):
-            del host.files.texts[f"/run/aks-flex-node/route-overlap.{path}"]
-        task = Configure(config(*REPAIR, cidrs=(CIDR,)), host=host)
-        assert task.plan().is_empty
-        run(task)
+    def test_another_configuration_meanwhile(self) -> None:
+        """A check whose CIDRs are not the installed ones any more leaves the markers of the other run."""
+        host = configured(config(cidrs=(CIDR,), mode="WARN"))
+        other = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host)
+        host.faults.meanwhile("snapshot", lambda: run(other), nth=1)
+        failure_of(checked, host, CIDR, of=NotReady, match="another run has installed a different configuration")
         assert markers(host) == {"ok": "ok\n"}
 
 
-class TestKernels:
-    """Kernels that fail, disagree with their tables, or never rest."""
-
-    def test_no_answer(self) -> None:
-        """If the check fails, the marker of an earlier one is removed: it would be about another state."""
-        host = FakeHost(kernel=h200())
-        checked(host, "10.0.0.0/8")
-        host.faults.fail("snapshot", 5)
-        failure_of(checked, host, "10.0.0.0/8")
-        assert markers(host) == {}
+def test_no_answer() -> None:
+    """If the check fails, the marker of an earlier one is removed: it would be about another state."""
+    host = FakeHost(kernel=h200())
+    checked(host, "10.0.0.0/8")
+    host.faults.fail("snapshot", 5)
+    failure_of(checked, host, "10.0.0.0/8")
+    assert markers(host) == {}

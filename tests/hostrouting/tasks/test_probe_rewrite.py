@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 
 import phases
@@ -141,11 +142,18 @@ class TestNft:
         failure_of(run, Remove(host=host), of=HostError, match="nft failed")
         assert host.files.texts == before
 
+    def test_uninstalled(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Without the program, the rest is removed, and a warning says that the table stays until the next boot."""
+        host = FakeHost()
+        apply(host)
+        run(Remove(host=attrs.evolve(host, missing={"nft"})))
+        assert (host.files.texts, caplog.text.count(f"{TABLE} stays until the next boot")) == ({}, 1)
+
     def test_flushed_at_the_same_moment(self) -> None:
         """A table that is gone right after it was loaded is an error that can be retried, with what was done."""
         host = FakeHost()
         host.nftables.meanwhile(lambda: host.nftables.tables.pop(TABLE), nth=4)  # after two looks and the load
-        error = failure_of(apply, host, of=HostError, match="another program changes it")
+        error = failure_of(apply, host, of=HostError, match="another program is changing it")
         assert error.can_retry
         assert [operation.verb for operation in effects_of(error).operations] == ["create"]
         run(phases.retry(RewriteProbeSource(rewrite(), host=host)))
