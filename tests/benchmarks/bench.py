@@ -28,7 +28,7 @@ from typing import TypeAlias
 import attrs
 
 from hostrouting.boot.scripts import render_check_script, render_static_routes_script
-from hostrouting.check.check import check_host, check_snapshot, read_near
+from hostrouting.check.check import check_host, check_snapshot
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.config.values import Mode
 from hostrouting.host.layout import HostLayout
@@ -328,7 +328,7 @@ def cidrs_row(bench: Bench) -> Iterator[Row]:
     with NetlinkBackend(timeout=60) as backend:
 
         def check() -> None:
-            check_snapshot(read_near(backend, cidrs, family=4), config)
+            check_snapshot(backend.snapshot(near=cidrs, family=4, reached=True), config)
 
         methods: dict[str, Method] = {ours: check, other: lambda: int(run("bash", "-c", loop, "", *addresses)) / 1e6}
         times = bench.times(methods, rounds=9)

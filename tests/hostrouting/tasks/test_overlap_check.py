@@ -7,7 +7,6 @@ import pytest
 
 import phases
 from hostrouting.check.check import CheckReport
-from hostrouting.check.report import repair_document
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import RouteOverlapError
 from hostrouting.host.effects import effects_of
@@ -99,7 +98,7 @@ class TestRepair:
         host = FakeHost(kernel=h200())
         error = failure_of(checked, host, CIDR, mode="STRICT", of=RouteOverlapError)
         assert isinstance(error.report, CheckReport)
-        assert list(error.repair) == repair_document(error.report.routes)
+        assert list(error.repair) == [route.to_mapping() for route in error.report.routes]
         assert [route["destination"] for route in error.repair] == list(REPAIR)
         run(
             Configure(
