@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hostrouting.check.expected import Uplinks, find_uplinks, is_tunnel
 from hostrouting.config.cni import CNIS, Cni, Device, Use, devices_of
@@ -93,19 +93,15 @@ _OWN, _FINE = Opinion(FINE, "own"), Opinion(FINE)
 
 def ranges_of(parts: Iterable[Part], label: Callable[[Part], T | None]) -> list[tuple[T, int, int]]:
     """The ranges of neighbouring parts with one label. Own addresses beside them would only split them."""
-    ranges: list[tuple[T | None, int, int]] = []
-    is_open = False  # so far, the last range has only own addresses
+    ranges: list[tuple[Any, int, int]] = []
     for part in parts:
-        value = label(part)
-        is_own = value is None and part.opinion is _OWN
+        value: Any = label(part) or (_OWN if part.opinion is _OWN else None)
         before, first, last = ranges[-1] if ranges else (None, 0, -2)
-        if last + 1 == part.first and (is_own or is_open or value == before):
-            ranges[-1] = (value if is_open else before, first, part.last)
-            is_open = is_open and is_own
+        if last + 1 == part.first and (value == before or _OWN in (value, before)):
+            ranges[-1] = (value if before is _OWN else before, first, part.last)
         else:
             ranges.append((value, part.first, part.last))
-            is_open = is_own
-    return [(value, first, last) for value, first, last in ranges if value is not None]
+    return [(value, first, last) for value, first, last in ranges if value not in (None, _OWN)]
 
 
 def pieces(first: int, last: int, blocks: Iterable[Prefix]) -> Iterator[tuple[int, int]]:
