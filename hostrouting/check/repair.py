@@ -140,7 +140,7 @@ def _cover(fib: Fib, blocks: Iterable[Prefix], spans: Iterable[_Span], way: Rout
     def fewest(block: Prefix, above: int, around: Sequence[_Span]) -> tuple[int, tuple[Prefix, ...]]:
         """How many addresses of the block stay lost, and its prefixes; `above` is the length of a route around it."""
         if (block, above) not in known:
-            inside = [span for span in around if _overlap(block, span.part)]
+            inside = [span for span in around if span.part.first <= block.last and block.first <= span.part.last]
             known[block, above] = choose(block, above, inside)
         return known[block, above]
 
@@ -150,7 +150,7 @@ def _cover(fib: Fib, blocks: Iterable[Prefix], spans: Iterable[_Span], way: Rout
             return 0, ()
         is_no_destination = is_reserved(block.family, block.first, block.last)
         diverts = any(span.length <= block.length and not span.is_escape for span in inside)
-        is_possible = not (diverts or is_no_destination or block in taken)
+        is_possible = block.length and not (diverts or is_no_destination or block in taken)  # /0 is no static route
         takes = [span for span in lost if span.length <= block.length] if is_possible else []
         if len(takes) == len(lost):
             return 0, (block,)
@@ -173,19 +173,13 @@ def _is_indifferent(part: Part, way: Route) -> bool:
     return is_same or part.opinion.name == "own"
 
 
-def _overlap(prefix: Prefix, part: Part) -> bool:
-    return prefix.first <= part.last and part.first <= prefix.last
-
-
 def _proven(judge: Judge, uplink: Uplink, wishes: Sequence[DesiredRoute], spans: Sequence[_Span]) -> Repair:
-    """The repair, with what stays lost; without the routes that would make anything worse."""
+    """The repair, with what stays lost; without any route if they would make anything worse."""
     resolved = tuple(route for wish in wishes if isinstance(route := uplink.resolve(wish), Route))
     after = judge.with_routes(resolved)
     now = [(span, part) for span in spans for part in after.parts(span.part.first, span.part.last)]
-    harmed = [span.part for span, part in now if part.grade > span.part.grade]
-    if harmed and wishes:
-        harmless = [wish for wish in wishes if not any(_overlap(wish.destination, part) for part in harmed)]
-        return _proven(judge, uplink, harmless, spans)
+    if wishes and any(part.grade > span.part.grade for span, part in now):
+        return _proven(judge, uplink, (), spans)
     lost = {part.first: span.obstacle for span, part in now if span.is_escape and part.grade > FINE}
     reasons = {first: ("earlier-rule" if cause else "host-route", cause) for first, cause in lost.items()}
     ranges = ranges_of((part for _, part in now), lambda part: reasons.get(part.first))
