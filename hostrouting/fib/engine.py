@@ -232,8 +232,12 @@ class Step(NamedTuple):
         return cls(rule, not rule.invert, (rule.dst or every).first, (rule.dst or every).last, inside, never, table)
 
     def takes_plain(self, conditions: Conditions) -> bool:
-        """Whether it selects a plain packet, if these are its conditions."""
-        return not conditions or is_plain(self.rule, conditions) is self.takes
+        """Whether it selects a packet of user 0, without a mark, source and device, if these are its conditions."""
+        is_unmarked = not self.rule.fwmark & self.rule.fwmask
+        return not conditions or self.takes is all(
+            (name == "fwmark" and is_unmarked) or (name == "uidrange" and value.startswith("0-"))
+            for name, value in conditions
+        )
 
     def is_for_plain(self, address: int) -> bool:
         """Whether it selects a plain packet to this address."""
@@ -269,11 +273,3 @@ def _answer(rule: Rule, condition: tuple[str, str], packet: Packet) -> bool | No
     if name == "iif":
         return value == packet.iif
     return False if name == "oif" else None
-
-
-def is_plain(rule: Rule, conditions: Conditions) -> bool:
-    """Whether a packet without a mark, of user 0 and without a bound device or source meets these conditions."""
-    return all(
-        (name == "fwmark" and not rule.fwmark & rule.fwmask) or (name == "uidrange" and value.startswith("0-"))
-        for name, value in conditions
-    )
