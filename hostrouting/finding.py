@@ -17,7 +17,7 @@ Escape: TypeAlias = Literal["overlap", "refused", "own-range", "no-route"]
 ESCAPES: tuple[Escape, ...] = get_args(Escape)
 
 Name: TypeAlias = Literal[
-    Escape, "no-default-route", "expected-device", "missing-rule", "service-network-holds-host",
+    Escape, "no-default-route", "missing-rule", "service-network-holds-host",
     # what makes a verdict undecided
     "default-routes", "two-cnis", "doubtful-route", "other-packets", "not-judged", "kernel-differs",
     # what explains a verdict; what a repair is, lacks and costs; our routes

@@ -10,12 +10,12 @@ is expected; else ok. OK is never wrong for packets of the host itself.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.check.flaws import find_flaws, undelivered
-from hostrouting.check.judge import DOUBT, ESCAPE, POD_BLOCK, Judge, Opinion, Part, of_family, ranges_of
+from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion, Part, of_family, ranges_of
 from hostrouting.check.pods import pod_packets
 from hostrouting.check.repair import Repair, propose_repair
 from hostrouting.check.report import find_doubts
@@ -25,7 +25,6 @@ from hostrouting.fib.not_judged import not_judged
 from hostrouting.finding import Finding
 from hostrouting.kernel.awaiting import await_result
 from hostrouting.model.prefix import IPV4, Prefix, ip_at, prefixes_between
-from hostrouting.model.route import REFUSING
 from hostrouting.routes.plan import plan_static_routes
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 Verdict: TypeAlias = Literal["overlap", "no-default-route", "undecided", "ok"]
 _WORST_FIRST: tuple[Verdict, ...] = ("overlap", "no-default-route", "undecided", "ok")
-_AT_ONCE = 4096  # destinations in one question to the kernel
 _READINGS = 3  # while the kernel differs from its tables: they may have changed in between
 
 
@@ -121,11 +119,6 @@ class CheckReport(NamedTuple):
         return tuple(route for report in self.families for route in report.repair.routes)
 
 
-def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport:
-    """Check a host as this snapshot shows it, without asking a kernel."""
-    return CheckReport(tuple(_families(snapshot, config)))
-
-
 def check_host(
     backend: RouteBackend,
     config: HostRoutingConfig,
@@ -138,44 +131,28 @@ def check_host(
 
     The name servers are not known to a kernel (`host.name_servers`).
     """
-    last: list[CheckReport] = []
-    check = config.route_overlap
-    families = {cidr.version for cidr in check.cidrs}
+    families = {cidr.version for cidr in config.route_overlap.cidrs}
     family = families.pop() if len(families) == 1 else None
     # A repair of the configuration asks what holds the keys of its routes.
-    near = [*map(Prefix.of, check.cidrs), *(Prefix.of(route.destination) for route in config.static_routes.routes)]
+    near = [Prefix.of(cidr) for cidr in config.route_overlap.cidrs]
+    near += (Prefix.of(route.destination) for route in config.static_routes.routes)
+    reports: list[FamilyReport] = []
 
     def attempt() -> tuple[CheckReport | None, str]:
         for _ in range(_READINGS):
-            snapshot = read_near(backend, near, family=family)._replace(name_servers=name_servers)
-            reports = check_snapshot(snapshot, config).families
-            last[:] = [CheckReport(tuple(_compared(report, backend) for report in reports))]
-            if not any(doubt.name == "kernel-differs" for report in last[0].families for doubt in report.doubts):
+            snapshot = backend.snapshot(family=family, reached=True, near=near)._replace(name_servers=name_servers)
+            reports[:] = (_compared(report, backend) for report in check_snapshot(snapshot, config).families)
+            if not any(doubt.name == "kernel-differs" for report in reports for doubt in report.doubts):
                 break
-        lost = [report.family for report in last[0].families if report.verdict == "no-default-route"]
-        missing = " and ".join(f"an IPv{family} default route" for family in lost)
-        return (None, missing) if missing else (last[0], "")
+        lost = [f"an IPv{report.family} default route" for report in reports if report.verdict == "no-default-route"]
+        return None if lost else CheckReport(tuple(reports)), " and ".join(lost)
 
     if ctx is None:
         attempt()
-        return last[0]
-    try:
-        return await_result(ctx, backend, attempt, wait=wait)
-    except NotReady:
-        return last[0]
-
-
-def read_near(backend: RouteBackend, near: Collection[Prefix], *, family: int | None = None) -> Snapshot:
-    """The present host, as far as a check of addresses in these prefixes needs it.
-
-    Of a refused range around one of them, the judge asks which routes lead inside.
-    """
-    read = partial(backend.snapshot, family=family, reached=True)
-    snapshot = read(near=near)
-    refused = (route.prefix for route in snapshot.routes if route.type in REFUSING)
-    blocks = {block for block in refused if block.length >= POD_BLOCK[block.family]}
-    around = [block for block in blocks if any(prefix != block and prefix in block for prefix in near)]
-    return read(near=[*near, *around]) if around else snapshot
+    else:
+        with suppress(NotReady):
+            await_result(ctx, backend, attempt, wait=wait)
+    return CheckReport(tuple(reports))
 
 
 def missing_routes(
@@ -189,43 +166,41 @@ def missing_routes(
     return check_snapshot(plan.apply_to(snapshot), config).routes, tuple(step.finding for step in plan.conflicts)
 
 
-def _families(snapshot: Snapshot, config: HostRoutingConfig) -> Iterator[FamilyReport]:
+def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport:
+    """Check a host as this snapshot shows it, without asking a kernel."""
     check = config.route_overlap
     families: list[int] = sorted({cidr.version for cidr in check.cidrs}) or [IPV4]
-    for family in families:
-        yield _judged(Judge(Fib(snapshot, family), check), of_family(check.cidrs, family))
+    judges = (Judge(Fib(snapshot, family), check) for family in families)
+    return CheckReport(tuple(_judged(judge, of_family(check.cidrs, judge.fib.family)) for judge in judges))
 
 
 def _judged(judge: Judge, cidrs: tuple[Prefix, ...]) -> FamilyReport:
-    flaws, lost = (find_flaws(judge), undelivered(judge)) if cidrs else ((), ())
-    family, things = judge.fib.family, not_judged(judge.fib)
-    unseen = [(Opinion(DOUBT, "not-judged", name), prefix.first, prefix.last) for name, prefix in things]
-    if not judge.uplinks.devs:
-        hidden = [doubt for doubt in unseen if doubt[2] - doubt[1] == Prefix(family, 0, 0).last]
-        return FamilyReport(judge, cidrs, doubts=(*lost, *find_doubts(family, hidden)), flaws=flaws)
-    every: list[Part] = []
-    escapes: list[Escape] = []
-    doubts: list[tuple[Opinion, int, int]] = []
-    blocks = _disjoint(cidrs)
+    family, plain = judge.fib.family, list[Part]()
+    escapes, doubts = dict[Escape, None](), list[tuple[Opinion, int, int]]()
+    blocks = _disjoint(cidrs) if judge.uplinks.devs else []
     packets = (PLAIN, *pod_packets(judge.fib, judge.pods))
     for block, packet in ((block, packet) for block in blocks for packet in packets):
         parts = list(judge.parts(block.first, block.last, packet))
-        every += parts if packet is PLAIN else ()
-        new = [
-            Escape(block, first, last, opinion.name, decision, opinion.devs, packet)
-            for (opinion, decision), first, last in ranges_of(parts, _escape_in)
-        ]
-        escapes += new if packet is PLAIN else (escape for escape in new if not _is_of_host_too(escape, escapes))
+        plain += parts if packet is PLAIN else ()
+        for (opinion, decision), first, last in ranges_of(parts, _escape_in):
+            escape = Escape(block, first, last, opinion.name, decision, opinion.devs)
+            if escape not in escapes:  # what the host's own packets suffer, too, is not repeated for pods
+                escapes[escape._replace(packet=packet)] = None
         in_doubt = ranges_of(parts, _doubts_in)
         doubts += ((opinion, first, last) for opinions, first, last in in_doubt for opinion in opinions)
-    doubts += (doubt for doubt in unseen if any(doubt[1] <= block.last and block.first <= doubt[2] for block in blocks))
-    findings = (*lost, *find_doubts(family, doubts))
-    repair = propose_repair(judge, blocks, every)
-    return FamilyReport(judge, cidrs, tuple(every), tuple(escapes), findings, flaws, repair)
+    for name, prefix in not_judged(judge.fib):
+        # Without a default route, it matters whether there is one that is not judged.
+        if not prefix.length or any(prefix in block or block in prefix for block in blocks):
+            doubts.append((Opinion(DOUBT, "not-judged", name), prefix.first, prefix.last))
+    findings = (*(undelivered(judge) if cidrs else ()), *find_doubts(family, doubts))
+    repair = propose_repair(judge, blocks, plain)
+    return FamilyReport(
+        judge, cidrs, tuple(plain), tuple(escapes), findings, find_flaws(judge) if cidrs else (), repair
+    )
 
 
 def _disjoint(cidrs: Iterable[Prefix]) -> list[Prefix]:
-    """The CIDRs of which none lies in another one."""
+    """The CIDRs of which none lies in another one, in order."""
     blocks: list[Prefix] = []
     for cidr in sorted(cidrs):
         if not blocks or cidr not in blocks[-1]:
@@ -242,43 +217,27 @@ def _doubts_in(part: Part) -> tuple[Opinion, ...] | None:
     return tuple(opinion for opinion in opinions if opinion.grade == DOUBT and opinion.name != "not-judged") or None
 
 
-def _is_of_host_too(escape: Escape, escapes: Iterable[Escape]) -> bool:
-    """Whether the host's own packets escape in the same way."""
-    return any(
-        other.packet is PLAIN
-        and other.decision == escape.decision
-        and other.first <= escape.first
-        and escape.last <= other.last
-        for other in escapes
-    )
-
-
 def _compared(report: FamilyReport, backend: RouteBackend) -> FamilyReport:
     """The report after the kernel was asked once in each range; where it differs, that is a doubt."""
     doubts: list[tuple[Opinion, int, int]] = []
-    restless: tuple[Finding, ...] = ()
+    every = [part for part in report.parts if part.first or report.family != IPV4]  # Linux has no answer for 0.0.0.0
+    answers = backend.lookup([ip_at(report.family, part.first) for part in every])
+    for part, answer in zip(every, answers, strict=True):
+        if not _agrees(report.judge, part.decision, answer):
+            by = answer.kind if answer.route is None else f"[{answer.route}]"
+            reason = f"{by}, and its tables say [{part.decision}]"
+            doubts.append((Opinion(DOUBT, "kernel-differs", reason), part.first, part.first))
+    findings = list(find_doubts(report.family, doubts))
     if report.judge.fib.snapshot.restless:
         sentence = "the route tables kept changing while they were read; the verdict is for the last reading"
-        restless = (Finding("kernel-differs", "warning", sentence),)
-    every = [part for part in report.parts if part.first or report.family != IPV4]  # Linux has no answer for 0.0.0.0
-    for begin in range(0, len(every), _AT_ONCE):
-        parts = every[begin : begin + _AT_ONCE]
-        addresses = [ip_at(report.family, part.first) for part in parts]
-        for part, answer in zip(parts, backend.lookup(addresses), strict=True):
-            if not _agrees(report.judge, part.decision, answer):
-                by = answer.kind if answer.route is None else f"[{answer.route}]"
-                opinion = Opinion(DOUBT, "kernel-differs", f"{by}, and its tables say [{part.decision}]")
-                doubts.append((opinion, part.first, part.first))
-    return report._replace(doubts=(*report.doubts, *restless, *find_doubts(report.family, doubts)))
+        findings.append(Finding("kernel-differs", "warning", sentence))
+    return report._replace(doubts=(*report.doubts, *findings))
 
 
 def _agrees(judge: Judge, decision: Decision, answer: Answer) -> bool:
-    """Whether both are the same way. Linux lists an IPv6 route's next hops from the chosen one on."""
+    """Whether both lead to the same devices. Of equal default routes, and of next hops, Linux uses any."""
     if answer.route is None or decision.route is None:
         # A lookup gives one error for a rule's "unreachable" and for no route; own addresses may have no route.
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing
-    if not answer.route.prefix.length and not decision.route.prefix.length:
-        # Of equal default routes, Linux uses any.
-        return answer.route.metric == decision.route.metric and {*answer.route.devs} <= {*judge.all_devs(decision)}
-    return (answer.route.prefix, set(answer.route.devs)) == (decision.route.prefix, set(decision.route.devs))
+    return {*answer.route.devs} <= {*judge.all_devs(decision)}

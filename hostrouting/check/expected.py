@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from hostrouting.model.prefix import Prefix
 from hostrouting.routes.uplink import leads_out
 
 if TYPE_CHECKING:
@@ -16,19 +17,16 @@ if TYPE_CHECKING:
     from hostrouting.model.route import Route
     from hostrouting.model.snapshot import Link
 
-ETHERNET, RA = 1, 9
+_RA = 9
 _LIKE_ETHERNET = {"vxlan", "geneve", "gretap", "ip6gretap", "tun"}
 """Kinds of tunnels that can look like Ethernet."""
-_MODEMS = {"wwan"}
-"""Kinds of network cards that do not look like one."""
-_HARDWARE = {ETHERNET, 32, 772}
+_HARDWARE = {1, 32, 772}
 """Link types that are not tunnels': Ethernet, InfiniBand and loopback."""
 
 
 class Default(NamedTuple):
-    """One default route: 0/0, or its two halves as one."""
+    """One default route for plain packets: 0/0, or its two halves as one route with the next hops of both."""
 
-    devs: tuple[str, ...]
     route: Route
     is_suppressed: bool
     """Whether the rule that looks it up ignores it."""
@@ -42,18 +40,18 @@ class Default(NamedTuple):
 class Uplinks(NamedTuple):
     """Which devices are expected."""
 
-    devs: frozenset[str] = frozenset()
-    doubtful: frozenset[str] = frozenset()
+    devs: frozenset[str]
+    doubtful: frozenset[str]
     """Those of them of which it is not known whether they are meant."""
-    card: str | None = None
+    card: str | None
     """The network card whose default route a tunnel's hides."""
-    default: Default | None = None
-    """The default route that was used."""
+    defaults: tuple[Default, ...]
+    """The default routes by which packets can leave the host, in the order of the lookup."""
 
 
 def is_tunnel(link: Link | None) -> bool:
-    """Whether the device has a kind, and its packets go to another device again."""
-    if link is None or link.kind in {"", *_MODEMS}:
+    """Whether the packets of the device go to another device again; a modem (wwan) is hardware."""
+    if link is None or link.kind in {"", "wwan"}:
         return False
     return link.type not in _HARDWARE or link.kind in _LIKE_ETHERNET
 
@@ -68,39 +66,35 @@ def find_uplinks(fib: Fib, named: frozenset[str]) -> Uplinks:
     def has_tunnel(devs: Iterable[str]) -> bool:
         return any(is_tunnel(links.get(dev)) for dev in devs)
 
+    every = [default for default in _defaults_of(fib) if useful(default.route.devs)]
     # Halves count only where there is no 0/0: beside it, they are a capture.
-    every = [default for default in defaults_of(fib) if useful(default.devs)]
     defaults = [default for default in every if not default.route.prefix.length] or every
-    cards = [default for default in defaults if not has_tunnel(default.devs)]
-    if named:
-        behind = cards[0].devs if cards and has_tunnel(named) else ()
-        return Uplinks(named, card=behind[0] if len(behind) == 1 else None)
     used = next((default for default in defaults if not default.is_suppressed), None)
-    if used is None:
-        return Uplinks()
-    devs, hidden = useful(used.devs), frozenset[str]()
-    of_equals = useful(dev for default in defaults if default.rank == used.rank for dev in default.devs)
-    doubtful = of_equals if of_equals != devs else frozenset()
-    if fib.family == 6 and used.route.protocol == RA and len(devs) > 1:
-        doubtful |= devs  # several routers advertise themselves, each on its own device
-    if has_tunnel(devs):
-        hidden = useful(next((default.devs for default in cards if default is not used), ()))
-        if hidden or any(links[dev].kind != "ppp" for dev in devs):
+    devs = named or useful(used.route.devs if used else ())
+    cards = [default.route.devs for default in defaults if not has_tunnel(default.route.devs)]
+    hidden = useful(cards[0]) if cards and has_tunnel(devs) else frozenset()
+    doubtful = frozenset[str]()
+    if used and not named:
+        equals = useful(dev for default in defaults if default.rank == used.rank for dev in default.route.devs)
+        # Several routers advertise themselves, each on its own device.
+        if equals != devs or (fib.family == 6 and used.route.protocol == _RA and len(devs) > 1):
+            doubtful = equals
+        if hidden or (has_tunnel(devs) and any(links[dev].kind != "ppp" for dev in devs)):
             doubtful |= devs | hidden
     card = next(iter(hidden)) if len(hidden) == 1 else None
-    return Uplinks(devs | doubtful, doubtful, card, used)
+    return Uplinks(devs | doubtful, doubtful, card, tuple(defaults))
 
 
-def defaults_of(fib: Fib) -> Iterator[Default]:
+def _defaults_of(fib: Fib) -> Iterator[Default]:
     """All default routes for plain packets, in the order of the lookup."""
+    every = Prefix(fib.family, 0, 0)
     for step in fib.steps():
-        rule, table = step.rule, step.table
-        if table is None or rule.dst is not None or not step.is_for_plain(0):
+        if step.table is None or step.rule.dst is not None or not step.is_for_plain(0):
             continue
-        limit = -1 if rule.suppress_prefixlength is None else rule.suppress_prefixlength
-        halves = [routes[0] for half in (0, 1) if (routes := table.at(1, half << fib.width - 1))]
-        if len(halves) == 2 and all(route.type == "unicast" for route in halves):
-            devs = tuple(dict.fromkeys(dev for route in halves for dev in route.devs))
-            yield Default(devs, halves[0], is_suppressed=limit >= 1)
-        every = (route for route in table.at(0, 0) if route.type == "unicast")
-        yield from (Default(route.devs, route, is_suppressed=limit >= 0) for route in every)
+        limit = -1 if step.rule.suppress_prefixlength is None else step.rule.suppress_prefixlength
+        halves = [step.table.routes[half][0] for half in every.halves() if half in step.table.routes]
+        if [route.type for route in halves] == ["unicast", "unicast"]:
+            yield Default(halves[0]._replace(legs=(*halves[0].legs, *halves[1].legs)), limit >= 1)
+        for route in step.table.routes.get(every, ()):
+            if route.type == "unicast":
+                yield Default(route, limit >= 0)

@@ -18,25 +18,35 @@ from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
-    from hostrouting.model.rule import Rule
 
 
 def find_flaws(judge: Judge) -> tuple[Finding, ...]:
     """The flaws of one family, the worst first."""
-    finders = (_inside_services, _missing_rules, _without_carrier, _competing_defaults)
-    return tuple(flaw for find in finders for flaw in find(judge))
+    return tuple(flaw for find in (_inside_services, _missing_main, _competing_defaults) for flaw in find(judge))
 
 
 def undelivered(judge: Judge) -> Iterator[Finding]:
     """Own addresses to which packets are sent away."""
     fib = judge.fib
-    own = [address.ip for address in fib.snapshot.addresses if address.ip.version == fib.family and address.dev != "lo"]
     routes = (route for route in fib.snapshot.routes if route.table == TABLE_LOCAL and route.type == "local")
     local = {route.prefix for route in routes}
-    lost = [str(ip) for ip in dict.fromkeys(own) if Prefix.of(ip) in local and fib.lookup(ip).kind != "local"]
+    own = dict.fromkeys(address.ip for address in judge.addresses if address.dev != "lo")
+    lost = [str(ip) for ip in own if Prefix.of(ip) in local and fib.lookup(ip).kind != "local"]
     if lost:
         sentence = f"this host does not answer on its own {spoken(lost)}: no rule looks up table local first"
-        yield Finding("missing-rule", "error", sentence, spoken(lost), _adding(default_rules(fib.family)[0]))
+        yield Finding("missing-rule", "error", sentence, spoken(lost), _adding(fib.family, 0))
+
+
+def _missing_main(judge: Judge) -> Iterator[Finding]:
+    fib = judge.fib
+    is_used = any(route.table == TABLE_MAIN for route in fib.snapshot.routes)
+    if is_used and not any(rule.looks_up(TABLE_MAIN) for rule in fib.rules):
+        sentence = "no rule looks up table main for all packets, so its routes are not used"
+        yield Finding("missing-rule", "warning", sentence, "main", _adding(fib.family, 1))
+
+
+def _adding(family: int, place: int) -> str:
+    return f"add the rule with: {command_adding(default_rules(family)[place])}"
 
 
 def _inside_services(judge: Judge) -> Iterator[Finding]:
@@ -44,54 +54,32 @@ def _inside_services(judge: Judge) -> Iterator[Finding]:
 
     Inside a network of pods that is right where pods share the host's network, so it is a note there.
     """
-    snapshot = judge.fib.snapshot
     # kube-proxy and a DNS cache have the addresses of services on dummy devices.
-    dummies = {link.name for link in snapshot.links if link.kind == "dummy"}
+    snapshot, dummies = judge.fib.snapshot, {link.name for link in judge.links.values() if link.kind == "dummy"}
+    gateways = (leg.gateway for route in judge.fib.routes for leg in route.legs if leg.gateway)
     addresses = [address for address in snapshot.addresses if address.dev not in dummies]
-    gateways = (leg.gateway for route in judge.fib.routes for leg in route.legs)
-    holders = dict.fromkeys(snapshot.name_servers, "a name server")
-    holders |= {gateway: "a gateway" for gateway in gateways if gateway is not None}
+    holders = dict.fromkeys(snapshot.name_servers, "a name server") | dict.fromkeys(gateways, "a gateway")
     holders |= {address.ip: f"the address of {address.dev}" for address in addresses}
     for ip, what in holders.items():
-        if services := next((cidr for cidr in judge.services if ip in cidr), None):
+        for services in (cidr for cidr in judge.services if ip in cidr):
             sentence = f"{ip}, {what}, lies in the service network {services}, so its packets may go to a service"
             remedy = "give the cluster another service network, or the host another address"
             yield Finding("service-network-holds-host", "error", sentence, str(ip), remedy)
     for address in (address for address in addresses if address.dev in judge.uplinks.devs):
-        if pods := next((cidr for cidr in judge.pods if address.ip in cidr), None):
+        for pods in (cidr for cidr in judge.pods if address.ip in cidr):
             sentence = f"{address.ip}, the address of {address.dev}, lies in the network of pods {pods}"
             remedy = "this is right where pods share the host's network; else give pods another one"
             yield Finding("service-network-holds-host", "note", sentence, str(address.ip), remedy)
 
 
-def _missing_rules(judge: Judge) -> Iterator[Finding]:
-    fib = judge.fib
-    is_used = any(route.table == TABLE_MAIN for route in fib.snapshot.routes)
-    if is_used and not any(rule.looks_up(TABLE_MAIN) for rule in fib.rules):
-        sentence = "no rule looks up table main for all packets, so its routes are not used"
-        yield Finding("missing-rule", "warning", sentence, "main", _adding(default_rules(fib.family)[1]))
-
-
-def _adding(rule: Rule) -> str:
-    return f"add the rule with: {command_adding(rule)}"
-
-
-def _without_carrier(judge: Judge) -> Iterator[Finding]:
-    """Uplinks whose routes are used although nothing is at the other end."""
-    for link in judge.fib.snapshot.links:
-        if link.name in judge.uplinks.devs and link.up and not link.carrier:
-            sentence = f"{link.name} has no carrier, so the packets that leave by it are lost"
-            yield Finding("expected-device", "warning", sentence, link.name, "see to the cable, or to the other end")
-
-
 def _competing_defaults(judge: Judge) -> Iterator[Finding]:
-    """Default routes of several network cards in one table, with different metrics: the lowest is used."""
-    used = judge.uplinks.default
-    if used is None or judge.uplinks.doubtful:
+    """Default routes of several network cards, none of which is named or in doubt."""
+    uplinks = judge.uplinks
+    if judge.named or uplinks.doubtful:
         return
-    others = {dev for rival in judge.fib.tables[used.route.table].at(0, 0) for dev in rival.devs} - judge.uplinks.devs
-    cards = sorted(dev for dev in others if judge.is_card(dev))
-    if cards:
-        sentence = f"{spoken(cards)} also {'has' if len(cards) == 1 else 'have'} a default route, with a higher metric"
+    others = {dev for default in uplinks.defaults for dev in default.route.devs} - uplinks.devs
+    if cards := sorted(dev for dev in others if judge.is_card(dev)):
+        verb, used = "has" if len(cards) == 1 else "have", spoken(sorted(uplinks.devs))
+        sentence = f"{spoken(cards)} also {verb} a default route, but Linux prefers that of {used}"
         remedy = f"if {spoken(cards, last='or')} is meant, name it in routeOverlap.expectedDevs"
         yield Finding("default-routes", "warning", sentence, spoken(cards), remedy)

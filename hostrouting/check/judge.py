@@ -1,19 +1,19 @@
-"""What is right: for each end of a packet, whether it is fine, in doubt, or an escape.
+"""What is right: for each end of packets, whether it is fine, in doubt, or an escape.
 
 Theory of operation. The engine says where packets end; here that is judged. No rule looks at the CIDR that is asked
 about, only at ends of packets: so a part's verdict is never worse than the whole's, and the verdict of a union is the
 worst of its parts. The rules, in the order in which they are asked:
 
-1. Expected: the configured devices, or those of the default route. A default route by a tunnel, or several that share
-   one metric, leave that in doubt; then the devices are in doubt, and each range that leaves by one of them. So is a
-   wide route by an expected card that was made by hand without a gateway, although the default route has one.
-2. Allowed: devices of a known CNI, by name and kind, and the patterns of the configuration. A bridge or an overlay
-   beside pods of another CNI is in doubt.
+1. Expected: the configured devices, or those of the default route (`expected`), with the doubt about them.
+2. Allowed: devices of a known CNI, by name and kind, and the patterns of the configuration. A CNI's device beside what
+   shows that the CNI was left behind is in doubt.
 3. Own: single addresses of this host, broadcast, and by their address multicast and what every host or link has. A
-   wider `local` route is an escape. IPv4 routes of the types broadcast and multicast are in doubt, because TCP refuses
-   them, and escape by their device; others are judged like unicast routes.
+   wider `local` route is an escape.
 4. Refused ranges: fine only if they are a CNI's, by its table (`config.cni`).
 5. The node's own subnet, where a tunnel's default route hides that of the network card.
+
+A route by the right device by which packets may yet be lost is in doubt: one that was made by hand without a gateway,
+and IPv4 routes of the types broadcast and multicast, to which TCP does not connect.
 
 Other ends of packets (marked ones, those with a source, …) are fine, known, or opaque: an opaque one that would escape
 is the doubt `other-packets`. What the engine cannot judge is in `fib.not_judged`, and asked for by `check`.
@@ -23,13 +23,13 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from hostrouting.check.expected import ETHERNET, RA, Uplinks, defaults_of, find_uplinks, is_tunnel
+from hostrouting.check.expected import Uplinks, find_uplinks, is_tunnel
 from hostrouting.config.cni import CNIS, Cni, Device, Use, devices_of
 from hostrouting.fib.engine import PLAIN, Decision, End, Fib, Packet, conditions_of
 from hostrouting.fib.not_judged import may_change_destination
-from hostrouting.model.prefix import IPV4, LINK_LOCAL, MULTICAST, Prefix
+from hostrouting.model.prefix import IPV4, Prefix
 from hostrouting.model.route import PROTOCOL_KERNEL, REFUSING, TABLE_MAIN
 from hostrouting.routes.uplink import leads_out
 from hostrouting.text import spoken
@@ -47,13 +47,14 @@ T = TypeVar("T")
 FINE, DOUBT, ESCAPE = 0, 1, 2
 """The grades of an opinion."""
 
-_DHCP = 16
+_OF_LINK = {PROTOCOL_KERNEL, 9, 16}
+"""Protocols that say who is a neighbour: kernel (for an address), ra and dhcp."""
 _EVERYWHERE = {
     4: [*map(Prefix.parse, ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32"))],
-    6: [Prefix.of(LINK_LOCAL), Prefix.of(MULTICAST[6])],
+    6: [*map(Prefix.parse, ("fe80::/10", "ff00::/8"))],
 }
-"""By family, in order: multicast, broadcast, and the addresses that every host has, or every link."""
-POD_BLOCK = {4: 20, 6: 64}
+"""By family: multicast, broadcast, and the addresses that every host has, or every link."""
+_POD_BLOCK = {4: 20, 6: 64}
 """By family: the shortest prefix that may be a block of pods of a CNI that is not known."""
 
 
@@ -62,7 +63,7 @@ class Opinion(NamedTuple):
 
     grade: int
     name: str = ""
-    """The name of the finding, if it is not fine; else what makes it fine."""
+    """The name of the finding, or what happens to packets that escape; else what makes it fine."""
     reason: str = ""
     """The thing: a device, a route, a rule."""
     selection: str = ""
@@ -84,24 +85,30 @@ class Part(NamedTuple):
     @property
     def grade(self) -> int:
         """The worst grade of its ends."""
-        return max(self.opinion.grade, *(other.grade for other in self.others), FINE)
+        return max((self.opinion.grade, *(other.grade for other in self.others)))
+
+
+_OWN, _FINE = Opinion(FINE, "own"), Opinion(FINE)
 
 
 def ranges_of(parts: Iterable[Part], label: Callable[[Part], T | None]) -> list[tuple[T, int, int]]:
     """The ranges of neighbouring parts with one label. Own addresses beside them would only split them."""
-    ranges: list[tuple[T | None, int, int]] = []
-    is_open = False  # so far, the last range has only own addresses
+    ranges: list[tuple[Any, int, int]] = []
     for part in parts:
-        value = label(part)
-        is_own = value is None and part.opinion.name == "own"
+        value: Any = label(part) or (_OWN if part.opinion is _OWN else None)
         before, first, last = ranges[-1] if ranges else (None, 0, -2)
-        if last + 1 == part.first and (is_own or is_open or value == before):
-            ranges[-1] = (value if is_open else before, first, part.last)
-            is_open = is_open and is_own
+        if last + 1 == part.first and (value == before or _OWN in (value, before)):
+            ranges[-1] = (value if before is _OWN else before, first, part.last)
         else:
             ranges.append((value, part.first, part.last))
-            is_open = is_own
-    return [(value, first, last) for value, first, last in ranges if value is not None]
+    return [(value, first, last) for value, first, last in ranges if value not in (None, _OWN)]
+
+
+def pieces(first: int, last: int, blocks: Iterable[Prefix]) -> Iterator[tuple[int, int]]:
+    """The range, cut wherever a block begins or ends."""
+    cuts = {cut for block in blocks for cut in (block.first, block.last + 1) if first < cut <= last}
+    starts = sorted({first, *cuts})
+    return zip(starts, [*(start - 1 for start in starts[1:]), last], strict=True)
 
 
 def of_family(cidrs: Iterable[Network], family: int) -> tuple[Prefix, ...]:
@@ -119,10 +126,9 @@ class Judge:
         """The devices that the configuration expects."""
         self.services = of_family(check.service_cidrs, fib.family)
         self.pods = of_family(check.pod_cidrs, fib.family)
-        self._intended = {intended.rule for intended in check.intended_rules}
-        self._links = {link.name: link for link in fib.snapshot.links}
+        self.links = {link.name: link for link in fib.snapshot.links}
+        self.addresses = [address for address in fib.snapshot.addresses if address.ip.version == fib.family]
         self._refusals: dict[Route, Opinion] = {}
-        self._addresses = [address for address in fib.snapshot.addresses if address.ip.version == fib.family]
 
     def with_routes(self, routes: Iterable[Route]) -> Judge:
         """The same judge of a host that also has these routes."""
@@ -130,69 +136,46 @@ class Judge:
 
     def parts(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Part]:
         """The ranges of these addresses, in order."""
-        for low, high, is_everywhere in _pieces(self.fib.family, first, last):
-            for cell in self.fib.cells_between(low, high, packet):
+        everywhere = [block for block in _EVERYWHERE[self.fib.family] if block.first <= last and first <= block.last]
+        for low, high in pieces(first, last, everywhere):
+            is_everywhere = any(block.first <= low <= block.last for block in everywhere)
+            for cell in self.fib.cells(low, high, packet):
                 decision = cell.decision
                 if is_everywhere and (decision.devs or not cell.first):  # Linux takes 0.0.0.0 for this host
-                    yield Part(cell.first, cell.last, decision, Opinion(FINE, "own"), ())
+                    yield Part(cell.first, cell.last, decision, _OWN, ())
                     continue
-                others = tuple(self.opinion_of_other(end, decision, packet) for end in cell.others)
+                others = tuple(self._opinion_of_other(end, decision, packet) for end in cell.others)
                 yield Part(cell.first, cell.last, decision, self.opinion(decision), others)
 
-    # Devices.
-
-    def _rows(self, dev: str) -> list[tuple[Cni, Device]]:
-        link = self._links.get(dev)
-        return [] if link is None else _rows_of(dev, link.kind)
-
-    def _is_of(self, dev: str, cni: Cni) -> bool:
-        return any(row is cni for row, _ in self._rows(dev))
+    # 1 to 3 and 5, for one end.
 
     @cached_property
     def uplinks(self) -> Uplinks:
         """The expected devices, and the doubt about them."""
         return find_uplinks(self.fib, self.named)
 
-    def is_tunnel(self, dev: str) -> bool:
-        """Whether packets that leave by the device go to another device again."""
-        return is_tunnel(self._links.get(dev))
-
-    def is_card(self, dev: str) -> bool:
-        """Whether the device can have a default route of the network, and is not a tunnel."""
-        return leads_out(self._links.get(dev)) and not self.is_tunnel(dev)
-
-    def _is_listed(self, dev: str) -> bool:
-        """Whether the configuration allows the device."""
-        return any(fnmatchcase(dev, pattern) for pattern in self._check.allowed_devs)
-
-    def _useful(self, devs: Iterable[str]) -> frozenset[str]:
-        """Those of the devices by which a default route can be one of the network."""
-        return frozenset(dev for dev in devs if leads_out(self._links.get(dev)))
-
-    # 2 to 5, for one end.
-
     def opinion(self, decision: Decision, *, is_marked: bool = False) -> Opinion:
         """What is to be said of packets that end so."""
-        route = decision.route
+        route, kind = decision.route, decision.kind
         if route is None:
-            return Opinion(ESCAPE, decision.kind, str(decision.rule or ""))
-        if decision.kind in REFUSING:
+            return Opinion(ESCAPE, kind, str(decision.rule or ""))
+        if kind in REFUSING:
             if route not in self._refusals:
                 self._refusals[route] = self._of_refusal(route)
             return self._refusals[route]
         is_wide = route.prefix.length < self.fib.width
-        if decision.kind == "local" and is_wide and not is_marked:
+        if kind == "local" and is_wide and not is_marked:
             return Opinion(ESCAPE, "own-range", str(route))
-        is_of_address = decision.kind in {"broadcast", "anycast"} and route.protocol == PROTOCOL_KERNEL
-        if decision.kind == "local" or (is_of_address and not is_wide):
-            return Opinion(FINE, "own")
+        is_of_address = kind in {"broadcast", "anycast"} and route.protocol == PROTOCOL_KERNEL and not is_wide
+        if kind == "local" or is_of_address:
+            return _OWN
         devs = self.all_devs(decision)
         if not devs or may_change_destination(route):
             return Opinion(DOUBT, "not-judged", str(route))  # `not_judged` says why
         opinions = [self._by_device(dev, route, is_marked=is_marked) for dev in devs]
         worst = max(opinions, key=lambda opinion: opinion.grade)
-        if worst.grade == FINE and self.fib.family == IPV4 and decision.kind not in {"unicast", "anycast"}:
-            return Opinion(DOUBT, "not-unicast", f"[{route}]")
+        if worst.grade == FINE and self.fib.family == IPV4 and kind in {"broadcast", "multicast"}:
+            return Opinion(DOUBT, "doubtful-route", f"TCP does not connect by [{route}]")
         return worst._replace(devs=tuple(opinion.reason for opinion in opinions if opinion.grade == ESCAPE))
 
     def all_devs(self, decision: Decision) -> tuple[str, ...]:
@@ -200,73 +183,79 @@ class Judge:
         route = decision.route
         if route is None or route.prefix.length:
             return decision.devs
-        rivals = self.fib.tables[route.table].at(0, 0)
+        rivals = self.fib.tables[route.table].routes[route.prefix]
         equals = [rival for rival in rivals if (rival.metric, rival.type) == (route.metric, "unicast")]
         return tuple(dict.fromkeys([*decision.devs, *(dev for rival in equals for dev in rival.devs)]))
 
     def _by_device(self, dev: str, route: Route, *, is_marked: bool) -> Opinion:
-        uplinks = self.uplinks
+        uplinks, is_listed = self.uplinks, any(fnmatchcase(dev, pattern) for pattern in self._check.allowed_devs)
         if dev == uplinks.card and self._is_connected(dev, route):
             return Opinion(FINE, "own-subnet", dev)
-        if dev in self.named or (dev in uplinks.devs and leads_out(self._links.get(dev))):
-            if dev in uplinks.doubtful:
-                return Opinion(DOUBT, "default-routes", spoken(sorted(uplinks.doubtful)))
-            is_far = self._is_far(dev, route)
-            return Opinion(DOUBT, "on-link", f"[{route}]") if is_far else Opinion(FINE, "expected", dev)
-        if self._is_listed(dev):
+        if dev in uplinks.doubtful:
+            return Opinion(DOUBT, "default-routes", spoken(sorted(uplinks.doubtful)))
+        if dev in uplinks.devs:
+            if self._is_far(dev, route) and not is_listed:
+                reason = f"[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
+                return Opinion(DOUBT, "doubtful-route", reason)
+            return Opinion(FINE, "expected", dev)
+        if is_listed:
             return Opinion(FINE, "allowed", f"{dev} (allowedDevs)")
-        if row := self._row_allowing(dev, route, is_marked=is_marked):
+        # A device for marked packets is only for these, and a pod's device for single addresses.
+        unfit = {Use.MARKED: not is_marked, Use.POD: route.prefix.length < self.fib.width}
+        if row := next((row for row in self._rows(dev) if not unfit.get(row[1].use)), None):
             cni, device = row
-            if not is_marked and (owner := self._network_owner(dev, route)):
-                return Opinion(DOUBT, "own-network", f"{dev} has a part of the network of {owner}")
-            if rival := self._rival_of(dev):
+            if rival := self._rival_of(dev, route, is_marked=is_marked):
                 return Opinion(DOUBT, "two-cnis", f"{dev} beside {rival}")
             return Opinion(FINE, "allowed", f"{device.pattern} ({cni.name})")
-        is_below_tunnel = uplinks.card is None and any(map(self.is_tunnel, uplinks.doubtful))
+        is_below_tunnel = uplinks.card is None and any(is_tunnel(self.links.get(other)) for other in uplinks.doubtful)
         if is_below_tunnel and self.is_card(dev) and self._is_connected(dev, route):
             return Opinion(DOUBT, "default-routes", f"a tunnel and {dev}, perhaps the card below it")
         return Opinion(ESCAPE, "overlap", dev)
 
-    def _row_allowing(self, dev: str, route: Route, *, is_marked: bool) -> tuple[Cni, Device] | None:
-        """The row of the table that allows this device for packets of this route."""
-        unfit = {Use.MARKED: not is_marked, Use.POD: route.prefix.length < self.fib.width}
-        return next((row for row in self._rows(dev) if not unfit.get(row[1].use)), None)
+    def is_card(self, dev: str) -> bool:
+        """Whether the device can have a default route of the network, and is not a tunnel."""
+        link = self.links.get(dev)
+        return leads_out(link) and not is_tunnel(link)
+
+    @cached_property
+    def _networks(self) -> list[tuple[Prefix, str]]:
+        return [(address.network, address.dev) for address in self.addresses]
 
     def _owners(self, prefix: Prefix) -> dict[str, None]:
         """The devices that have a network around this prefix."""
-        return {address.dev: None for address in self._addresses if prefix in address.network}
+        return {dev: None for network, dev in self._networks if prefix in network}
 
     def _is_connected(self, dev: str, route: Route) -> bool:
         """Whether the route has no gateway, and its prefix lies in a network of the device."""
         return not any(leg.gateway for leg in route.legs) and dev in self._owners(route.prefix)
 
     def _is_far(self, dev: str, route: Route) -> bool:
-        """Whether the route asks a card's link for addresses that are probably behind the router.
+        """Whether a route made by hand asks the link for addresses that are probably behind the router."""
+        is_wide = 0 < route.prefix.length < self.fib.width
+        is_by_gateway = all(leg.gateway for leg in route.legs if leg.dev == dev)
+        if is_by_gateway or not is_wide or route.protocol in _OF_LINK or dev in self._owners(route.prefix):
+            return False
+        legs = (leg for default in self.uplinks.defaults for leg in default.route.legs if leg.dev == dev)
+        return any(leg.gateway for leg in legs)
 
-        It is made by hand: DHCP, an advertisement and an address say who is a neighbour. Where the default route by
-        this card needs no gateway, no other route does.
+    def _rows(self, dev: str) -> list[tuple[Cni, Device]]:
+        """The rows of the table of CNIs that the device fits."""
+        link = self.links.get(dev)
+        return [] if link is None else _rows_of(dev, link.kind)
+
+    def _is_of(self, dev: str, cni: Cni) -> bool:
+        return any(row is cni for row, _ in self._rows(dev))
+
+    def _rival_of(self, dev: str, route: Route, *, is_marked: bool) -> str:
+        """What shows that a CNI left this device, or this route, behind; empty if nothing does.
+
+        That is the network of a card or of a pods' bridge around many addresses, and pods of another CNI.
         """
-        if any(leg.gateway for leg in route.legs if leg.dev == dev):
-            return False
-        is_wide = 0 < route.prefix.length < self.fib.width and route.prefix not in _ZEROCONF
-        is_by_hand = route.protocol not in {PROTOCOL_KERNEL, RA, _DHCP}
-        is_ethernet = self.is_card(dev) and self._links[dev].type == ETHERNET
-        if not (is_wide and is_by_hand and is_ethernet) or self._is_listed(dev) or self._is_connected(dev, route):
-            return False
-        legs = (leg for default in defaults_of(self.fib) for leg in default.route.legs)
-        return any(leg.gateway for leg in legs if leg.dev == dev)
-
-    def _network_owner(self, dev: str, route: Route) -> str:
-        """The card or the pods' bridge in whose connected network a CNI has put a route for many addresses."""
-        owners = self._owners(route.prefix) if route.prefix.length < self.fib.width else {}
-        for owner in owners:
+        is_wide = route.prefix.length < self.fib.width and not is_marked
+        for owner in self._owners(route.prefix) if is_wide else ():
             is_bridge = any(device.use is Use.BRIDGE for _, device in self._rows(owner))
-            if owner != dev and (is_bridge or (owner in self.uplinks.devs and not self.is_tunnel(owner))):
-                return owner
-        return ""
-
-    def _rival_of(self, dev: str) -> str:
-        """Pods of another CNI than that of this device, which may be left behind; empty if there are none."""
+            if owner != dev and (is_bridge or (owner in self.uplinks.devs and self.is_card(owner))):
+                return f"the network of {owner}"
         rows = [(cni, device) for cni, device in self._rows(dev) if device.use in {Use.BRIDGE, Use.NETWORK}]
         if not rows or any(cni.serves is None and device.use is Use.NETWORK for cni, device in rows):
             return ""
@@ -283,79 +272,77 @@ class Judge:
     # 4. Refused ranges.
 
     def _of_refusal(self, route: Route) -> Opinion:
-        length, opinion = route.prefix.length, Opinion(ESCAPE, route.type, str(route))
+        family, length = route.prefix.family, route.prefix.length
+        opinion = Opinion(ESCAPE, route.type, str(route))
         if any(route.prefix in services or services in route.prefix for services in self.services):
             return opinion
-        inside = self._leading_inside(route)
+        inside = self._pods_inside(route)
         is_one_of_many = sum(other.protocol == route.protocol for other in self.fib.routes) > 1
-        has_pod = any(single == self.fib.width and self._rows(dev) for dev, single in inside)
-        if has_pod and length >= POD_BLOCK[self.fib.family]:
-            opinion = Opinion(DOUBT, "refused-range", f"{route}, with pods inside")
+        if length >= _POD_BLOCK[family] and any(single == self.fib.width and self._rows(dev) for dev, single in inside):
+            opinion = Opinion(DOUBT, "doubtful-route", f"[{route}] refuses them, with pods inside")
         for cni in CNIS:
-            has_device = any(self._is_of(dev, cni) for dev in self._links)
+            has_device = any(self._is_of(dev, cni) for dev in self.links)
             for row in cni.refusals:
-                low, high = row.lengths[self.fib.family]
+                low, high = row.lengths[family]
                 is_alike = row.protocol == route.protocol and route.type in row.types and low <= length <= high
                 if not is_alike or (row.is_node_subnet and not self._is_node_subnet(route, cni)):
                     continue
-                is_known = row.is_exclusive or any(self._is_of(dev, cni) or row.is_node_subnet for dev, _ in inside)
-                if has_device and is_known:
+                is_whole = row.is_exclusive or row.is_node_subnet or any(self._is_of(dev, cni) for dev, _ in inside)
+                if has_device and is_whole:
                     return Opinion(FINE, "pod-block", f"{route.prefix} ({cni.name})")
                 if has_device or (cni.name == "Calico" and is_one_of_many):
-                    opinion = Opinion(DOUBT, "refused-range", f"{route}, perhaps of {cni.name}")
+                    opinion = Opinion(DOUBT, "doubtful-route", f"[{route}] refuses them, perhaps for {cni.name}")
         return opinion
 
-    def _leading_inside(self, route: Route) -> list[tuple[str, int]]:
-        """Devices and lengths of routes inside a refused range, and of own addresses in it, but for the uplinks."""
+    def _pods_inside(self, route: Route) -> list[tuple[str, int]]:
+        """Devices and lengths of routes to neighbours inside a refused range, and of own addresses in it."""
         inside = [
             (dev, other.prefix.length)
             for other in self.fib.routes
             if other.type == "unicast" and other.table == route.table and other.prefix in route.prefix
+            if other.prefix != route.prefix and not any(leg.gateway for leg in other.legs)
             for dev in other.devs
-            if other.prefix != route.prefix and dev not in self.uplinks.devs
+            if dev not in self.uplinks.devs
         ]
-        own = (address for address in self._addresses if address.ip in route.prefix)
-        return [*inside, *((address.dev, self.fib.width) for address in own)]
+        return [*inside, *((address.dev, self.fib.width) for address in self.addresses if address.ip in route.prefix)]
 
     def _is_node_subnet(self, route: Route, cni: Cni) -> bool:
         """Whether the range is the network of the pods' bridge, or begins with the address of the CNI's device."""
         return any(
             (address.network == route.prefix and bool(self._rows(address.dev)))
             or (int(address.ip) == route.prefix.first and self._is_of(address.dev, cni))
-            for address in self._addresses
+            for address in self.addresses
         )
 
     # Other ends.
 
-    def opinion_of_other(self, end: End, plain: Decision, packet: Packet = PLAIN) -> Opinion:
+    def _opinion_of_other(self, end: End, plain: Decision, packet: Packet) -> Opinion:
         """What is to be said of packets that differ from the others of this kind at a rule."""
         rule, decision = end.rule, end.decision
         conditions = {name: value for name, value in conditions_of(rule) if (name, value) != ("iif", "lo")}
-        if packet is PLAIN:  # of pods, source and device are known
-            if end.meets and "iif" in conditions:
-                return Opinion(FINE, "forwarded")
-            if end.meets and rule.src is not None and (known := self._of_source(rule.src, end, plain)):
-                return known
-        if end.meets and decision.kind == "unicast" and decision.devs == (conditions.get("oif"),):
-            return Opinion(FINE, "bound")
         is_marked = conditions.keys() == {"fwmark"} and bool(rule.fwmark & rule.fwmask) is end.meets
-        opinion = self.opinion(decision, is_marked=is_marked)
-        if opinion.grade == FINE or (is_marked and self._is_of_vpn(decision)):
-            return Opinion(FINE, opinion.name)
-        return Opinion(FINE, "intended") if rule.selection in self._intended else _opaque(end)
+        opaque = Opinion(DOUBT, "other-packets", f"rule {rule}", rule.selection)
+        if packet is PLAIN and end.meets:  # of pods, source and device are known
+            if "iif" in conditions:
+                return _FINE
+            if rule.src is not None:
+                is_chosen = any(source in rule.src for source in self.sources_of(plain))
+                if is_chosen and {*decision.devs} != {*plain.devs}:
+                    return opaque  # TCP looks up a second time, with the source that Linux chose for the plain route
+                if self._is_by_source(rule.src, decision):
+                    return _FINE
+        is_bound = end.meets and decision.kind == "unicast" and decision.devs == (conditions.get("oif"),)
+        is_intended = any(rule.selection == intended.rule for intended in self._check.intended_rules)
+        if is_bound or is_intended or (is_marked and self._is_of_vpn(decision)):
+            return _FINE
+        return _FINE if self.opinion(decision, is_marked=is_marked).grade == FINE else opaque
 
-    def _of_source(self, block: Prefix, end: End, plain: Decision) -> Opinion | None:
-        """The opinion on packets that a `from` selects, if they are forwarded or leave by their source's device."""
-        decision = end.decision
-        if any(source in block for source in self.sources_of(plain)) and set(decision.devs) != set(plain.devs):
-            return _opaque(end)  # TCP looks up a second time, with the source that Linux chose for the plain route
-        own = [address for address in self._addresses if address.ip in block and not address.ip.is_loopback]
+    def _is_by_source(self, block: Prefix, decision: Decision) -> bool:
+        """Whether packets with a source in this block are forwarded, or leave by their source's device."""
+        own = [address for address in self.addresses if address.ip in block and not address.ip.is_loopback]
         own = [address for address in own if not self._rows(address.dev)]
-        if not own:
-            return Opinion(FINE, "forwarded")
         holders = [{other.dev for other in own if other.ip == address.ip} for address in own]
-        leaves_by_holder = decision.kind == "unicast" and all(set(decision.devs) <= devs for devs in holders)
-        return Opinion(FINE, "own-address") if leaves_by_holder else None
+        return not own or (decision.kind == "unicast" and all(set(decision.devs) <= devs for devs in holders))
 
     def sources_of(self, decision: Decision) -> tuple[IP, ...]:
         """The addresses that Linux may write as the source into packets with this decision."""
@@ -364,47 +351,29 @@ class Judge:
             return ()
         if route.prefsrc is not None:
             return (route.prefsrc,)
-        known = [address for address in self._addresses if address.scope == 0 and not address.ip.is_loopback]
+        known = [address for address in self.addresses if address.scope == 0 and not address.ip.is_loopback]
         of_device = [address for address in known if address.dev in decision.devs]
         gateways = [leg.gateway for leg in route.legs if leg.gateway is not None]
         near = [address for address in of_device if any(gateway in address.network for gateway in gateways)]
         return tuple(address.ip for address in near or of_device or known)
-
-    @property
-    def node_ip(self) -> IP | None:
-        """The address with which this host sends by the expected device; None if there is none, or a doubt."""
-        devs = self.uplinks.devs - self.uplinks.doubtful
-        held = [address.ip for address in self._addresses if address.dev in devs and not address.scope]
-        routes = (default.route for default in defaults_of(self.fib) if devs.issuperset(default.devs))
-        sources = (ip for route in routes for ip in self.sources_of(Decision("unicast", route)))
-        return next((ip for ip in sources if ip in held), None) or next(iter(held), None)
 
     def _is_of_vpn(self, decision: Decision) -> bool:
         """Whether packets with a mark leave as those of a VPN do: by the main default route, or by the network card."""
         route = decision.route
         if route is None or decision.kind != "unicast":
             return False
-        is_default = route.table == TABLE_MAIN and not route.prefix.length and bool(self._useful(decision.devs))
+        leaves = any(leads_out(self.links.get(dev)) for dev in decision.devs)
+        is_default = route.table == TABLE_MAIN and not route.prefix.length and leaves
         return is_default or decision.devs == (self.uplinks.card,)
 
-
-_ZEROCONF = Prefix.parse("169.254.0.0/16")
-
-
-def _pieces(family: int, first: int, last: int) -> Iterator[tuple[int, int, bool]]:
-    """The range in pieces, each with whether its addresses belong to no single host."""
-    for block in _EVERYWHERE[family]:
-        if first <= block.last and block.first <= last:
-            if first < block.first:
-                yield first, block.first - 1, False
-            yield max(first, block.first), min(last, block.last), True
-            first = block.last + 1
-    if first <= last:
-        yield first, last, False
-
-
-def _opaque(end: End) -> Opinion:
-    return Opinion(DOUBT, "other-packets", f"rule {end.rule}", end.rule.selection)
+    @property
+    def node_ip(self) -> IP | None:
+        """The address with which this host sends by the expected device; None if there is none, or a doubt."""
+        devs = self.uplinks.devs - self.uplinks.doubtful
+        held = [address.ip for address in self.addresses if address.dev in devs and not address.scope]
+        routes = (route for route, _ in self.uplinks.defaults if devs.issuperset(route.devs))
+        sources = (ip for route in routes for ip in self.sources_of(Decision("unicast", route)) if ip in held)
+        return next(sources, None) or next(iter(held), None)
 
 
 @cache

@@ -3,31 +3,33 @@
 Theory of operation. A route of ours to a prefix takes the packets of each range in it whose present route in table main
 is shorter or is missing; a range that an earlier rule decides does not notice it. So for each range there is a shortest
 length with which a route takes it, and one recursion over the tree of prefixes finds the fewest routes, from the widest
-prefix down. A prefix without an escape needs nothing. A prefix can be repaired by one route if that route takes all of
-its escapes, diverts nothing that is fine, and no other program's route has its key. Any other prefix is halved.
+prefix down. A prefix without an escape needs nothing. A prefix can have a route if that takes an escape, diverts
+nothing that is fine, and no other program's route has its key; what it does not take, longer prefixes inside have to.
+Any other prefix is halved.
 
 Then the proof: the routes are put into the tables, and everything is judged again. What was to be repaired has to be
-fine, and nothing else may be worse. What no route can repair is named, with one of five reasons.
+fine, and nothing else may be worse. What no route can repair is named, with one of four reasons.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
-from hostrouting.check.expected import defaults_of
+from hostrouting.check.expected import is_tunnel
 from hostrouting.check.judge import ESCAPE, FINE, Judge, Part, ranges_of
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import ConfigError
-from hostrouting.fib.engine import Decision, Fib
 from hostrouting.model.prefix import Prefix, is_reserved
 from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_MAIN, Route
 from hostrouting.routes.uplink import Uplink
 
-MOST = 512
-"""More routes than this are not proposed: no operator would read them."""
+if TYPE_CHECKING:
+    from hostrouting.fib.engine import Fib
 
-Reason: TypeAlias = Literal["earlier-rule", "host-route", "no-gateway", "reserved", "too-many"]
+_MOST = 512
+"""More routes than this are not proposed: no operator would read them."""
 
 
 class Unsafe(NamedTuple):
@@ -35,7 +37,8 @@ class Unsafe(NamedTuple):
 
     first: int
     last: int
-    reason: Reason
+    reason: str
+    """One of earlier-rule, host-route, no-gateway and too-many."""
     cause: str = ""
     """What comes before table main, or what a route would need, such as `an IPv4 default route on eth0`."""
 
@@ -49,17 +52,14 @@ class Repair(NamedTuple):
     unsafe: tuple[Unsafe, ...] = ()
     diverted: tuple[tuple[str, Prefix], ...] = ()
     """Networks of other devices of which a part would be reached by the uplink instead: device and network."""
-    lacks: tuple[str, ...] = ()
-    """What the default route has and a static route cannot have: an mtu, or another source than Linux chooses."""
 
 
 class _Span(NamedTuple):
-    """A range of addresses, and what a route of ours would do to it."""
+    """A part, and the shortest length with which a route of ours takes it; longer than an address if none does."""
 
     part: Part
     length: int
-    """The shortest length with which a route of ours takes the range; longer than an address if none does."""
-    obstacle: str = ""
+    obstacle: str
     """What comes before table main, so that no route in it helps."""
 
     @property
@@ -69,26 +69,24 @@ class _Span(NamedTuple):
 
 
 def propose_repair(judge: Judge, blocks: Sequence[Prefix], parts: Iterable[Part]) -> Repair:
-    """The repair for everything that escapes in these disjoint blocks, of which these are all parts."""
-    spans = list(_spans(judge, parts))
+    """The repair for everything that escapes in these disjoint blocks, of which these are all parts, in order."""
+    spans = [_span(judge.fib, part) for part in parts]
     if not any(span.is_escape for span in spans):
         return Repair()
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
     dev, way = _way_out(judge, uplink)
     if isinstance(way, str):
         return Repair(unsafe=_none(spans, "no-gateway", way))
-    cover = _Cover(judge, spans, way)
-    prefixes = [prefix for block in blocks for prefix in cover.prefixes(block)]
-    if len(prefixes) > MOST:
+    prefixes = _cover(judge.fib, blocks, spans, way)
+    if len(prefixes) > _MOST:
         return Repair(unsafe=_none(spans, "too-many"))
     try:
-        repair = _proven(judge, uplink, dev, prefixes, spans)
+        return _proven(judge, uplink, dev, prefixes, spans)
     except ConfigError:  # Linux takes nearly any letter in the name of a device
         return Repair(unsafe=_none(spans, "no-gateway", f"a device whose name a configuration can have, not {dev!r}"))
-    return repair._replace(lacks=tuple(_lacking(judge, way)))
 
 
-def _none(spans: Iterable[_Span], reason: Reason, cause: str = "") -> tuple[Unsafe, ...]:
+def _none(spans: Iterable[_Span], reason: str, cause: str = "") -> tuple[Unsafe, ...]:
     """Everything that escapes, for one reason."""
     ranges = ranges_of((span.part for span in spans), lambda part: part.opinion.grade == ESCAPE or None)
     return tuple(Unsafe(first, last, reason, cause) for _, first, last in ranges)
@@ -101,8 +99,8 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
     be named in the configuration to be one of them.
     """
     uplinks, every = judge.uplinks, Prefix(judge.fib.family, 0, 0)
-    devs = [dev for dev in sorted(uplinks.devs) if dev in judge.named or not judge.is_tunnel(dev)]
-    if not devs or (uplinks.doubtful and not judge.named):
+    devs = [dev for dev in sorted(uplinks.devs) if dev in judge.named or not is_tunnel(judge.links.get(dev))]
+    if not devs or uplinks.doubtful:
         return None, "routeOverlap.expectedDevs to name the device"
     open_first: list[str | None] = [*devs] if judge.named else [None, *devs]
     ways = [(dev, uplink.route_to(every, dev=dev)) for dev in open_first]
@@ -110,17 +108,15 @@ def _way_out(judge: Judge, uplink: Uplink) -> tuple[str | None, Route | str]:
     return next(good, ways[-1])
 
 
-def _spans(judge: Judge, parts: Iterable[Part]) -> Iterator[_Span]:
-    fib = judge.fib
-    table = fib.tables.get(TABLE_MAIN)
-    for part in parts:
-        length, obstacle = 0, _obstacle(fib, part)
-        if obstacle:
-            length = fib.width + 1
-        elif table is not None and (best := table.best(part.first)) is not None:
-            # Also a throw, or a route that the rule suppresses, comes before a route of ours that is not more specific.
-            length = best.prefix.length + (0 if best.metric > DEFAULT_METRIC[fib.family] else 1)
-        yield _Span(part, length, obstacle)
+def _span(fib: Fib, part: Part) -> _Span:
+    obstacle = _obstacle(fib, part)
+    if obstacle:
+        return _Span(part, fib.width + 1, obstacle)
+    best = fib.tables[TABLE_MAIN].best(part.first)
+    if best is None:
+        return _Span(part, 0, "")
+    # Also a throw, or a route that the rule suppresses, comes before a route of ours that is not more specific.
+    return _Span(part, best.prefix.length + (best.metric <= DEFAULT_METRIC[fib.family]), "")
 
 
 def _obstacle(fib: Fib, part: Part) -> str:
@@ -137,111 +133,74 @@ def _obstacle(fib: Fib, part: Part) -> str:
     return "no rule looks up table main"
 
 
-class _Cover:
-    """Finds the fewest prefixes."""
+def _cover(fib: Fib, blocks: Iterable[Prefix], spans: Iterable[_Span], way: Route) -> list[Prefix]:
+    """The fewest prefixes in these blocks whose routes, with the next hops of this one, repair as much as can be."""
+    metric = DEFAULT_METRIC[fib.family]
+    main = [route for route in fib.routes if route.table == TABLE_MAIN and route.metric == metric and not route.tos]
+    taken = {route.prefix for route in main if route.protocol != OURS}
+    relevant = [span for span in spans if span.length <= fib.width and not _is_indifferent(span.part, way)]
+    firsts = [span.part.first for span in relevant]
+    known: dict[tuple[Prefix, int], tuple[int, tuple[Prefix, ...]]] = {}
 
-    def __init__(self, judge: Judge, spans: Sequence[_Span], way: Route) -> None:
-        """Use these ranges, and the next hops of this route."""
-        self._fib, self._way = judge.fib, way
-        self._known: dict[tuple[Prefix, int], tuple[int, tuple[Prefix, ...]]] = {}
-        self._open = [span for span in spans if span.is_escape and span.length <= self._fib.width]
-        others = [span for span in spans if not span.is_escape and span.part.opinion.name != "own"]
-        self._kept = [span for span in others if not self._goes_the_same_way(span.part)]
-        metric = DEFAULT_METRIC[self._fib.family]
-        self._taken = {
-            route.prefix
-            for route in self._fib.routes
-            if route.table == TABLE_MAIN and route.metric == metric and route.protocol != OURS and not route.tos
-        }
+    def fewest(block: Prefix, above: int, around: Sequence[_Span]) -> tuple[int, tuple[Prefix, ...]]:
+        """How many addresses of the block stay lost, and its prefixes; `above` is the length of a route around it."""
+        if (block, above) not in known:
+            inside = [span for span in around if span.part.first <= block.last and block.first <= span.part.last]
+            known[block, above] = choose(block, above, inside)
+        return known[block, above]
 
-    def prefixes(self, block: Prefix) -> tuple[Prefix, ...]:
-        """The fewest prefixes in this block that repair as much of it as can be."""
-        return self._fewest(block, -1, self._open, self._kept)[1]
-
-    def _fewest(
-        self, block: Prefix, taken: int, escapes: Sequence[_Span], kept: Sequence[_Span]
-    ) -> tuple[int, tuple[Prefix, ...]]:
-        """How many addresses of this block stay lost, and the fewest prefixes for all others.
-
-        A route of the length `taken` to a wider prefix is there already.
-        """
-        if (block, taken) not in self._known:
-            inside = [span for span in _inside(block, escapes) if span.length > taken]
-            self._known[block, taken] = self._covered(block, taken, inside, _inside(block, kept))
-        return self._known[block, taken]
-
-    def _covered(
-        self, block: Prefix, taken: int, escapes: Sequence[_Span], kept: Sequence[_Span]
-    ) -> tuple[int, tuple[Prefix, ...]]:
-        """The same, of ranges in this block."""
-        if not escapes:
+    def choose(block: Prefix, above: int, inside: Sequence[_Span]) -> tuple[int, tuple[Prefix, ...]]:
+        lost = [span for span in inside if span.is_escape and span.length > above]
+        if not lost:
             return 0, ()
         is_no_destination = is_reserved(block.family, block.first, block.last)
-        can_be = (
-            block.length > 0
-            and not is_no_destination
-            and block not in self._taken
-            and not any(span.length <= block.length for span in kept)
-        )
-        takes = [span for span in escapes if span.length <= block.length] if can_be else []
-        if len(takes) == len(escapes):
+        diverts = any(span.length <= block.length and not span.is_escape for span in inside)
+        is_possible = block.length and not (diverts or is_no_destination or block in taken)  # /0 is no static route
+        takes = [span for span in lost if span.length <= block.length] if is_possible else []
+        if len(takes) == len(lost):
             return 0, (block,)
-        if block.length == self._fib.width or is_no_destination:
+        if block.length == fib.width or is_no_destination:
             return 1, ()
         ways = []
-        for route, length in [((), taken), *([((block,), block.length)] if takes else [])]:
-            (lost, first), (more_lost, second) = (self._fewest(half, length, escapes, kept) for half in block.halves())
-            ways.append((lost + more_lost, (*route, *first, *second)))
+        for route, length in [((), above), *([((block,), block.length)] if takes else [])]:
+            (count, first), (more, second) = (fewest(half, length, inside) for half in block.halves())
+            ways.append((count + more, (*route, *first, *second)))
         return min(ways, key=lambda way: (way[0], len(way[1])))
 
-    def _goes_the_same_way(self, part: Part) -> bool:
-        """Whether a route of ours changes nothing for this range."""
-        route = part.decision.route
-        return part.grade == FINE and route is not None and {*route.legs} == {*self._way.legs}
+    inside = (relevant[bisect_left(firsts, block.first) : bisect_left(firsts, block.last + 1)] for block in blocks)
+    return [prefix for block, around in zip(blocks, inside, strict=True) for prefix in fewest(block, -1, around)[1]]
 
 
-def _inside(block: Prefix, spans: Sequence[_Span]) -> list[_Span]:
-    return [span for span in spans if span.part.first <= block.last and block.first <= span.part.last]
+def _is_indifferent(part: Part, way: Route) -> bool:
+    """Whether a route with these next hops changes nothing for these addresses."""
+    route = part.decision.route
+    is_same = part.grade == FINE and route is not None and {*route.legs} == {*way.legs}
+    return is_same or part.opinion.name == "own"
 
 
 def _proven(
     judge: Judge, uplink: Uplink, dev: str | None, prefixes: Sequence[Prefix], spans: Sequence[_Span]
 ) -> Repair:
-    """The repair, with what stays lost; without the routes that would make anything worse."""
+    """The repair, with what stays lost; without any route if they would make anything worse."""
     ways = (uplink.route_to(prefix, dev=dev) for prefix in prefixes)
     resolved = tuple(route for route in ways if isinstance(route, Route))
     after = judge.with_routes(resolved)
     now = [(span, part) for span in spans for part in after.parts(span.part.first, span.part.last)]
-    harmed = [span for span, part in now if part.grade > span.part.grade]
-    if harmed and prefixes:
-        return _proven(judge, uplink, dev, [prefix for prefix in prefixes if not _inside(prefix, harmed)], spans)
-    reasons: dict[int, tuple[Reason, str]] = {}
-    for span, part in now:
-        if span.is_escape and part.grade > FINE:
-            is_no_destination = is_reserved(judge.fib.family, part.first, part.last)
-            reason: Reason = "reserved" if is_no_destination else "host-route"
-            reasons[part.first] = ("earlier-rule", span.obstacle) if span.obstacle else (reason, "")
+    if prefixes and any(part.grade > span.part.grade for span, part in now):
+        return _proven(judge, uplink, dev, (), spans)
+    lost = {part.first: span.obstacle for span, part in now if span.is_escape and part.grade > FINE}
+    reasons = {first: ("earlier-rule" if cause else "host-route", cause) for first, cause in lost.items()}
     ranges = ranges_of((part for _, part in now), lambda part: reasons.get(part.first))
     unsafe = tuple(Unsafe(first, last, *why) for why, first, last in ranges)
     routes = tuple(StaticRoute(str(prefix), dev=dev) for prefix in prefixes)
     return Repair(routes, resolved, unsafe, tuple(_diverted(judge, resolved, spans)))
 
 
-def _lacking(judge: Judge, way: Route) -> Iterator[str]:
-    hops = {(leg.dev, leg.gateway) for leg in way.legs}
-    defaults = (default.route for default in defaults_of(judge.fib))
-    default = next((route for route in defaults if hops <= {(leg.dev, leg.gateway) for leg in route.legs}), way)
-    if default.mtu is not None:
-        yield f"mtu {default.mtu}"
-    if default.prefsrc is not None and judge.sources_of(Decision("unicast", way)) != (default.prefsrc,):
-        yield f"src {default.prefsrc}"
-
-
 def _diverted(judge: Judge, routes: Sequence[Route], spans: Sequence[_Span]) -> Iterator[tuple[str, Prefix]]:
     """The networks of other devices of which the repair takes a part."""
     devs = {dev for span in spans if span.is_escape for dev in span.part.decision.devs}
-    addresses = (address for address in judge.fib.snapshot.addresses if address.dev in devs)
-    for dev, network in dict.fromkeys((address.dev, address.network) for address in addresses):
+    networks = dict.fromkeys((address.dev, address.network) for address in judge.addresses if address.dev in devs)
+    for dev, network in networks:
         if network.length < judge.fib.width and any(
             route.prefix in network or network in route.prefix for route in routes
         ):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hostrouting.check.judge import ranges_of
 from hostrouting.check.pods import phrase_of
 from hostrouting.fib.engine import PLAIN
 from hostrouting.finding import NAMES, Finding, Severity
 from hostrouting.model.prefix import IPV4, LINK_LOCAL, Prefix, extent, ip_at
-from hostrouting.model.route import OURS, protocol_name, table_name
+from hostrouting.model.route import protocol_name, table_name
 from hostrouting.model.rule import command_deleting
 from hostrouting.routes.uplink import leads_out
 from hostrouting.text import counted, spoken
@@ -23,38 +23,26 @@ from hostrouting.text import counted, spoken
 if TYPE_CHECKING:
     from hostrouting.check.check import CheckReport, Escape, FamilyReport
     from hostrouting.check.judge import Opinion, Part
-    from hostrouting.config.settings import StaticRoute
     from hostrouting.fib.engine import Decision
+    from hostrouting.finding import Name
     from hostrouting.model.route import Route
 
 T = TypeVar("T")
 
-CHECK_SCHEMA = "hostrouting/check/3"
+_SCHEMA = "hostrouting/check/3"
 
-_DOUBTS = {
+_DOUBTS: dict[str, tuple[str, str]] = {
     "default-routes": (
         "packets to {where} should leave by one of {reason}, but it is not known by which",
         "name the devices that are meant in routeOverlap.expectedDevs",
-    ),
-    "own-network": (
-        "packets to {where} do not reach this host's network: {reason}",
-        "give pods another network, or delete the route",
-    ),
-    "on-link": (
-        "packets to {where} leave by the right card, but without a gateway: {reason}",
-        "if they are behind a router, add it as the gateway; if not, add the device to routeOverlap.allowedDevs",
-    ),
-    "not-unicast": (
-        "packets to {where} leave by the right device, but TCP refuses to connect: {reason}",
-        "if these are addresses of single hosts, add the route again without its type",
     ),
     "two-cnis": (
         "packets to {where} leave by a CNI's device that may be left behind, {reason}",
         "remove what the CNI that is not used left behind",
     ),
-    "refused-range": (
-        "packets to {where} are refused: {reason}",
-        "if the range belongs to pods of this node, this is right; otherwise delete the route",
+    "doubtful-route": (
+        "packets to {where} may be lost: {reason}",
+        "if this is not intended, correct the route, or delete it",
     ),
     "other-packets": (
         "some packets to {where} are routed differently, by {reason}",
@@ -73,17 +61,9 @@ _FATES = {
 }
 _REASONS = {
     "earlier-rule": "{cause}",
-    "host-route": "a route of another program is as specific as can be, and is never replaced",
+    "host-route": "no static route can be more specific than what is there, or have such a destination",
     "no-gateway": "a repair needs {cause}",
-    "reserved": "a static route cannot have such a destination",
     "too-many": "it would take too many routes",
-}
-_OWNERS = {
-    2: "the kernel, for an address",
-    3: "ip route, by hand or a script",
-    9: "a router's advertisement",
-    16: "the DHCP client",
-    OURS: "hostrouting",
 }
 _RANGES = 3  # ranges that are named for one cause; the others are counted
 
@@ -93,21 +73,16 @@ def check_findings(report: CheckReport, *, mode: str, wait: float = 0.0) -> tupl
     severity: Severity = "error" if mode == "STRICT" else "warning"
     findings: list[Finding] = []
     for family in report.families:
-        findings += _no_such_device(family)
         if family.verdict == "no-default-route":
             findings.append(_no_default_route(family, severity, wait=wait))
         findings += (_escape(escape, family, severity) for escape in family.escapes)
     if report.routes:
-        routes = repair_document(report.routes)
+        routes = [route.to_mapping() for route in report.routes]
         sentence = f"{counted(len(routes), 'static route')} {'repairs' if len(routes) == 1 else 'repair'} it"
         remedy = f"add to staticRoutes.routes: {json.dumps(routes)}"
         findings.append(Finding("action", "note", sentence, "staticRoutes.routes", remedy, {"routes": routes}))
     for family in report.families:
-        findings += _unsafe(family, severity)
-        findings += _costs(family)
-        findings += family.flaws
-        findings += family.doubts
-        findings += _allowances(family)
+        findings += (*_unsafe(family, severity), *_costs(family), *family.flaws, *family.doubts, *_allowances(family))
     return tuple(dict.fromkeys(findings))
 
 
@@ -118,13 +93,14 @@ def verdict_sentence(family: FamilyReport) -> str:
         route = f"IPv{family.family} default route{_passed_over(family)}"
         return f"there is no {route}, so no device is expected for {cidrs}"
     if family.verdict == "overlap":
+        ranges = {(escape.first, escape.last) for escape in family.escapes}
+        size = "all" if all((cidr.first, cidr.last) in ranges for cidr in family.cidrs) else "a part"
         ways = dict.fromkeys(_way(escape) for escape in family.escapes)
-        size = "all" if _is_whole(family) else "a part"
         return f"{size} of {cidrs} {spoken([*ways])}; expected: {devs}"
     if family.verdict == "undecided":
         more = len(family.doubts) - 1
         return f"{family.doubts[0].sentence}{f'; and {more} more' if more > 0 else ''}"
-    allowed = dict.fromkeys(part.opinion.reason for part in family.parts if part.opinion.name == "allowed")
+    allowed = dict.fromkeys(filter(None, map(_allowance_of, family.parts)))
     beside = f", or by {spoken([*allowed])}" if allowed else ""
     return f"every address of {cidrs} leaves by {devs}{beside}, or is this host's own"
 
@@ -134,7 +110,7 @@ def find_doubts(family: int, ranges: Iterable[tuple[Opinion, int, int]]) -> Iter
     for opinion, places in _extents(family, ranges).items():
         where, (sentence, remedy) = spoken(places, most=_RANGES), _DOUBTS[opinion.name]
         sentence = sentence.format(where=where, reason=opinion.reason)
-        name = opinion.name if opinion.name in NAMES else "doubtful-route"
+        name = cast("Name", opinion.name)
         yield Finding(name, "warning", sentence, where, remedy.format(selection=opinion.selection))
 
 
@@ -146,30 +122,22 @@ def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[
     return {label: [*texts] for label, texts in extents.items()}
 
 
-def _is_whole(family: FamilyReport) -> bool:
-    ranges = {(escape.first, escape.last) for escape in family.escapes}
-    return all((cidr.first, cidr.last) in ranges for cidr in family.cidrs)
-
-
 def _way(escape: Escape) -> str:
-    if escape.kind == "overlap":
-        is_part = not {*escape.decision.devs} <= {*escape.devs}
-        return f"leaves by {spoken(escape.devs)}{' for some connections' if is_part else ''}"
-    return _FATES.get(escape.kind, escape.kind)
+    return f"leaves by {spoken(escape.devs)}" if escape.kind == "overlap" else _FATES.get(escape.kind, escape.kind)
 
 
 def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:
-    decision = escape.decision
+    decision, links = escape.decision, family.judge.links
     cause = decision.route or (decision.rule and f"rule {decision.rule}")
     of_pods = "" if escape.packet is PLAIN else f", for {phrase_of(escape.packet)},"
     expected = spoken(family.expected_devs, last="or")
     where = extent(family.family, escape.first, escape.last)
     sentence = f"{where}{of_pods} {_way(escape)}{f' [{cause}]' if cause else ''}; expected: {expected}"
     remedy = "" if escape.kind in {"overlap", "no-route"} else _deletion(decision)
-    if escape.kind == "overlap" and all(_kind_of(family, dev) for dev in escape.devs):
-        devs = spoken([f"{dev} ({_kind_of(family, dev)})" for dev in escape.devs])
-        verb = "is" if len(escape.devs) == 1 else "are"
-        remedy = f"if {devs} {verb} intended, add to routeOverlap.allowedDevs: {json.dumps(list(escape.devs))}"
+    kinds = {dev: links[dev].kind for dev in escape.devs if dev in links and links[dev].kind}
+    if escape.kind == "overlap" and len(kinds) == len(escape.devs):  # hardware is not proposed
+        devs, verb = spoken([f"{dev} ({kind})" for dev, kind in kinds.items()]), "is" if len(kinds) == 1 else "are"
+        remedy = f"if {devs} {verb} intended, add to routeOverlap.allowedDevs: {json.dumps([*kinds])}"
     name = escape.kind if escape.kind in NAMES else "refused"
     return Finding(name, severity, sentence, where, remedy, _facts(escape))
 
@@ -182,17 +150,6 @@ def _deletion(decision: Decision) -> str:
     ip = "ip" if route.prefix.family == IPV4 else "ip -6"
     place = f"table {table_name(route.table)}{f' metric {route.metric}' if route.metric else ''} proto {route.protocol}"
     return f"if it is not intended, as root: {ip} route del {route.prefix} {place}"
-
-
-def _kind_of(family: FamilyReport, dev: str) -> str:
-    """The kind of a device; empty for hardware."""
-    link = family.judge.fib.snapshot.link(dev)
-    return "" if link is None else link.kind
-
-
-def owner_of(route: Route) -> str:
-    """Who has added a route, as far as its protocol says."""
-    return _OWNERS.get(route.protocol) or f"{protocol_name(route.protocol)} (route protocol {route.protocol})"
 
 
 def _facts(escape: Escape) -> dict[str, Any]:
@@ -220,45 +177,19 @@ def _no_default_route(family: FamilyReport, severity: Severity, *, wait: float) 
     """That no device is expected, how long the check waited, and which devices may be meant."""
     when, target = f" within {wait:g} s" if wait else "", f"IPv{family.family} default route"
     sentence = f"no {target} was there{when}{_passed_over(family)}, so no device is expected"
-    remedy = f"add one, or name routeOverlap.expectedDevs{_candidates(family)}"
+    devs = {dev: link for dev, link in family.judge.links.items() if link.up and leads_out(link)}
+    held = [address for address in family.judge.addresses if address.dev in devs and address.ip not in LINK_LOCAL]
+    candidates = [f"{address.dev} ({address.ip}/{address.length})" for address in held]
+    remedy = "add one, or name routeOverlap.expectedDevs"
+    remedy += f": it may be {spoken(candidates, last='or')}" if candidates else ""
     return Finding("no-default-route", severity, sentence, target, remedy, {"family": family.family}, can_retry=True)
 
 
-def _no_such_device(family: FamilyReport) -> Iterator[Finding]:
-    """That the configuration names only devices that this host does not have."""
-    named = family.judge.named
-    if named and not any(link.name in named for link in family.judge.fib.snapshot.links):
-        sentence = f"this host has no device {spoken(sorted(named), last='or')}, so nothing leaves as expected"
-        remedy = f"correct routeOverlap.expectedDevs{_candidates(family)}"
-        yield Finding("expected-device", "error", sentence, "routeOverlap.expectedDevs", remedy)
-
-
 def _passed_over(family: FamilyReport) -> str:
-    """The default routes that do not count, and why, as the end of a clause; empty if there are none."""
-    fib = family.judge.fib
-    links, reasons = {link.name: link for link in fib.snapshot.links}, []
-    for route in fib.snapshot.routes:
-        if route.prefix == Prefix(family.family, 0, 0) and route.type == "unicast":
-            used = [links[dev] for dev in route.devs if dev in links]
-            kinds = {
-                "InfiniBand" if link.infiniband else f"a device of kind {link.kind or 'loopback'}" for link in used
-            }
-            if route.table not in fib.tables:
-                reasons.append(f"[{route}] in a table that plain packets do not use")
-            elif not any(map(leads_out, used)):
-                reasons.append(f"[{route}] by {spoken(sorted(kinds))}")
-    return f" but {spoken(reasons)}" if reasons else ""
-
-
-def _candidates(family: FamilyReport) -> str:
-    """The devices that may be meant: those that are up and have an address, other than InfiniBand."""
-    candidates, snapshot = [], family.judge.fib.snapshot
-    for link in snapshot.links:
-        addresses = [address for address in snapshot.addresses if address.dev == link.name]
-        own = [address for address in addresses if address.ip.version == family.family and address.ip not in LINK_LOCAL]
-        if own and link.up and leads_out(link):
-            candidates.append(f"{link.name} ({own[0].ip}/{own[0].length})")
-    return f": it may be {spoken(candidates, last='or')}" if candidates else ""
+    """The default routes that do not count, as the end of a clause; empty if there are none."""
+    every = (route for route in family.judge.fib.snapshot.routes if route.prefix == Prefix(family.family, 0, 0))
+    routes = [f"[{route}]" for route in every if route.type == "unicast"]
+    return f" that counts (there is {spoken(routes)})" if routes else ""
 
 
 def _unsafe(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
@@ -274,23 +205,16 @@ def _costs(family: FamilyReport) -> Iterator[Finding]:
     for dev, network in family.repair.diverted:
         sentence = f"the repair takes a part of {network}: neighbours there are no longer reached by {dev} over IP"
         yield Finding("repair-cost", "warning", sentence, str(network))
-    if family.repair.lacks:
-        sentence = f"the repair's routes do not have the {spoken(family.repair.lacks)} of the default route"
-        yield Finding("repair-cost", "warning", sentence, "staticRoutes.routes")
 
 
 def _allowances(family: FamilyReport) -> Iterator[Finding]:
-    """Which ranges leave by a device that is only allowed, by what allows it; and tunnels that are named."""
-    for dev in family.expected_devs if family.judge.named else ():
-        if family.judge.is_tunnel(dev):
-            sentence = f"{dev} is a tunnel ({_kind_of(family, dev)}), and routeOverlap.expectedDevs names it"
-            yield Finding("allowed", "note", sentence, dev)
-    for name, places in _extents(family.family, ranges_of(family.parts, _allowed_in)).items():
+    """Which ranges leave by a device that is only allowed, by what allows it."""
+    for name, places in _extents(family.family, ranges_of(family.parts, _allowance_of)).items():
         sentence = f"{spoken(places, most=_RANGES)} {'leaves' if len(places) == 1 else 'leave'} by {name}"
         yield Finding("allowed", "note", sentence, name)
 
 
-def _allowed_in(part: Part) -> str | None:
+def _allowance_of(part: Part) -> str | None:
     return part.opinion.reason if part.opinion.name == "allowed" else None
 
 
@@ -298,20 +222,15 @@ def check_document(report: CheckReport, *, mode: str, findings: Iterable[Finding
     """The check as the JSON document `hostrouting/check/3`."""
     every = check_findings(report, mode=mode) if findings is None else findings
     return {
-        "schema": CHECK_SCHEMA,
+        "schema": _SCHEMA,
         "verdict": report.verdict,
         "verdicts": {f"ipv{family.family}": family.verdict for family in report.families},
         "mode": mode,
         "expectedDevs": {f"ipv{family.family}": list(family.expected_devs) for family in report.families},
         "nodeIps": {f"ipv{ip.version}": str(ip) for ip in report.node_ips},
         "findings": [finding.to_mapping() for finding in every],
-        "repair": repair_document(report.routes),
+        "repair": [route.to_mapping() for route in report.routes],
     }
-
-
-def repair_document(routes: Iterable[StaticRoute]) -> list[dict[str, Any]]:
-    """The routes as written under staticRoutes.routes in the configuration."""
-    return [route.to_mapping() for route in routes]
 
 
 def repair_commands(routes: Iterable[Route]) -> tuple[str, ...]:

@@ -22,26 +22,22 @@ _IS_KEEPING = re.compile(r"^\s*ManageForeignRoutes\s*=\s*(no|false|off|0|n|f)\s*
 def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Iterator[Finding]:
     """Why probes do not reach the pods although the table is loaded."""
     probe = config.probe_rewrite
-    for address in snapshot.addresses if probe.enabled else ():
-        if address.ip == probe.global_address:
-            sentence = (
-                f"{address.ip} is an address of this host, on {address.dev}: replies to probes would not leave it"
-            )
-            path, remedy = "probeRewrite.globalAddress", "write an address that no host has"
-            yield Finding("probe-rewrite", "error", sentence, path, remedy)
-    for dev in probe.interfaces if probe.enabled else ():
-        link = snapshot.link(dev)
-        if link is not None and link.master is not None:
-            sentence = (
-                f"{dev} is a port of {link.master}, so its packets arrive on {link.master} and no rule matches them"
-            )
+    if not probe.enabled:
+        return
+    for address in (address for address in snapshot.addresses if address.ip == probe.global_address):
+        sentence = f"{address.ip} is an address of this host, on {address.dev}: replies to probes would not leave it"
+        path, remedy = "probeRewrite.globalAddress", "write an address that no host has"
+        yield Finding("probe-rewrite", "error", sentence, path, remedy)
+    for link in (link for link in snapshot.links if link.name in probe.interfaces):
+        if link.master is not None:
+            sentence = f"{link.name} is a port of {link.master}, where its packets arrive, so no rule matches them"
             remedy = f"name {link.master} in probeRewrite.interfaces"
-            yield Finding("probe-rewrite", "warning", sentence, dev, remedy)
-        if link is not None and link.xdp:
-            sentence = f"{dev} has an XDP program, which may take packets before nftables sees them"
-            remedy = f"ask its owner (see it with: ip -details link show {dev}), and send a probe"
-            yield Finding("probe-rewrite", "warning", sentence, dev, remedy)
-    if probe.enabled and snapshot.ipv6_forwarding is False:
+            yield Finding("probe-rewrite", "warning", sentence, link.name, remedy)
+        if link.xdp:
+            sentence = f"{link.name} has an XDP program, which may take packets before nftables sees them"
+            remedy = f"ask its owner (see it with: ip -details link show {link.name}), and send a probe"
+            yield Finding("probe-rewrite", "warning", sentence, link.name, remedy)
+    if snapshot.ipv6_forwarding is False:
         sentence = "net.ipv6.conf.all.forwarding is 0, so no probe is forwarded to a pod"
         remedy = "set it to 1, and accept_ra of the uplink to 2"
         yield Finding("probe-rewrite", "warning", sentence, "net.ipv6.conf.all.forwarding", remedy)

@@ -24,7 +24,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import Prefix, width_of
-from hostrouting.model.route import REFUSING
+from hostrouting.model.route import PREFERENCES, REFUSING
 
 if TYPE_CHECKING:
     from hostrouting.model.prefix import IP
@@ -91,15 +91,13 @@ class Cell(NamedTuple):
 class Table:
     """One routing table: its usable routes by prefix, the preferred one of each prefix first."""
 
-    def __init__(self, routes: Iterable[Route], width: int) -> None:
+    def __init__(self, routes: Iterable[Route]) -> None:
         """Leave out what Linux does not use for plain packets: dead and expired routes, those for a tos or source."""
-        self._width = width
-        self._routes: dict[tuple[int, int], list[Route]] = {}
-        for route in routes:
-            if is_usable(route):
-                self._routes.setdefault((route.prefix.length, route.prefix.network), []).append(route)
-        for rivals in self._routes.values():
-            rivals.sort(key=_rank)
+        self.routes: dict[Prefix, list[Route]] = {}
+        for route in sorted(routes, key=_rank):
+            is_dead = bool(route.legs) and all(leg.dead for leg in route.legs)
+            if not (route.tos or route.source is not None or is_dead or route.expired):
+                self.routes.setdefault(route.prefix, []).append(route)
 
     @cached_property
     def runs(self) -> tuple[list[int], list[Route | None]]:
@@ -109,44 +107,33 @@ class Table:
         address are a stack with the best on top.
         """
         starts: list[int] = [0]
-        routes: list[Route | None] = [None]
-        around: list[tuple[int, Route | None]] = [(1 << self._width, None)]  # each with the address behind it
+        best: list[Route | None] = [None]
+        around: list[tuple[int, Route | None]] = [(1 << 128, None)]  # each with the address behind it
 
         def begin(address: int, route: Route | None) -> None:
             if starts[-1] != address:
                 starts.append(address)
-                routes.append(route)
-            routes[-1] = route
+                best.append(route)
+            best[-1] = route
 
-        for network, length in sorted((network, length) for length, network in self._routes):
-            while around[-1][0] <= network:
+        for prefix in sorted(self.routes):
+            while around[-1][0] <= prefix.first:
                 begin(around.pop()[0], around[-1][1])
-            best = self._routes[length, network][0]
-            begin(network, best)
-            around.append((network + (1 << self._width - length), best))
+            begin(prefix.first, self.routes[prefix][0])
+            around.append((prefix.last + 1, best[-1]))
         while len(around) > 1:
             begin(around.pop()[0], around[-1][1])
-        return starts, routes
+        return starts, best
 
     def best(self, address: int) -> Route | None:
         """The route for this address; None if the table has none."""
-        starts, routes = self.runs
-        return routes[bisect_right(starts, address) - 1]
-
-    def at(self, length: int, network: int) -> list[Route]:
-        """The usable routes with exactly this prefix, the preferred one first."""
-        return self._routes.get((length, network), [])
-
-
-def is_usable(route: Route) -> bool:
-    """Whether Linux considers the route for plain packets."""
-    is_dead = bool(route.legs) and all(leg.dead for leg in route.legs)
-    return not (route.tos or route.source is not None or is_dead or route.expired)
+        starts, best = self.runs
+        return best[bisect_right(starts, address) - 1]
 
 
 def _rank(route: Route) -> tuple[int, int]:
     """Lower is preferred. Sorting is stable, so of equal ones the first in the kernel's order wins."""
-    return route.metric, -("low", "medium", "high").index(route.preference)
+    return route.metric, -PREFERENCES.index(route.preference)
 
 
 class Fib:
@@ -157,30 +144,23 @@ class Fib:
         self.snapshot, self.family, self.width = snapshot, family, width_of(family)
         rules = (rule for rule in snapshot.rules if rule.family == family and not rule.l3mdev)
         self.rules: tuple[Rule, ...] = tuple(sorted(rules, key=lambda rule: rule.priority))
-        looked_up = {rule.table for rule in self.rules if rule.action == "to_table"}
-        self.routes = tuple(
-            route for route in snapshot.routes if route.table in looked_up and route.prefix.family == family
-        )
-        by_table: dict[int, list[Route]] = {}
-        for route in self.routes:
-            by_table.setdefault(route.table, []).append(route)
-        self.tables = {number: Table(routes, self.width) for number, routes in by_table.items()}
-        self._known_steps: dict[Packet, tuple[Step, ...]] = {}
+        by_table: dict[int, list[Route]] = {rule.table: [] for rule in self.rules if rule.action == "to_table"}
+        for route in snapshot.routes:
+            if route.table in by_table and route.prefix.family == family:
+                by_table[route.table].append(route)
+        self.routes = tuple(route for routes in by_table.values() for route in routes)
+        self.tables = {number: Table(routes) for number, routes in by_table.items()}
+        self._steps: dict[Packet, tuple[Step, ...]] = {}
 
     def lookup(self, destination: IP, packet: Packet = PLAIN) -> Decision:
         """What happens to this packet."""
         return self.ends(int(destination), packet)[0]
 
-    def cells(self, prefix: Prefix, packet: Packet = PLAIN) -> Iterator[Cell]:
-        """The ranges of a prefix, in order; neighbouring ones differ."""
-        return self.cells_between(prefix.first, prefix.last, packet)
-
-    def cells_between(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Cell]:
-        """The ranges of these addresses."""
+    def cells(self, first: int, last: int, packet: Packet = PLAIN) -> Iterator[Cell]:
+        """The ranges of these addresses, in order; neighbouring ones differ."""
         borders = self._borders
-        starts = [first, *borders[bisect_right(borders, first) : bisect_right(borders, last)]]
         cell = Cell(first, last, *self.ends(first, packet))
-        for start in starts[1:]:
+        for start in borders[bisect_right(borders, first) : bisect_right(borders, last)]:
             ends = self.ends(start, packet)
             if ends != (cell.decision, cell.others):
                 yield cell._replace(last=start - 1)
@@ -190,9 +170,7 @@ class Fib:
     @cached_property
     def _borders(self) -> list[int]:
         borders = {border for table in self.tables.values() for border in table.runs[0]}
-        for rule in self.rules:
-            if rule.dst is not None:
-                borders |= {rule.dst.first, rule.dst.last + 1}
+        borders |= {border for rule in self.rules if rule.dst for border in (rule.dst.first, rule.dst.last + 1)}
         return sorted(borders)
 
     def ends(self, address: int, packet: Packet = PLAIN) -> tuple[Decision, tuple[End, ...]]:
@@ -208,7 +186,7 @@ class Fib:
             decision = step.decision_for(address)
             if decision is None:
                 continue
-            if plain is None and (not conditions or is_plain(step.rule, conditions) is step.takes):
+            if plain is None and step.takes_plain(conditions):
                 plain, left = decision, (step.rule, not step.takes) if conditions else None
             elif conditions:
                 others.append(End(step.rule, decision, step.takes))
@@ -224,9 +202,9 @@ class Fib:
 
     def steps(self, packet: Packet = PLAIN) -> tuple[Step, ...]:
         """The rules, with what is known of them for this packet."""
-        if packet not in self._known_steps:
-            self._known_steps[packet] = tuple(Step.of(self, rule, packet) for rule in self.rules)
-        return self._known_steps[packet]
+        if packet not in self._steps:
+            self._steps[packet] = tuple(Step.of(self, rule, packet) for rule in self.rules)
+        return self._steps[packet]
 
 
 class Step(NamedTuple):
@@ -246,18 +224,25 @@ class Step(NamedTuple):
     @classmethod
     def of(cls, fib: Fib, rule: Rule, packet: Packet) -> Step:
         """The step for this rule."""
-        first, last = (0, (1 << fib.width) - 1) if rule.dst is None else (rule.dst.first, rule.dst.last)
-        table = fib.tables.get(rule.table) if rule.action == "to_table" else None
-        never = () if rule.invert else None
+        every, never = Prefix(fib.family, 0, 0), () if rule.invert else None
         answers = {condition: _answer(rule, condition, packet) for condition in conditions_of(rule)}
         unknown = tuple(condition for condition, answer in answers.items() if answer is None)
         inside = never if False in answers.values() else unknown or (None if rule.invert else ())
-        return cls(rule, not rule.invert, first, last, inside, never, table)
+        table = fib.tables[rule.table] if rule.action == "to_table" else None
+        return cls(rule, not rule.invert, (rule.dst or every).first, (rule.dst or every).last, inside, never, table)
+
+    def takes_plain(self, conditions: Conditions) -> bool:
+        """Whether it selects a packet of user 0, without a mark, source and device, if these are its conditions."""
+        is_unmarked = not self.rule.fwmark & self.rule.fwmask
+        return not conditions or self.takes is all(
+            (name == "fwmark" and is_unmarked) or (name == "uidrange" and value.startswith("0-"))
+            for name, value in conditions
+        )
 
     def is_for_plain(self, address: int) -> bool:
-        """Whether the rule selects a plain packet to this address."""
+        """Whether it selects a plain packet to this address."""
         conditions = self.inside if self.first <= address <= self.last else self.outside
-        return conditions is not None and (not conditions or is_plain(self.rule, conditions) is self.takes)
+        return conditions is not None and self.takes_plain(conditions)
 
     def decision_for(self, address: int) -> Decision | None:
         """The decision for packets that the rule selects; None if they go on to the next rule."""
@@ -288,11 +273,3 @@ def _answer(rule: Rule, condition: tuple[str, str], packet: Packet) -> bool | No
     if name == "iif":
         return value == packet.iif
     return False if name == "oif" else None
-
-
-def is_plain(rule: Rule, conditions: Conditions) -> bool:
-    """Whether a packet without a mark, of user 0 and without a bound device or source meets these conditions."""
-    return all(
-        (name == "fwmark" and not rule.fwmark & rule.fwmask) or (name == "uidrange" and value.startswith("0-"))
-        for name, value in conditions
-    )

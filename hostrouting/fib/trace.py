@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib, Step
@@ -11,16 +11,14 @@ if TYPE_CHECKING:
     from hostrouting.model.route import Route
     from hostrouting.model.rule import Rule
 
-Result: TypeAlias = Literal["skipped", "not-judged", "no-route", "thrown", "suppressed", "refuses", "decides"]
-"""What came of a rule: the packet does not fit it; it is a kind of rule that is not judged; its table has no route; the
-route that it found is passed over; or the lookup ends, by the rule itself or by the route."""
-
 
 class Tried(NamedTuple):
     """A rule, what came of it, and the route that it found."""
 
     rule: Rule
-    result: Result
+    result: Literal["skipped", "not-judged", "no-route", "thrown", "suppressed", "refuses", "decides"]
+    """The packet does not fit it; such a rule is not judged; its table has no route; the route is passed over; or the
+    lookup ends, by the rule itself or by the route."""
     route: Route | None = None
 
 
@@ -38,9 +36,8 @@ def _try(step: Step, address: int) -> Tried:
         return Tried(step.rule, "skipped")
     if decision := step.decision_for(address):
         return Tried(step.rule, "decides" if decision.route else "refuses", decision.route)
-    if step.rule.action != "to_table":
+    if step.table is None:
         return Tried(step.rule, "not-judged")
-    route = None if step.table is None else step.table.best(address)
-    if route is None:
-        return Tried(step.rule, "no-route")
-    return Tried(step.rule, "thrown" if route.type == "throw" else "suppressed", route)
+    if route := step.table.best(address):
+        return Tried(step.rule, "thrown" if route.type == "throw" else "suppressed", route)
+    return Tried(step.rule, "no-route")

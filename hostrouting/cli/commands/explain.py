@@ -1,4 +1,4 @@
-"""`explain`: how one packet is routed: each rule that is tried, the route that decides, its owner, what check says.
+"""`explain`: how one packet is routed: each rule that is tried, the route that decides, what check says.
 
 The packet is a plain one that the host itself sends: from user 0, without a mark, by a socket that is not bound. If
 other packets to the address are routed differently, the answer says which.
@@ -12,7 +12,6 @@ from ipaddress import ip_address
 from typing import Any
 
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion
-from hostrouting.check.report import owner_of
 from hostrouting.cli.failure import FINE
 from hostrouting.cli.output import Answer, capped
 from hostrouting.cli.source import GetHost, read_base, read_host, with_devs
@@ -63,8 +62,8 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
         width = max((len(str(tried.rule)) for tried in rules), default=0)
         yield from ("", *(f"  {tried.rule!s:<{width}}  {_result(tried)}" for tried in rules), "")
         if route is not None:
-            yield from (f"  route  {route}", f"  owner  {owner_of(route)}", "")
-        unseen = [f"NOT-JUDGED: {thing.name}" for thing in not_judged(fib) if address in thing.prefix]
+            yield from (f"  route  {route}", "")
+        unseen = [f"NOT-JUDGED: {name}" for name, prefix in not_judged(fib) if address in prefix]
         yield from capped(unseen)
         for end in others:
             matching = "matches" if end.meets else "does not match"

@@ -9,8 +9,8 @@ from hostrouting.check.check import CheckReport, check_host, check_snapshot, mis
 from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.kernel.base import Answer
-from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import OURS, NextHop, Route
+from hostrouting.model.prefix import Prefix
+from hostrouting.model.route import OURS, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeKernel, FaultyBackend, h200, plain_vm
@@ -83,18 +83,6 @@ def test_only_what_is_asked_for_is_read(cidrs: tuple[str, ...], family: int | No
     assert report.verdict == "overlap"
     near = [*map(Prefix.parse, cidrs)]
     assert kernel.snapshot.mock_calls == [mock.call(family=family, reached=True, near=near)]
-
-
-def test_what_leads_into_a_refused_range_around_a_cidr() -> None:
-    """Calico's block around a CIDR is known by the pods' routes inside, wherever in the block they are."""
-    kernel = plain_vm()
-    kernel.add_link(Link(name="tunl0", index=0, kind="ipip", type=768))
-    kernel.add_address("tunl0", "10.244.9.1/32")
-    kernel.ip_route("add", Route.to("10.244.0.0/26", type="blackhole", protocol=12))
-    for pod in ("10.243.0.5/32", "10.244.0.5/32"):
-        hop = NextHop("tunl0", gateway=as_ip("10.0.0.9"), onlink=True)
-        kernel.ip_route("add", Route(Prefix.parse(pod), (hop,), protocol=12))
-    assert check_host(kernel, config(cidrs=("10.244.0.32/28",))).verdict == "ok"
 
 
 def test_each_family_has_a_verdict() -> None:

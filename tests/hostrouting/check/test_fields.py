@@ -32,7 +32,7 @@ import pytest
 
 from hostrouting.check.check import CheckReport, check_host
 from hostrouting.check.judge import ESCAPE
-from hostrouting.check.report import check_findings, repair_document
+from hostrouting.check.report import check_findings
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig, StaticRoutesConfig
 from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import RouteBackend
@@ -260,14 +260,14 @@ def agrees(field: Field, report: CheckReport) -> None:
 
 def repaired(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
     """The plan adds the repair and changes nothing else; what left by an overlay, or stayed here, still does."""
-    section = StaticRoutesConfig(bool(report.routes), repair_document(report.routes))
+    section = StaticRoutesConfig(bool(report.routes), [route.to_mapping() for route in report.routes])
     plan = plan_static_routes(field.configuration._replace(static_routes=section), snapshot)
     assert ({step.action for step in plan.steps}, plan.pending) == ({"add"} if report.routes else set(), ())
     after = snapshot.with_routes([change.route for change in plan.changes])
     for family in report.families:
         then, now = family.judge.fib, Fib(after, family.family)
         for cidr in family.cidrs:
-            for cell in now.cells(cidr):
+            for cell in now.cells(cidr.first, cidr.last):
                 before = then.lookup(ip_at(family.family, cell.first))
                 assert before.devs == cell.decision.devs or family.judge.opinion(before).grade == ESCAPE
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hostrouting.check.check import CheckReport, check_snapshot
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.model.prefix import Prefix, as_ip
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.rule import Rule
@@ -101,6 +101,18 @@ def test_a_repair_of_nested_ipv6_routes_is_found_at_once() -> None:
     report = reported(node(default, *nested), "fd00::/16")
     assert 0 < len(report.routes) <= len(nested) * 2
     assert report.families[0].repair.unsafe == ()
+
+
+def test_a_repair_is_never_a_default_route() -> None:
+    """The configuration takes no default route, so a host without one in table main needs both of its halves."""
+    no_default = [route for route in node().routes if not route.prefix.length]
+    eth1, network = Link(name="eth1", index=10), Address(ip=as_ip("10.1.0.4"), length=24, dev="eth1")
+    ways = [Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", table=100), Route.to(network.network, dev="eth1")]
+    host = node(*ways, links=(eth1,)).with_routes(without=no_default)
+    report = reported(host._replace(addresses=(network,)), "0.0.0.0/0", expectedDevs=["eth1"])
+    routes = [str(route.destination) for route in report.routes]
+    assert {"0.0.0.0/1", "128.0.0.0/1"} <= {*routes}
+    assert StaticRoutesConfig(True, [route.to_mapping() for route in report.routes]).enabled
 
 
 def test_the_uplink_leads_to_no_pod() -> None:

@@ -32,7 +32,7 @@ def test_cells_are_a_partition_of_the_block(node: tuple[int, Snapshot]) -> None:
     """Cells follow each other without a gap, neighbours differ, and each address has the ends of its cell."""
     family, snapshot = node
     fib, block = Fib(snapshot, family), block_of(family)
-    cells = list(fib.cells(block))
+    cells = list(fib.cells(block.first, block.last))
     assert [cell.first for cell in cells] == [block.first, *(cell.last + 1 for cell in cells[:-1])]
     assert cells[-1].last == block.last
     for cell, after in pairwise(cells):

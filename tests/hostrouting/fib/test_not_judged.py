@@ -9,6 +9,7 @@ from hostrouting.model.rule import Rule
 from hostrouting.testing import plain_vm
 from tests.support.tasks import CIDR, config
 
+ELSEWHERE = Prefix.parse("10.99.0.0/16")
 INSIDE = Prefix.parse("172.16.5.0/24")
 GOTO = Rule(family=4, priority=50, action="goto", target=100)
 GROUP = Rule(family=4, priority=50, table=254, suppress_ifgroup=7)
@@ -21,6 +22,11 @@ TOS = Route.to(INSIDE, dev="eth0", gateway="10.0.0.1")
     [
         (GOTO, "not judged: rule 50: from all goto 100"),
         (GROUP, "not judged: rule 50: from all lookup main suppress_ifgroup 7"),
+        (
+            GROUP._replace(invert=True, dst=ELSEWHERE),
+            "not judged: rule 50: not from all to 10.99.0.0/16 lookup main suppress_ifgroup 7",
+        ),
+        (GOTO._replace(dst=INSIDE), "not judged: rule 50: from all to 172.16.5.0/24 goto 100"),
         (OBJECT, "not judged: route 172.16.5.0/24 proto unspec nhid 7 (its next hops are not listed)"),
         (TOS._replace(tos=16), "(a type of service)"),
         (TOS._replace(unread=("encap ip", "encap bpf")), "encap ip encap bpf (an encapsulation that may change "),
@@ -28,7 +34,7 @@ TOS = Route.to(INSIDE, dev="eth0", gateway="10.0.0.1")
     ],
 )
 def test_each_is_named(thing: Rule | Route, sentence: str) -> None:
-    """The verdict on a CIDR that such a thing can change is undecided; routes elsewhere do not matter."""
+    """The verdict on a CIDR that such a thing can change is undecided; routes and `to` selectors elsewhere do not matter."""
     snapshot = plain_vm().snapshot()
     if isinstance(thing, Rule):
         snapshot = snapshot._replace(rules=(thing, *snapshot.rules))
@@ -37,8 +43,9 @@ def test_each_is_named(thing: Rule | Route, sentence: str) -> None:
     report = check_snapshot(snapshot, config(cidrs=(CIDR,)))
     assert report.verdict == "undecided"
     assert any(sentence in doubt.sentence for doubt in report.families[0].doubts)
-    elsewhere = check_snapshot(snapshot, config(cidrs=("10.99.0.0/16",)))
-    assert elsewhere.verdict == ("undecided" if isinstance(thing, Rule) else "ok")
+    elsewhere = check_snapshot(snapshot, config(cidrs=(str(ELSEWHERE),)))
+    is_inside = (thing.dst if isinstance(thing, Rule) else thing.prefix) == INSIDE
+    assert elsewhere.verdict == ("ok" if is_inside else "undecided")
 
 
 def test_a_default_route_that_is_not_judged() -> None:

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 import phases
+from hostrouting.check.check import CheckReport
+from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.host.effects import effects_of
 from hostrouting.tasks.configure import Configure, Remove
@@ -81,6 +83,24 @@ class TestModes:
         else:
             checked(host, CIDR)
         assert markers(host) == {"detected": "no-default-route\n"}
+
+
+class TestRepair:
+    """The error of STRICT has the repair as values."""
+
+    def test_routes(self) -> None:
+        """A configuration with the routes of the error passes."""
+        host = FakeHost(kernel=h200())
+        error = failure_of(checked, host, CIDR, mode="STRICT", of=RouteOverlapError)
+        assert isinstance(error.report, CheckReport)
+        assert list(error.repair) == [route.to_mapping() for route in error.report.routes]
+        assert [route["destination"] for route in error.repair] == list(REPAIR)
+        run(
+            Configure(
+                HostRoutingConfig({"enabled": True, "routes": list(error.repair)}, {"expectedCidrs": [CIDR]}), host=host
+            )
+        )
+        assert markers(host) == {"ok": "ok\n"}
 
 
 class TestMarkersThatFail:
