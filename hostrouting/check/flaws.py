@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN
-from hostrouting.model.rule import command_adding, default_rules
+from hostrouting.model.rule import default_rules, rule_command
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _missing_rules(judge: Judge) -> Iterator[Finding]:
 
 
 def _adding(rule: Rule) -> str:
-    return f"add the rule with: {command_adding(rule)}"
+    return f"add the rule with: {rule_command('add', rule)}"
 
 
 def _without_carrier(judge: Judge) -> Iterator[Finding]:
