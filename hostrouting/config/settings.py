@@ -7,10 +7,10 @@ rules (`config.values`), and are refused with the same faults, all at once.
 import os
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv6Address
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from hostrouting.config import values as v
-from hostrouting.config.values import MACHINES, Mode, Network, Upkeep
+from hostrouting.config.values import MACHINES, Mode, Network
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import LINK_LOCAL
 from hostrouting.model.reader import Section, camel, must, name_of, parse, path_of, read, read_bytes
@@ -171,7 +171,7 @@ class HostRoutingConfig(Section):
     guard: GuardConfig = GuardConfig()
     gate: GateConfig | None = None
     """None if the section is missing: then machines wait for the gate if it has a step."""
-    manage_foreign: Upkeep = "leave"
+    manage_foreign: Literal["leave", "keep"] = "leave"
     """Whether systemd-networkd is told to keep routes and rules that it does not know."""
 
     @staticmethod

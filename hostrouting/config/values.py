@@ -3,7 +3,7 @@
 from enum import Enum
 from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 from hostrouting.model.prefix import LINK_LOCAL, Prefix, as_ip, is_reserved
 from hostrouting.model.reader import must
@@ -46,10 +46,6 @@ class Mode(str, Enum):
             if mode.lower() == str(value or "WARN").lower():
                 return mode
         raise ValueError(f"is not one of {', '.join(cls)}")
-
-
-Upkeep: TypeAlias = Literal["leave", "keep"]
-"""Whether something that other programs take away is kept."""
 
 
 @lru_cache(64)
