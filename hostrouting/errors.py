@@ -11,7 +11,8 @@
     └── BackendError        kernel: routes could not be read or changed
 
 The word before the colon says where the fault is. `kind` is more precise than the class, where that is needed;
-`can_retry` says whether the same call may succeed later without any action; `findings` are what to tell an operator.
+`can_retry` says whether the same call may succeed later without any action. `findings` are what to tell an operator:
+what led to the error, or the error itself; none for the faults of an input.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ HostPart: TypeAlias = Literal["file", "systemd", "nft", "ebtables", "azure-vnet"
 _RETRIED = {"failed", "incomplete", "timeout", "unsettled", "no-answer", "unit-failed", "not-in-force", "no-such-rule"}
 _RETRIED |= {"device-down", "gateway-not-on-link", "no-such-device", "executor-lost"}
 """The kinds that may go away by themselves, so that the next attempt succeeds."""
-_NAMED: tuple[Name, ...] = ("file", "azure-vnet")  # the parts of a host whose findings have their names
 _SHOWN = 10  # reasons in one message
 
 
@@ -38,21 +38,15 @@ class HostRoutingError(Exception):
     Without a message, that of the findings is used; the errors among these say whether to try again.
     """
 
-    _name: Name | None = None  # of the finding that the error is by itself
-    _target = ""  # of that finding
-
     def __init__(self, message: str = "", *, kind: str = "", findings: Iterable[Finding] = ()) -> None:
-        self.kind, self._findings = kind, tuple(findings)
-        super().__init__(message or "; ".join(map(str, self._findings)))
-        errors = tuple(of_severity(self._findings, "error"))
+        self.kind, self.findings = kind, tuple(findings)
+        super().__init__(message or "; ".join(map(str, self.findings)))
+        errors = tuple(of_severity(self.findings, "error"))
         self.can_retry = all(error.can_retry for error in errors) if errors else kind in _RETRIED
 
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The findings that led to the error, or the error itself as one; empty for the faults of an input."""
-        if self._name is None:
-            return self._findings
-        return (Finding(self._name, "error", str(self), self._target, can_retry=self.can_retry),)
+    def _is_a(self, name: Name, target: str = "") -> None:
+        """Make the error itself its only finding."""
+        self.findings = (Finding(name, "error", str(self), target, can_retry=self.can_retry),)
 
     @property
     def repair(self) -> tuple[dict[str, Any], ...]:
@@ -71,7 +65,7 @@ class HostRoutingError(Exception):
 
     def to_mapping(self) -> dict[str, object]:
         """The class, the kind and the facts as JSON, for the report of a run; `effects` is what was changed."""
-        facts = {name: _plain(fact) for name, fact in vars(self).items() if name[0] != "_" and name != "report"}
+        facts = {name: _plain(fact) for name, fact in vars(self).items() if name not in {"findings", "report"}}
         return {"error": type(self).__name__, "kind": self.kind, "canRetry": facts.pop("can_retry"), **facts}
 
 
@@ -159,9 +153,10 @@ class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
     """Something was missing at the deadline, and the message says what was seen last; or the lock was held (busy)."""
 
     def __init__(self, message: str, *, kind: Literal["", "busy"] = "", findings: Iterable[Finding] = ()) -> None:
-        self._name = "lock" if kind else None
         super().__init__(message, kind=kind, findings=findings)
         self.can_retry = True
+        if kind:
+            self._is_a("lock")
 
 
 class HostError(HostRoutingError):
@@ -184,8 +179,8 @@ class HostError(HostRoutingError):
         lines: Iterable[str] = (),
     ) -> None:
         self.what, self.target, self.errno, self.words, self.lines = what, target or what, errno, words, tuple(lines)
-        self._name, self._target = what if what in _NAMED else "requirement", self.target
         super().__init__(f"{message} ({what}: {words})" if words else message, kind=kind)
+        self._is_a(what if what in {"file", "azure-vnet"} else "requirement", self.target)
 
 
 class BackendError(HostRoutingError):
@@ -195,13 +190,12 @@ class BackendError(HostRoutingError):
     refused, as `ip route` prints it; empty if it is not about one route.
     """
 
-    _name = "requirement"
-
     def __init__(
         self, message: str, *, kind: str = "failed", errno: int | None = None, kernel: str = "", route: str = ""
     ) -> None:
         self.errno, self.kernel, self.route = errno, kernel, route
         super().__init__(f"{message} (kernel: {kernel})" if kernel else message, kind=kind)
+        self._is_a("requirement")
 
 
 def is_denied(error: BaseException | None) -> bool:

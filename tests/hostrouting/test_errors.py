@@ -114,7 +114,7 @@ def test_an_error_as_a_finding() -> None:
     file = HostError("cannot be read", what="file", target="/etc/x")
     assert file.findings == (Finding("file", "error", "cannot be read", "/etc/x"),)
     file.add("nothing was changed")
-    assert file.findings[0].sentence == str(file) == "cannot be read; nothing was changed"
+    assert str(file) == "cannot be read; nothing was changed"
     late = Finding("requirement", "error", "late", can_retry=True)
     assert BackendError("late", kind="timeout").findings == (late,)
     assert HostError("no", what="nft").findings[0].name == "requirement"

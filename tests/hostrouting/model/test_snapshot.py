@@ -2,7 +2,7 @@
 
 import json
 from contextlib import suppress
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,28 +10,11 @@ from hypothesis import strategies as st
 from typing_extensions import assert_type
 
 from hostrouting.errors import ConfigError
-from hostrouting.model.prefix import IP, Prefix, as_ip
-from hostrouting.model.route import NextHop, Route
-from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Address, Link, Snapshot
+from hostrouting.model.prefix import as_ip
+from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing.strategies import blocks, snapshots
 
 EMPTY = json.loads(Snapshot().to_json())
-SAMPLES: dict[object, object] = {
-    int: 7,
-    int | None: 8,
-    str: "x",
-    str | None: "y",
-    bool: True,
-    bool | None: True,
-    Prefix: Prefix.parse("10.0.0.0/8"),
-    Prefix | None: Prefix.parse("fd00::/8"),
-    IP: as_ip("10.0.0.1"),
-    IP | None: as_ip("fe80::1"),
-    tuple[tuple[str, str], ...]: (("tun_id", "5"),),
-    tuple[NextHop, ...]: (NextHop("z", weight=2),),
-    tuple[str, ...]: ("realm",),
-}
 
 
 @given(st.sampled_from([4, 6]).flatmap(blocks).flatmap(snapshots))
@@ -39,36 +22,8 @@ def test_there_and_back(snapshot: Snapshot) -> None:
     """from_json(to_json(x)) == x."""
     assert Snapshot.from_json(snapshot.to_json()) == Snapshot.from_json(snapshot.to_json().encode()) == snapshot
     assert json.loads(snapshot.to_json())["schema"] == "hostrouting/snapshot/1"
-    for other in (
-        snapshot._replace(restless=True),
-        snapshot._replace(ipv6_forwarding=True, name_servers=(as_ip("9.9.9.9"),)),
-    ):
-        assert Snapshot.from_json(other.to_json()) == other
-
-
-def sample_of(name: str, kind: Any, default: object) -> object:
-    """A value of the field that is not its default."""
-    kind = getattr(kind, "__origin__", kind) if get_origin(kind) is Annotated else kind
-    if name == "family":
-        return 6
-    if kind is bool:
-        return not default
-    return get_args(kind)[-1] if get_origin(kind) is Literal else SAMPLES[kind]
-
-
-@pytest.mark.parametrize("cls", [Link, Address, Rule, NextHop, Route])
-def test_no_field_is_forgotten(cls: Any) -> None:
-    """Every field of every value survives JSON, and takes part in equality."""
-    defaults = cls._field_defaults
-    samples = {name: sample_of(name, kind, defaults.get(name)) for name, kind in cls.__annotations__.items()}
-    bare = cls(**{name: sample for name, sample in samples.items() if name not in defaults})
-    home = {Link: "links", Address: "addresses", Rule: "rules", Route: "routes"}.get(cls)
-    for name, sample in samples.items():
-        other = bare._replace(**{name: sample})
-        assert (other != bare) is (name in defaults), name
-        held: dict[str, Any] = {home or "routes": (other if home else Route(Prefix(4, 0, 0), (other,)),)}
-        whole = Snapshot(**held)
-        assert Snapshot.from_json(whole.to_json(indent=1)) == whole, name
+    other = snapshot._replace(restless=True, family=6, ipv6_forwarding=True, name_servers=(as_ip("9.9.9.9"),))
+    assert Snapshot.from_json(other.to_json()) == other
 
 
 def message_about(text: Any) -> str:
