@@ -30,9 +30,6 @@ Reader: TypeAlias = Callable[[Any], Any]
 
 STANDARD_INPUT = "-"
 _LONGEST = 255  # characters of a word: a unit has the longest name, and a device one of at most 127
-# The kernel allows nearly any character in a name; code that prints it escapes it. Half of a surrogate pair, which only
-# JSON can express, cannot be written again.
-_HALVES = frozenset(map(chr, range(0xD800, 0xE000)))
 _REPEATED = object()  # stands for the values of a key that is given more than once, and no type has it
 _GIVEN_TWICE = ("", "this key is given more than once", "keep one of them")
 
@@ -139,10 +136,11 @@ def written(value: Any) -> Any:
         return value
     if type(value) is tuple:
         return [*map(written, value)]
-    if isinstance(value, Prefix) or not isinstance(value, tuple | Section):
+    is_section = isinstance(value, Section)
+    if isinstance(value, Prefix) or not (is_section or isinstance(value, tuple)):
         return str(value)
     form = _form_of(type(value))
-    held = value if isinstance(value, tuple) else vars(value).values()
+    held = vars(value).values() if is_section else value
     members = zip(form.keys.values(), held, form.defaults.values(), strict=True)
     return {key: written(member) for key, member, default in members if member != default}
 
@@ -314,6 +312,12 @@ def _read_text(value: Any) -> str:
     raise ValueError("is not a text")
 
 
+def _is_word(text: str) -> bool:
+    # The kernel allows nearly any character in a name; code that prints it escapes it. Half of a surrogate pair, which
+    # only JSON can express, cannot be written again.
+    return len(text) <= _LONGEST and (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text))
+
+
 def _text_as(make: Callable[[str], Any], rule: str) -> Reader:
     """The reader of a text as an address or a prefix. Many routes share a few, so the last texts are remembered."""
 
@@ -330,13 +334,7 @@ def _text_as(make: Callable[[str], Any], rule: str) -> Reader:
 _READERS: dict[Any, Reader] = {
     bool: must(lambda value: isinstance(value, bool), "is not true or false"),
     int: _within(range(1 << 32)),  # all that the kernel's routing has
-    str: _in_turn(
-        _read_text,
-        must(
-            lambda text: len(text) <= _LONGEST and (text.isascii() or _HALVES.isdisjoint(text)),
-            f"is not a text of up to {_LONGEST} letters",
-        ),
-    ),
+    str: _in_turn(_read_text, must(_is_word, f"is not a text of up to {_LONGEST} characters")),
     Prefix: _text_as(Prefix.parse, "is not a network without host bits"),
     **dict.fromkeys((IPv4Address, IPv6Address), _text_as(as_ip, "is not an address")),
     **dict.fromkeys((IPv4Network, IPv6Network), _read_text),  # each setting has its own rules for them

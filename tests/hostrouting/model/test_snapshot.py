@@ -11,7 +11,7 @@ from typing_extensions import assert_type
 
 from hostrouting.errors import ConfigError
 from hostrouting.model.prefix import as_ip
-from hostrouting.model.snapshot import Snapshot
+from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing.strategies import blocks, snapshots
 
 EMPTY = json.loads(Snapshot().to_json())
@@ -22,7 +22,10 @@ def test_there_and_back(snapshot: Snapshot) -> None:
     """from_json(to_json(x)) == x."""
     assert Snapshot.from_json(snapshot.to_json()) == Snapshot.from_json(snapshot.to_json().encode()) == snapshot
     assert json.loads(snapshot.to_json())["schema"] == "hostrouting/snapshot/1"
-    other = snapshot._replace(restless=True, family=6, ipv6_forwarding=True, name_servers=(as_ip("9.9.9.9"),))
+    links = (Link("n" * 255, 1, master="m"), Link("\u00e9", 2))
+    other = snapshot._replace(
+        links=links, restless=True, family=6, ipv6_forwarding=True, name_servers=(as_ip("9.9.9.9"),)
+    )
     assert Snapshot.from_json(other.to_json()) == other
 
 
@@ -38,7 +41,7 @@ TABLE = r"""
 {"links": 5} | links: 5 is not a list; write [...], even around a single item
 {"links": [{"name": "a"}]} | links[0].index: missing
 {"links": [{"name": "a", "index": true}]} | links[0].index: true is not an integer from 0 to 4294967295
-{"links": [{"name": "ib\ud800", "index": 1}]} | links[0].name: "ib\ud800" is not a text of up to 255 letters
+{"links": [{"name": "ib\ud800", "index": 1}]} | links[0].name: "ib\ud800" is not a text of up to 255 characters
 {"addresses": null} | addresses: missing
 {"routes": [{"prefix": "10.0.0.1/8"}]} | routes[0].prefix: "10.0.0.1/8" is not a network without host bits
 {"routes": [{"prefix": "\u001b[2J"}]} | routes[0].prefix: "\u001b[2J" is not a network without host bits
