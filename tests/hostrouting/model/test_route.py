@@ -3,7 +3,7 @@
 import pytest
 
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import NextHop, Route
+from hostrouting.model.route import NextHop, Route, as_listed, entries_of
 from hostrouting.model.rule import Rule
 
 ECMP = Route(
@@ -28,6 +28,11 @@ ECMP = Route(
             "default via 10.0.0.1 dev eth0 proto dhcp metric 100",
         ),
         (Route.to("172.16.0.0/16", dev="ib0", protocol=2), "172.16.0.0/16 dev ib0 proto kernel scope link"),
+        (
+            Route(Prefix.parse("::1"), type="local", scope=254, expired=True),
+            "local ::1/128 proto unspec scope host expired",
+        ),
+        (Route(Prefix.parse("::1"), preference="low", expired=False), "::1/128 proto unspec pref low expires"),
         (Route.to("10.9.0.0/16", type="blackhole", table=100), "blackhole 10.9.0.0/16 table 100 proto unspec"),
         (
             Route.to("10.9.0.0/16", dev="eth0", gateway="fe80::1", protocol=213),
@@ -56,3 +61,17 @@ def test_rule() -> None:
     refusing = Rule(family=4, priority=9, action="prohibit", suppress_ifgroup=3)
     assert str(refusing) == "9: from all prohibit suppress_ifgroup 3"
     assert str(Rule(family=4, priority=9, l3mdev=True)) == "9: from all lookup [l3mdev-table]"
+
+
+def test_entries() -> None:
+    """In IPv6 each next hop is an entry; those with a gateway are listed as one, with nothing between them."""
+    entries = entries_of(ECMP._replace(nexthop_id=None))
+    assert [(entry.legs, entry.protocol) for entry in entries] == [((leg,), 77) for leg in ECMP.legs]
+    assert entries_of(ECMP) == (ECMP,)
+    ipv4 = ECMP._replace(prefix=Prefix(4, 0, 0), nexthop_id=None)
+    assert entries_of(ipv4) == as_listed([ipv4]) == (ipv4,)
+    (via, on_link), other = entries, entries[0]._replace(legs=(NextHop("c", as_ip("fe80::9"), 5),), protocol=9)
+    assert as_listed([on_link]) == (on_link,)
+    assert as_listed([on_link, other]) == (on_link, other._replace(legs=(other.legs[0]._replace(weight=1),)))
+    joined = via._replace(legs=(*via.legs, *other.legs))
+    assert as_listed([on_link, via, on_link, other, on_link]) == (on_link, joined, on_link)

@@ -21,7 +21,7 @@ MAIN = default_rules(4)[1]
         ({"fwmask": 0xFF}, "fwmark 0x0/0xff"),
         ({"iif": "lo"}, "iif lo"),
         ({"others": (("ipproto", "tcp"),)}, "ipproto tcp"),
-        ({"others": (("new", "7"), ("oif", "ib0"), ("tos", "0x10")), "iif": "a"}, "tos 0x10 iif a oif ib0 new 7"),
+        ({"others": (("new", "7"), ("dport", "9"), ("oif", "ib0")), "iif": "a"}, "iif a oif ib0 dport 9 new 7"),
         ({"fwmark": 1, "l3mdev": True, "suppress_prefixlength": 0, "protocol": 7, "table": 9}, ""),
     ],
 )

@@ -11,7 +11,9 @@ from typing_extensions import assert_type
 
 from hostrouting.errors import ConfigError
 from hostrouting.model.prefix import as_ip
-from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.model.route import NextHop, Route
+from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing.strategies import blocks, snapshots
 
 EMPTY = json.loads(Snapshot().to_json())
@@ -27,6 +29,22 @@ def test_there_and_back(snapshot: Snapshot) -> None:
         links=links, restless=True, family=6, ipv6_forwarding=True, name_servers=(as_ip("9.9.9.9"),)
     )
     assert Snapshot.from_json(other.to_json()) == other
+
+
+@pytest.mark.parametrize(
+    ("cls", "values"),
+    [
+        (Link, ["", 1, True, True, None, False, False]),
+        (Address, [0, None, None, 0, True]),
+        (Rule, ["to_table", 0, None, False, None, None, None, 0, 0, (), False, None, None, 0]),
+        (NextHop, [None, None, 1, False, False, False, False]),
+        (Route, [(), 254, 0, 0, "unicast", 0, 0, None, None, None, None, None, "medium", None, ()]),
+        (Snapshot, [(), (), (), (), None, (), None, False]),
+    ],
+)
+def test_what_a_document_leaves_out(cls: Any, values: list[object]) -> None:
+    """A field that is left out has the same value in every release, or a saved snapshot would mean another host."""
+    assert [*map(repr, cls._field_defaults.values())] == [*map(repr, values)]
 
 
 def message_about(text: Any) -> str:
