@@ -12,9 +12,9 @@ which you can try all of it on a host in memory::
     print(phases.plan(configure))  # the dry run
     print(phases.run(configure))  # fails, and says which routes repair it
 
-More is in the packages: `hostrouting.fib` (what Linux does with a packet), `hostrouting.check`, `hostrouting.routes`
-(planning and applying routes), `hostrouting.kernel` (what a backend takes and returns), `hostrouting.fleet` (many
-nodes) and `hostrouting.cli`.
+More is in the packages: `hostrouting.config` (the sections of a configuration), `hostrouting.fib` (what Linux does
+with a packet), `hostrouting.check`, `hostrouting.routes` (planning and applying routes), `hostrouting.kernel` (what a
+backend takes and returns), `hostrouting.fleet` (many nodes) and `hostrouting.cli`.
 """
 
 from hostrouting.release import __version__ as __version__
@@ -27,20 +27,12 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.check.check import check_snapshot as check_snapshot
     from hostrouting.check.report import check_document as check_document
     from hostrouting.check.report import check_findings as check_findings
-    from hostrouting.config.settings import AzureVnetCleanupConfig as AzureVnetCleanupConfig
-    from hostrouting.config.settings import GateConfig as GateConfig
-    from hostrouting.config.settings import GuardConfig as GuardConfig
     from hostrouting.config.settings import HostRoutingConfig as HostRoutingConfig
-    from hostrouting.config.settings import IntendedRule as IntendedRule
-    from hostrouting.config.settings import ProbeRewriteConfig as ProbeRewriteConfig
-    from hostrouting.config.settings import RouteOverlapConfig as RouteOverlapConfig
     from hostrouting.config.settings import StaticRoute as StaticRoute
-    from hostrouting.config.settings import StaticRoutesConfig as StaticRoutesConfig
     from hostrouting.config.values import Mode as Mode
     from hostrouting.errors import ApplyError as ApplyError
     from hostrouting.errors import BackendError as BackendError
     from hostrouting.errors import ConfigError as ConfigError
-    from hostrouting.errors import Fault as Fault
     from hostrouting.errors import HostError as HostError
     from hostrouting.errors import HostRoutingError as HostRoutingError
     from hostrouting.errors import NotReady as NotReady
@@ -62,7 +54,6 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.model.snapshot import Link as Link
     from hostrouting.model.snapshot import Snapshot as Snapshot
     from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet as CleanStaleAzureVnet
-    from hostrouting.tasks.cleanup.task import CleanupResult as CleanupResult
     from hostrouting.tasks.configure import Configure as Configure
     from hostrouting.tasks.configure import Remove as Remove
     from hostrouting.tasks.overlap_check import CheckRouteOverlap as CheckRouteOverlap
@@ -71,62 +62,56 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     from hostrouting.tasks.results import Plan as Plan
     from hostrouting.tasks.static_routes import ConfigureStaticRoutes as ConfigureStaticRoutes
 
-_CATALOGUE = {
-    "Tasks for phases, each made from a configuration and a host": {
-        "tasks.configure": "Configure Remove",
-        "tasks.static_routes": "ConfigureStaticRoutes",
-        "tasks.overlap_check": "CheckRouteOverlap",
-        "tasks.probe_rewrite": "RewriteProbeSource",
-        "tasks.cleanup.task": "CleanStaleAzureVnet CleanupResult",
-        "tasks.results": "CheckResult Plan",
-        "host.effects": "Effects",
-    },
-    "The configuration: frozen values, checked when they are made": {
-        "config.settings": "HostRoutingConfig StaticRoutesConfig StaticRoute RouteOverlapConfig IntendedRule "
-        "ProbeRewriteConfig AzureVnetCleanupConfig GuardConfig GateConfig",
-        "config.values": "Mode",
-    },
-    "Errors, all of them HostRoutingError, and findings": {
-        "errors": "HostRoutingError ConfigError RequirementError RouteConflict ApplyError RouteOverlapError NotReady "
-        "HostError BackendError Fault",
-        "finding": "Finding",
-    },
-    "The check, of a kernel or of a snapshot": {
-        "check.check": "check_host check_snapshot CheckReport",
-        "check.report": "check_findings check_document",
-    },
-    "The host, its kernel, and the files of a configuration": {
-        "host.host": "Host",
-        "host.layout": "HostLayout",
-        "kernel.base": "RouteBackend",
-        "kernel.netlink": "NetlinkBackend",
-        "kernel.pyroute2": "Pyroute2Backend",
-        "boot.files": "files_of",
-    },
-    "The routing of a host, as plain values": {
-        "model.snapshot": "Snapshot Link Address",
-        "model.route": "Route NextHop",
-        "model.rule": "Rule",
-        "model.prefix": "Prefix",
-    },
-}
-"""Each public name, with the module that it is loaded from when it is first used."""
+_CATALOGUE = """
+Tasks for phases, each made from a configuration and a host
+    tasks.configure          Configure Remove
+    tasks.static_routes      ConfigureStaticRoutes
+    tasks.overlap_check      CheckRouteOverlap
+    tasks.probe_rewrite      RewriteProbeSource
+    tasks.cleanup.task       CleanStaleAzureVnet
+    tasks.results            CheckResult Plan
+    host.effects             Effects
+The configuration, whose sections are frozen values, checked when they are made
+    config.settings          HostRoutingConfig StaticRoute
+    config.values            Mode
+Errors, all of them HostRoutingError, and findings
+    errors                   HostRoutingError ConfigError RequirementError RouteConflict ApplyError RouteOverlapError
+    errors                   NotReady HostError BackendError
+    finding                  Finding
+The check, of a kernel or of a snapshot
+    check.check              check_host check_snapshot CheckReport
+    check.report             check_findings check_document
+The host, its kernel, and the files of a configuration
+    host.host                Host
+    host.layout              HostLayout
+    kernel.base              RouteBackend
+    kernel.netlink           NetlinkBackend
+    kernel.pyroute2          Pyroute2Backend
+    boot.files               files_of
+The routing of a host, as plain values
+    model.snapshot           Snapshot Link Address
+    model.route              Route NextHop
+    model.rule               Rule
+    model.prefix             Prefix
+"""
+"""Each public name, behind the module that it is loaded from when it is first used."""
 
-_MODULES = {name: module for homes in _CATALOGUE.values() for module, names in homes.items() for name in names.split()}
+_ROWS = (line.split() for line in _CATALOGUE.splitlines() if line.startswith(" "))
+_MODULES = {name: module for module, *names in _ROWS for name in names}
 __all__ = list(_MODULES)
-__doc__ = (__doc__ or "") + "".join(
-    f"\n{title}:\n" + "".join(f"    {names}\n" for names in homes.values()) for title, homes in _CATALOGUE.items()
-)
+__doc__ = f"{__doc__}{_CATALOGUE}"
 
 
-def __getattr__(name: str) -> object:
-    """Load the name."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
+if not TYPE_CHECKING:  # for a type checker there are only the names above
 
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    return value
+    def __getattr__(name: str) -> object:
+        """Load the name."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
+
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        return value
 
 
 def __dir__() -> list[str]:

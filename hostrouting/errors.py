@@ -11,7 +11,8 @@
     └── BackendError        kernel: routes could not be read or changed
 
 The word before the colon says where the fault is. `kind` is more precise than the class, where that is needed;
-`can_retry` says whether the same call may succeed later without any action; `findings` are what to tell an operator.
+`can_retry` says whether the same call may succeed later without any action. `findings` are what to tell an operator:
+what led to the error, or the error itself; none for the faults of an input.
 """
 
 from __future__ import annotations
@@ -24,39 +25,28 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from hostrouting.finding import Finding, Name, of_severity
 
 HostPart: TypeAlias = Literal["file", "systemd", "nft", "ebtables", "azure-vnet", "executor"]
-RouteKind: TypeAlias = Literal[
-    "refused", "exists", "no-such-route", "no-such-device", "device-down", "gateway-not-on-link", "invalid"
-]
 
 _RETRIED = {"failed", "incomplete", "timeout", "unsettled", "no-answer", "unit-failed", "not-in-force", "no-such-rule"}
 _RETRIED |= {"device-down", "gateway-not-on-link", "no-such-device", "executor-lost"}
 """The kinds that may go away by themselves, so that the next attempt succeeds."""
-_NAMED: tuple[Name, ...] = ("file", "azure-vnet")  # the parts of a host whose findings have their names
 _SHOWN = 10  # reasons in one message
 
 
 class HostRoutingError(Exception):
-    """The root of all errors: catch it to catch everything that hostrouting raises on purpose."""
+    """The root of all errors: catch it to catch everything that hostrouting raises on purpose.
 
-    _name: Name | None = None  # of the finding that the error is by itself
-    _target = ""  # of that finding
+    Without a message, that of the findings is used; the errors among these say whether to try again.
+    """
 
     def __init__(self, message: str = "", *, kind: str = "", findings: Iterable[Finding] = ()) -> None:
-        """Keep the findings that led to the error, and the message: theirs, unless there is another.
-
-        The errors among them say whether to try again.
-        """
-        self.kind, self._findings = kind, tuple(findings)
-        super().__init__(message or "; ".join(map(str, self._findings)))
-        errors = tuple(of_severity(self._findings, "error"))
+        self.kind, self.findings = kind, tuple(findings)
+        super().__init__(message or "; ".join(map(str, self.findings)))
+        errors = tuple(of_severity(self.findings, "error"))
         self.can_retry = all(error.can_retry for error in errors) if errors else kind in _RETRIED
 
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The findings that led to the error, or the error itself as one; empty for the faults of an input."""
-        if self._name is None:
-            return self._findings
-        return (Finding(self._name, "error", str(self), self._target, can_retry=self.can_retry),)
+    def _is_a(self, name: Name, target: str = "") -> None:
+        """Make the error itself its only finding."""
+        self.findings = (Finding(name, "error", str(self), target, can_retry=self.can_retry),)
 
     @property
     def repair(self) -> tuple[dict[str, Any], ...]:
@@ -75,7 +65,7 @@ class HostRoutingError(Exception):
 
     def to_mapping(self) -> dict[str, object]:
         """The class, the kind and the facts as JSON, for the report of a run; `effects` is what was changed."""
-        facts = {name: _plain(fact) for name, fact in vars(self).items() if name[0] != "_"}
+        facts = {name: _plain(fact) for name, fact in vars(self).items() if name not in {"findings", "report"}}
         return {"error": type(self).__name__, "kind": self.kind, "canRetry": facts.pop("can_retry"), **facts}
 
 
@@ -95,7 +85,7 @@ class Fault(NamedTuple):
     """One fault of an input; `str()` is the sentence that an operator reads."""
 
     path: str
-    """Where it is: `hostRouting.staticRoutes.routes[1].gateway`; the document's name or empty for all of it."""
+    """Where it is: `hostRouting.staticRoutes.routes[1].gateway`; empty for the whole document."""
     value: str
     """The value found there, as printable JSON, shortened; empty if the fault is that it is missing."""
     rule: str
@@ -109,23 +99,20 @@ class Fault(NamedTuple):
 
 
 class ConfigError(HostRoutingError, ValueError):
-    """A configuration cannot be used, or a saved snapshot (kind snapshot). Nothing was changed."""
+    """A configuration cannot be used, or a saved snapshot. Nothing was changed."""
 
-    def __init__(
-        self, faults: Iterable[Fault], source: str | None = None, *, kind: Literal["", "snapshot"] = ""
-    ) -> None:
-        """Keep all faults in the order of the document, and the name of the file if there is one."""
+    def __init__(self, faults: Iterable[Fault], source: str = "") -> None:
         self.faults, self.source = tuple(faults), source
-        super().__init__("", kind=kind)
+        super().__init__()
         self.args = (self.summary(len(self.faults)),)
 
     def summary(self, most: int) -> str:
         """The message with at most this many of the faults, and the number of all of them."""
-        if len(self.faults) == 1:
+        where, count = self.source or "the configuration", len(self.faults)
+        if count == 1:
             (fault,) = self.faults
-            return str(fault) if self.source in (None, fault.path) else f"{self.source}: {fault}"
-        where = self.source or f"the {self.kind or 'configuration'}"
-        return "\n".join([f"{where} has {len(self.faults)} faults:", *(f"  {fault}" for fault in self.faults[:most])])
+            return f"{where}: {fault}" if self.source or not fault.path else str(fault)
+        return "\n".join([f"{where} has {count} faults:", *(f"  {fault}" for fault in self.faults[:most])])
 
 
 class RequirementError(HostRoutingError):
@@ -140,7 +127,6 @@ class ApplyError(HostRoutingError):
     """Routes could not be applied. `reasons` says why, `after` how the routes are now."""
 
     def __init__(self, *reasons: str, after: str) -> None:
-        """Keep the reasons, and how the routes are now."""
         self.reasons, self.after = reasons, after
         super().__init__(f"the routes could not be applied: {first_of(reasons)}; {after}")
         self.can_retry = True
@@ -154,26 +140,20 @@ class RouteOverlapError(HostRoutingError):
     """
 
     def __init__(
-        self, message: str, *, findings: Iterable[Finding] = (), report: object = None, check: Any = None
+        self, message: str, *, findings: Iterable[Finding] = (), report: Any = None, check: Any = None
     ) -> None:
-        """Keep the message, which names the escapes and the repair, and what the check says."""
         super().__init__(message, findings=findings)
-        self._report, self.check = report, check
-
-    @property
-    def report(self) -> Any:
-        """The CheckReport."""
-        return self._report
+        self.report, self.check = report, check
 
 
 class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
     """Something was missing at the deadline, and the message says what was seen last; or the lock was held (busy)."""
 
     def __init__(self, message: str, *, kind: Literal["", "busy"] = "", findings: Iterable[Finding] = ()) -> None:
-        """Keep the message and the findings, such as the routes that wait."""
-        self._name = "lock" if kind else None
         super().__init__(message, kind=kind, findings=findings)
         self.can_retry = True
+        if kind:
+            self._is_a("lock")
 
 
 class HostError(HostRoutingError):
@@ -195,10 +175,9 @@ class HostError(HostRoutingError):
         words: str = "",
         lines: Iterable[str] = (),
     ) -> None:
-        """Keep the message, which says what could not be done and what to do about it, and append the words."""
         self.what, self.target, self.errno, self.words, self.lines = what, target or what, errno, words, tuple(lines)
-        self._name, self._target = what if what in _NAMED else "requirement", self.target
         super().__init__(f"{message} ({what}: {words})" if words else message, kind=kind)
+        self._is_a(what if what in {"file", "azure-vnet"} else "requirement", self.target)
 
 
 class BackendError(HostRoutingError):
@@ -208,14 +187,12 @@ class BackendError(HostRoutingError):
     refused, as `ip route` prints it; empty if it is not about one route.
     """
 
-    _name = "requirement"
-
     def __init__(
         self, message: str, *, kind: str = "failed", errno: int | None = None, kernel: str = "", route: str = ""
     ) -> None:
-        """Keep the message, which says what could not be done and what to do about it, and append the kernel's text."""
         self.errno, self.kernel, self.route = errno, kernel, route
         super().__init__(f"{message} (kernel: {kernel})" if kernel else message, kind=kind)
+        self._is_a("requirement")
 
 
 def is_denied(error: BaseException | None) -> bool:

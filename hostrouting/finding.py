@@ -67,19 +67,8 @@ class Finding(NamedTuple):
         values = {name: getattr(self, name) for name in ("name", "severity", "target", "sentence", "remedy")}
         return {**values, "facts": dict(self.facts), "canRetry": self.can_retry}
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Finding) and self._said == other._said
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash(self._said)
-
-    @property
-    def _said(self) -> tuple[object, ...]:
-        """All but the facts, in which findings do not differ."""
-        return (*self[:5], self.can_retry)
+    def __hash__(self) -> int:  # the facts are a dict, which has none
+        return hash(self.sentence)
 
     def __str__(self) -> str:
         return f"{self.sentence}; {self.remedy}" if self.remedy else self.sentence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import TABLE_LOCAL, TABLE_MAIN
-from hostrouting.model.rule import command_adding, default_rules
+from hostrouting.model.rule import default_rules, rule_command
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _missing_main(judge: Judge) -> Iterator[Finding]:
 
 
 def _adding(family: int, place: int) -> str:
-    return f"add the rule with: {command_adding(default_rules(family)[place])}"
+    return f"add the rule with: {rule_command("add", default_rules(family)[place])}"
 
 
 def _inside_services(judge: Judge) -> Iterator[Finding]:

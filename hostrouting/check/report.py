@@ -16,7 +16,7 @@ from hostrouting.fib.engine import PLAIN
 from hostrouting.finding import NAMES, Finding, Severity
 from hostrouting.model.prefix import IPV4, LINK_LOCAL, Prefix, extent, ip_at
 from hostrouting.model.route import protocol_name, table_name
-from hostrouting.model.rule import command_deleting
+from hostrouting.model.rule import rule_command
 from hostrouting.routes.uplink import leads_out
 from hostrouting.text import counted, spoken
 
@@ -146,7 +146,7 @@ def _deletion(decision: Decision) -> str:
     """How to take away what refuses packets, or keeps them here."""
     rule, route = decision.rule, decision.route
     if route is None:
-        return "" if rule is None else f"if it is not intended, as root: {command_deleting(rule)}"
+        return "" if rule is None else f"if it is not intended, as root: {rule_command('del', rule)}"
     ip = "ip" if route.prefix.family == IPV4 else "ip -6"
     place = f"table {table_name(route.table)}{f' metric {route.metric}' if route.metric else ''} proto {route.protocol}"
     return f"if it is not intended, as root: {ip} route del {route.prefix} {place}"

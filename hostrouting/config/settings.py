@@ -5,15 +5,15 @@ rules (`config.values`), and are refused with the same faults, all at once.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from ipaddress import IPv6Address
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from hostrouting.config import values as v
-from hostrouting.config.values import MACHINES, Mode, Network, Upkeep
+from hostrouting.config.values import MACHINES, Mode, Network
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import LINK_LOCAL, Prefix
-from hostrouting.model.reader import Invalid, Section, camel, faults_at, must, name_of, parse, path_of, read, read_bytes
+from hostrouting.model.reader import Section, camel, must, name_of, parse, path_of, read, read_bytes
 from hostrouting.model.route import DEFAULT_METRIC, TABLE_MAIN, RouteKey
 from hostrouting.text import nearest, show
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _IN_AGENTS_FILE = "hostRouting"
+_REMEDY = "write a JSON object, {} for no settings: with double quotes, without comments and trailing commas, in UTF-8"
 _STEPS = ("static_routes", "route_overlap", "probe_rewrite")
 
 
@@ -168,7 +169,7 @@ class GateConfig(Section):
 class HostRoutingConfig(Section):
     """The whole configuration; without arguments it asks for nothing.
 
-    `from_json(to_json(x)) == x`: the text contains every setting, including the defaults.
+    `from_json(to_json(x)) == x`.
     """
 
     static_routes: StaticRoutesConfig = StaticRoutesConfig()
@@ -179,7 +180,7 @@ class HostRoutingConfig(Section):
     guard: GuardConfig = GuardConfig()
     gate: GateConfig | None = None
     """None if the section is missing: then machines wait for the gate if it has a step."""
-    manage_foreign: Upkeep = "leave"
+    manage_foreign: Literal["leave", "keep"] = "leave"
     """Whether systemd-networkd is told to keep routes and rules that it does not know."""
 
     @staticmethod
@@ -191,52 +192,44 @@ class HostRoutingConfig(Section):
             yield Fault("guard", "", rule, "add staticRoutes, routeOverlap or probeRewrite")
 
     @classmethod
-    def from_json(cls, text: str | bytes, *, source: str | None = None, is_ours: bool = False) -> "Self":
+    def from_json(cls, text: str | bytes, *, source: str = "", is_ours: bool = False) -> "Self":
         """The configuration in a JSON text: the whole text, or the value of its key `hostRouting`.
 
         If that key is present, all keys next to it are ignored. A document with none of our settings is an agent's, and
         configures nothing; if it `is_ours`, that is a fault. Raises a ConfigError with all faults at once, which names
         the `source` of the text.
         """
-        return cls._read(lambda: parse(text), source, is_ours=is_ours)
+        try:
+            return cls._of(parse(text, _REMEDY), is_ours=is_ours)
+        except ConfigError as error:
+            raise ConfigError(error.faults, source) from error
 
     @classmethod
     def from_mapping(cls, document: Mapping[str, object]) -> "Self":
         """The configuration in parsed JSON."""
-        return cls._read(lambda: document)
+        return cls._of(document)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, is_ours: bool = False) -> "Self":
         """The configuration in a file; a ConfigError names the file as its `source`."""
         path = os.fspath(path)
-        return cls._read(lambda: parse(read_bytes(path)), name_of(path), is_ours=is_ours)
+        return cls.from_json(read_bytes(path), source=name_of(path), is_ours=is_ours)
 
     @classmethod
-    def _read(cls, document: Callable[[], Any], source: str | None = None, *, is_ours: bool = False) -> "Self":
-        try:
-            return cls._from_document(document(), is_ours=is_ours)
-        except Invalid as error:
-            faults = (fault._replace(path=fault.path or source or "configuration") for fault in error.faults)
-            raise ConfigError(faults, source) from error
-
-    @classmethod
-    def _from_document(cls, document: Any, *, is_ours: bool = False) -> "Self":
+    def _of(cls, document: Any, *, is_ours: bool = False) -> "Self":
         ours = [*map(camel, cls.__annotations__), _IN_AGENTS_FILE]
-        keys = {key for key in document if document[key] is not None} if isinstance(document, Mapping) else {*ours[:1]}
+        keys = [key for key in document if document[key] is not None] if isinstance(document, Mapping) else ours[:1]
         if _IN_AGENTS_FILE in keys:
-            try:
-                return read(cls, document[_IN_AGENTS_FILE])
-            except Invalid as error:
-                raise Invalid(*faults_at(_IN_AGENTS_FILE, None, error)) from None
-        if not keys.isdisjoint(ours):
+            return read(cls, document[_IN_AGENTS_FILE], key=_IN_AGENTS_FILE)
+        if not {*keys}.isdisjoint(ours):
             return read(cls, document)
-        near = {key: word for key in sorted(map(str, keys)) if (word := nearest(key, ours))}
-        faults = [Fault(path_of(key), "", "unknown key", f"did you mean {word}?") for key, word in near.items()]
+        near = ((key, nearest(str(key), ours)) for key in keys)
+        faults = [Fault(path_of(key), "", "unknown key", f"did you mean {word}?") for key, word in near if word]
         if keys and is_ours and not faults:
             remedy = f"in an agent's larger file, put them in an object under the key {_IN_AGENTS_FILE}"
             faults = [Fault("", "", f"has none of the keys {', '.join(ours[:-1])}", remedy)]
         if faults:
-            raise Invalid(*faults)
+            raise ConfigError(faults)
         return cls()
 
     def replaced(self, section: str, other: "HostRoutingConfig") -> "Self":
@@ -246,14 +239,10 @@ class HostRoutingConfig(Section):
         return bare._replace(guard=self.guard) if _has_step(vars(bare)) else bare
 
     def to_json(self, *, indent: int | None = 2) -> str:
-        """The JSON text of the whole configuration."""
+        """The JSON text; what has its default value is left out."""
         import json  # noqa: PLC0415  only a program that writes a configuration needs it
 
         return json.dumps(self.to_mapping(), indent=indent)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The JSON object, with every setting; a section that is None is left out."""
-        return {key: value for key, value in super().to_mapping().items() if value != ""}
 
 
 def _has_step(sections: Mapping[str, Any]) -> bool:

@@ -3,10 +3,10 @@
 from enum import Enum
 from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 from hostrouting.model.prefix import LINK_LOCAL, Prefix, as_ip, is_reserved
-from hostrouting.model.reader import must, read_address
+from hostrouting.model.reader import must
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -46,10 +46,6 @@ class Mode(str, Enum):
             if mode.lower() == str(value or "WARN").lower():
                 return mode
         raise ValueError(f"is not one of {', '.join(cls)}")
-
-
-Upkeep: TypeAlias = Literal["leave", "keep"]
-"""Whether something that other programs take away is kept."""
 
 
 @lru_cache(64)
@@ -132,12 +128,10 @@ Pods: TypeAlias = Annotated[
     _network_or_address,
     must(lambda network: network.prefixlen >= _WIDEST[network.version], "is too wide for a network of pods"),
 ]
-Router: TypeAlias = Annotated[Address, read_address, must(_can_route, "lies in a reserved range, which has no routers")]
-ProbeSource: TypeAlias = Annotated[
-    IPv6Address, read_address, must(lambda address: address in LINK_LOCAL, f"is not in {LINK_LOCAL}")
-]
+Router: TypeAlias = Annotated[Address, must(_can_route, "lies in a reserved range, which has no routers")]
+ProbeSource: TypeAlias = Annotated[IPv6Address, must(lambda address: address in LINK_LOCAL, f"is not in {LINK_LOCAL}")]
 Global: TypeAlias = Annotated[
-    IPv6Address, read_address, must(lambda address: address in _GLOBAL_UNICAST, f"is not in {_GLOBAL_UNICAST}")
+    IPv6Address, must(lambda address: address in _GLOBAL_UNICAST, f"is not in {_GLOBAL_UNICAST}")
 ]
 
 _DEVICE = must(_is_device, f"is not a device name: 1 to {_NAME_LENGTH} letters, digits, '_', '.' and '-'")

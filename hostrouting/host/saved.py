@@ -6,22 +6,19 @@ Here: reading the bytes, and errors that name the file. Not here: what the docum
 from __future__ import annotations
 
 from hostrouting.errors import ConfigError, Fault
-from hostrouting.model.reader import Invalid, name_of, read_bytes
+from hostrouting.model.reader import name_of, read_bytes
 from hostrouting.model.snapshot import SAVE, Snapshot
 
 
 def read_snapshot(path: str) -> Snapshot:
     """The snapshot in a file. Raises ConfigError, which names the file."""
-    try:
-        return snapshot_in(read_bytes(path))
-    except (Invalid, ConfigError) as error:
-        raise ConfigError(error.faults, name_of(path), kind="snapshot") from error
+    return snapshot_in(read_bytes(path), name_of(path))
 
 
-def snapshot_in(data: bytes) -> Snapshot:
+def snapshot_in(data: bytes, source: str = "the snapshot") -> Snapshot:
     """The snapshot of a whole host in a document of this library. Raises ConfigError with every fault and its path."""
-    snapshot = Snapshot.from_json(data)
+    snapshot = Snapshot.from_json(data, source=source)
     if snapshot.family is not None:
         # Whoever plans or repairs by it would take our routes of the other family for gone.
-        raise ConfigError([Fault("family", "", f"only IPv{snapshot.family} was read", SAVE)], kind="snapshot")
+        raise ConfigError([Fault("family", "", f"only IPv{snapshot.family} was read", SAVE)], source)
     return snapshot

@@ -9,14 +9,14 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from hostrouting.errors import BackendError, RouteKind
+from hostrouting.errors import BackendError
 from hostrouting.model.prefix import IPV4
 
 if TYPE_CHECKING:
     from hostrouting.kernel.base import RouteRequest
     from hostrouting.model.route import Route
 
-_REFUSALS: dict[int, tuple[RouteKind, str]] = {
+_REFUSALS: dict[int, tuple[str, str]] = {
     errno.EEXIST: ("exists", "another route has the same destination and metric"),
     errno.ESRCH: ("no-such-route", "this route does not exist"),
     errno.ENOENT: ("no-such-route", "this route does not exist"),

@@ -109,10 +109,8 @@ class Prefix(_Block):
 
     def halves(self) -> "tuple[Self, Self]":
         """The two halves of this block, each one bit longer. A single address raises ValueError."""
-        if self.length == (width := _WIDTH[self.family]):
-            raise ValueError(f"{self} is a single address and cannot be split")
-        family, network, length = self.family, self.network, self.length + 1
-        return type(self)(family, network, length), type(self)(family, network | 1 << width - length, length)
+        lower = type(self)(self.family, self.network, self.length + 1)
+        return lower, type(self)(self.family, lower.last + 1, lower.length)
 
     def to_network(self) -> IPv4Network | IPv6Network:
         """The same block as an `ipaddress` network."""
@@ -130,10 +128,8 @@ def extent(family: int, first: int, last: int) -> str:
     """The addresses first … last (both included) as text: one address, one prefix, or both ends."""
     if first == last:
         return str(ip_at(family, first))
-    size = last - first + 1
-    if not size & size - 1 and not first & size - 1:
-        return f"{ip_at(family, first)}/{_WIDTH[family] - size.bit_length() + 1}"
-    return f"{ip_at(family, first)}\N{EN DASH}{ip_at(family, last)}"
+    block = next(prefixes_between(family, first, last))
+    return str(block) if block.last == last else f"{block.ip}\N{EN DASH}{ip_at(family, last)}"
 
 
 def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:

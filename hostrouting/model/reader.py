@@ -1,12 +1,12 @@
 """JSON read into values of a class: one reader for configurations and snapshots, which reports every fault at once.
 
 The annotations of a class say how its objects are read; this is worked out once for each class. A type may carry what
-else has to hold: `Annotated[int, range(256)]`, or `Annotated[Network, network, must(...)]` with functions that take the
-value (at first the text) and return another one. A faulty value raises `ValueError(rule, remedy)`; the object or list
-around it makes a Fault of it with the path, reads the other values, and raises all their faults as `Invalid`.
+else has to hold: the numbers that an integer can be, as in `Annotated[int, range(256)]`, and functions that take the
+value and return it or another one, as in `Annotated[str, must(...)]`. A faulty value raises `ValueError(rule, remedy)`;
+the object or list around it makes a Fault of it with the path, reads the other values, and raises all their faults.
 
 A plain class is a NamedTuple; a `Section` of a configuration reads the arguments of its constructor in the same way.
-Null is as good as absent, and so is an empty text for an optional one. A key that is unknown or given twice is a fault.
+Null is as good as absent; so is an empty text for what may be None. A key that is unknown or given twice is a fault.
 """
 
 import sys
@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
@@ -29,54 +29,41 @@ T = TypeVar("T")
 Reader: TypeAlias = Callable[[Any], Any]
 
 STANDARD_INPUT = "-"
-_LARGEST = 64 << 20  # bytes; a configuration or a snapshot of 100,000 routes has a quarter of this
 _LONGEST = 255  # characters of a word: a unit has the longest name, and a device one of at most 127
-_NUMBERS = range(1 << 32)  # all that the kernel's routing has
-_REMEMBERED = 4096  # texts of addresses that were read last: many routes share a few
-
-
-class Invalid(ValueError):  # noqa: N818  control flow, until a caller knows what the document is
-    """An object or a list has faults. `rest` is what of it has none, for the rules about several values."""
-
-    def __init__(self, *faults: Fault, rest: object = None) -> None:
-        self.faults, self.rest = faults, rest
-        super().__init__(*faults)
-
-
-def invalid(rule: str, remedy: str = "") -> Invalid:
-    """The error for a whole document, which is never quoted: an agent's file has secrets."""
-    return Invalid(Fault("", "", rule, remedy))
-
-
-def faults_at(key: object, value: object, error: ValueError) -> list[Fault]:
-    """The faults of a value, with paths that begin at the object or list that has it."""
-    if isinstance(error, Invalid):
-        return [fault._replace(path=path_of(key, fault.path)) for fault in error.faults]
-    rule, remedy, *_ = *error.args, ""
-    return [Fault(path_of(key), show(value), rule, remedy)]
-
-
-def must(holds: Callable[[Any], object], rule: str, remedy: str = "") -> Callable[[T], T]:
-    """A rule for one value, for `Annotated`: what holds for it, what is said if it does not, and what to do then."""
-
-    def check(value: T) -> T:
-        if not holds(value):
-            raise ValueError(rule, remedy)
-        return value
-
-    return check
-
-
-def path_of(key: object, below: str = "") -> str:
-    """The path of what is below a key or the place in a list: `routes[0].dev`."""
-    is_plain = isinstance(key, str) and key.isascii() and key.isidentifier() and len(key) <= SHOWN
-    return f"{key if is_plain else f'[{show(key)}]'}{'.' if below and below[0] != '[' else ''}{below}"
+_REPEATED = object()  # stands for the values of a key that is given more than once, and no type has it
+_GIVEN_TWICE = ("", "this key is given more than once", "keep one of them")
 
 
 # From a file to JSON.
 
 
-_REPEATED = object()  # stands for the values of a key that is given more than once
+def read_bytes(path: str) -> bytes:
+    """The bytes of a file or a pipe; `-` is standard input. Raises a ConfigError that names it."""
+    try:
+        with nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else open(path, "rb") as stream:
+            return stream.read()
+    except (OSError, ValueError) as error:
+        rule = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else "is not a path"
+        raise ConfigError([Fault("", "", rule)], name_of(path)) from error
+
+
+def name_of(path: str) -> str:
+    """The name of the file in messages; it cannot control the terminal."""
+    return "standard input" if path == STANDARD_INPUT else path if path and path.isprintable() else show(path)
+
+
+def parse(text: str | bytes, remedy: str, rule: str = "") -> Any:
+    """The JSON value in the text; the remedy, and perhaps a rule, are for a text that has none."""
+    import json  # noqa: PLC0415  a check on the host reads none
+
+    if not text.strip():
+        raise refused("is empty", remedy)
+    try:
+        # Without the codec utf-8-sig, which Debian's python3-minimal lacks.
+        plain = text.removeprefix(b"\xef\xbb\xbf").decode() if isinstance(text, bytes) else text
+        return json.loads(plain, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        raise refused(rule or f"is not JSON: {error}", remedy) from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -84,41 +71,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) < len(pairs):
         members |= {key: _REPEATED for key, times in Counter(key for key, _ in pairs).items() if times > 1}
     return members
-
-
-def parse(text: str | bytes) -> Any:
-    """The JSON value in the text."""
-    import json  # noqa: PLC0415  a check on the host reads none
-
-    if not text.strip():
-        raise invalid("is empty", "write {} for an empty configuration")
-    try:
-        # Without the codec utf-8-sig, which Debian's python3-minimal lacks.
-        plain = text.removeprefix(b"\xef\xbb\xbf").decode() if isinstance(text, bytes) else text
-        return json.loads(plain, object_pairs_hook=_object)
-    except (ValueError, RecursionError) as error:
-        remedy = "JSON has double quotes, no comments and no trailing comma, and this file has to be UTF-8"
-        raise invalid(f"is not JSON: {error}", remedy) from error
-
-
-def read_bytes(path: str) -> bytes:
-    """The bytes of a file or a pipe; `-` is standard input."""
-    try:
-        with nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else open(path, "rb") as stream:
-            data = stream.read(_LARGEST + 1)
-    except OSError as error:
-        remedy = "run as root, or give this user read permission" if isinstance(error, PermissionError) else ""
-        raise invalid(f"cannot be read: {error.strerror}", remedy) from error
-    except ValueError as error:
-        raise invalid("is not a path") from error
-    if len(data) > _LARGEST:
-        raise invalid(f"is larger than {_LARGEST >> 20} MiB")
-    return data
-
-
-def name_of(path: str) -> str:
-    """The name of the file in messages; it cannot control the terminal."""
-    return "standard input" if path == STANDARD_INPUT else path if path and path.isprintable() else show(path)
 
 
 # From JSON to objects, and back.
@@ -132,16 +84,12 @@ class Section:
     """
 
     def __init__(self, *values: Any, **settings: Any) -> None:
-        """Read all arguments. Raises a ConfigError with all their faults."""
-        form = _form_of(type(self))
-        names = [*form.keys][: len(values)]
+        keys = _form_of(type(self)).keys
+        names = [*keys][: len(values)]
         if len(names) < len(values) or not settings.keys().isdisjoint(names):
-            raise TypeError(f"{type(self).__name__} takes {', '.join(form.keys)}, each of them once")
+            raise TypeError(f"{type(self).__name__} takes {', '.join(keys)}, each of them once")
         settings |= zip(names, values, strict=True)
-        try:
-            vars(self).update(form.values({form.keys.get(name, name): value for name, value in settings.items()}))
-        except Invalid as error:
-            raise ConfigError(error.faults) from None
+        vars(self).update(_form_of(type(self)).values({keys.get(name, name): settings[name] for name in settings}))
 
     @staticmethod
     def faults_between(values: Mapping[str, Any]) -> Iterable[Fault]:  # noqa: ARG004  for those that override it
@@ -149,9 +97,9 @@ class Section:
         return ()
 
     def to_mapping(self) -> dict[str, Any]:
-        """The JSON object, with every setting; an empty text stands for None."""
-        keys = _form_of(type(self)).keys
-        return {keys[name]: "" if value is None else written(value) for name, value in vars(self).items()}
+        """The JSON object, without what has its default value."""
+        mapping: dict[str, Any] = written(self)
+        return mapping
 
     def _replace(self, **changes: Any) -> "Self":
         """The same section with other values, like that of a NamedTuple."""
@@ -170,41 +118,31 @@ class Section:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
 
-def written(value: Any) -> Any:
-    """A value as JSON; of a plain class without the fields that have their default value."""
-    if value is None or type(value) in {bool, int, str}:
-        return value
-    if isinstance(value, Section):
-        return value.to_mapping()
-    if not isinstance(value, tuple) or isinstance(value, Prefix):
-        return str(value)
-    if not (defaults := getattr(value, "_field_defaults", None)):
-        return [*map(written, value)]
-    pairs = zip(value._fields, value, strict=True)  # type: ignore[attr-defined]  # it is a NamedTuple
-    return {name: written(held) for name, held in pairs if name not in defaults or held != defaults[name]}
+def read(cls: type[T], document: object, *, key: str | None = None, required: Iterable[str] = ()) -> T:
+    """The object of this class in a JSON object, which has to have the required keys, too. Raises ConfigError.
 
-
-def _single(value: Any) -> Any:
-    if value is _REPEATED:
-        raise invalid("this key is given more than once", "keep one of them")
-    return value
-
-
-def read(cls: type[T], value: object) -> T:
-    """The object of this class in a JSON object. Raises Invalid."""
+    The object may be the value of a key: the paths begin with this.
+    """
     try:
-        result: T = _form_of(cls).read(_single(value))
-    except Invalid:
-        raise
+        result: T = _form_of(cls).read(document, required)
     except ValueError as error:
-        raise Invalid(*(fault._replace(path="") for fault in faults_at("", value, error))) from None
+        raise ConfigError(_faults_at(key, document, error)) from None
     return result
 
 
-def camel(attribute: str) -> str:
-    """The JSON key of a section's attribute."""
-    first, *words = attribute.split("_")
-    return first + "".join(map(str.capitalize, words))
+def written(value: Any) -> Any:
+    """A value as JSON, without what has its default value."""
+    if value is None or type(value) in {bool, int, str}:
+        return value
+    if type(value) is tuple:
+        return [*map(written, value)]
+    is_section = isinstance(value, Section)
+    if isinstance(value, Prefix) or not (is_section or isinstance(value, tuple)):
+        return str(value)
+    form = _form_of(type(value))
+    held = vars(value).values() if is_section else value
+    members = zip(form.keys.values(), held, form.defaults.values(), strict=True)
+    return {key: written(member) for key, member, default in members if member != default}
 
 
 class _Form:
@@ -216,85 +154,121 @@ class _Form:
         defaults = vars(cls) if self.is_section else cls._field_defaults
         self.defaults = {name: defaults.get(name) for name in self.keys}
         self.required = [key for name, key in self.keys.items() if name not in defaults]
-        self.fields = {self.keys[name]: (name, _reader_of(kind)) for name, kind in cls.__annotations__.items()}
+        self.readers = {self.keys[name]: (name, _reader_of(kind)) for name, kind in cls.__annotations__.items()}
 
-    def read(self, document: Any) -> Any:
-        """The object in this JSON object; a section is returned as it is."""
-        if not self.is_section:
-            return self.cls(**self.values(document))
+    def read(self, document: Any, required: Iterable[str] = ()) -> Any:
+        """The object in this JSON object; an object of the class is returned as it is."""
         if isinstance(document, self.cls):
             return document
+        values = self.values(document, required)
+        if not self.is_section:
+            return self.cls(**values)
         section = object.__new__(self.cls)
-        vars(section).update(self.values(document))
+        vars(section).update(values)
         return section
 
-    def values(self, document: Any) -> dict[str, Any]:
+    def values(self, document: Any, required: Iterable[str] = ()) -> dict[str, Any]:
         """The values of all attributes, in order."""
         if type(document) is not dict and not isinstance(document, Mapping):
-            remedy = f"write {{...}} with any of the keys {', '.join(self.fields)}"
+            remedy = f"write {{...}} with any of the keys {', '.join(self.readers)}"
             raise ValueError("is not an object", remedy)
         values = dict(self.defaults)
         faults: list[Fault] = []
         for key, value in document.items():
             if value is None:
                 continue
-            if key not in self.fields:
-                near = nearest(str(key), self.fields)
-                remedy = f"did you mean {near}?" if near else f"the known keys are {', '.join(self.fields)}"
+            if key not in self.readers:
+                near = nearest(str(key), self.readers)
+                remedy = f"did you mean {near}?" if near else f"the known keys are {', '.join(self.readers)}"
                 faults.append(Fault(path_of(key), "", "unknown key", remedy))
                 continue
-            name, read_value = self.fields[key]
+            name, read_value = self.readers[key]
             try:
-                values[name] = read_value(_single(value))
+                values[name] = read_value(value)
             except ValueError as error:
-                faults += faults_at(key, value, error)
+                faults += _faults_at(key, value, error)
                 values[name] = getattr(error, "rest", None)
-        faults += [Fault(key, "", "missing") for key in self.required if document.get(key) is None]
+        faults += [Fault(key, "", "missing") for key in (*self.required, *required) if document.get(key) is None]
         faults += self.cls.faults_between(values) if self.is_section else ()
         if faults:
-            raise Invalid(*faults)
+            raise ConfigError(faults)
         return values
 
 
-_FORMS: dict[Any, _Form] = {}
+_form_of: Callable[[Any], _Form] = lru_cache(None)(_Form)
 
 
-def _form_of(cls: Any) -> _Form:
-    if cls not in _FORMS:
-        _FORMS[cls] = _Form(cls)
-    return _FORMS[cls]
+def camel(attribute: str) -> str:
+    """The JSON key of a section's attribute."""
+    first, *words = attribute.split("_")
+    return first + "".join(map(str.capitalize, words))
+
+
+# The values of an object or a list, and their faults.
+
+
+class _ListError(ConfigError):
+    """Some members of a list have faults. `rest` is the list with None for these: rules about several values use it."""
+
+    rest: tuple[Any, ...]
+
+
+def refused(rule: str, remedy: str = "") -> ConfigError:
+    """The error for a whole value, which is never quoted: an agent's file has secrets."""
+    return ConfigError([Fault("", "", rule, remedy)])
+
+
+def path_of(key: object, below: str = "") -> str:
+    """The path of what is below a key or the place in a list: `routes[0].dev`; without a key, what is below."""
+    if key is None:
+        return below
+    is_plain = isinstance(key, str) and key.isascii() and key.isidentifier() and len(key) <= SHOWN
+    return f"{key if is_plain else f'[{show(key)}]'}{'.' if below and below[0] != '[' else ''}{below}"
+
+
+def _faults_at(key: object, value: object, error: ValueError) -> list[Fault]:
+    """The faults of the value of a key or of a place in a list."""
+    if isinstance(error, ConfigError):
+        return [fault._replace(path=path_of(key, fault.path)) for fault in error.faults]
+    words = _GIVEN_TWICE if value is _REPEATED else (show(value), *error.args)
+    return [Fault(path_of(key), *words)]
 
 
 # From the type of a value to the function that reads it.
 
 
-def _reader_of(kind: Any, steps: tuple[Reader, ...] = ()) -> Reader:
-    """The reader for values of this type; `steps` are what the type carries."""
-    if get_origin(kind) is Annotated:
-        return _reader_of(kind.__origin__, kind.__metadata__)
-    if get_origin(kind) in {Union, UnionType}:
-        first, *others = get_args(kind)
-        read_plain = _reader_of(first, steps)
-        is_optional = NoneType in others and _is_text(first)
-        return (lambda value: None if value == "" else read_plain(value)) if is_optional else read_plain
-    if kind is int:
-        numbers: Any = steps[0] if steps else _NUMBERS
-        return _one_of(int, numbers, f"is not an integer from {numbers[0]} to {numbers[-1]}")
-    if kind is bool:
-        return _one_of(bool, (True, False), "is not true or false")
-    if get_origin(kind) is Literal:
-        return _one_of(str, get_args(kind), f"is not one of {', '.join(get_args(kind))}")
-    if get_origin(kind) is tuple:
-        return _in_turn(_list_reader(*get_args(kind)), *steps)
-    if not _is_text(kind):
-        return _form_of(kind).read
-    return _in_turn(_read_word, *steps) if kind is str else _in_turn(_read_text, *(steps or (_TEXTS.get(kind, kind),)))
+def must(holds: Callable[[Any], object], rule: str, remedy: str = "") -> Reader:
+    """A rule for one value, for `Annotated`: what holds for it, what is said if it does not, and what to do then."""
+
+    def check(value: Any) -> Any:
+        if not holds(value):
+            raise ValueError(rule, remedy)
+        return value
+
+    return check
 
 
-def _is_text(kind: Any) -> bool:
-    """Whether the values of a type are text in JSON."""
-    kind = getattr(kind, "__origin__", kind)
-    return kind in _TEXTS or not (isinstance(kind, type) and issubclass(kind, int | tuple | Section))
+def _within(numbers: Any) -> Reader:
+    rule = f"is not an integer from {numbers[0]} to {numbers[-1]}"
+    return must(lambda value: type(value) is int and value in numbers, rule)  # a bool is an int for Python only
+
+
+def _reader_of(kind: Any) -> Reader:
+    """The reader for the values of a type."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind in _READERS:
+        return _READERS[kind]
+    if origin is Annotated:
+        rules = kind.__metadata__
+        return _in_turn(_reader_of(kind.__origin__), *rules) if callable(rules[0]) else _within(rules[0])
+    if origin in {Union, UnionType}:
+        read_plain = _reader_of(parts[0])  # for addresses of either family, the first stands for both
+        return (lambda value: None if value == "" else read_plain(value)) if NoneType in parts else read_plain
+    if origin is Literal:
+        return must(lambda value: isinstance(value, str) and value in parts, f"is not one of {', '.join(parts)}")
+    if origin is tuple:
+        return _list_reader(*parts)
+    return _form_of(kind).read if issubclass(kind, tuple | Section) else _in_turn(_read_text, kind)
 
 
 def _in_turn(*steps: Reader) -> Reader:
@@ -303,30 +277,27 @@ def _in_turn(*steps: Reader) -> Reader:
             value = step(value)
         return value
 
-    return read_in_turn if len(steps) > 1 else steps[0]
-
-
-def _one_of(kind: type, members: Any, rule: str) -> Reader:
-    # A bool is an int, too, but not accepted as one.
-    return must(lambda value: type(value) is kind and value in members, rule)
+    return read_in_turn
 
 
 def _list_reader(kind: Any, *others: Any) -> Reader:
     read_item, length = _reader_of(kind), None if others == (...,) else 1 + len(others)
 
     def read_list(values: Any) -> tuple[Any, ...]:
-        if type(values) is not list and (isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable)):
-            raise ValueError("is not a list", "write [...], even around a single item")
+        if not isinstance(values, list | tuple):
+            raise ValueError("is not a list", "write [...], even around a single item")  # noqa: TRY004  as all faults are
         items: list[Any] = []
         faults: list[Fault] = []
         for place, value in enumerate(values):
             try:
                 items.append(read_item(value))
             except ValueError as error:
-                faults += faults_at(place, value, error)
+                faults += _faults_at(place, value, error)
                 items.append(None)
         if faults:
-            raise Invalid(*faults, rest=tuple(items))
+            failure = _ListError(faults)
+            failure.rest = tuple(items)
+            raise failure
         if length not in {None, len(items)}:
             raise ValueError("is not of the right length")
         return tuple(items)
@@ -341,31 +312,30 @@ def _read_text(value: Any) -> str:
     raise ValueError("is not a text")
 
 
-def _read_word(value: Any) -> str:
+def _is_word(text: str) -> bool:
     # The kernel allows nearly any character in a name; code that prints it escapes it. Half of a surrogate pair, which
     # only JSON can express, cannot be written again.
-    text = _read_text(value)
-    if len(text) > _LONGEST or not (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)):
-        raise ValueError(f"is not a text of up to {_LONGEST} characters")
-    return text
+    return len(text) <= _LONGEST and (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text))
 
 
-@lru_cache(_REMEMBERED)
-def read_address(text: str) -> IPv4Address | IPv6Address:
-    """The address in a text."""
-    try:
-        return as_ip(text)
-    except ValueError:
-        raise ValueError("is not an address") from None
+def _text_as(make: Callable[[str], Any], rule: str) -> Reader:
+    """The reader of a text as an address or a prefix. Many routes share a few, so the last texts are remembered."""
+
+    @lru_cache(4096)
+    def read_made(text: str) -> Any:
+        try:
+            return make(text)
+        except ValueError:
+            raise ValueError(rule) from None
+
+    return _in_turn(_read_text, read_made)
 
 
-@lru_cache(_REMEMBERED)
-def _read_prefix(text: str) -> Prefix:
-    try:
-        return Prefix.parse(text)
-    except ValueError:
-        raise ValueError("is not a network without host bits") from None
-
-
-# Where either family of addresses is allowed, the first stands for both.
-_TEXTS: dict[Any, Reader] = {IPv4Address: read_address, IPv6Address: read_address, Prefix: _read_prefix}
+_READERS: dict[Any, Reader] = {
+    bool: must(lambda value: isinstance(value, bool), "is not true or false"),
+    int: _within(range(1 << 32)),  # all that the kernel's routing has
+    str: _in_turn(_read_text, must(_is_word, f"is not a text of up to {_LONGEST} characters")),
+    Prefix: _text_as(Prefix.parse, "is not a network without host bits"),
+    **dict.fromkeys((IPv4Address, IPv6Address), _text_as(as_ip, "is not an address")),
+    **dict.fromkeys((IPv4Network, IPv6Network), _read_text),  # each setting has its own rules for them
+}

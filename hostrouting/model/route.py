@@ -93,9 +93,6 @@ class NextHop(NamedTuple):
         words += [flag for flag in ("onlink", "dead", "pervasive", "linkdown") if getattr(self, flag)]
         return " ".join(words)
 
-    def __repr__(self) -> str:
-        return f"<NextHop {self}{f' weight {self.weight}' if self.weight != 1 else ''}>"
-
 
 class RouteKey(NamedTuple):
     """The fields by which the kernel distinguishes routes: two with the same key exclude each other."""
@@ -192,11 +189,6 @@ class Route(NamedTuple):
         if len(self.legs) > 1:
             words += [f"nexthop {text} weight {leg.weight}" for text, leg in zip(self.ways, self.legs, strict=True)]
         return " ".join(words)
-
-    def __repr__(self) -> str:
-        weight = f" weight {self.legs[0].weight}" if len(self.legs) == 1 and self.legs[0].weight != 1 else ""
-        text = str(self) if self.prefix.family == IPV4 else str(self).replace("default", str(self.prefix), 1)
-        return f"<Route {text}{weight}>"
 
 
 def entries_of(route: Route) -> tuple[Route, ...]:

@@ -10,13 +10,13 @@ from functools import cache
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import IPV4, Prefix, width_of
-from hostrouting.model.route import TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, Refusing, protocol_name, table_name
+from hostrouting.model.route import TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, Refusing, table_name
 
 RuleAction: TypeAlias = Literal["to_table", "goto", "nop", Refusing]
 
-SELECTORS = ("from", "to", "tos", "dscp", "fwmark", "iif", "oif", "uidrange", "ipproto", "sport", "dport")
-"""The words of the selectors that have a place in `ip rule`, in its order; any other comes after these."""
-_PLACES = {word: place for place, word in enumerate(SELECTORS)}
+# The words of the selectors in the order of `ip rule`; any other comes after these.
+_WORDS = ("from", "to", "tos", "dscp", "fwmark", "iif", "oif", "uidrange", "ipproto", "sport", "dport")
+_PLACES = {word: place for place, word in enumerate(_WORDS)}
 _WHOLE_MASK = 0xFFFFFFFF
 
 
@@ -57,9 +57,6 @@ class Rule(NamedTuple):
             words += [f"{name} {limit}"] if (limit := getattr(self, name)) is not None else []
         return f"{self.priority}: {' '.join(words)}"
 
-    def __repr__(self) -> str:
-        return f"<Rule {'' if self.family == IPV4 else 'of IPv6, '}{self} proto {protocol_name(self.protocol)}>"
-
     def selectors(self) -> tuple[tuple[str, str], ...]:
         """The selectors with their values, as `ip rule` prints them and in its order."""
         typed = [(word, _text_of(block)) for word, block in (("from", self.src), ("to", self.dst)) if block is not None]
@@ -86,10 +83,10 @@ def _text_of(block: Prefix) -> str:
     return str(block.ip if block.length == width_of(block.family) else block)
 
 
-def command_deleting(rule: Rule) -> str:
-    """The command that deletes the rule."""
-    ip, (priority, _, words) = "ip" if rule.family == IPV4 else "ip -6", str(rule).partition(": ")
-    return f"{ip} rule del pref {priority} {words}"
+def rule_command(verb: Literal["add", "del"], rule: Rule) -> str:
+    """The command that adds or deletes the rule."""
+    priority, _, words = str(rule).replace("from all ", "", 1).partition(": ")
+    return f"{'ip' if rule.family == IPV4 else 'ip -6'} rule {verb} pref {priority} {words}"
 
 
 @cache
@@ -111,9 +108,3 @@ def reached_tables(rules: Iterable[Rule]) -> frozenset[int] | None:
         if rule.action == "to_table":
             tables.add(rule.table)
     return frozenset(tables)
-
-
-def command_adding(rule: Rule) -> str:
-    """The command that adds one of Linux's own rules."""
-    ip = "ip" if rule.family == IPV4 else "ip -6"
-    return f"{ip} rule add pref {rule.priority} lookup {table_name(rule.table)}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
-from hostrouting.model.reader import Invalid, parse, read, written
+from hostrouting.model.reader import parse, read, written
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 
@@ -113,21 +113,12 @@ class Snapshot(NamedTuple):
         return json.dumps(document, indent=indent, ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> "Self":
-        """Read the output of `to_json`; anything else raises a ConfigError with every fault and its path."""
+    def from_json(cls, text: str | bytes, *, source: str = "the snapshot") -> "Self":
+        """Read the output of `to_json`; anything else raises a ConfigError with every fault, and the source's name."""
         try:
-            document = parse(text)
-        except Invalid as error:
-            is_empty = error.faults[0].rule == "is empty"
-            rule = "is empty" if is_empty else "is not JSON, or was not copied whole"
-            raise ConfigError([Fault("", "", rule, SAVE)], kind="snapshot") from error
-        if not isinstance(document, dict) or document.pop("schema", "") != SCHEMA:
-            raise ConfigError([Fault("schema", "", f"must be {SCHEMA!r}", SAVE)], kind="snapshot")
-        faults = [Fault(name, "", "missing") for name in _LISTS if document.get(name) is None]
-        try:
-            snapshot = read(cls, document)
-        except Invalid as error:
-            raise ConfigError([*faults, *error.faults], kind="snapshot") from error
-        if faults:
-            raise ConfigError(faults, kind="snapshot")
-        return snapshot
+            document = parse(text, SAVE, "is not JSON, or was not copied whole")
+            if not isinstance(document, dict) or document.pop("schema", "") != SCHEMA:
+                raise ConfigError([Fault("schema", "", f"must be {SCHEMA!r}", SAVE)])  # noqa: TRY301  one of its faults
+            return read(cls, document, required=_LISTS)
+        except ConfigError as error:
+            raise ConfigError(error.faults, source) from error

@@ -30,7 +30,7 @@ def test_every_name_leads_to_its_module() -> None:
 def test_type_checkers_see_the_same_names() -> None:
     """The imports for type checkers have the names of the catalogue, and from the same modules."""
     tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8"))
-    [block] = [statement for statement in tree.body if isinstance(statement, ast.If)]
+    block = next(statement for statement in tree.body if isinstance(statement, ast.If))
     imports = [statement for statement in block.body if isinstance(statement, ast.ImportFrom)]
     seen = {alias.asname: statement.module for statement in imports for alias in statement.names}
     assert seen == {name: f"hostrouting.{module}" for name, module in hostrouting._MODULES.items()}

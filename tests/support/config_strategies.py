@@ -2,26 +2,21 @@
 
 json_values()    any JSON value, some with keys and values of a configuration
 near_texts()     text that looks like an address or a network, but often is not valid
+near_routes()    the JSON of a route, in which each value may be replaced by any other
+places_in()      where the values are in a document
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from hostrouting.testing.strategies import networks
+from hostrouting.testing.strategies import configs, networks
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
-
-KEYS = (
-    *("hostRouting", "staticRoutes", "routeOverlap", "enabled", "routes"),
-    *("destination", "gateway", "dev", "metric", "expectedCidrs", "mode", "expectedDevs", "allowedDevs"),
-    *("probeRewrite", "interfaces", "linkLocal", "globalAddress", "ensureRoute"),
-    *("azureVnetCleanup", "managed", "protect", "uplinks", "dryRun"),
-)
-"""Every key of a configuration."""
 
 
 def near_texts() -> SearchStrategy[str]:
@@ -51,7 +46,7 @@ def scalars() -> SearchStrategy[Any]:
 
 def json_values() -> SearchStrategy[Any]:
     """Any JSON value; many are nearly a valid configuration."""
-    key = st.sampled_from(KEYS) | st.text(max_size=5)
+    key = st.sampled_from(["hostRouting", "staticRoutes", "routes", "destination"]) | st.text(max_size=5)
     anything = st.recursive(
         scalars(), lambda parts: st.lists(parts, max_size=4) | st.dictionaries(key, parts, max_size=5), max_leaves=12
     )
@@ -70,48 +65,19 @@ def near_routes(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]
     )
 
 
-def near_configs(anything: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]:
-    """The JSON of a configuration, in which each value may be replaced by any other."""
-    static_routes = st.fixed_dictionaries(
-        {}, optional={"enabled": st.booleans() | anything, "routes": st.lists(near_routes(anything), max_size=3)}
-    )
-    route_overlap = st.fixed_dictionaries(
-        {},
-        optional={
-            "expectedCidrs": st.lists(near_texts(), max_size=3) | anything,
-            "mode": scalars() | anything,
-            "expectedDevs": st.lists(scalars(), max_size=2) | anything,
-            "allowedDevs": st.lists(scalars(), max_size=2) | anything,
-        },
-    )
-    probe_rewrite = st.fixed_dictionaries(
-        {},
-        optional={
-            "enabled": st.booleans() | anything,
-            "interfaces": st.lists(st.sampled_from(["eth0", "eth1", "lo"]) | scalars(), max_size=3) | anything,
-            "linkLocal": st.sampled_from(["fe80::1", "fe80::1%eth0", "fec0::1"]) | anything,
-            "globalAddress": st.sampled_from(["2001:db8::1", "fd00::1", "ff02::1"]) | anything,
-            "ensureRoute": st.booleans() | anything,
-        },
-    )
-    cleanup = st.fixed_dictionaries(
-        {
-            "managed": st.lists(near_texts() | st.sampled_from(["fd00::/48", "fd00::1/48", "::/0"]), max_size=3)
-            | anything
-        },
-        optional={
-            "protect": st.lists(near_texts(), max_size=2) | anything,
-            "uplinks": st.lists(scalars(), max_size=2) | anything,
-            "dryRun": st.booleans() | anything,
-        },
-    )
-    config = st.fixed_dictionaries(
-        {},
-        optional={
-            "staticRoutes": static_routes | anything,
-            "routeOverlap": route_overlap | anything,
-            "probeRewrite": probe_rewrite | anything,
-            "azureVnetCleanup": cleanup | anything,
-        },
-    )
-    return config | config.map(lambda part: {"hostRouting": part, "agent": {"name": "node-1"}})
+def places_in(document: Any, path: tuple[object, ...] = ()) -> Iterator[tuple[tuple[object, ...], Any]]:
+    """The path of each value that has no parts, with the object or list that has it."""
+    for key, part in document.items() if isinstance(document, dict) else enumerate(document):
+        if part and isinstance(part, dict | list):
+            yield from places_in(part, (*path, key))
+        else:
+            yield (*path, key), document
+
+
+@st.composite
+def near_configs(draw: st.DrawFn, anything: SearchStrategy[Any]) -> dict[str, Any]:
+    """The JSON of a configuration, alone or in an agent's file, in which some values are replaced by any other."""
+    document = draw(configs()).to_mapping()
+    for path, holder in draw(st.lists(st.sampled_from([*places_in(document), ((0,), [0])]), max_size=3)):
+        holder[path[-1]] = draw(near_texts() | anything)
+    return draw(st.sampled_from([document, {"hostRouting": document, "agent": {"name": "node-1"}}]))

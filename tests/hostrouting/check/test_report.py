@@ -87,7 +87,7 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
         node(rules=(Rule(family=4, priority=100, action="prohibit", dst=INSIDE),)),
         (
             "REFUSED: 172.16.5.0/24 is refused as prohibited [rule 100: from all to 172.16.5.0/24 prohibit]; "
-            "expected: eth0; if it is not intended, as root: ip rule del pref 100 from all to 172.16.5.0/24 prohibit"
+            "expected: eth0; if it is not intended, as root: ip rule del pref 100 to 172.16.5.0/24 prohibit"
         ),
     ),
     "no-default-route": (

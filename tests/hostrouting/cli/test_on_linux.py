@@ -71,7 +71,7 @@ def test_the_printed_repairs_work(machine: Machine, tmp_path: Path, asking: str)
     machine.shell(pipeline.replace("hostrouting ", '"$PYTHON" -m hostrouting '))
     assert machine.hostrouting("status").returncode == 0
     installed = json.loads(machine.shell("cat /etc/hostrouting/config.json"))["hostRouting"]["routeOverlap"]
-    assert installed["intendedRules"] == (intended if "CONFIG" in asking else [])
+    assert installed.get("intendedRules", []) == (intended if "CONFIG" in asking else [])
 
 
 @pytest.mark.needs("systemctl")

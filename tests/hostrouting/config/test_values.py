@@ -24,7 +24,7 @@ RIGHT: dict[str, Any] = {
         "podCidrs": ["10.0.0.0/8"],
         "expectedDevs": ["eth0"],
         "allowedDevs": ["wg*"],
-        "intendedRules": [{"rule": "fwmark 0x1", "reason": "storage"}],
+        "intendedRules": [{"rule": "fwmark 0x1", "reason": "x" * 200}],
     },
     "probeRewrite": {"enabled": True, "interfaces": ["eth0"]},
     "azureVnetCleanup": {"managed": ["10.240.0.0/16"], "protect": ["10.0.0.1"], "uplinks": ["eth0"]},

@@ -19,7 +19,7 @@ def test_half_a_file() -> None:
             snapshot_in(whole[:end])
         told.add(str(caught.value))
     [problem] = told
-    assert problem.startswith("is not JSON, or was not copied whole")
+    assert problem.startswith("the snapshot: is not JSON, or was not copied whole")
 
 
 @pytest.mark.parametrize("family", [4, 6])

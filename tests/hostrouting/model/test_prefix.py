@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostrouting.model.prefix import Prefix, as_ip, ip_at, is_reserved, prefixes_between, width_of
+from hostrouting.model.prefix import Prefix, as_ip, extent, ip_at, is_reserved, prefixes_between, width_of
 from hostrouting.testing.strategies import blocks, prefixes
 
 FAMILIES = st.sampled_from([4, 6])
@@ -24,7 +24,7 @@ def test_text_and_back(prefix: Prefix) -> None:
     assert (prefix.first, prefix.last) == (int(network[0]), int(network[-1]))
     assert prefix.ip == network[0] == ip_at(prefix.family, prefix.first)
     if prefix.length == width_of(prefix.family):
-        with pytest.raises(ValueError, match="single address"):
+        with pytest.raises(ValueError, match="a prefix length of"):
             prefix.halves()
     else:
         assert [half.to_network() for half in prefix.halves()] == list(network.subnets())
@@ -45,6 +45,20 @@ def test_fewest_blocks(family: int, one: int, other: int) -> None:
     between = list(prefixes_between(family, first, last))
     assert [number for block in between for number in range(block.first, block.last + 1)] == [*range(first, last + 1)]
     assert len(between) == len(list(summarize_address_range(IPv4Address(first), IPv4Address(last))))
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "text"),
+    [
+        (8, 8, "0.0.0.8"),
+        (8, 15, "0.0.0.8/29"),
+        (8, 14, "0.0.0.8\N{EN DASH}0.0.0.14"),
+        (4, 11, "0.0.0.4\N{EN DASH}0.0.0.11"),
+    ],
+)
+def test_extent(first: int, last: int, text: str) -> None:
+    """A range is one address, one prefix, or both ends."""
+    assert extent(4, first, last) == text
 
 
 @given(st.lists(ANYWHERE))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.rule import Rule, command_adding, default_rules, reached_tables
+from hostrouting.model.rule import Rule, default_rules, reached_tables, rule_command
 
 SRC, DST = Prefix.parse("10.0.0.5"), Prefix.parse("fd00::/8")
 MAIN = default_rules(4)[1]
@@ -21,7 +21,7 @@ MAIN = default_rules(4)[1]
         ({"fwmask": 0xFF}, "fwmark 0x0/0xff"),
         ({"iif": "lo"}, "iif lo"),
         ({"others": (("ipproto", "tcp"),)}, "ipproto tcp"),
-        ({"others": (("new", "7"), ("oif", "ib0"), ("tos", "0x10")), "iif": "a"}, "tos 0x10 iif a oif ib0 new 7"),
+        ({"others": (("new", "7"), ("dport", "9"), ("oif", "ib0")), "iif": "a"}, "iif a oif ib0 dport 9 new 7"),
         ({"fwmark": 1, "l3mdev": True, "suppress_prefixlength": 0, "protocol": 7, "table": 9}, ""),
     ],
 )
@@ -46,8 +46,12 @@ def test_rules_of_linux() -> None:
     """Local, main and, in IPv4, default; each with the command that adds it."""
     assert [(rule.priority, rule.table) for rule in default_rules(4)] == [(0, 255), (32766, 254), (32767, 253)]
     assert [(rule.priority, rule.table) for rule in default_rules(6)] == [(0, 255), (32766, 254)]
-    assert command_adding(MAIN) == "ip rule add pref 32766 lookup main"
-    assert command_adding(default_rules(6)[0]) == "ip -6 rule add pref 0 lookup local"
+    assert rule_command("add", MAIN) == "ip rule add pref 32766 lookup main"
+    assert rule_command("add", default_rules(6)[0]) == "ip -6 rule add pref 0 lookup local"
+    assert (
+        rule_command("del", Rule(4, 9, "prohibit", invert=True, dst=SRC))
+        == "ip rule del pref 9 not to 10.0.0.5 prohibit"
+    )
 
 
 def test_tables_that_are_reached() -> None:
