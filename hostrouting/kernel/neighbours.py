@@ -21,7 +21,17 @@ import attrs
 from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.backend import kernel_errors
 from hostrouting.kernel.netlink.host import list_messages
-from hostrouting.kernel.netlink.socket import HEADER, NUMBER, KernelError, NetlinkSocket, attribute, attributes_of
+from hostrouting.kernel.netlink.socket import (
+    HEADER,
+    NUMBER,
+    KernelError,
+    NetlinkSocket,
+    attribute,
+    attributes_of,
+    error_of,
+    is_error,
+    message,
+)
 from hostrouting.model.prefix import IP, as_ip
 
 
@@ -110,15 +120,22 @@ class KernelLinkLayer:
         body = _NEIGHBOUR.pack(n.AF_OF[neighbour.ip.version], index, 0, 0) + attribute(_DST, neighbour.ip.packed)
         with kernel_errors(f"delete the neighbour {neighbour}"), closing(NetlinkSocket()) as netlink:
             try:
-                *_, mac, is_permanent = _entry(netlink.ask(_RTM_GETNEIGH, body))
+                *_, mac, is_permanent = _entry(_asked(netlink, _RTM_GETNEIGH, body))
                 if (mac, is_permanent) != (neighbour.mac, neighbour.permanent):
                     return False
-                for error in netlink.batch([(_RTM_DELNEIGH, 0, body)]).values():
+                for error in netlink.batch([message(_RTM_DELNEIGH, 0, body)]).values():
                     raise error
             except KernelError as error:
                 if error.number not in _ABSENT:
                     raise
         return True
+
+
+def _asked(netlink: NetlinkSocket, kind: int, body: bytes) -> bytes:
+    (answer,) = netlink.ask(kind, [body])
+    if is_error(answer):
+        raise error_of(answer)
+    return answer
 
 
 def _look(netlink: NetlinkSocket) -> LinkLayerView:
@@ -164,7 +181,7 @@ def _peer(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:
     namespace = link.get(_PEER_NAMESPACE)
     where = b"" if namespace is None else attribute(_IN_NAMESPACE, namespace)
     try:
-        answer = netlink.ask(n.RTM_GETLINK, _LINK.pack(*NUMBER.unpack(link[_PEER])) + where)
+        answer = _asked(netlink, n.RTM_GETLINK, _LINK.pack(*NUMBER.unpack(link[_PEER])) + where)
     except KernelError:
         return ""
     peer = attributes_of(answer, HEADER.size + _LINK.size)

@@ -93,10 +93,8 @@ class NetlinkBackend(RouteBackend):
             refused = change_routes(netlink, every)
             if denied := [error for error in refused.values() if error.number == errno.EPERM]:
                 raise denied[0]  # the kernel looks at the rights first
-        if not refused:
-            return tuple(map(Outcome, every))
         errors = {place: refusal(every[place], error.number, error.words) for place, error in refused.items()}
-        return tuple(Outcome(request, errors.get(place)) for place, request in enumerate(every))
+        return tuple(map(Outcome, every, map(errors.get, range(len(every)))))
 
     def watch(self) -> NetlinkWatch:
         """Begin to listen for changes of links, addresses, rules and routes."""

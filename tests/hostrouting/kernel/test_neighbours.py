@@ -162,7 +162,9 @@ class TestOnLinux:
     def test_an_end_that_is_not_a_veth(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """If another device is returned, as without the number of the namespace, the other end is not known."""
         ask = NetlinkSocket.ask
-        monkeypatch.setattr(NetlinkSocket, "ask", lambda self, kind, body: ask(self, kind, body[:16]))
+        monkeypatch.setattr(
+            NetlinkSocket, "ask", lambda self, kind, bodies: ask(self, kind, [body[:16] for body in bodies])
+        )
         assert KernelLinkLayer().look() == attrs.evolve(VIEW, peers={})
 
     @pytest.mark.usefixtures("node")

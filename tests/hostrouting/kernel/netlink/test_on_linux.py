@@ -142,7 +142,7 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
     }
     namespace.batch(["route add 5.0.0.0/8 via 10.0.0.1 initcwnd 10 quickack 1 realm 7"])
     [unread] = [route.unread for route in backend.snapshot().routes if str(route.prefix) == "5.0.0.0/8"]
-    assert unread == ("initcwnd", "quickack", "realm")
+    assert unread == ("metrics", "realm")
     assert not snapshot.ipv6_forwarding
     namespace.sysctl("ipv6/conf/all/forwarding", 1)
     # With this sysctl, the kernel only names the object.
