@@ -267,7 +267,6 @@ def _rule(entry: dict[str, Any], family: int) -> Rule:
         dst=block("dst"),
         iif=entry.get("iif"),
         oif=entry.get("oif"),
-        others=tuple((name, str(entry[name])) for name in ("tun_id",) if name in entry),
         fwmark=int(entry.get("fwmark", "0"), 16),
         fwmask=int(entry.get("fwmask", "0xffffffff"), 16) if marked else 0,
         tos=int(str(entry.get("tos", 0)), 16),

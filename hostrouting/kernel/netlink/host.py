@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from sys import byteorder
 from typing import TYPE_CHECKING
 
@@ -148,37 +148,8 @@ _INVERT = 0x2
 _ACTIONS: dict[int, RuleAction] = {1: "to_table", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
 _UNKNOWN: RuleAction = "blackhole"  # what Linux does for any other number
 _PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp"}
-
-
-def _masked(value: bytes, mask: bytes, *, full: int, order: str = byteorder) -> str:
-    number, bits = (int.from_bytes(packed, order) for packed in (value, mask))  # type: ignore[arg-type]  # a Literal
-    return f"{number:#x}" if not mask or bits == full else f"{number:#x}/{bits:#x}"
-
-
-def _between(value: bytes, mask: bytes) -> str:
-    first, last = (int.from_bytes(half, byteorder) for half in (value[: len(value) // 2], value[len(value) // 2 :]))
-    if mask and mask != b"\xff\xff":
-        return f"{first:#x}/{int.from_bytes(mask, byteorder):#x}"
-    return str(first) if first == last and len(value) == 4 else f"{first}-{last}"
-
-
-def _ip_protocol(value: bytes, mask: bytes) -> str:  # noqa: ARG001  as the others
-    number = int.from_bytes(value, byteorder)
-    return _PROTOCOLS.get(number) or str(number)
-
-
-_WORDS: dict[int, tuple[str, int, Callable[[bytes, bytes], str]]] = {
-    25: ("dscp", 30, lambda value, mask: _masked(value, mask, full=0x3F)),
-    17: ("oif", 0, lambda value, _: _text(value)),
-    20: ("uidrange", 0, _between),
-    22: ("ipproto", 0, _ip_protocol),
-    23: ("sport", 28, _between),
-    24: ("dport", 29, _between),
-    12: ("tun_id", 0, lambda value, _: str(int.from_bytes(value, "big"))),
-    26: ("flowlabel", 27, lambda value, mask: _masked(value, mask, full=0, order="big")),
-}
-"""By attribute: the word of the selector, the attribute with its mask, and its value in the words of `ip rule`."""
-_MASKS = {mask for _, mask, _ in _WORDS.values()}
+_WORDS = {25: "dscp", 17: "oif", 20: "uidrange", 22: "ipproto", 23: "sport", 24: "dport"}
+_NO_MASKS = {(28, b"\xff\xff"), (29, b"\xff\xff"), (30, b"\x3f")}  # of ports and dscp
 
 
 def list_rules(netlink: NetlinkSocket, family: int) -> tuple[Rule, ...]:
@@ -216,8 +187,22 @@ def decode_rule(message: bytes) -> Rule:
 
 
 def _others(attributes: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:
-    for number, (word, mask, text_of) in _WORDS.items():
+    for number, word in _WORDS.items():
         if number in attributes:
-            yield word, text_of(attributes[number], attributes.get(mask, b""))
-    for number in sorted(attributes.keys() - _TYPED - _WORDS.keys() - _MASKS):
-        yield f"attribute-{number}", attributes[number].hex() or "set"
+            yield word, _value(word, attributes[number])
+    for number, value in sorted(attributes.items()):
+        if number not in {*_TYPED, *_WORDS} and (number, value) not in _NO_MASKS:
+            yield f"attribute-{number}", value.hex() or "set"
+
+
+def _value(word: str, value: bytes) -> str:
+    """The value of a selector, in the words of `ip rule`."""
+    first, last = (int.from_bytes(half, byteorder) for half in (value[: len(value) // 2], value[len(value) // 2 :]))
+    number = int.from_bytes(value, byteorder)
+    if word == "oif":
+        return _text(value)
+    if word == "dscp":
+        return f"{number:#x}"
+    if word == "ipproto":
+        return _PROTOCOLS.get(number) or str(number)
+    return str(first) if first == last and word != "uidrange" else f"{first}-{last}"

@@ -171,8 +171,8 @@ def test_what_else_a_rule_selects_by(namespace: Namespace, backend: NetlinkBacke
     listed = [each for each in backend.snapshot(family=family).rules if each.table == 100]
     to = Prefix.parse("fd00::/8" if family == 6 else "9.0.0.0/8")
     assert listed == [
-        Rule(family=family, priority=100, table=100, others=(("tun_id", "5"),)),
-        Rule(family=family, priority=101, table=100, others=(("tun_id", "6"),)),
+        Rule(family=family, priority=100, table=100, others=(("attribute-12", "0000000000000005"),)),
+        Rule(family=family, priority=101, table=100, others=(("attribute-12", "0000000000000006"),)),
         rule(family=family, priority=200, table=100, ipproto=6, dports=(80, 90), sports=(5, 5), uids=(3, 4)),
         rule(family=family, priority=201, table=100, iif="lo", oif="eth0", fwmark=3, fwmask=0xFF, tos=0x10),
         Rule(family=family, priority=202, table=100, invert=True, dst=to),
