@@ -8,8 +8,9 @@ backend.
 from __future__ import annotations
 
 import errno
+import time
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from hostrouting.errors import BackendError  # noqa: TC001  get_type_hints looks one up here
@@ -108,8 +109,7 @@ class RouteBackend(Protocol):
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """What the kernel would do with a plain packet of this host to each destination, in the same order.
 
-        The packet is UDP, of root, without a mark. Needs no privilege and sends no packet. Raises ValueError for
-        destinations of both families.
+        The packet is UDP, of root, without a mark. Needs no privilege and sends no packet.
         """
 
     def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
@@ -165,6 +165,21 @@ class Watch(Protocol):
 
 KIND_OF_ERRNO: dict[int, Kind] = {errno.ENETUNREACH: "no-route", **{PATHLESS[kind]: kind for kind in REFUSING}}
 """The meaning of each errno that a lookup can return."""
+
+
+_PAUSES = (0.01, 0.05)
+"""Seconds before the second and the third reading: a device that comes makes several changes."""
+
+
+def settled(read: Callable[[], Snapshot]) -> Snapshot:
+    """A reading during which nothing has changed, or the third."""
+    snapshot = read()
+    for pause in _PAUSES:
+        if not snapshot.restless:
+            break
+        time.sleep(pause)
+        snapshot = read()
+    return snapshot
 
 
 def part_of(

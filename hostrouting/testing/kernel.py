@@ -100,10 +100,7 @@ class FakeKernel(RouteBackend):
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """See RouteBackend."""
         self._require_open()
-        families = {destination.version for destination in destinations}
-        if len(families) > 1:
-            raise ValueError("IPv4 and IPv6 destinations in one lookup")
-        for family in families - self._fibs.keys():
+        for family in {destination.version for destination in destinations} - self._fibs.keys():
             self._fibs[family] = Fib(self._now(), family)
         return tuple(_answer(self._fibs[destination.version], destination) for destination in destinations)
 

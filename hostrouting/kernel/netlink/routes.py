@@ -380,8 +380,6 @@ LOOKUP_FLAGS = {IPV4: _FIB_MATCH | _LOOKUP_TABLE, IPV6: _FIB_MATCH}
 
 def lookup_routes(netlink: NetlinkSocket, destinations: Sequence[IP]) -> tuple[Answer, ...]:
     """The route that decides for a plain packet to each destination."""
-    if len({address.version for address in destinations}) > 1:
-        raise ValueError("the destinations of one lookup must have the same address family")
     plain = attribute(_UID, bytes(4)) + attribute(_PROTOCOL, bytes([_UDP]))
     bodies = []
     for address in destinations:

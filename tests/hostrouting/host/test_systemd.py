@@ -64,8 +64,7 @@ class TestStart:
         ("answer", "reason"),
         [
             (TimeoutError(), r"did not restart x.service within 0\.5 s"),
-            (Ended(-signal.SIGTERM), r"could not restart x.service \(systemd: SIGTERM"),
-            (Ended(-signal.SIGKILL), r"could not restart x.service \(systemd: SIGKILL"),
+            (Ended(-signal.SIGTERM), r"could not restart x.service \(systemd: it was ended by signal 15"),
         ],
     )
     def test_given_up(self, answer: Answer, reason: str) -> None:

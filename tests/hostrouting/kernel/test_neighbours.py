@@ -227,4 +227,4 @@ class TestOnLinux:
 
         monkeypatch.setattr(NetlinkSocket, "dump", listed)
         assert KernelLinkLayer().look() == VIEW
-        assert asked == [f"{RTM_GETNEIGH} 2", f"{RTM_GETNEIGH} 10", f"{RTM_GETLINK} 0", f"{RTM_GETNEIGH} 7"]
+        assert asked == [f"{RTM_GETNEIGH} 0", f"{RTM_GETLINK} 0", f"{RTM_GETNEIGH} 7"]
