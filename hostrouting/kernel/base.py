@@ -39,9 +39,9 @@ class RouteRequest(NamedTuple):
       A metric or a protocol of 0 matches any, so a request to delete has both; in IPv6 it deletes one next hop for each
       of the request.
 
-    What does not fit into a message is refused (invalid, ERANGE), and so are sources, a preference and an end, which
-    are only read. The state of a next hop (linkdown, dead, pervasive) and the weight of a single one are ignored: a
-    route can be passed back as it was read.
+    What does not fit into a message is refused (invalid, ERANGE), and so are sources, a preference, an end and a
+    nexthop object, which are only read. The state of a next hop (linkdown, dead, pervasive) and the weight of a single
+    one are ignored: a route can be passed back as it was read.
     """
 
     verb: Verb
@@ -49,9 +49,6 @@ class RouteRequest(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.verb} {self.route}"
-
-    def __repr__(self) -> str:
-        return f"<RouteRequest {self}>"
 
 
 Kind: TypeAlias = RouteType | Literal["no-route"]

@@ -166,7 +166,7 @@ def _change(handle: Any, requests: Sequence[RouteRequest]) -> tuple[Outcome, ...
 def _attempt(handle: Any, request: RouteRequest, indexes: Mapping[str, int]) -> BackendError | None:
     """Carry out the request; the error if it is refused."""
     route = request.route
-    if problem := misfit(route) or ("pyroute2 has no next hop objects" if route.nexthop_id is not None else ""):
+    if problem := misfit(route):
         return refusal(request, errno.ERANGE, problem)
     for dev in route.devs:
         if dev not in indexes:

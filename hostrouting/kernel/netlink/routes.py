@@ -326,13 +326,12 @@ def _encoded(route: Route, index_of: Callable[[str], int], *, is_deleted: bool) 
     if problem := misfit(route):
         raise KernelError(errno.ERANGE, problem)
     flags, attributes = 0, b""
-    legs = () if route.nexthop_id is not None else route.legs  # the object has the next hops
-    if len(legs) == 1:
-        (leg,) = legs
+    if len(route.legs) == 1:
+        (leg,) = route.legs
         flags, attributes = _flags(leg), _gateway(route, leg)
         attributes += attribute(_OIF, NUMBER.pack(index_of(leg.dev))) if leg.dev is not None else b""
-    elif legs:
-        attributes = attribute(_MULTIPATH, b"".join(_packed_leg(route, leg, index_of) for leg in legs))
+    elif route.legs:
+        attributes = attribute(_MULTIPATH, b"".join(_packed_leg(route, leg, index_of) for leg in route.legs))
     if is_deleted and needs_no_gateway(route):
         attributes += attribute(_GATEWAY, bytes(16))
     metrics = ((number, value) for number, value in ((_MTU, route.mtu), (_ADVMSS, route.advmss)) if value)
@@ -341,7 +340,6 @@ def _encoded(route: Route, index_of: Callable[[str], int], *, is_deleted: bool) 
         _PRIORITY: NUMBER.pack(route.metric) if route.metric else b"",
         _PREFSRC: b"" if route.prefsrc is None else route.prefsrc.packed,
         _METRICS: b"".join(attribute(number, NUMBER.pack(value)) for number, value in metrics),
-        _NH_ID: b"" if route.nexthop_id is None else NUMBER.pack(route.nexthop_id),
     }
     return attributes + b"".join(attribute(number, value) for number, value in fields.items() if value), flags
 
@@ -351,7 +349,7 @@ def needs_no_gateway(route: Route) -> bool:
 
     Without it, Linux would delete an IPv6 route by the same device, with all next hops beside it, whoever added them.
     """
-    return route.prefix.family == IPV6 and route.nexthop_id is None and not any(leg.gateway for leg in route.legs)
+    return route.prefix.family == IPV6 and not any(leg.gateway for leg in route.legs)
 
 
 def _flags(leg: NextHop) -> int:

@@ -295,6 +295,7 @@ def test_a_long_list_of_changes(backend: NetlinkBackend) -> None:
         (Route.to("1.0.0.0/8", dev="eth0")._replace(prefsrc=as_ip("9.9.9.9")), "invalid", "Invalid prefsrc address"),
         (Route.to("2001::/16", dev="eth0")._replace(preference="high"), "invalid", "cannot be requested"),
         (Route.to("2001::/16", dev="eth0")._replace(expired=False), "invalid", "cannot be requested"),
+        (Route.to("1.0.0.0/8")._replace(nexthop_id=5), "invalid", "cannot be requested"),
         (Route.to("1.0.0.0/8", dev="eth0", metric=-1), "invalid", "metric -1 is not in 0..4294967295"),
         (Route.to("2001::/16", dev="eth0", gateway="10.0.0.1"), "invalid", "cannot have an IPv4 gateway"),
         (Route(Prefix.parse("1.0.0.0/8"), (NextHop("eth0", weight=0), NextHop("ib0"))), "invalid", "not in 1..256"),
