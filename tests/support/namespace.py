@@ -18,10 +18,10 @@ from hostrouting.model.route import ROUTE_TYPES, NextHop, Route
 from hostrouting.model.rule import Rule, RuleAction
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from tests.support.children import enter_namespace
-from tests.support.rules import rule
 from tests.support.waiting import wait_for
 
 _ACTIONS: dict[str, RuleAction] = {"1": "to_table", "6": "blackhole", "7": "unreachable", "8": "prohibit"}
+_PROTOCOLS = {"1": "icmp", "6": "tcp", "17": "udp", "58": "ipv6-icmp"}
 # The first of two values counts: `ip` writes the "dst" of an encapsulation behind that of its route.
 _DECODER = json.JSONDecoder(object_pairs_hook=lambda pairs: dict(reversed(pairs)))
 
@@ -241,10 +241,10 @@ def _route(entry: dict[str, Any], family: int) -> Route:
 
 
 def _rule(entry: dict[str, Any], family: int) -> Rule:
-    def span(name: str) -> tuple[int, int] | None:
+    def span(name: str) -> str | None:
         if f"{name}_start" in entry:
-            return entry[f"{name}_start"], entry[f"{name}_end"]
-        return (entry[name], entry[name]) if name in entry else None
+            return f"{entry[f'{name}_start']}-{entry[f'{name}_end']}"
+        return str(entry[name]) if name in entry else None
 
     def block(name: str) -> Prefix | None:
         if entry.get(name, "all") == "all":
@@ -252,8 +252,16 @@ def _rule(entry: dict[str, Any], family: int) -> Rule:
         width = 32 if family == 4 else 128
         return Prefix.of(ip_network(f"{entry[name]}/{entry.get(f'{name}len', width)}", strict=False))
 
-    marked = "fwmark" in entry
-    return rule(
+    number = entry.get("ipproto", "").removeprefix("ipproto-")
+    others = {
+        "tos": f"{int(str(entry['tos']), 16):#x}" if "tos" in entry else None,
+        "oif": entry.get("oif"),
+        "uidrange": span("uid"),
+        "ipproto": _PROTOCOLS.get(number, number) or None,
+        "sport": span("sport"),
+        "dport": span("dport"),
+    }
+    return Rule(
         family=family,
         priority=entry["priority"],
         action=next(
@@ -266,14 +274,9 @@ def _rule(entry: dict[str, Any], family: int) -> Rule:
         src=block("src"),
         dst=block("dst"),
         iif=entry.get("iif"),
-        oif=entry.get("oif"),
         fwmark=int(entry.get("fwmark", "0"), 16),
-        fwmask=int(entry.get("fwmask", "0xffffffff"), 16) if marked else 0,
-        tos=int(str(entry.get("tos", 0)), 16),
-        uids=span("uid"),
-        ipproto=int(str(entry.get("ipproto", 0)).removeprefix("ipproto-")),
-        sports=span("sport"),
-        dports=span("dport"),
+        fwmask=int(entry.get("fwmask", "0xffffffff"), 16) if "fwmark" in entry else 0,
+        others=tuple((word, text) for word, text in others.items() if text is not None),
         suppress_prefixlength=entry.get("suppress_prefixlen"),
         suppress_ifgroup=int(entry["suppress_ifgroup"]) if "suppress_ifgroup" in entry else None,
         protocol=int(entry.get("protocol", 0)),

@@ -27,7 +27,6 @@ from hostrouting.testing.strategies import blocks, prefixes, routes, rules
 from tests.support.commands import furnish, route_command, rule_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
-from tests.support.rules import rule
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
@@ -170,11 +169,12 @@ def test_what_else_a_rule_selects_by(namespace: Namespace, backend: NetlinkBacke
     )
     listed = [each for each in backend.snapshot(family=family).rules if each.table == 100]
     to = Prefix.parse("fd00::/8" if family == 6 else "9.0.0.0/8")
+    users, device = (("uidrange", "3-4"), ("ipproto", "tcp")), (("tos", "0x10"), ("oif", "eth0"))
     assert listed == [
         Rule(family=family, priority=100, table=100, others=(("attribute-12", "0000000000000005"),)),
         Rule(family=family, priority=101, table=100, others=(("attribute-12", "0000000000000006"),)),
-        rule(family=family, priority=200, table=100, ipproto=6, dports=(80, 90), sports=(5, 5), uids=(3, 4)),
-        rule(family=family, priority=201, table=100, iif="lo", oif="eth0", fwmark=3, fwmask=0xFF, tos=0x10),
+        Rule(family=family, priority=200, table=100, others=(*users, ("sport", "5"), ("dport", "80-90"))),
+        Rule(family=family, priority=201, table=100, iif="lo", fwmark=3, fwmask=0xFF, others=device),
         Rule(family=family, priority=202, table=100, invert=True, dst=to),
     ]
 
@@ -194,10 +194,15 @@ def requests(draw: st.DrawFn, family: int) -> RouteRequest:
         as_ip(draw(st.sampled_from(GATEWAYS[draw(st.sampled_from([family, family, 6]))]))) for _ in range(count)
     ]
     devs = [draw(st.sampled_from(["eth0", "eth0", "ib0"])) for _ in range(count)]
-    has_gateway = count > 1 or draw(st.booleans())
+    has_gateway, onlink = count > 1 or draw(st.booleans()), draw(st.booleans())
     kind = draw(st.sampled_from(TYPES))
     legs = tuple(
-        NextHop(dev, gateway=gateway if has_gateway else None, weight=draw(st.integers(1, 256)) if count > 1 else 1)
+        NextHop(
+            dev,
+            gateway=gateway if has_gateway else None,
+            weight=draw(st.integers(1, 256)) if count > 1 else 1,
+            onlink=onlink and has_gateway,
+        )
         for dev, gateway in zip(devs, gateways, strict=True)
     )
     route = Route(
@@ -217,7 +222,8 @@ def requests(draw: st.DrawFn, family: int) -> RouteRequest:
 def command_of(request: RouteRequest) -> str:
     """The same request for `ip`."""
     route = request.route
-    words = route_command(route._replace(mtu=None), onlink="").replace("route append", f"route {request.verb}")
+    onlink = " onlink" if any(leg.onlink for leg in route.legs) else ""
+    words = route_command(route._replace(mtu=None), onlink=onlink).replace("route append", f"route {request.verb}")
     words = words.replace("via fd", "via inet6 fd") if route.prefix.family == 4 else words
     options = f"proto {route.protocol}" + (f" scope {route.scope}" if route.prefix.family == 4 else "")
     options += f" src {route.prefsrc}" if route.prefsrc is not None else ""
