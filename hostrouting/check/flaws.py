@@ -46,7 +46,7 @@ def _missing_main(judge: Judge) -> Iterator[Finding]:
 
 
 def _adding(family: int, place: int) -> str:
-    return f"add the rule with: {rule_command("add", default_rules(family)[place])}"
+    return f"add the rule with: {rule_command('add', default_rules(family)[place])}"
 
 
 def _inside_services(judge: Judge) -> Iterator[Finding]:

@@ -8,8 +8,9 @@ backend.
 from __future__ import annotations
 
 import errno
+import time
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from hostrouting.errors import BackendError  # noqa: TC001  get_type_hints looks one up here
@@ -38,9 +39,9 @@ class RouteRequest(NamedTuple):
       A metric or a protocol of 0 matches any, so a request to delete has both; in IPv6 it deletes one next hop for each
       of the request.
 
-    What does not fit into a message is refused (invalid, ERANGE), and so are sources, a preference and an end, which
-    are only read. The state of a next hop (linkdown, dead, pervasive) and the weight of a single one are ignored: a
-    route can be passed back as it was read.
+    What does not fit into a message is refused (invalid, ERANGE), and so are sources, a preference, an end and a
+    nexthop object, which are only read. The state of a next hop (linkdown, dead, pervasive) and the weight of a single
+    one are ignored: a route can be passed back as it was read.
     """
 
     verb: Verb
@@ -48,9 +49,6 @@ class RouteRequest(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.verb} {self.route}"
-
-    def __repr__(self) -> str:
-        return f"<RouteRequest {self}>"
 
 
 Kind: TypeAlias = RouteType | Literal["no-route"]
@@ -108,8 +106,7 @@ class RouteBackend(Protocol):
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """What the kernel would do with a plain packet of this host to each destination, in the same order.
 
-        The packet is UDP, of root, without a mark. Needs no privilege and sends no packet. Raises ValueError for
-        destinations of both families.
+        The packet is UDP, of root, without a mark. Needs no privilege and sends no packet.
         """
 
     def change(self, changes: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
@@ -165,6 +162,21 @@ class Watch(Protocol):
 
 KIND_OF_ERRNO: dict[int, Kind] = {errno.ENETUNREACH: "no-route", **{PATHLESS[kind]: kind for kind in REFUSING}}
 """The meaning of each errno that a lookup can return."""
+
+
+_PAUSES = (0.01, 0.05)
+"""Seconds before the second and the third reading: a device that comes makes several changes."""
+
+
+def settled(read: Callable[[], Snapshot]) -> Snapshot:
+    """A reading during which nothing has changed, or the third."""
+    snapshot = read()
+    for pause in _PAUSES:
+        if not snapshot.restless:
+            break
+        time.sleep(pause)
+        snapshot = read()
+    return snapshot
 
 
 def part_of(

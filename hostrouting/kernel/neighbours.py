@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from ipaddress import ip_address
-from socket import AF_BRIDGE, if_nametoindex
+from socket import AF_BRIDGE, AF_UNSPEC
 from typing import Protocol
 
 import attrs
 
-from hostrouting.kernel.netlink import numbers as n
 from hostrouting.kernel.netlink.backend import kernel_errors
-from hostrouting.kernel.netlink.host import list_messages
-from hostrouting.kernel.netlink.socket import HEADER, NUMBER, KernelError, NetlinkSocket, attribute, attributes_of
+from hostrouting.kernel.netlink.host import IFNAME, LINK, kind_of, list_messages, parts_of, text_of
+from hostrouting.kernel.netlink.numbers import AF_OF, RTM_GETLINK, number_in
+from hostrouting.kernel.netlink.routes import index_of
+from hostrouting.kernel.netlink.socket import KernelError, NetlinkSocket, attribute, is_error, message
 from hostrouting.model.prefix import IP, as_ip
 
 
@@ -72,8 +73,8 @@ class LinkLayer(Protocol):
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         """Delete the entry; False if a different entry for its address exists, which stays.
 
-        The kernel deletes by address and device, whatever the MAC address. So the entry is read again just before, and
-        must be equal in every field. Idempotent: an absent entry or device is fine.
+        The kernel deletes by address and device, whatever the MAC address. So the entries are read again just before.
+        Idempotent: an absent entry or device is fine.
         """
 
 
@@ -82,9 +83,7 @@ _RTM_DELNEIGH, _RTM_GETNEIGH = 29, 30
 _NEIGHBOUR = struct.Struct("=B3xiHBx")  # struct ndmsg: family, number of the device, state, flags
 _DST, _LLADDR = 1, 2
 _PERMANENT, _EXTERNALLY_LEARNED = 0x80, 0x10
-_LINK = struct.Struct("=4xi8x")  # struct ifinfomsg: number
-_MAC, _IFNAME, _PEER, _LINKINFO, _PEER_NAMESPACE, _IN_NAMESPACE = 1, 3, 5, 18, 37, 46
-_INFO_KIND = 1
+_MAC, _PEER, _PEER_NAMESPACE, _IN_NAMESPACE = 1, 5, 37, 46
 _ABSENT = {errno.ENOENT, errno.ENODEV, errno.ESRCH}
 
 
@@ -103,17 +102,15 @@ class KernelLinkLayer:
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         """See LinkLayer."""
-        try:
-            index = if_nametoindex(neighbour.dev)
-        except OSError:
-            return True
-        body = _NEIGHBOUR.pack(n.AF_OF[neighbour.ip.version], index, 0, 0) + attribute(_DST, neighbour.ip.packed)
+        place = (neighbour.ip, neighbour.dev)
+        present = [entry for entry in self.look().neighbours if (entry.ip, entry.dev) == place]
+        if present != [neighbour]:
+            return not present
         with kernel_errors(f"delete the neighbour {neighbour}"), closing(NetlinkSocket()) as netlink:
             try:
-                *_, mac, is_permanent = _entry(netlink.ask(_RTM_GETNEIGH, body))
-                if (mac, is_permanent) != (neighbour.mac, neighbour.permanent):
-                    return False
-                for error in netlink.batch([(_RTM_DELNEIGH, 0, body)]).values():
+                where = _NEIGHBOUR.pack(AF_OF[neighbour.ip.version], index_of(neighbour.dev), 0, 0)
+                request = message(_RTM_DELNEIGH, 0, where + attribute(_DST, neighbour.ip.packed))
+                for error in netlink.batch([request]).values():
                     raise error
             except KernelError as error:
                 if error.number not in _ABSENT:
@@ -122,13 +119,11 @@ class KernelLinkLayer:
 
 
 def _look(netlink: NetlinkSocket) -> LinkLayerView:
-    entries = [entry for family in n.AF_OF.values() for entry in _entries(netlink, family)]
-    links = {
-        _LINK.unpack_from(message, HEADER.size)[0]: attributes_of(message, HEADER.size + _LINK.size)
-        for message in list_messages(netlink, n.RTM_GETLINK, _LINK.pack(0))
-    }
-    names = {index: link[_IFNAME].rstrip(b"\0").decode(errors="backslashreplace") for index, link in links.items()}
-    peers = {names[index]: _peer(netlink, link) for index, link in links.items() if _PEER in link and _is_veth(link)}
+    entries = _entries(netlink, AF_UNSPEC)
+    listed = (parts_of(link, LINK) for link in list_messages(netlink, RTM_GETLINK, bytes(LINK.size)))
+    links = {index: attributes for (_, index, _), attributes in listed}
+    names = {index: text_of(link[IFNAME]) for index, link in links.items()}
+    peers = {names[index]: _peer(netlink, link) for index, link in links.items() if kind_of(link) == "veth"}
     neighbours = [
         Neighbour(ip_address(ip), mac, names[index], permanent=is_permanent)
         for index, ip, mac, is_permanent in entries
@@ -147,29 +142,19 @@ def _look(netlink: NetlinkSocket) -> LinkLayerView:
     )
 
 
-def _entries(netlink: NetlinkSocket, family: int) -> Iterator[tuple[int, bytes, str, bool]]:
-    return map(_entry, list_messages(netlink, _RTM_GETNEIGH, _NEIGHBOUR.pack(family, 0, 0, 0)))
-
-
-def _entry(message: bytes) -> tuple[int, bytes, str, bool]:
-    """Of one entry the number of its device, its address and its MAC address, and whether it is permanent."""
-    _, index, state, flags = _NEIGHBOUR.unpack_from(message, HEADER.size)
-    attributes = attributes_of(message, HEADER.size + _NEIGHBOUR.size)
-    is_permanent = bool(state & _PERMANENT) and not flags & _EXTERNALLY_LEARNED
-    return index, attributes.get(_DST, b""), attributes.get(_LLADDR, b"").hex(":"), is_permanent
+def _entries(netlink: NetlinkSocket, family: int) -> list[tuple[int, bytes, str, bool]]:
+    """Of each entry the number of its device, its address and its MAC address, and whether it is permanent."""
+    entries = []
+    for entry in list_messages(netlink, _RTM_GETNEIGH, _NEIGHBOUR.pack(family, 0, 0, 0)):
+        (_, index, state, flags), attributes = parts_of(entry, _NEIGHBOUR)
+        is_permanent = bool(state & _PERMANENT) and not flags & _EXTERNALLY_LEARNED
+        entries.append((index, attributes.get(_DST, b""), attributes.get(_LLADDR, b"").hex(":"), is_permanent))
+    return entries
 
 
 def _peer(netlink: NetlinkSocket, link: Mapping[int, bytes]) -> str:
     """The MAC address of the other end of a veth; empty if it cannot be read."""
-    namespace = link.get(_PEER_NAMESPACE)
-    where = b"" if namespace is None else attribute(_IN_NAMESPACE, namespace)
-    try:
-        answer = netlink.ask(n.RTM_GETLINK, _LINK.pack(*NUMBER.unpack(link[_PEER])) + where)
-    except KernelError:
-        return ""
-    peer = attributes_of(answer, HEADER.size + _LINK.size)
-    return peer.get(_MAC, b"").hex(":") if _is_veth(peer) else ""
-
-
-def _is_veth(link: Mapping[int, bytes]) -> bool:
-    return attributes_of(link.get(_LINKINFO, b"")).get(_INFO_KIND) == b"veth\0"
+    where = attribute(_IN_NAMESPACE, link[_PEER_NAMESPACE]) if _PEER_NAMESPACE in link else b""
+    (answer,) = netlink.ask(RTM_GETLINK, [LINK.pack(0, number_in(link, _PEER) or 0, 0) + where])
+    peer = {} if is_error(answer) else parts_of(answer, LINK)[1]
+    return peer.get(_MAC, b"").hex(":") if kind_of(peer) == "veth" else ""

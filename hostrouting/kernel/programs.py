@@ -33,14 +33,6 @@ class Ended(NamedTuple):
         """What the program printed about its failure: some programs print that on standard output."""
         return self.err or self.out
 
-    @property
-    def signal(self) -> str:
-        """The name of the signal that ended the program; empty if it exited."""
-        from signal import Signals  # noqa: PLC0415  few programs are ended by one
-
-        names = (number.name for number in Signals if number == -self.code)
-        return next(names, f"signal {-self.code}") if self.code < 0 else ""
-
 
 class Run(Protocol):
     """Run a program to its end."""
@@ -149,7 +141,9 @@ def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> Host
     """The error for a tool that has ended without doing what was asked."""
     lines = (line.strip() for line in ended.complaint.splitlines())
     printed = " | ".join(dict.fromkeys(line for line in lines if line.strip("^~")))  # nft underlines the place
-    printed = printed or f"{ended.signal or f'exit code {ended.code}'}, without a message"
+    if not printed:
+        how = f"exit code {ended.code}" if ended.code >= 0 else f"it was ended by signal {-ended.code}"
+        printed = f"{how}, without a message"
     kind, remedy = next(row[1:] for row in _REFUSALS if re.search(row[0], printed))
     return HostError(f"{tool} could not {purpose}{remedy and '; '}{remedy}", what=what, kind=kind, words=printed)
 
@@ -170,10 +164,8 @@ class Rights(NamedTuple):
     def require_network(self) -> None:
         """Raise BackendError (not-permitted), with the remedy, if routes and rules cannot be changed."""
         if not self.changes_network:
-            who, remedy = "this process", "run it as root"
-            if self.is_root:
-                who, remedy = "root without CAP_NET_ADMIN", "add this capability to its container or service"
-            raise BackendError(f"{who} may not change routes or rules; {remedy}", kind="not-permitted")
+            remedy = "run it as root; root in a container or service needs the capability CAP_NET_ADMIN"
+            raise BackendError(f"this process may not change routes or rules; {remedy}", kind="not-permitted")
 
 
 def own_rights() -> Rights:

@@ -10,16 +10,18 @@ from __future__ import annotations
 import errno
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Outcome, RouteBackend, RouteRequest, Watch, part_of
+from hostrouting.kernel.base import KIND_OF_ERRNO, Answer, Outcome, RouteBackend, RouteRequest, Watch, part_of, settled
+from hostrouting.kernel.netlink.backend import kernel_errors
 from hostrouting.kernel.netlink.host import SKIP_STATISTICS, decode_addresses, decode_links, decode_rule
 from hostrouting.kernel.netlink.numbers import AF_OF
 from hostrouting.kernel.netlink.routes import LOOKUP_FLAGS, ONLINK, decode, needs_no_gateway
+from hostrouting.kernel.netlink.socket import KernelError
 from hostrouting.kernel.refusals import misfit, refusal
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix
 from hostrouting.model.snapshot import Snapshot
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from hostrouting.model.route import NextHop, Route
     from phases import Clock
 
-_READINGS, _PAUSE = 3, 0.01
+A = TypeVar("A")
+R = TypeVar("R")
+
 _DUMP_INTR = 0x10
 
 
@@ -44,27 +48,16 @@ class Pyroute2Backend(RouteBackend):
         self, *, family: int | None = None, reached: bool = False, near: Collection[Prefix] | None = None
     ) -> Snapshot:
         """Links, addresses, rules and routes; restless only if the kernel says that one of the lists has changed."""
-        with _edge("read the host's routes"):
-            snapshot = self._call(_read, self._handle, family)
-            for _ in range(_READINGS - 1):
-                if snapshot.restless:
-                    time.sleep(_PAUSE)
-                    snapshot = self._call(_read, self._handle, family)
+        snapshot = settled(partial(self._call, "read the host's routes", _read, family))
         return part_of(snapshot, family=family, reached=reached, near=near)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """What the kernel would do with a packet of this user to each destination; in IPv6 it has no protocol."""
-        if len({address.version for address in destinations}) > 1:
-            raise ValueError("the destinations of one lookup must have the same address family")
-        with _edge("look up destinations"):
-            answers: tuple[Answer, ...] = self._call(_look_up, self._handle, destinations)
-        return answers
+        return self._call("look up destinations", _look_up, destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Carry out each request, in order, and return the result of each."""
-        with _edge("change routes"):
-            outcomes: tuple[Outcome, ...] = self._call(_change, self._handle, tuple(requests))
-        return outcomes
+        return self._call("change routes", _change, tuple(requests))
 
     def watch(self) -> PollingWatch:
         """Begin to watch: the handle has one socket, so the host is read once a second."""
@@ -76,10 +69,16 @@ class Pyroute2Backend(RouteBackend):
             self._worker.shutdown()
             self._worker = None
 
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _call(self, attempt: str, function: Callable[[Any, A], R], argument: A) -> R:
+        """What the function returns; what pyroute2 raises is a BackendError: its NetlinkError is not an OSError."""
         if self._worker is None:
             raise BackendError("this backend was closed", kind="unusable")
-        return self._worker.submit(function, *arguments).result()
+        with kernel_errors(attempt):
+            try:
+                return self._worker.submit(function, self._handle, argument).result()
+            except Exception as error:
+                number = getattr(error, "code", None) or getattr(error, "errno", None)
+                raise KernelError(number or errno.EIO, str(error)) from error
 
 
 class PollingWatch(Watch):
@@ -110,19 +109,6 @@ class PollingWatch(Watch):
 
     def close(self) -> None:
         """Stop watching. May be called twice."""
-
-
-@contextmanager
-def _edge(attempt: str) -> Iterator[None]:
-    """Raise what pyroute2 raises as a BackendError; its NetlinkError is not an OSError."""
-    try:
-        yield
-    except (BackendError, ValueError):
-        raise
-    except Exception as error:
-        number = getattr(error, "code", None) or getattr(error, "errno", None)
-        kind = "not-permitted" if number == errno.EPERM else "failed"
-        raise BackendError(f"cannot {attempt}", kind=kind, errno=number, kernel=str(error)) from error
 
 
 # Reading: pyroute2 keeps the bytes of a message, and `netlink` decodes more of them.
@@ -174,52 +160,51 @@ def _look_up(handle: Any, destinations: Sequence[IP]) -> tuple[Answer, ...]:
 
 def _change(handle: Any, requests: Sequence[RouteRequest]) -> tuple[Outcome, ...]:
     indexes = {link.name: link.index for link in decode_links(map(_bytes, handle.get_links()))}
-    outcomes = []
-    for request in requests:
-        route, error = request.route, None
-        missing = next((dev for dev in route.devs if dev not in indexes), None)
-        if problem := misfit(route) or ("pyroute2 has no next hop objects" if route.nexthop_id is not None else ""):
-            error = refusal(request, errno.ERANGE, problem)
-        elif missing is not None:
-            error = refusal(request, errno.ENODEV, f"device {missing} does not exist")
-        else:
-            try:
-                specification = _specification(route, indexes)
-                if request.verb == "delete" and needs_no_gateway(route):
-                    specification["gateway"] = "::"
-                handle.route(request.verb, **specification)
-            except Exception as failed:
-                number = getattr(failed, "code", 0)
-                if number in {0, errno.EPERM}:
-                    raise
-                error = refusal(request, number, str(failed.args[-1]))
-        outcomes.append(Outcome(request, error))
-    return tuple(outcomes)
+    return tuple(Outcome(request, _attempt(handle, request, indexes)) for request in requests)
 
 
-def _specification(route: Route, indexes: Mapping[str, int]) -> dict[str, Any]:
+def _attempt(handle: Any, request: RouteRequest, indexes: Mapping[str, int]) -> BackendError | None:
+    """Carry out the request; the error if it is refused."""
+    route = request.route
+    if problem := misfit(route):
+        return refusal(request, errno.ERANGE, problem)
+    for dev in route.devs:
+        if dev not in indexes:
+            return refusal(request, errno.ENODEV, f"device {dev} does not exist")
+    try:
+        handle.route(request.verb, **_specification(request, indexes))
+    except Exception as error:
+        number = getattr(error, "code", 0)
+        if number in {0, errno.EPERM}:
+            raise
+        return refusal(request, number, str(error.args[-1]))
+    return None
+
+
+def _specification(request: RouteRequest, indexes: Mapping[str, int]) -> dict[str, Any]:
     """The keywords of `IPRoute.route`, which drops those that it does not know."""
+    route = request.route
     hops = [_hop(route, leg, indexes) for leg in route.legs]
-    single = hops[0] if len(hops) == 1 else {"multipath": hops} if hops else {}
-    single.pop("hops", None)
-    fields = {"prefsrc": route.prefsrc and str(route.prefsrc), "priority": route.metric, "tos": route.tos}
-    metrics = {name: value for name, value in (("mtu", route.mtu), ("advmss", route.advmss)) if value}
-    return {
+    words = {
         "family": AF_OF[route.prefix.family],
         "dst": str(route.prefix),
         "table": route.table,
         "proto": route.protocol,
         "scope": route.scope,
         "type": route.type,
-        **({"metrics": metrics} if metrics else {}),
-        **{name: value for name, value in fields.items() if value},
-        **single,
+        "priority": route.metric or None,
+        "tos": route.tos or None,
+        "prefsrc": route.prefsrc and str(route.prefsrc),
+        "metrics": {name: value for name in ("mtu", "advmss") if (value := getattr(route, name))} or None,
+        "gateway": "::" if request.verb == "delete" and needs_no_gateway(route) else None,
+        **(hops[0] if len(hops) == 1 else {"multipath": hops or None}),
     }
+    return {name: value for name, value in words.items() if value is not None}
 
 
 def _hop(route: Route, leg: NextHop, indexes: Mapping[str, int]) -> dict[str, Any]:
-    hop: dict[str, Any] = {"hops": leg.weight - 1}
-    hop |= {"flags": ONLINK} if leg.onlink else {}
+    hop: dict[str, Any] = {"flags": ONLINK} if leg.onlink else {}
+    hop |= {"hops": leg.weight - 1} if len(route.legs) > 1 else {}
     hop |= {"oif": indexes[leg.dev]} if leg.dev is not None else {}
     if leg.gateway is not None and leg.gateway.version == route.prefix.family:
         hop["gateway"] = str(leg.gateway)

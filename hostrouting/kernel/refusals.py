@@ -33,8 +33,8 @@ _REFUSALS: dict[int, tuple[str, str]] = {
 }
 
 _BYTE, _WORD = 0xFF, 0xFFFFFFFF
-_HIGHEST = {"tos": _BYTE, "scope": _BYTE, "protocol": _BYTE, "table": _WORD, "metric": _WORD}
-_HIGHEST |= {"mtu": _WORD, "advmss": _WORD, "nexthop_id": _WORD}
+_HIGHEST = dict.fromkeys(("tos", "scope", "protocol"), _BYTE)
+_HIGHEST |= dict.fromkeys(("table", "metric", "mtu", "advmss"), _WORD)
 _MOST_LEGS = 0xFFFF // 28  # their attribute has two bytes for its length, and one with an IPv6 gateway takes 28
 
 
@@ -53,8 +53,9 @@ def refusal(request: RouteRequest, number: int, words: str = "") -> BackendError
 
 def misfit(route: Route) -> str:
     """What of the route cannot be requested, as text; empty if everything can."""
-    if route.source is not None or route.preference != "medium" or route.expired is not None:
-        return "a route with sources, a preference or an end is only read, and cannot be requested"
+    read_only = (route.source, None if route.preference == "medium" else route.preference, route.expired)
+    if any(value is not None for value in (*read_only, route.nexthop_id)):
+        return "a route with sources, a preference, an end or a nexthop object is only read, and cannot be requested"
     for name, highest in _HIGHEST.items():
         value = getattr(route, name)
         if value is not None and not 0 <= value <= highest:

@@ -125,7 +125,7 @@ class Route(NamedTuple):
     preference: Preference = "medium"
     # Whether its lifetime is over: Linux lists it for a while after that. None if it has no lifetime, and stays.
     expired: bool | None = None
-    # What else the kernel lists of it and of its next hops, in the words of `ip` without their values ("initcwnd",
+    # What else the kernel lists of it and of its next hops, in the words of `ip` without their values ("metrics",
     # "encap seg6"): a route that has one is another than one that has none, and cannot be made again.
     unread: tuple[str, ...] = ()
 

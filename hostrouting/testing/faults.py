@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
-import attrs
-
 from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Outcome, RouteBackend
 from hostrouting.kernel.refusals import refusal
@@ -25,22 +23,6 @@ Moment: TypeAlias = Literal["change", "snapshot", "lookup", "watch"]
 """What can fail. Each route of a change counts, even if many are passed at once."""
 
 
-@attrs.define
-class Due(Generic[E]):
-    """What comes at a call: an error, an act just before it, or nothing."""
-
-    left: int
-    error: E | None = None
-    done: bool = False
-    """Whether the call does its work before it raises."""
-    happening: Callable[[], object] | None = None
-
-    def strike(self) -> None:
-        """Raise the error, if there is one."""
-        if isinstance(self.error, Exception):
-            raise self.error
-
-
 class Faulty(Generic[E]):
     """A fake whose calls are counted, and fail as a test requires."""
 
@@ -48,47 +30,45 @@ class Faulty(Generic[E]):
         """Start with nothing due."""
         self.fault: E | None = None
         """The error that every call raises; None for no error."""
-        self._faults: list[Due[E]] = []
+        self._calls = 0
+        self._errors: dict[int, tuple[E, bool]] = {}
+        self._happenings: dict[int, list[Callable[[], object]]] = {}
 
     @property
     def waiting(self) -> int:
         """The number of faults that have not happened yet."""
-        return len(self._faults)
+        return len(self._errors) + len(self._happenings)
 
     def fail(self, error: E, *, nth: int = 1, done: bool = False) -> None:
         """Make the nth call from now raise this error; with `done`, after its work, as in a timeout."""
-        self._wait(Due(nth, error, done))
+        self._errors[self._call(nth)] = (error, done)
 
     def meanwhile(self, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Run this function just before the nth call from now."""
-        self._wait(Due(nth, happening=happening))
+        self._happenings.setdefault(self._call(nth), []).append(happening)
 
-    def meet(self) -> Due[E]:
-        """Count the call, run what is due before it, and return the fault for it."""
-        due: list[Due[E]] = []
-        for fault in list(self._faults):
-            fault.left -= 1
-            if fault.left == 0:
-                self._faults.remove(fault)
-                due.append(fault)
-        for fault in due:
-            if fault.happening is not None:
-                fault.happening()
-        return next((fault for fault in due if fault.error is not None), Due(0, self.fault))
+    def _call(self, nth: int) -> int:
+        if nth < 1:
+            raise ValueError(f"nth is {nth}, but the next call is 1")
+        return self._calls + nth
+
+    def meet(self) -> tuple[E | None, bool]:
+        """Count the call, and run what is due before it. Returns its error, and whether the call works all the same."""
+        self._calls += 1
+        call = self._calls
+        for happening in self._happenings.pop(call, ()):
+            happening()
+        return self._errors.pop(call, (self.fault, False))
 
     @contextmanager
-    def change(self) -> Iterator[None]:
-        """Count a call that changes something in the block, and raise the fault for it: before, or after the work."""
-        fault = self.meet()
-        if not fault.done:
-            fault.strike()
+    def call(self) -> Iterator[None]:
+        """Count a call that does its work in the block, and raise the fault for it: before, or after the work."""
+        error, is_done = self.meet()
+        if isinstance(error, Exception) and not is_done:
+            raise error
         yield
-        fault.strike()
-
-    def _wait(self, fault: Due[E]) -> None:
-        if fault.left < 1:
-            raise ValueError(f"nth is {fault.left}, but the next call is 1")
-        self._faults.append(fault)
+        if isinstance(error, Exception):
+            raise error
 
 
 class FaultyBackend(RouteBackend):
@@ -131,14 +111,14 @@ class FaultyBackend(RouteBackend):
 
     def snapshot(self, **parts: Any) -> Snapshot:
         """See RouteBackend."""
-        self._moments["snapshot"].meet().strike()
-        snapshot = self.inner.snapshot(**parts)
+        with self._moments["snapshot"].call():
+            snapshot = self.inner.snapshot(**parts)
         return snapshot._replace(restless=True) if self.is_restless else snapshot
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """See RouteBackend."""
-        self._moments["lookup"].meet().strike()
-        return self.inner.lookup(destinations)
+        with self._moments["lookup"].call():
+            return self.inner.lookup(destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """See RouteBackend."""
@@ -148,21 +128,18 @@ class FaultyBackend(RouteBackend):
 
     def watch(self) -> Watch:
         """See RouteBackend."""
-        self._moments["watch"].meet().strike()
-        return self.inner.watch()
+        with self._moments["watch"].call():
+            return self.inner.watch()
 
     def close(self) -> None:
         """See RouteBackend."""
         self.inner.close()
 
     def _change(self, request: RouteRequest) -> Outcome:
-        due = self._moments["change"].meet()
-        if due.error is None or due.done:
-            [outcome] = self.inner.change([request])
-            if due.error is None:
-                return outcome
-        if isinstance(due.error, int):
-            return Outcome(request, refusal(request, due.error, "a fault of the test"))
-        if due.error.route:
-            return Outcome(request, due.error)
-        raise due.error
+        error, is_done = self._moments["change"].meet()
+        outcome = self.inner.change([request])[0] if error is None or is_done else Outcome(request)
+        if isinstance(error, int):
+            return Outcome(request, refusal(request, error, "a fault of the test"))
+        if error is not None and not error.route:
+            raise error
+        return outcome if error is None else Outcome(request, error)

@@ -30,14 +30,14 @@ class FakeNftables(Faulty[HostError]):
 
     def load(self, text: str) -> None:
         """See Nftables. A text with anything but whole tables of the family ip6 is refused."""
-        with self.change():
+        with self.call():
             self.tables = self._after(text)
 
     def listing(self, name: str) -> str | None:
         """See Nftables."""
         require_name(name)
-        self.meet().strike()
-        return self.tables.get(name)
+        with self.call():
+            return self.tables.get(name)
 
     def _after(self, text: str) -> dict[str, str]:
         """The tables after a transaction."""
@@ -72,13 +72,13 @@ class FakeEbtables(Faulty[HostError]):
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
         """See Ebtables."""
-        self.meet().strike()
-        return self._listed()
+        with self.call():
+            return self._listed()
 
     def delete(self, texts: Sequence[str]) -> None:
         """See Ebtables."""
         if texts:
-            with self.change():
+            with self.call():
                 require_deletable(self._listed(), texts)
                 for text in texts:
                     self.rules.remove(text)
@@ -102,17 +102,17 @@ class FakeLinkLayer(Faulty[BackendError]):
 
     def look(self) -> LinkLayerView:
         """See LinkLayer."""
-        self.meet().strike()
-        return LinkLayerView(
-            macs=dict(self.macs),
-            peers=dict(self.peers),
-            neighbours=tuple(sorted(self.neighbours, key=str)),
-            learned=tuple(sorted(self.learned)),
-        )
+        with self.call():
+            return LinkLayerView(
+                macs=dict(self.macs),
+                peers=dict(self.peers),
+                neighbours=tuple(sorted(self.neighbours, key=str)),
+                learned=tuple(sorted(self.learned)),
+            )
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         """See LinkLayer."""
-        with self.change():
+        with self.call():
             key = (neighbour.ip, neighbour.dev)
             present = [entry for entry in self.neighbours if (entry.ip, entry.dev) == key]
             if present == [neighbour]:

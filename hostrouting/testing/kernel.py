@@ -6,11 +6,11 @@ them, with rules, and with routes that are added, appended and deleted. A proper
 It leaves out the rest, and it does not notice if a test relies on that:
 
 - a device that is up has a carrier, and is never set down; an address goes only with its device;
-- a second address in the network of another one of the same device is refused, because Linux has two ways to go on when
-  the first one is deleted;
+- an address has no peer, broadcast address, metric or scope of its own, and a second one in the network of another one
+  of the same device is refused, because Linux has two ways to go on when the first one is deleted;
 - link-local addresses are only there if a test adds them, and no router advertises anything;
 - scopes, types, tos, sources (`from`), preferences, weights and an mtu are stored, and neither checked nor used;
-- a route never expires;
+- a route never expires, and one that leads nowhere has no next hop;
 - a gateway is looked up in the tables local and main and in that of its route, whatever the rules say;
 - a lookup of an IPv6 route with several next hops answers as it is listed; Linux begins with the one that it chooses;
 - lookups are those of `hostrouting.fib` for a plain packet, so what that does not judge is not judged here either;
@@ -28,6 +28,7 @@ from itertools import groupby
 from hostrouting.errors import BackendError
 from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, Verb, part_of
+from hostrouting.kernel.netlink.socket import KernelError
 from hostrouting.kernel.refusals import misfit, refusal
 from hostrouting.model.prefix import IP, IPV4, IPV6, MULTICAST, Prefix, ip_at, width_of
 from hostrouting.model.route import (
@@ -53,15 +54,6 @@ _LOOPBACK = "lo"
 _PROTOCOL_BOOT = 3
 _NOWHERE = (NextHop(_LOOPBACK),)  # the next hop of a route that has none, in IPv6
 _CONNECTED_METRIC = 256  # of an IPv6 route to the network of an address
-
-
-class _Refused(Exception):  # noqa: N818  what the kernel says
-    """A request is refused: the errno, and the kernel's words."""
-
-    def __init__(self, number: int, words: str) -> None:
-        """Keep both."""
-        self.number, self.words = number, words
-        super().__init__(number, words)
 
 
 class FakeKernel(RouteBackend):
@@ -100,10 +92,7 @@ class FakeKernel(RouteBackend):
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """See RouteBackend."""
         self._require_open()
-        families = {destination.version for destination in destinations}
-        if len(families) > 1:
-            raise ValueError("IPv4 and IPv6 destinations in one lookup")
-        for family in families - self._fibs.keys():
+        for family in {destination.version for destination in destinations} - self._fibs.keys():
             self._fibs[family] = Fib(self._now(), family)
         return tuple(_answer(self._fibs[destination.version], destination) for destination in destinations)
 
@@ -135,7 +124,7 @@ class FakeKernel(RouteBackend):
         link = name if isinstance(name, Link) else Link(name=name, index=0, up=up)
         with self._changing(f"add link {link.name}"):
             if link.name in self._links:
-                raise _Refused(errno.EEXIST, "the device exists already")
+                raise KernelError(errno.EEXIST, "the device exists already")
             index = link.index or max((other.index for other in self._links.values()), default=0) + 1
             self._links[link.name] = link._replace(index=index, up=False, carrier=False)
         if link.up:
@@ -146,7 +135,7 @@ class FakeKernel(RouteBackend):
         """Delete a device, with its addresses and routes; rules that name it stay, and select nothing."""
         with self._changing(f"delete link {name}"):
             if self._link(name).loopback:
-                raise _Refused(errno.EACCES, "lo cannot be deleted")
+                raise KernelError(errno.EACCES, "lo cannot be deleted")
             lost = {address.ip for address in self._on(name)}
             self._addresses = [address for address in self._addresses if address.dev != name]
             lost -= {address.ip for address in self._addresses}
@@ -162,24 +151,24 @@ class FakeKernel(RouteBackend):
             self._links[name] = self._links[name]._replace(up=True, carrier=True)
             if self._links[name].loopback:
                 for text in ("127.0.0.1/8", "::1/128"):
-                    address = _as_address(name, text, scope=SCOPE_HOST)
+                    address = _address(name, text, scope=SCOPE_HOST)
                     if address.ip not in [other.ip for other in self._on(name)]:
                         self._addresses.append(address)
             for address in self._on(name):
                 self._bring(address)
             self._bring_multicast(name)
 
-    def add_address(self, dev: str, interface: str | Address) -> Address:
+    def add_address(self, dev: str, interface: str) -> Address:
         """Add an address such as 10.0.0.4/24 to a device, with its routes. An IPv6 address is usable at once."""
-        address = _as_address(dev, interface)
+        address = _address(dev, interface)
         with self._changing(f"add address {address.ip}/{address.length} to {dev}"):
             if self._link(dev).ipv6_disabled and address.ip.version == IPV6:
-                raise _Refused(errno.EACCES, "IPv6 is disabled on this device")
+                raise KernelError(errno.EACCES, "IPv6 is disabled on this device")
             for other in self._on(dev, address.ip.version):
                 if other.ip == address.ip and (other.network == address.network or address.ip.version == IPV6):
-                    raise _Refused(errno.EEXIST, "the address is assigned already")
+                    raise KernelError(errno.EEXIST, "the address is assigned already")
                 if other.network == address.network and address.ip.version == IPV4:
-                    raise _Refused(errno.EINVAL, "FakeKernel knows one address for each network of a device")
+                    raise KernelError(errno.EINVAL, "FakeKernel knows one address for each network of a device")
             self._addresses.append(address)
             self._bring(address)
             if address.ip.version == IPV6 and self._links[dev].up:
@@ -190,14 +179,14 @@ class FakeKernel(RouteBackend):
         """Add a rule, after those of the same priority."""
         with self._changing(f"add rule {rule}"):
             if rule in self._rules:
-                raise _Refused(errno.EEXIST, "the rule exists already")
+                raise KernelError(errno.EEXIST, "the rule exists already")
             self._rules.append(rule)
 
     def delete_rule(self, rule: Rule) -> None:
         """Delete exactly this rule."""
         with self._changing(f"delete rule {rule}"):
             if rule not in self._rules:
-                raise _Refused(errno.ESRCH, "the rule does not exist")
+                raise KernelError(errno.ESRCH, "the rule does not exist")
             self._rules.remove(rule)
 
     def ip_route(self, verb: Verb, route: Route) -> None:
@@ -248,7 +237,7 @@ class FakeKernel(RouteBackend):
                 self._delete(route)
             else:
                 self._insert(self._accepted(route), must_be_first=request.verb == "add")
-        except _Refused as error:
+        except KernelError as error:
             return refusal(request, error.number, error.words)
         finally:
             self._report()
@@ -258,7 +247,7 @@ class FakeKernel(RouteBackend):
     def _changing(self, what: str) -> Iterator[None]:
         try:
             yield
-        except _Refused as error:
+        except KernelError as error:
             raise BackendError(f"cannot {what}", errno=error.number, kernel=error.words) from error
         finally:
             self._report()
@@ -273,7 +262,7 @@ class FakeKernel(RouteBackend):
 
     def _link(self, name: str) -> Link:
         if name not in self._links:
-            raise _Refused(errno.ENODEV, f"device {name} does not exist")
+            raise KernelError(errno.ENODEV, f"device {name} does not exist")
         return self._links[name]
 
     def _on(self, name: str, family: int | None = None) -> list[Address]:
@@ -291,23 +280,23 @@ class FakeKernel(RouteBackend):
         link = self._links[name]
         if link.loopback or link.ipv6_disabled:
             return
-        prefix, leg = Prefix.of(MULTICAST[IPV6]), NextHop(name)
-        self._append(
-            Route(
-                prefix, (leg,), table=TABLE_LOCAL, type="multicast", metric=_CONNECTED_METRIC, protocol=PROTOCOL_KERNEL
-            )
-        )
+        route = Route.to(Prefix.of(MULTICAST[IPV6]), dev=name, table=TABLE_LOCAL, type="multicast")
+        self._append(route._replace(metric=_CONNECTED_METRIC, protocol=PROTOCOL_KERNEL))
 
     def _brought(self, address: Address) -> list[Route]:
         """The routes that the kernel adds for an address of a device that is up."""
         own, network, legs = Prefix.of(address.ip), address.network, (NextHop(address.dev),)
         if address.ip.version == IPV6:
             local = Route(own, legs, table=TABLE_LOCAL, type="local", protocol=PROTOCOL_KERNEL)
-            connected = Route(network, legs, metric=address.metric or _CONNECTED_METRIC, protocol=PROTOCOL_KERNEL)
-            return [local, connected] if address.prefix_route and not address.ip.is_loopback else [local]
-
-        def brought(kind: RouteType, prefix: Prefix, metric: int = 0) -> Route:
-            return Route(
+            connected = Route(network, legs, metric=_CONNECTED_METRIC, protocol=PROTOCOL_KERNEL)
+            return [local] if address.ip.is_loopback else [local, connected]
+        kinds: list[tuple[RouteType, Prefix]] = [("local", own)]
+        if network != own:
+            kinds.append(("local" if self._links[address.dev].loopback else "unicast", network))
+        if network.length < width_of(IPV4) - 1:
+            kinds.append(("broadcast", Prefix.of(ip_at(IPV4, network.last))))
+        return [
+            Route(
                 prefix,
                 legs,
                 table=TABLE_MAIN if kind == "unicast" else TABLE_LOCAL,
@@ -315,33 +304,20 @@ class FakeKernel(RouteBackend):
                 scope=SCOPE_HOST if kind == "local" else SCOPE_LINK,
                 protocol=PROTOCOL_KERNEL,
                 prefsrc=address.ip,
-                metric=metric,
             )
-
-        routes = [brought("local", own)]
-        if address.broadcast is not None:
-            routes.append(brought("broadcast", Prefix.of(address.broadcast)))
-        if network == own:
-            return routes
-        if address.prefix_route:
-            kind: RouteType = "local" if self._links[address.dev].loopback else "unicast"
-            routes.append(brought(kind, network, address.metric))
-        if network.length < width_of(IPV4) - 1:
-            routes.append(brought("broadcast", Prefix.of(ip_at(IPV4, network.last))))
-        return list(dict.fromkeys(routes))
+            for kind, prefix in kinds
+        ]
 
     # Routes
 
     def _accepted(self, route: Route) -> Route:
-        """The route as it is stored; _Refused if Linux refuses it."""
+        """The route as it is stored; KernelError if Linux refuses it."""
         if route.type in PATHLESS:
-            if route.prefix.family == IPV4 and route.devs:
-                raise _Refused(errno.EINVAL, f"a {route.type} route has no next hop")
             legs: tuple[NextHop, ...] = ()
         else:
             legs = tuple(self._accepted_hop(leg, route) for leg in route.legs or (NextHop(),))
         if route.prefsrc is not None and not self._is_own(route.prefsrc):
-            raise _Refused(errno.EINVAL, f"preferred source {route.prefsrc} is not an address of this host")
+            raise KernelError(errno.EINVAL, f"preferred source {route.prefsrc} is not an address of this host")
         if route.prefix.family == IPV4:
             return route._replace(legs=legs)
         protocol, metric = route.protocol or _PROTOCOL_BOOT, route.metric or DEFAULT_METRIC[IPV6]
@@ -351,26 +327,24 @@ class FakeKernel(RouteBackend):
         leg = leg._replace(linkdown=False, dead=False, weight=leg.weight if len(route.legs) > 1 else 1)
         link = None if leg.dev is None else self._link(leg.dev)
         if link is None and leg.gateway is None:
-            raise _Refused(errno.ENODEV, "the route has no device")
+            raise KernelError(errno.ENODEV, "the route has no device")
         if link is not None and link.ipv6_disabled and route.prefix.family == IPV6:
-            raise _Refused(errno.EACCES, f"IPv6 is disabled on {link.name}")
-        is_assumed = leg.gateway is None or leg.onlink or leg.gateway.version != route.prefix.family
-        leg = leg if is_assumed else leg._replace(dev=self._device_of_gateway(leg, route))
+            raise KernelError(errno.EACCES, f"IPv6 is disabled on {link.name}")
+        if leg.gateway is not None and not leg.onlink and leg.gateway.version == route.prefix.family:
+            leg = leg._replace(dev=self._device_of_gateway(leg.gateway, leg, route))
         needs_up = route.prefix.family == IPV6 or route.scope != SCOPE_HOST
         if needs_up and leg.dev is not None and not self._links[leg.dev].up:
-            raise _Refused(errno.ENETDOWN, f"{leg.dev} is down")
+            raise KernelError(errno.ENETDOWN, f"{leg.dev} is down")
         return leg
 
-    def _device_of_gateway(self, leg: NextHop, route: Route) -> str:
+    def _device_of_gateway(self, gateway: IP, leg: NextHop, route: Route) -> str:
         """The device on which the gateway is: that of the route that leads to it without another gateway."""
-        gateway = leg.gateway
-        assert gateway is not None  # noqa: S101  the caller has asked
         family = gateway.version
         if family == IPV6 and self._is_own(gateway):
-            raise _Refused(errno.EINVAL, f"gateway {gateway} is an address of this host")
-        if gateway.version == IPV6 and gateway.is_link_local:
+            raise KernelError(errno.EINVAL, f"gateway {gateway} is an address of this host")
+        if family == IPV6 and gateway.is_link_local:
             if leg.dev is None:
-                raise _Refused(errno.EINVAL, "a link-local gateway needs a device")
+                raise KernelError(errno.EINVAL, "a link-local gateway needs a device")
             return leg.dev
         covering = [
             there
@@ -384,16 +358,10 @@ class FakeKernel(RouteBackend):
         if family == IPV4 and route.table != TABLE_MAIN:  # Linux asks the route's own table first
             covering = [there for there in covering if there.table == route.table] or covering
         if not covering or _gateways(best := min(covering, key=_by_length_and_metric)):
-            raise _Refused(errno.ENETUNREACH, f"gateway {gateway} is not on-link{self._where(leg, family)}")
+            raise KernelError(errno.ENETUNREACH, f"gateway {gateway} is not on-link")
         if best.type == "broadcast":
-            raise _Refused(errno.EINVAL, f"gateway {gateway} is a broadcast address{self._where(leg, family)}")
+            raise KernelError(errno.EINVAL, f"gateway {gateway} is a broadcast address")
         return leg.dev or best.devs[0]
-
-    def _where(self, leg: NextHop, family: int) -> str:
-        if leg.dev is None:
-            return ""
-        addresses = ", ".join(f"{address.ip}/{address.length}" for address in self._on(leg.dev, family))
-        return f" on {leg.dev} ({addresses or 'no address'})"
 
     def _is_own(self, ip: IP) -> bool:
         return any(address.ip == ip for address in self._addresses)
@@ -404,7 +372,7 @@ class FakeKernel(RouteBackend):
         is_there = any(_is_same(there, entry) for there in rivals for entry in entries_of(route))
         if is_there or (rivals and must_be_first):
             problem = "this route" if is_there else "another route"
-            raise _Refused(errno.EEXIST, f"{problem} has the same destination and metric: [{rivals[0]}]")
+            raise KernelError(errno.EEXIST, f"{problem} has the same destination and metric: [{rivals[0]}]")
         for entry in entries_of(route):
             self._append(entry)
 
@@ -423,12 +391,10 @@ class FakeKernel(RouteBackend):
             if place is not None:
                 del routes[place]
         if None in places:
-            raise _Refused(errno.ESRCH, "this route does not exist")
+            raise KernelError(errno.ESRCH, "this route does not exist")
 
 
-def _as_address(dev: str, interface: str | Address, *, scope: int = 0) -> Address:
-    if isinstance(interface, Address):
-        return interface._replace(dev=dev)
+def _address(dev: str, interface: str, *, scope: int = 0) -> Address:
     parsed = ip_interface(interface)
     return Address(ip=parsed.ip, length=parsed.network.prefixlen, dev=dev, scope=scope)
 

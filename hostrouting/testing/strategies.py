@@ -1,27 +1,15 @@
 """Hypothesis strategies, for property tests of code that uses hostrouting; they need hypothesis.
 
-Of configurations, all of them valid::
-
-    configs()           any HostRoutingConfig
-    static_routes()     any StaticRoute; also networks(), destinations(), gateways(), device_names()
-    probe_rewrites()    any ProbeRewriteConfig
-    cleanups()          any AzureVnetCleanupConfig
-
 Whatever renders a configuration into a file of another program can be tested with any configuration::
 
     @given(configs())
     def test_no_value_becomes_a_line(config): ...
 
-Of hosts whose routes and rules often overlap. All prefixes are in one small block, so that they nest, halve and repeat
-each other, and that a scan of every address is cheap: `blocks().flatmap(snapshots)`::
+`static_routes()`, `networks()`, `destinations()`, `gateways()` and `device_names()` are valid parts of one.
 
-    blocks()            the block that contains all prefixes
-    prefixes(block)     prefixes in the block
-    legs(family)        next hops, in any state
-    routes(block)       routes of every type, in several tables
-    rules(block)        rules of every action, with any selector
-    links()             devices
-    snapshots(block)    hosts
+Hosts whose routes and rules often overlap are `blocks().flatmap(snapshots)`: all prefixes are in one small block, so
+that they nest, halve and repeat each other, and that a scan of every address is cheap. `prefixes(block)`,
+`routes(block)`, `rules(block)`, `legs(family)` and `links()` are their parts.
 """
 
 from __future__ import annotations
@@ -140,8 +128,8 @@ def configs() -> SearchStrategy[HostRoutingConfig]:
         is_guarded=st.booleans(),
         static_routes=st.just(StaticRoutesConfig()) | section,
         route_overlap=route_overlap,
-        probe_rewrite=st.just(ProbeRewriteConfig()) | probe_rewrites(),
-        azure_vnet_cleanup=st.none() | cleanups(),
+        probe_rewrite=st.just(ProbeRewriteConfig()) | _probe_rewrites(),
+        azure_vnet_cleanup=st.none() | _cleanups(),
         gate=st.none() | st.builds(GateConfig, st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)),
         manage_foreign=st.sampled_from(["leave", "keep"]),
     )
@@ -152,8 +140,7 @@ def _config(*, is_guarded: bool, route_overlap: RouteOverlapConfig, **sections: 
     return HostRoutingConfig(route_overlap=route_overlap, guard=guard, **sections)
 
 
-def cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:
-    """Any configuration of the clean-up after azure-vnet."""
+def _cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:
     pods = networks().filter(lambda network: network.prefixlen >= {4: 8, 6: 32}[network.version])
     return st.builds(
         AzureVnetCleanupConfig,
@@ -164,12 +151,10 @@ def cleanups() -> SearchStrategy[AzureVnetCleanupConfig]:
     )
 
 
-def probe_rewrites() -> SearchStrategy[ProbeRewriteConfig]:
-    """Any configuration of the probe rewrite, enabled or not."""
-    uplinks = device_names().filter(lambda name: name != "lo")
+def _probe_rewrites() -> SearchStrategy[ProbeRewriteConfig]:
     return st.builds(
         _probe_rewrite,
-        st.lists(uplinks, max_size=3, unique=True),
+        st.lists(device_names().filter(lambda name: name != "lo"), max_size=3, unique=True),
         ensure_route=st.booleans(),
         link_local=_LINK_LOCAL.map(IPv6Address),
         global_address=st.integers(0x2000 << 112, (0x4000 << 112) - 1).map(IPv6Address),

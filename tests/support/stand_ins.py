@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from hostrouting.kernel.programs import Ended
 
-Answer: TypeAlias = "Ended | str | OSError | list[Ended]"
+Answer: TypeAlias = "Ended | str | BaseException | list[Ended]"
 
 
 class Programs:
@@ -31,6 +31,6 @@ class Programs:
         answer = self.answers.get(self.key(*words), FileNotFoundError(2, "No such file or directory"))
         if isinstance(answer, list):
             answer = answer.pop(0) if len(answer) > 1 else answer[0]
-        if isinstance(answer, OSError):
+        if isinstance(answer, BaseException):
             raise answer
         return Ended(0, answer) if isinstance(answer, str) else answer

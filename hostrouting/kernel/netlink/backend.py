@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import BackendError
-from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest
+from hostrouting.kernel.base import Answer, Outcome, RouteBackend, RouteRequest, settled
 from hostrouting.kernel.netlink.host import forwards_ipv6, list_addresses, list_links, list_rules
 from hostrouting.kernel.netlink.numbers import RTM_DELROUTE, RTM_NEWROUTE, groups_of
 from hostrouting.kernel.netlink.routes import Names, RouteReader, change_routes, list_routes, lookup_routes
@@ -25,8 +24,6 @@ from hostrouting.model.snapshot import Snapshot
 if TYPE_CHECKING:
     from hostrouting.model.prefix import IP, Prefix
 
-_PAUSES = (0.01, 0.05)
-"""Seconds before the second and the third reading: a device that comes makes several changes."""
 _KINDS: dict[int, tuple[str, str]] = {
     errno.EPERM: ("not-permitted", "this requires root or the capability CAP_NET_ADMIN"),
     errno.EACCES: ("not-permitted", "a sandbox may forbid it"),
@@ -72,14 +69,7 @@ class NetlinkBackend(RouteBackend):
         # The kernel lists in parts, and for IPv4 routes it does not say if a change came in between: a guard listens.
         groups = groups_of(family)
         with self._open("read the host's routes") as netlink, closing(NetlinkSocket(groups=groups)) as guard:
-            read = partial(_read, netlink, guard, family, near, is_reached=reached)
-            snapshot = read()
-            for pause in _PAUSES:
-                if not snapshot.restless:
-                    break
-                time.sleep(pause)
-                snapshot = read()
-            return snapshot
+            return settled(partial(_read, netlink, guard, family, near, is_reached=reached))
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """What the kernel would do with a plain packet of this host to each destination."""
@@ -93,10 +83,8 @@ class NetlinkBackend(RouteBackend):
             refused = change_routes(netlink, every)
             if denied := [error for error in refused.values() if error.number == errno.EPERM]:
                 raise denied[0]  # the kernel looks at the rights first
-        if not refused:
-            return tuple(map(Outcome, every))
         errors = {place: refusal(every[place], error.number, error.words) for place, error in refused.items()}
-        return tuple(Outcome(request, errors.get(place)) for place, request in enumerate(every))
+        return tuple(map(Outcome, every, map(errors.get, range(len(every)))))
 
     def watch(self) -> NetlinkWatch:
         """Begin to listen for changes of links, addresses, rules and routes."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from sys import byteorder
 from typing import TYPE_CHECKING
 
@@ -36,43 +36,46 @@ def list_messages(netlink: NetlinkSocket, kind: int, body: bytes) -> Iterator[by
             raise
 
 
-def _text(packed: bytes) -> str:
+def parts_of(message: bytes, fixed: struct.Struct) -> tuple[tuple[int, ...], dict[int, bytes]]:
+    """The fields of the fixed part of a message, and its attributes."""
+    return fixed.unpack_from(message, HEADER.size), attributes_of(message, HEADER.size + fixed.size)
+
+
+def text_of(packed: bytes) -> str:
     """A name; bytes that are not text are escaped, so that they match no device."""
     return packed.partition(b"\0")[0].decode(errors="backslashreplace")
 
 
 # Devices.
 
-_LINK = struct.Struct("=BxHiI4x")  # struct ifinfomsg: family, type, number, flags
-_IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _EXT_MASK, _CARRIER, _XDP = 3, 10, 18, 26, 29, 33, 43
+LINK = struct.Struct("=2xHiI4x")  # struct ifinfomsg: type, number, flags
+IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _EXT_MASK, _CARRIER, _XDP = 3, 10, 18, 26, 29, 33, 43
 _XDP_ATTACHED = 2
-_INFO_KIND = 1
 SKIP_STATISTICS = 8  # RTEXT_FILTER_SKIP_STATS: half of a device's message
-_UP = 0x1
+_INFO_KIND, _UP = 1, 0x1
 _INET6_CONF, _DISABLE_IPV6 = 2, 26  # an array inside the attributes of AF_INET6, and a place in it
 
 
 def list_links(netlink: NetlinkSocket) -> tuple[Link, ...]:
     """The devices by their numbers."""
-    body = bytes(_LINK.size) + attribute(_EXT_MASK, NUMBER.pack(SKIP_STATISTICS))
+    body = bytes(LINK.size) + attribute(_EXT_MASK, NUMBER.pack(SKIP_STATISTICS))
     return decode_links(list_messages(netlink, n.RTM_GETLINK, body))
 
 
 def decode_links(messages: Iterable[bytes]) -> tuple[Link, ...]:
     """The devices of these messages by their numbers."""
-    fields = [(*_LINK.unpack_from(message, HEADER.size), _attributes(message, _LINK.size)) for message in messages]
-    fields.sort(key=lambda some: some[2])
-    names = {index: _text(attributes.get(_IFNAME, b"")) for _, _, index, _, attributes in fields}
-    return tuple(_link(index, hardware, flags, attributes, names) for _, hardware, index, flags, attributes in fields)
+    links = sorted((parts_of(message, LINK) for message in messages), key=lambda parts: parts[0][1])
+    names = {index: text_of(attributes.get(IFNAME, b"")) for (_, index, _), attributes in links}
+    return tuple(_link(hardware, index, flags, attributes, names) for (hardware, index, flags), attributes in links)
 
 
-def _link(index: int, hardware: int, flags: int, attributes: Mapping[int, bytes], names: Mapping[int, str]) -> Link:
+def _link(hardware: int, index: int, flags: int, attributes: Mapping[int, bytes], names: Mapping[int, str]) -> Link:
     families = attributes_of(attributes.get(_AF_SPEC, b""))
     ipv6 = attributes_of(families.get(n.AF_OF[IPV6], b"")).get(_INET6_CONF, b"")
     return Link(
         name=names[index],
         index=index,
-        kind=_text(attributes_of(attributes.get(_LINKINFO, b"")).get(_INFO_KIND, b"")),
+        kind=kind_of(attributes),
         type=hardware,
         up=bool(flags & _UP),
         carrier=n.number_in(attributes, _CARRIER) != 0,
@@ -82,8 +85,9 @@ def _link(index: int, hardware: int, flags: int, attributes: Mapping[int, bytes]
     )
 
 
-def _attributes(message: bytes, fixed: int) -> dict[int, bytes]:
-    return attributes_of(message, HEADER.size + fixed)
+def kind_of(link: Mapping[int, bytes]) -> str:
+    """The kind of a device with these attributes; empty for hardware."""
+    return text_of(attributes_of(link.get(_LINKINFO, b"")).get(_INFO_KIND, b""))
 
 
 def forwards_ipv6() -> bool | None:
@@ -116,8 +120,7 @@ def decode_addresses(messages: Iterable[bytes], names: Mapping[int, str]) -> tup
 
 
 def _address(message: bytes, names: Mapping[int, str]) -> Address | None:
-    _, length, scope, index = _ADDRESS.unpack_from(message, HEADER.size)
-    attributes = _attributes(message, _ADDRESS.size)
+    (_, length, scope, index), attributes = parts_of(message, _ADDRESS)
     # Of two, LOCAL is the host's address and ADDRESS the peer's; in IPv4, both may be the host's.
     other = attributes.get(_IFA_ADDRESS)
     local = attributes.get(_IFA_LOCAL) or other
@@ -148,37 +151,8 @@ _INVERT = 0x2
 _ACTIONS: dict[int, RuleAction] = {1: "to_table", 2: "goto", 3: "nop", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
 _UNKNOWN: RuleAction = "blackhole"  # what Linux does for any other number
 _PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp"}
-
-
-def _masked(value: bytes, mask: bytes, *, full: int, order: str = byteorder) -> str:
-    number, bits = (int.from_bytes(packed, order) for packed in (value, mask))  # type: ignore[arg-type]  # a Literal
-    return f"{number:#x}" if not mask or bits == full else f"{number:#x}/{bits:#x}"
-
-
-def _between(value: bytes, mask: bytes) -> str:
-    first, last = (int.from_bytes(half, byteorder) for half in (value[: len(value) // 2], value[len(value) // 2 :]))
-    if mask and mask != b"\xff\xff":
-        return f"{first:#x}/{int.from_bytes(mask, byteorder):#x}"
-    return str(first) if first == last and len(value) == 4 else f"{first}-{last}"
-
-
-def _ip_protocol(value: bytes, mask: bytes) -> str:  # noqa: ARG001  as the others
-    number = int.from_bytes(value, byteorder)
-    return _PROTOCOLS.get(number) or str(number)
-
-
-_WORDS: dict[int, tuple[str, int, Callable[[bytes, bytes], str]]] = {
-    25: ("dscp", 30, lambda value, mask: _masked(value, mask, full=0x3F)),
-    17: ("oif", 0, lambda value, _: _text(value)),
-    20: ("uidrange", 0, _between),
-    22: ("ipproto", 0, _ip_protocol),
-    23: ("sport", 28, _between),
-    24: ("dport", 29, _between),
-    12: ("tun_id", 0, lambda value, _: str(int.from_bytes(value, "big"))),
-    26: ("flowlabel", 27, lambda value, mask: _masked(value, mask, full=0, order="big")),
-}
-"""By attribute: the word of the selector, the attribute with its mask, and its value in the words of `ip rule`."""
-_MASKS = {mask for _, mask, _ in _WORDS.values()}
+_WORDS = {25: "dscp", 17: "oif", 20: "uidrange", 22: "ipproto", 23: "sport", 24: "dport"}
+_NO_MASKS = {(28, b"\xff\xff"), (29, b"\xff\xff"), (30, b"\x3f")}  # of ports and dscp
 
 
 def list_rules(netlink: NetlinkSocket, family: int) -> tuple[Rule, ...]:
@@ -189,8 +163,7 @@ def list_rules(netlink: NetlinkSocket, family: int) -> tuple[Rule, ...]:
 
 def decode_rule(message: bytes) -> Rule:
     """The rule of one message."""
-    af, dst_len, src_len, tos, table, number, flags = _RULE.unpack_from(message, HEADER.size)
-    attributes = _attributes(message, _RULE.size)
+    (af, dst_len, src_len, tos, table, number, flags), attributes = parts_of(message, _RULE)
     family, action = n.FAMILY_OF[af], _ACTIONS.get(number, _UNKNOWN)
     limits = [n.number_in(attributes, kind) for kind in (_FRA_PREFIXLEN, _FRA_IFGROUP)]
     prefixlen, ifgroup = (None if limit == _UNSET else limit for limit in limits)
@@ -204,7 +177,7 @@ def decode_rule(message: bytes) -> Rule:
         invert=bool(flags & _INVERT),
         src=n.prefix_of(family, attributes.get(_FRA_SRC), src_len) if src_len else None,
         dst=n.prefix_of(family, attributes.get(_FRA_DST), dst_len) if dst_len else None,
-        iif=_text(attributes[_FRA_IIF]) if _FRA_IIF in attributes else None,
+        iif=text_of(attributes[_FRA_IIF]) if _FRA_IIF in attributes else None,
         fwmark=n.number_in(attributes, _FRA_MARK) or 0,
         fwmask=mask,
         others=(*([("tos", f"{tos:#x}")] if tos else []), *_others(attributes)),
@@ -216,8 +189,22 @@ def decode_rule(message: bytes) -> Rule:
 
 
 def _others(attributes: Mapping[int, bytes]) -> Iterator[tuple[str, str]]:
-    for number, (word, mask, text_of) in _WORDS.items():
+    for number, word in _WORDS.items():
         if number in attributes:
-            yield word, text_of(attributes[number], attributes.get(mask, b""))
-    for number in sorted(attributes.keys() - _TYPED - _WORDS.keys() - _MASKS):
-        yield f"attribute-{number}", attributes[number].hex() or "set"
+            yield word, _value(word, attributes[number])
+    for number, value in sorted(attributes.items()):
+        if number not in {*_TYPED, *_WORDS} and (number, value) not in _NO_MASKS:
+            yield f"attribute-{number}", value.hex() or "set"
+
+
+def _value(word: str, value: bytes) -> str:
+    """The value of a selector, in the words of `ip rule`."""
+    first, last = (int.from_bytes(half, byteorder) for half in (value[: len(value) // 2], value[len(value) // 2 :]))
+    number = int.from_bytes(value, byteorder)
+    if word == "oif":
+        return text_of(value)
+    if word == "dscp":
+        return f"{number:#x}"
+    if word == "ipproto":
+        return _PROTOCOLS.get(number) or str(number)
+    return str(first) if first == last and word != "uidrange" else f"{first}-{last}"

@@ -14,7 +14,7 @@ attributes with numbers of their own (RTAX_…).
 Lists are long, and most of their routes differ only in the destination. The kernel writes the table first, then the
 destination. So the bytes around the destination are the kind of a route: one route of each kind is decoded, the others
 are that one with another destination. Whether a kind was asked for is decided once, too, and then a route that was not
-asked for costs one comparison of bytes.
+asked for costs one comparison of bytes. Routes that are added are encoded in the same way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 import errno
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from socket import if_indextoname, if_nametoindex
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,6 +38,7 @@ from hostrouting.kernel.netlink.socket import (
     attributes_of,
     error_of,
     is_error,
+    message,
 )
 from hostrouting.kernel.refusals import misfit
 from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, width_of
@@ -57,18 +58,9 @@ _TYPES = {name: number for number, name in enumerate(ROUTE_TYPES)}
 _PREFERENCES: dict[int, Preference] = {1: "high", 3: "low"}
 _IN_ATTRIBUTE = 252  # RT_TABLE_COMPAT: the table is in its attribute
 
-_UNREAD = {11: "realm"}
-"""The attributes that are only named; zeros are as good as none."""
+_REALM = 11
 _ENCAPS = ("none", "mpls", "ip", "ila", "ip6", "seg6", "bpf", "seg6local", "rpl", "ioam6", "xfrm")
 """The types of encapsulation by number, as `ip` names them."""
-_METRIC_NAMES = (
-    "lock mtu window rtt rttvar ssthresh cwnd advmss reordering hoplimit initcwnd features rto_min initrwnd quickack "
-    "congctl fastopen_no_cookie"
-)
-_UNREAD_METRICS = {
-    number: name for number, name in enumerate(_METRIC_NAMES.split(), 1) if number not in {_MTU, _ADVMSS}
-}
-"""The same for metrics."""
 
 
 class Names(dict[int, str]):
@@ -120,7 +112,7 @@ def decode(message: bytes, names: Mapping[int, str]) -> Route:
         source=n.prefix_of(family, attributes.get(_SRC), src_len) if src_len else None,
         preference=_PREFERENCES.get(attributes.get(_PREF, b"\0")[0], "medium"),
         expired=_expired(attributes.get(_CACHEINFO)),
-        unread=(*_unread(metrics, attributes), *sorted({_encap(hop) for hop, *_ in hops if _ENCAP in hop})),
+        unread=tuple(_unread(attributes, metrics, hops)),
     )
 
 
@@ -149,21 +141,26 @@ def _leg(attributes: Mapping[int, bytes], index: int, flags: int, weight: int, n
     )
 
 
-def _encap(attributes: Mapping[int, bytes]) -> str:
-    number = n.number_in(attributes, _ENCAP) or 0
-    return f"encap {_ENCAPS[number] if number < len(_ENCAPS) else number}"
-
-
 def _expired(cacheinfo: bytes | None) -> bool | None:
     """Whether the lifetime of the route is over; None if it has none."""
     ticks: int = struct.unpack_from("=8xi", cacheinfo)[0] if cacheinfo else 0
     return ticks < 0 if ticks else None
 
 
-def _unread(metrics: Mapping[int, bytes], attributes: Mapping[int, bytes]) -> Iterator[str]:
-    for values, names in ((metrics, _UNREAD_METRICS), (attributes, _UNREAD)):
-        if not values.keys().isdisjoint(names):
-            yield from (names[number] for number in sorted(values.keys() & names.keys()) if any(values[number]))
+def _unread(
+    attributes: Mapping[int, bytes],
+    metrics: Mapping[int, bytes],
+    hops: Iterable[tuple[Mapping[int, bytes], int, int, int]],
+) -> Iterator[str]:
+    """What is only named; zeros are as good as none."""
+    if any(any(value) for number, value in metrics.items() if number not in {_MTU, _ADVMSS}):
+        yield "metrics"
+    if any(attributes.get(_REALM, b"")):
+        yield "realm"
+    encaps = {
+        n.number_in(attributes_of_hop, _ENCAP) or 0 for attributes_of_hop, *_ in hops if _ENCAP in attributes_of_hop
+    }
+    yield from sorted(f"encap {_ENCAPS[encap] if encap < len(_ENCAPS) else encap}" for encap in encaps)
 
 
 # Lists.
@@ -172,8 +169,8 @@ def _unread(metrics: Mapping[int, bytes], attributes: Mapping[int, bytes]) -> It
 class _Kind(NamedTuple):
     """A kind of route, and which of its networks are wanted."""
 
-    route: Route | None
-    """One of them; None if its messages do not begin with the table and the destination: each has to be decoded."""
+    route: Route
+    """One of them."""
     borders: list[bytes] | None
     """Where wanted networks begin and end, in turn; None if all of them are wanted."""
 
@@ -185,44 +182,34 @@ class RouteReader:
         """`near` is that of `RouteBackend.snapshot`."""
         self._names, self._near = names, near
         self._kinds: dict[tuple[bytes, bytes], _Kind] = {}
-        self._begun: set[tuple[object, ...]] = set()
+        self._seen: set[tuple[object, ...]] = set()
         self._borders: dict[tuple[int, int], list[bytes]] = {}
 
     def read(self, run: bytes, size: int) -> Iterator[Route]:
         """The wanted routes of messages of this size."""
-        parts = _parts(_WIDTHS[run[HEADER.size]], size)
-        if parts.size != size:  # too short for a destination
-            yield from self._decoded(run, size)
-            return
-        kind, last = None, (b"", b"")
-        for at, (head, destination, tail) in enumerate(parts.iter_unpack(run)):
+        kind, last_head, last_tail = None, b"", b""
+        number = run[HEADER.size]
+        for head, destination, tail in _parts(_WIDTHS[number], size).iter_unpack(run):
             # Neighbours are mostly of one kind, and comparing bytes is faster than hashing them.
-            if kind is None or head != last[0] or tail != last[1]:
-                last = (head, tail)
-                kind = self._kinds.get(last)
-            if kind is None or kind.route is None:
-                yield from self._decoded(run[at * size : (at + 1) * size], size, last)
+            if head != last_head or tail != last_tail:
+                kind, last_head, last_tail = self._kinds.get((head, tail)), head, tail
+            if kind is None:
+                route = decode(bytes(HEADER.size) + head + destination + tail, self._names)
+                like = _Kind(route, self._borders_of(route))
+                if head.startswith(_TABLE_HEAD, _RTMSG.size) and head.endswith(_DST_HEADS[number]):
+                    kind = self._kinds[head, tail] = like
+                if self._is_new(route) or like.borders is None or bisect_right(like.borders, destination) & 1:
+                    yield route
             elif kind.borders is None or bisect_right(kind.borders, destination) & 1:
                 family, _, length = kind.route.prefix
                 prefix = Prefix(family, int.from_bytes(destination, "big"), length)
                 yield Route._make((prefix, *kind.route[1:]))
 
-    def _decoded(self, run: bytes, size: int, key: tuple[bytes, bytes] | None = None) -> Iterator[Route]:
-        """The wanted routes of messages that are decoded one by one; `key` is the kind of a single one."""
-        for at in range(0, len(run), size):
-            message = run[at : at + size]
-            route = decode(message, self._names)
-            borders = self._borders_of(route)
-            if key is not None:
-                is_usual = message.startswith(_TABLE_HEAD, _TABLE_AT) and message.startswith(_DST_HEADS, _DST_AT)
-                self._kinds[key] = _Kind(route if is_usual else None, borders)
-            if borders is None or self._begins(route) or bisect_right(borders, route.prefix.ip.packed) & 1:
-                yield route
-
-    def route(self, message: bytes) -> Route:
-        """The route of one message."""
-        (route,) = self.read(message, len(message))
-        return route
+    def _is_new(self, route: Route) -> bool:
+        """Whether a route is the first of its kind; messages that differ may be of one kind."""
+        count = len(self._seen)
+        self._seen.add(kind_of(route))
+        return len(self._seen) > count
 
     def is_about(self, message: bytes, tables: Collection[int] | None) -> bool:
         """Whether a change of the route in a message can change what is read of these tables.
@@ -231,21 +218,14 @@ class RouteReader:
         is about every prefix that begins at this address.
         """
         route = decode(message, self._names)
-        prefix, width = route.prefix, width_of(route.prefix.family)
+        family, network, _ = route.prefix
         if tables is not None and route.table not in tables:
             return False
         if self._near is None or is_kept(route):
             return True
-        bits = (prefix.network | 1 << width) & -(prefix.network | 1 << width)
-        behind = prefix.network + bits
-        near = (block for block in self._near if block.family == prefix.family)
-        return any(block.first < behind and prefix.first <= block.last for block in near)
-
-    def _begins(self, route: Route) -> bool:
-        """Whether a route is the first of its kind; messages that differ may be of one kind."""
-        count = len(self._begun)
-        self._begun.add(kind_of(route))
-        return len(self._begun) > count
+        width = width_of(family)
+        last_bit = (network | 1 << width) & -(network | 1 << width)
+        return bisect_right(borders_of(self._near, family, width + 1 - last_bit.bit_length()), network) % 2 == 1
 
     def _borders_of(self, route: Route) -> list[bytes] | None:
         """Where wanted networks of this kind begin and end; None if all are wanted."""
@@ -259,18 +239,18 @@ class RouteReader:
         return self._borders[size]
 
 
-_TABLE_AT = HEADER.size + _RTMSG.size
-_DST_AT = _TABLE_AT + ATTRIBUTE.size + NUMBER.size
 _WIDTHS = {n.AF_OF[family]: width_of(family) // 8 for family in n.AF_OF}
 _TABLE_HEAD = ATTRIBUTE.pack(8, _TABLE)
-_DST_HEADS = tuple(ATTRIBUTE.pack(ATTRIBUTE.size + width, _DST) for width in _WIDTHS.values())
+_DST_HEADS = {number: ATTRIBUTE.pack(ATTRIBUTE.size + width, _DST) for number, width in _WIDTHS.items()}
+_BEFORE = _RTMSG.size + ATTRIBUTE.size + NUMBER.size + ATTRIBUTE.size  # the usual place of a destination
 
 
 @cache
 def _parts(width: int, size: int) -> struct.Struct:
-    """What stands before, in and behind the destination of a message of this size."""
-    tail = max(0, size - _DST_AT - ATTRIBUTE.size - width)
-    return struct.Struct(f"={HEADER.size}x{_DST_AT + ATTRIBUTE.size - HEADER.size}s{width}s{tail}s")
+    """What stands before, in and behind the destination of a message of this size, which may be too short for one."""
+    behind = size - HEADER.size - _BEFORE - width
+    parts = f"{_BEFORE}s{width}s{behind}s" if behind >= 0 else f"{size - HEADER.size}s0s0s"
+    return struct.Struct(f"={HEADER.size}x{parts}")
 
 
 def list_routes(
@@ -297,22 +277,61 @@ _VERBS: dict[Verb, tuple[int, int]] = {  # the kind, and NLM_F_CREATE with EXCL 
 }
 
 
-def encode(route: Route, index_of: Callable[[str], int], *, is_deleted: bool = False) -> tuple[bytes, bytes]:
-    """The fixed part behind family and length, and the attributes behind the destination.
+def change_routes(netlink: NetlinkSocket, requests: Sequence[RouteRequest]) -> dict[int, KernelError]:
+    """Carry out the requests in their order; return the refusals by place."""
+    refused: dict[int, KernelError] = {}
+    messages: list[bytes] = []
+    indexes = cache(index_of)
+    pack: Callable[[int, int, int], bytes] | None = None
+    how: tuple[str, int] = ("", 0)
+    alike: tuple[object, ...] = ()
+    for place, (verb, route) in enumerate(requests):
+        family, network, length = route.prefix
+        fields = route[1:]  # all but the prefix
+        if pack is None or fields != alike or (verb, family) != how:
+            pack, alike, how = None, fields, (verb, family)
+            try:
+                pack = _packer(verb, route, indexes)
+            except KernelError as error:
+                refused[place] = error
+                continue
+        messages.append(pack(place, length, network))
+    return refused | netlink.batch(messages)
 
-    KernelError if the route does not fit into a message, or a device does not exist.
+
+def _packer(verb: Verb, route: Route, index_of: Callable[[str], int]) -> Callable[[int, int, int], bytes]:
+    """What makes the message of this request, and of those that differ only in the destination.
+
+    It takes the number of the message, and the length and the first address of the destination. KernelError if the
+    route does not fit into a message, or a device does not exist.
     """
+    family, network, length = route.prefix
+    width, table = width_of(family) // 8, route.table if route.table < 256 else _IN_ATTRIBUTE
+    attributes, flags = _encoded(route, index_of, is_deleted=verb == "delete")
+    fixed = (length, 0, route.tos, table, route.protocol, route.scope, _TYPES[route.type], flags)
+    destination = attribute(_DST, network.to_bytes(width, "big"))
+    whole = message(*_VERBS[verb], _RTMSG.pack(n.AF_OF[family], *fixed) + destination + attributes)
+    at = HEADER.size + _RTMSG.size + ATTRIBUTE.size
+    begin, middle, end = whole[:8], whole[18:at], whole[at + width :]
+    pack = struct.Struct(f"=8sI4x2B{len(middle)}s{width}s{len(end)}s").pack
+
+    def packed(number: int, length: int, network: int) -> bytes:
+        return pack(begin, number, n.AF_OF[family], length, middle, network.to_bytes(width, "big"), end)
+
+    return packed
+
+
+def _encoded(route: Route, index_of: Callable[[str], int], *, is_deleted: bool) -> tuple[bytes, int]:
+    """The attributes behind the destination, and the flags of a single next hop."""
     if problem := misfit(route):
         raise KernelError(errno.ERANGE, problem)
     flags, attributes = 0, b""
-    legs = () if route.nexthop_id is not None else route.legs  # the object has the next hops
-    if len(legs) == 1:
-        (leg,) = legs
+    if len(route.legs) == 1:
+        (leg,) = route.legs
         flags, attributes = _flags(leg), _gateway(route, leg)
         attributes += attribute(_OIF, NUMBER.pack(index_of(leg.dev))) if leg.dev is not None else b""
-    elif legs:
-        packed = b"".join(_packed_leg(route, leg, index_of) for leg in legs)
-        attributes = attribute(_MULTIPATH, packed)
+    elif route.legs:
+        attributes = attribute(_MULTIPATH, b"".join(_packed_leg(route, leg, index_of) for leg in route.legs))
     if is_deleted and needs_no_gateway(route):
         attributes += attribute(_GATEWAY, bytes(16))
     metrics = ((number, value) for number, value in ((_MTU, route.mtu), (_ADVMSS, route.advmss)) if value)
@@ -321,12 +340,8 @@ def encode(route: Route, index_of: Callable[[str], int], *, is_deleted: bool = F
         _PRIORITY: NUMBER.pack(route.metric) if route.metric else b"",
         _PREFSRC: b"" if route.prefsrc is None else route.prefsrc.packed,
         _METRICS: b"".join(attribute(number, NUMBER.pack(value)) for number, value in metrics),
-        _NH_ID: b"" if route.nexthop_id is None else NUMBER.pack(route.nexthop_id),
     }
-    attributes += b"".join(attribute(number, value) for number, value in fields.items() if value)
-    table = route.table if route.table < 256 else _IN_ATTRIBUTE
-    fixed = (0, route.tos, table, route.protocol, route.scope, _TYPES[route.type], flags)
-    return struct.pack("=6BI", *fixed), attributes
+    return attributes + b"".join(attribute(number, value) for number, value in fields.items() if value), flags
 
 
 def needs_no_gateway(route: Route) -> bool:
@@ -334,7 +349,7 @@ def needs_no_gateway(route: Route) -> bool:
 
     Without it, Linux would delete an IPv6 route by the same device, with all next hops beside it, whoever added them.
     """
-    return route.prefix.family == IPV6 and route.nexthop_id is None and not any(leg.gateway for leg in route.legs)
+    return route.prefix.family == IPV6 and not any(leg.gateway for leg in route.legs)
 
 
 def _flags(leg: NextHop) -> int:
@@ -354,45 +369,6 @@ def _packed_leg(route: Route, leg: NextHop, index_of: Callable[[str], int]) -> b
     return _NEXTHOP.pack(_NEXTHOP.size + len(gateway), _flags(leg), leg.weight - 1, index) + gateway
 
 
-def change_routes(netlink: NetlinkSocket, requests: Sequence[RouteRequest]) -> dict[int, KernelError]:
-    """Carry out the requests in their order; return the refusals by place."""
-    refused: dict[int, KernelError] = {}
-    places: list[int] = []
-    messages: list[tuple[int, int, bytes]] = []
-    encoder = _Encoder()
-    for place, (verb, route) in enumerate(requests):
-        try:
-            body = encoder.body(route, is_deleted=verb == "delete")
-        except KernelError as error:
-            refused[place] = error
-            continue
-        places.append(place)
-        messages.append((*_VERBS[verb], body))
-    return refused | {places[place]: error for place, error in netlink.batch(messages).items()}
-
-
-class _Encoder:
-    """Encodes routes; of neighbours that differ only in the destination, the first, which takes ten times as long."""
-
-    def __init__(self) -> None:
-        self._index_of = cache(index_of)
-        self._fields: tuple[object, ...] = ()
-        self._parts = (b"", b"")
-
-    def body(self, route: Route, *, is_deleted: bool) -> bytes:
-        """The message behind its header; KernelError if there can be none."""
-        family, network, length = route.prefix
-        width = width_of(family) // 8
-        fields = (family, is_deleted, *route[1:])
-        if fields != self._fields:
-            self._fields = ()
-            fixed, attributes = encode(route, self._index_of, is_deleted=is_deleted)
-            self._parts = fixed + ATTRIBUTE.pack(ATTRIBUTE.size + width, _DST), attributes
-            self._fields = fields
-        before, behind = self._parts
-        return b"".join((bytes((n.AF_OF[family], length)), before, network.to_bytes(width, "big"), behind))
-
-
 # Lookups.
 
 _UID, _PROTOCOL, _UDP = 25, 27, 17
@@ -402,21 +378,19 @@ LOOKUP_FLAGS = {IPV4: _FIB_MATCH | _LOOKUP_TABLE, IPV6: _FIB_MATCH}
 
 def lookup_routes(netlink: NetlinkSocket, destinations: Sequence[IP]) -> tuple[Answer, ...]:
     """The route that decides for a plain packet to each destination."""
-    if len({address.version for address in destinations}) > 1:
-        raise ValueError("the destinations of one lookup must have the same address family")
     plain = attribute(_UID, bytes(4)) + attribute(_PROTOCOL, bytes([_UDP]))
     bodies = []
     for address in destinations:
         family, width = address.version, address.max_prefixlen
         fixed = _RTMSG.pack(n.AF_OF[family], width, 0, 0, 0, 0, 0, 0, LOOKUP_FLAGS[family])
         bodies.append(fixed + attribute(_DST, address.packed) + plain)
-    reader = RouteReader(Names())
-    return tuple(_answer(data, reader) for data in netlink.ask_all(n.RTM_GETROUTE, bodies))
+    names = Names()
+    return tuple(_answer(data, names) for data in netlink.ask(n.RTM_GETROUTE, bodies))
 
 
-def _answer(data: bytes, reader: RouteReader) -> Answer:
+def _answer(data: bytes, names: Names) -> Answer:
     if not is_error(data):
-        route = reader.route(data)
+        route = decode(data, names)
         return Answer(route.type, route)
     error = error_of(data)
     kind = KIND_OF_ERRNO.get(error.number)

@@ -9,6 +9,8 @@ loading pyroute2 takes a tenth of a second, which is more than a whole check, an
 The kernel processes a request while it is sent, so its answers wait in the receive buffer after that, and so many are
 requested at once as fit into a buffer of the default size. A batch asks for the acknowledgement of its last message
 only: of the others, only those that are refused are answered.
+
+A conversation that does not end, for whatever reason, leaves answers behind. So the next one begins with a new socket.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 HEADER = struct.Struct("=IHHII")  # struct nlmsghdr: length, kind, flags, sequence number, port
@@ -67,6 +69,11 @@ def attribute(number: int, value: bytes) -> bytes:
     return ATTRIBUTE.pack(ATTRIBUTE.size + len(value), number) + value + bytes(-len(value) % 4)
 
 
+def message(kind: int, flags: int, body: bytes, number: int = 0) -> bytes:
+    """A request; an error that answers it has the same number."""
+    return HEADER.pack(HEADER.size + len(body), kind, _REQUEST | flags, number, 0) + body
+
+
 def error_of(data: bytes, at: int = 0) -> KernelError:
     """The error in this message; number 0 is success."""
     length, kind, flags, _, _ = HEADER.unpack_from(data, at)
@@ -82,16 +89,17 @@ def error_of(data: bytes, at: int = 0) -> KernelError:
 class NetlinkSocket:
     """A socket to the kernel, in the network namespace of the thread that opens it."""
 
-    def __init__(self, *, groups: int = 0, protocol: int = 0, timeout: float = 30.0) -> None:
+    def __init__(self, *, groups: int = 0, timeout: float = 30.0) -> None:
         """Open it; OSError if that is not possible. `groups` is the mask of the groups whose reports it receives."""
-        self._protocol, self._groups, self._timeout = protocol, groups, timeout
-        self._sequence = 0
+        self._groups, self._timeout = groups, timeout
         self.is_torn = False
         """Set by a list that changed while the kernel wrote it; whoever asks for lists resets it."""
+        self._is_waiting = False
+        """Whether answers of a conversation have not been received."""
         self._socket = self._opened()
 
     def _opened(self) -> socket.socket:
-        opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, self._protocol)
+        opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
         try:
             try:
                 opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
@@ -108,6 +116,11 @@ class NetlinkSocket:
             opened.close()
             raise
         return opened
+
+    def _reopen(self) -> None:
+        with suppress(OSError):
+            self._socket.close()
+        self._socket = self._opened()
 
     def close(self) -> None:
         """Close it; may be called twice."""
@@ -129,87 +142,58 @@ class NetlinkSocket:
                     self._reopen()
                 yield b""
 
-    def ask(self, kind: int, body: bytes) -> bytes:
-        """The one answer to a request; KernelError if that is an error."""
-        (answer,) = self.ask_all(kind, [body])
-        if is_error(answer):
-            raise error_of(answer)
-        return answer
-
-    def ask_all(self, kind: int, bodies: Sequence[bytes]) -> Iterator[bytes]:
+    def ask(self, kind: int, bodies: Sequence[bytes]) -> Iterator[bytes]:
         """The answer to each request, in their order; an answer may be an error (`is_error`)."""
         for begin in range(0, len(bodies), _ANSWERS_AT_ONCE):
-            first, last = self._send([(kind, 0, body) for body in bodies[begin : begin + _ANSWERS_AT_ONCE]])
-            for number in range(first, last + 1):
-                while HEADER.unpack_from(answer := self.receive())[3] != number:
-                    pass
-                yield answer
+            some = bodies[begin : begin + _ANSWERS_AT_ONCE]
+            self._send([message(kind, 0, body) for body in some])
+            for _ in some:
+                yield self.receive()
+            self._is_waiting = False
 
-    def batch(self, messages: Iterable[tuple[int, int, bytes]]) -> dict[int, KernelError]:
-        """Send messages that change something, each as its kind, flags and body; return the errors by place."""
+    def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
+        """Send messages that change something; return the errors by the numbers of the messages."""
         errors: dict[int, KernelError] = {}
-        every = list(messages)
-        for begin in range(0, len(every), _AT_ONCE):
-            some = every[begin : begin + _AT_ONCE]
-            kind, flags, body = some[-1]
-            some[-1] = (kind, flags | _ACK, body)
-            first, last = self._send(some)
-            number = 0
-            while number != last:
+        for begin in range(0, len(messages), _AT_ONCE):
+            *some, last = messages[begin : begin + _AT_ONCE]
+            _, kind, flags, last_number, _ = HEADER.unpack_from(last)
+            self._send([*some, message(kind, flags | _ACK, last[HEADER.size :], last_number)])
+            number = None
+            while number != last_number:
                 answer = self.receive()
                 number = HEADER.unpack_from(answer)[3]
-                if first <= number <= last and (error := error_of(answer)).number:
-                    errors[begin + number - first] = error
+                if (error := error_of(answer)).number:
+                    errors[number] = error
+            self._is_waiting = False
         return errors
 
     def dump(self, kind: int, body: bytes) -> Iterator[tuple[bytes, int]]:
         """The kernel's list of something, as runs: messages of one length back to back, and that length."""
-        is_complete = False
-        try:
-            number, _ = self._send([(kind, _DUMP, body)])
-            while True:
-                part = self.receive()
-                if HEADER.unpack_from(part)[3] != number:
-                    continue  # a late answer to another request
-                for head, flags, begin, size, count in _runs(part):
-                    self.is_torn |= bool(flags & _DUMP_INTR)
-                    if head in {_NLMSG_ERROR, _NLMSG_DONE}:
-                        is_complete = True
-                        if (error := error_of(part, begin)).number:
-                            raise error
-                        return
+        self._send([message(kind, _DUMP, body)])
+        while self._is_waiting:
+            part = self.receive()
+            for head, flags, begin, size, count in _runs(part):
+                self.is_torn |= bool(flags & _DUMP_INTR)
+                if head not in {_NLMSG_ERROR, _NLMSG_DONE}:
                     yield part[begin : begin + count * size].ljust(count * size, b"\0"), size
-        finally:
-            if not is_complete:  # the rest of this list would stand before the next answer
-                self._reopen()
+                    continue
+                self._is_waiting = False
+                if (error := error_of(part, begin)).number:
+                    raise error
 
-    def _send(self, messages: Sequence[tuple[int, int, bytes]]) -> tuple[int, int]:
-        """Send messages; return the first and the last of their sequence numbers."""
-        first = self._sequence + 1 if self._sequence < 1 << 30 else 1
-        self._sequence = first + len(messages) - 1
-        pack, size = HEADER.pack, HEADER.size
-        self._socket.send(
-            b"".join(
-                [
-                    pack(size + len(body), kind, _REQUEST | flags, number, 0) + body
-                    for number, (kind, flags, body) in enumerate(messages, first)
-                ]
-            )
-        )
-        return first, self._sequence
+    def _send(self, messages: Sequence[bytes]) -> None:
+        """Begin a conversation."""
+        if self._is_waiting:
+            self._reopen()
+        self._is_waiting = True
+        self._socket.send(b"".join(messages))
 
     def receive(self) -> bytes:
-        """The next answer; after an error, no late answer comes."""
+        """The next answer; KernelError if none comes in time, or if answers were lost."""
         try:
             return self._socket.recv(_ROOM)
         except OSError as error:
-            self._reopen()  # Linux drops every answer until what stands in a full buffer was read
             raise KernelError(error.errno or errno.EIO) from error
-
-    def _reopen(self) -> None:
-        with suppress(OSError):
-            self._socket.close()
-        self._socket = self._opened()
 
 
 def _runs(part: bytes) -> Iterator[tuple[int, int, int, int, int]]:

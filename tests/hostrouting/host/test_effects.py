@@ -3,16 +3,10 @@
 import pytest
 
 import phases
-from hostrouting.config.settings import StaticRoute
 from hostrouting.host.effects import Effects, effects_of, having_changed, tell_effects
 from hostrouting.host.fileset import FileChanges
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import Route
-from hostrouting.routes.apply import apply_plan
-from hostrouting.routes.plan import plan_static_routes
-from hostrouting.testing import h200
-from tests.support.own_routes import configured
-from tests.support.tasks import REPAIR
 
 ROUTE = Route.to("172.16.0.0/17", dev="eth0", gateway="10.0.0.1", protocol=213)
 
@@ -29,19 +23,3 @@ def test_whatever_comes_out_carries_it(kind: type[BaseException]) -> None:
     with pytest.raises(kind) as caught, having_changed([RouteRequest("add", ROUTE)], ["/a"]):
         raise tell_effects(kind("x"), files=["/b", "/a"])
     assert effects_of(caught.value) == Effects((RouteRequest("add", ROUTE),), ("/a", "/b"))
-
-
-def test_a_transaction_that_was_told_to_stop() -> None:
-    """A change that was rolled back appears twice: the change and its reversal."""
-    kernel = h200()
-    before = kernel.snapshot(family=4)
-    plan = plan_static_routes(configured(*map(StaticRoute, REPAIR)), before)
-    orders = iter([None, phases.Cancelled("stop")])
-
-    def check() -> None:
-        if order := next(orders):
-            raise order
-
-    with pytest.raises(phases.Cancelled) as caught:
-        apply_plan(plan, kernel, before=before, check=check)
-    assert [change.verb for change in effects_of(caught.value).changes] == ["add", "add", "delete", "delete"]

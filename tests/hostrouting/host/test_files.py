@@ -23,7 +23,6 @@ from hostrouting.host.files import Files, LocalFiles
 from hostrouting.host.fileset import File
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child
-from tests.support.needs import require
 from tests.support.programs import completed
 
 # The contract of Files, on a folder and on the fake
@@ -212,7 +211,7 @@ VERBS: dict[str, Callable[[str], object]] = {
 
 @pytest.mark.linux
 @pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("kind", ["fifo", "directory", "special file", "socket"])
+@pytest.mark.parametrize("kind", ["fifo", "directory", "special file"])
 def test_what_is_not_a_file(tmp_path: Path, kind: str, verb: str) -> None:
     """It is an error at once, because to open it may wait for ever; the error has the remedy, and the thing stays."""
     path = tmp_path / "it"
@@ -220,21 +219,17 @@ def test_what_is_not_a_file(tmp_path: Path, kind: str, verb: str) -> None:
         os.mkfifo(path)
     elif kind == "directory":
         path.mkdir()
-    elif kind == "socket":
+    else:
         with socket.socket(socket.AF_UNIX) as end:
             end.bind(str(path))
-    else:
-        require("root")
-        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))
     with pytest.raises(HostError) as caught:
         in_child(lambda: VERBS[verb](str(path)))
-    named = "special file" if kind == "socket" else kind
-    assert (str(caught.value), caught.value.target) == (f"cannot {verb} {path}: it is a {named}; remove it", str(path))
+    assert (str(caught.value), caught.value.target) == (f"cannot {verb} {path}: it is a {kind}; remove it", str(path))
     if kind == "directory":
         with pytest.raises(HostError, match=f"cannot remove {path}: it is a directory; remove it"):
             HERE.remove(str(path))
     else:
-        assert in_child(lambda: HERE.remove(str(path))), "a marker can be written there again"
+        assert HERE.remove(str(path)), "a marker can be written there again"
 
 
 def test_another_device(tmp_path: Path) -> None:
@@ -321,13 +316,7 @@ def test_what_a_killed_run_left(tmp_path: Path) -> None:
 def test_power_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After write, link and remove return, file and folder entry are on the disk."""
     flushed: list[bool] = []
-    fsync = os.fsync
-
-    def watched(descriptor: int) -> None:
-        flushed.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", watched)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: flushed.append(stat.S_ISDIR(os.fstat(descriptor).st_mode)))
     path, link = str(tmp_path / "file"), str(tmp_path / "link")
     steps: list[tuple[Callable[[], object], list[bool]]] = [
         (lambda: HERE.write(path, "x"), [False, True]),

@@ -57,4 +57,4 @@ def test_changes() -> None:
     """Each path once, in order; nothing to change is false."""
     changes = FileChanges((File("/a"), File("/b")), ("/d", "/c", "/d"))
     assert (changes.writes, changes.removes) == (("/a", "/b"), ("/d", "/c"))
-    assert (bool(changes), bool(FileChanges())) == (True, False)
+    assert (bool(changes), bool(FileChanges(changes.files)), bool(FileChanges())) == (True, True, False)

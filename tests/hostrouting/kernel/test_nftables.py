@@ -111,12 +111,3 @@ def test_what_is_run() -> None:
         (("nft", "-f", "-"), "text\n"),
         (("nft", "--numeric", "--stateless", "list", "table", "ip6", "first"), ""),
     ]
-
-
-def test_a_fault_after_the_work() -> None:
-    """A fault of the fake may strike after the load, as a timeout does."""
-    nft = FakeNftables()
-    nft.fail(HostError("late", what="nft", kind="timeout"), done=True)
-    with raises(HostError, "timeout"):
-        nft.load(table())
-    assert nft.listing("first") is not None
