@@ -117,15 +117,14 @@ class ConfigError(HostRoutingError, ValueError):
         """Keep all faults in the order of the document, and the name of the file if there is one."""
         self.faults, self.source = tuple(faults), source
         super().__init__("", kind=kind)
-        self.args = (self.summary(len(self.faults)),)
+        self.args = (self._message(),)
 
-    def summary(self, most: int) -> str:
-        """The message with at most this many of the faults, and the number of all of them."""
+    def _message(self) -> str:
         if len(self.faults) == 1:
             (fault,) = self.faults
             return str(fault) if self.source in (None, fault.path) else f"{self.source}: {fault}"
         where = self.source or f"the {self.kind or 'configuration'}"
-        return "\n".join([f"{where} has {len(self.faults)} faults:", *(f"  {fault}" for fault in self.faults[:most])])
+        return "\n".join([f"{where} has {len(self.faults)} faults:", *(f"  {fault}" for fault in self.faults)])
 
 
 class RequirementError(HostRoutingError):

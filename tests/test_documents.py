@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from hostrouting import errors
+from hostrouting.cli.output import code_of
 from hostrouting.cli.parser import make_parser
+from hostrouting.errors import HostRoutingError
 from hostrouting.finding import NAMES
 from hostrouting.testing import FakeHost, h200
 from tests.support.cli import say
@@ -70,6 +73,19 @@ def test_links(name: str) -> None:
         headings = re.findall(r"^##+ (.*)$", there.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
         anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
         assert not anchor or anchor in anchors, target
+
+
+def test_exit_codes() -> None:
+    """docs/findings.md has the exit code of each error."""
+    rows = re.findall(
+        r"^\| `(\w+)` \| (?:`([\w-]+)`)? \|.*\| (yes|no) \| (\d) \|$", PAGES["docs/findings.md"], re.MULTILINE
+    )
+    assert {name for name, *_ in rows} == {kind.__name__ for kind in HostRoutingError.__subclasses__()}
+    for name, kind, again, code in rows:
+        error = getattr(errors, name).__new__(getattr(errors, name))
+        HostRoutingError.__init__(error, kind=kind)
+        vars(error).update(errno=None, can_retry=name in {"ApplyError", "NotReady"} or error.can_retry)
+        assert (code_of(error), error.can_retry) == (int(code), again == "yes"), (name, kind)
 
 
 def test_findings() -> None:

@@ -64,13 +64,14 @@ _DOUBTS = {
     "kernel-differs": ("{where}: the kernel answers {reason}", ""),
 }
 """By the name of a doubt: the sentence and the remedy."""
-_FATES = {
+FATES = {
     "no-route": "has no route",
     "blackhole": "is dropped",
     "unreachable": "is refused as unreachable",
     "prohibit": "is refused as prohibited",
     "own-range": "stays on this host",
 }
+"""What happens to a packet that leaves by no device."""
 _REASONS = {
     "earlier-rule": "{cause}",
     "host-route": "a route of another program is as specific as can be, and is never replaced",
@@ -155,7 +156,7 @@ def _way(escape: Escape) -> str:
     if escape.kind == "overlap":
         is_part = not {*escape.decision.devs} <= {*escape.devs}
         return f"leaves by {spoken(escape.devs)}{' for some connections' if is_part else ''}"
-    return _FATES.get(escape.kind, escape.kind)
+    return FATES.get(escape.kind, escape.kind)
 
 
 def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:

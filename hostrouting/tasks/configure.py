@@ -43,8 +43,6 @@ class Configure:
     host: Host = attrs.field(factory=Host.local, kw_only=True)
     wait: float = attrs.field(default=DEFAULT_WAIT, validator=WAIT, kw_only=True)
     """The seconds that each task waits for what it needs, such as the default route."""
-    allow_removal: bool = attrs.field(default=True, kw_only=True)
-    """Whether the configuration may take away what protects the host now; else a ConfigError says what it would."""
     _replaced: list[HostRoutingConfig] = attrs.field(factory=list, init=False, eq=False, repr=False)
     """What was installed before each run of this task, for undo()."""
 
@@ -65,7 +63,7 @@ class Configure:
     def do(self, ctx: phases.Context) -> object:
         """See the class."""
         self._replaced.append(installed_or_nothing(self.host))
-        if (begun := begin(ctx, self.host, self.parts, allow_removal=self.allow_removal)) is None:
+        if (begun := begin(ctx, self.host, self.parts)) is None:
             return phases.Skip("nothing is configured, and nothing is installed")
         effects, parts = begun
         done = phases.Skip("the files are as they should be") if effects == Effects() else effects

@@ -32,7 +32,7 @@ from hostrouting.host.effects import Effects, Operation, effects_of, having_chan
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.host import Host
 from hostrouting.host.layout import DROP_IN, HostLayout
-from hostrouting.tasks.requirements import find_losses, find_requirements
+from hostrouting.tasks.requirements import find_requirements
 from hostrouting.tasks.results import Plan
 from hostrouting.text import spoken
 
@@ -59,7 +59,7 @@ def read_installed(host: Host) -> HostRoutingConfig | None:
     configuration, because what is installed would be taken for unwanted.
     """
     path = HostLayout.config_path
-    remedy = "write all files anew: hostrouting apply --config FILE --allow-removal; or remove them: hostrouting remove"
+    remedy = "write all files anew: hostrouting apply --config FILE; or remove them: hostrouting remove"
     if (text := host.files.read(path)) is None:
         if not (ours := owned_paths(host.files)):
             return None
@@ -162,9 +162,7 @@ def planned(host: Host, config: HostRoutingConfig, parts: Parts) -> Plan:
     return plan
 
 
-def begin(
-    ctx: phases.Context, host: Host, parts: Callable[[], Parts], *, allow_removal: bool = True
-) -> tuple[Effects, Parts] | None:
+def begin(ctx: phases.Context, host: Host, parts: Callable[[], Parts]) -> tuple[Effects, Parts] | None:
     """The road up to the kernel: what must fail fails, then the files are installed.
 
     `parts` gives the tasks whose work follows, in order, each with the whole configuration that is wanted; they are
@@ -172,7 +170,7 @@ def begin(
     """
     path = HostLayout.config_path
     before, tasks = host.files.read(path), parts()
-    plan = _possible_plan(host, tasks, allow_removal=allow_removal)
+    plan = _possible_plan(host, tasks)
     if plan is None:
         return None
     if not plan.needs_install:
@@ -180,21 +178,19 @@ def begin(
     with host.locked(ctx):
         if host.files.read(path) != before:  # another run was faster: its sections count
             tasks = parts()
-            if _possible_plan(host, tasks, allow_removal=allow_removal) is None:
+            if _possible_plan(host, tasks) is None:
                 return None
         return install(host, tasks[0].config, tasks[0].former), tasks
 
 
-def _possible_plan(host: Host, parts: Parts, *, allow_removal: bool) -> Plan | None:
+def _possible_plan(host: Host, parts: Parts) -> Plan | None:
     """The plan of these tasks; None if there is nothing to do. Raises what must fail."""
-    config, plan = parts[0].config, planned(host, parts[0].config, parts)
+    plan = planned(host, parts[0].config, parts)
     is_installed = bool(owned_paths(host.files))
     if not (is_installed or plan.files or plan.changes_kernel):
         return None
     if errors := tuple(finding for finding in plan.errors if finding.name not in _AWAITED):
         raise RequirementError(findings=errors)
-    if not allow_removal and (faults := tuple(find_losses(read_installed(host), config))):
-        raise ConfigError(faults)
     if plan.routes is not None and is_installed:
         plan.routes.require_possible()
     if host.backend is not None and plan.changes_kernel:

@@ -1,24 +1,23 @@
-"""What a host lacks for a configuration, and what a configuration would take away: asked before the first write.
+"""What a host lacks for a configuration: asked before the first write.
 
-Pure questions: nothing is changed here. Not here: what is done about the answers (`install`, the command `apply`).
+Pure questions: nothing is changed here. Not here: what is done about the answers (`install`).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import foreign_steps, is_nothing
-from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.config.values import Mode
-from hostrouting.errors import Fault, HostRoutingError
+from hostrouting.config.settings import gated_units
+from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Severity
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
-    from hostrouting.config.values import Network
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.host.fileset import FileChanges
     from hostrouting.host.host import Host
     from hostrouting.host.systemd import Manager
@@ -85,44 +84,3 @@ def _systemd_findings(manager: Manager, units: tuple[str, ...]) -> Iterator[Find
             sentence = f"{unit} starts before {before[0]}, which the gate waits for: each would wait for the other"
             remedy = "name the unit that needs the network, such as kubelet.service, in gate.units"
             yield Finding("requirement", "error", sentence, unit, remedy)
-
-
-def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) -> Iterator[Fault]:
-    """What protects this host now and would not any more: routes, STRICT, CIDRs, gated units and the guard."""
-    if installed is None:
-        return
-    old, new = installed.route_overlap, config.route_overlap
-
-    def lost(path: str, sentence: str) -> Fault:
-        remedy = "write it into this file, or allow it: --allow-removal"
-        return Fault(path, "", sentence, remedy)
-
-    if gone := [*map(str, _lost_routes(installed, config))]:
-        yield lost("staticRoutes.routes", f"takes away the route to {spoken(gone)}")
-    if gone := [str(part) for cidr in old.cidrs for part in _uncovered(cidr, new.cidrs)]:
-        yield lost("routeOverlap.expectedCidrs", f"{spoken(gone)} would not be checked any more")
-    if old.cidrs and new.cidrs and (old.mode, new.mode) == (Mode.STRICT, Mode.WARN):
-        yield lost("routeOverlap.mode", "STRICT is installed, and with WARN units start although addresses escape")
-    if gone := sorted({*gated_units(installed)} - {*gated_units(config)}):
-        yield lost("gate.units", f"{spoken(gone)} would not wait for the gate any more")
-    if installed.guard.enabled and not config.guard.enabled:
-        yield lost("guard.enabled", "the guard that repairs routes would be removed")
-
-
-def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Network]:
-    """The destinations without a route any more. Longer prefixes take a route's place; a shorter one may not win."""
-    kept = {route.destination for route in config.static_routes.routes}
-    for cidr in (route.destination for route in installed.static_routes.routes):
-        if cidr not in kept:
-            longer = [other for other in kept if other.prefixlen > cidr.prefixlen and other.overlaps(cidr)]
-            yield from _uncovered(cidr, longer)
-
-
-def _uncovered(cidr: Network, others: Collection[Network]) -> Iterator[Network]:
-    """The parts of a CIDR that the others do not cover."""
-    near = [other for other in others if cidr.overlaps(other)]
-    if not near:
-        yield cidr
-    elif all(other.prefixlen > cidr.prefixlen for other in near):
-        for half in cidr.subnets():
-            yield from _uncovered(half, near)

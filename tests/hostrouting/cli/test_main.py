@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from hostrouting.check.check import check_snapshot
 from hostrouting.cli import main
 from hostrouting.cli.check import Check
-from hostrouting.cli.failure import VERDICT_CODES, code_of, worst_code
+from hostrouting.cli.output import code_of, worst_code
 from hostrouting.cli.parser import COMMANDS, make_parser
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
-from hostrouting.errors import BackendError, HostError, HostRoutingError, NotReady
+from hostrouting.errors import HostError
 from hostrouting.finding import NAMES
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
@@ -130,14 +130,6 @@ def test_a_file_that_is_not_what_it_should_be(words: str, data: bytes | None, tm
     assert [fault["rule"] in said.err for fault in document["faults"]] == [True]
 
 
-def test_many_faults(tmp_path: Path) -> None:
-    """Of many faults twenty are shown, and the document has all."""
-    path = tmp_path / "file.json"
-    path.write_text(json.dumps({"staticRoutes": {"enabled": True, "routes": [{"destination": "x"}] * 50}}))
-    assert len(say("plan", "--config", str(path)).err.splitlines()) == 21
-    assert len(say("plan", "--config", str(path), "--json").json["faults"]) == 50
-
-
 @pytest.mark.parametrize("name", HOSTS)
 @pytest.mark.parametrize("words", ["check 172.16.0.0/12 10.0.0.0/8", "repair 172.16.0.0/12", "explain 172.16.5.9"])
 def test_a_snapshot_gives_the_same_answer(name: str, words: str) -> None:
@@ -185,18 +177,15 @@ def test_a_networkd_that_deletes_static_routes() -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (BackendError("x"), 3),
-        (NotReady("x"), 3),
         (HostError("x", what="file", target="/x", errno=13), 3),
         (HostError("x", what="file", target="/x", errno=30), 1),
-        (HostRoutingError("x"), 1),
         (ZeroDivisionError("x"), 3),
     ],
 )
 def test_exit_codes_of_errors(error: Exception, code: int) -> None:
-    """A bug, or what cannot be decided, is never taken for a verdict."""
+    """A bug, or a missing permission, is never taken for a verdict; docs/findings.md has the other errors."""
     assert code_of(error) == code
-    assert (worst_code([3, code, 0]), worst_code([3, 2, 1]), worst_code([0])) == (min(3, code), 1, 0)
+    assert (worst_code(3, code, 0), worst_code(3, 2, 1), worst_code(0)) == (min(3, code), 1, 0)
 
 
 @given(nodes(), st.frozensets(st.sampled_from(NAMES)))
@@ -206,7 +195,7 @@ def test_ignored_findings_do_not_count(node: tuple[int, Snapshot], ignored: froz
     config = HostRoutingConfig(route_overlap=RouteOverlapConfig([str(block_of(family))]))
     check = Check.of(check_snapshot(snapshot, config), config)
     order = [0, 3, 1]
-    assert check.code() == VERDICT_CODES[check.report.verdict]
+    assert check.code() == {"ok": 0, "overlap": 1}.get(check.report.verdict, 3)
     assert order.index(check.code(ignored)) <= order.index(check.code())
     assert check.code(NAMES) == 0
     beside = {finding.name for finding in check.findings} - ignored

@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from hostrouting.errors import BackendError, HostError
+from hostrouting.errors import BackendError
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
@@ -20,7 +20,7 @@ from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, cni_node, h200, plain_vm, vpn_node
 from tests.support import azure_leftovers as azure
 from tests.support.cli import say
-from tests.support.tasks import LAYOUT, lose_routes, manager_of
+from tests.support.tasks import LAYOUT, lose_routes
 from tests.support.topologies import marked_vm, refusing
 
 CIDR, HALVES = "172.16.0.0/16", ("172.16.0.0/17", "172.16.128.0/17")
@@ -83,11 +83,6 @@ def opened(host: FakeHost) -> None:
     host.files.modes[LAYOUT.opening_path] = 0o600
 
 
-def failed(host: FakeHost) -> None:
-    """Our unit failed when it ran last."""
-    manager_of(host).states[LAYOUT.routes_unit] = "failed"
-
-
 def blind(error: Exception) -> Callable[[], FakeHost]:
     """A host whose kernel answers with this error."""
 
@@ -118,6 +113,7 @@ def broken(path: str) -> Callable[[FakeHost], object]:
     return lambda host: host.files.broken.update({path: "Operation not permitted"})
 
 
+NAMED = {"expectedCidrs": [CIDR]}
 AZURE: dict[str, object] = {"azureVnetCleanup": {"managed": list(azure.MANAGED)}}
 ACTIVE = {"/etc/cni/net.d/10-azure.conflist": '{"plugins": [{"type": "azure-vnet"}]}'}
 PLAN, APPLY, CLEAN = "plan --config FILE", "apply --config FILE --wait 0", "clean azure-vnet --config FILE"
@@ -132,8 +128,11 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "check: undecided, other packets": (f"check {CIDR}", of(marked_vm)),
     "check: undecided, a tunnel": (f"check {CIDR}", of(vpn_node)),
     "check: no default route": (f"check {CIDR} fd00::/48", of(FakeKernel)),
-    "check: a device that is expected": (f"check {CIDR} --dev ib0", of(h200)),
-    "check: a device that is not there": (f"check {CIDR} --dev eth7", of(h200)),
+    "check: a device that is not there": (
+        "check --config FILE",
+        of(h200),
+        {"routeOverlap": {**NAMED, "expectedDevs": ["eth7"]}},
+    ),
     "check: bad CIDRs": ("check 10.0.0.1/8 nonsense", of(h200)),
     "check: a bad configuration": ("check --config FILE", of(h200), {"routeOverlap": {"mode": 1, "modes": 2}}),
     "check: no permission": (f"check {CIDR}", blind(DENIED)),
@@ -160,17 +159,13 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "plan: no default route": (PLAN, of(FakeKernel), config()),
     "plan: an overlap is left, STRICT": (PLAN, of(h200), config()),
     "plan: an overlap is left, WARN": (PLAN, of(h200), config(mode="WARN")),
-    "plan: a removal": (PLAN, applied(), config(*HALVES, mode="WARN")),
     "apply: done": (APPLY, of(h200), REPAIRED),
     "apply: nothing to do": (APPLY, applied(), REPAIRED),
     "apply: a conflict": (APPLY, of(holding), REPAIRED),
     "apply: an overlap is left, STRICT": (APPLY, of(h200), config()),
     "apply: an overlap is left, WARN": (APPLY, of(h200), config(mode="WARN")),
     "apply: no default route": (APPLY, of(FakeKernel), config()),
-    "apply: a removal": (APPLY, applied(), config(*HALVES, mode="WARN")),
-    "apply: an allowed removal": (f"{APPLY} --allow-removal", applied(), config(*HALVES, mode="WARN")),
     "apply: a program is missing": (APPLY, lacking("nsenter"), REPAIRED),
-    "apply: the gate is open": (APPLY, applied(change=opened), REPAIRED),
     "status: nothing is installed": ("status", of(h200)),
     "status: as it should be": ("status", applied()),
     "status: routes are lost": ("status", applied(change=lose_routes)),
@@ -178,7 +173,6 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "status: the configuration is lost": ("status", applied(change=lambda host: host.files.remove(LAYOUT.config_path))),
     "status: another release": ("status", applied(change=rewritten)),
     "status: the gate is open": ("status", applied(change=opened)),
-    "status: a unit failed when it ran last": ("status", applied(change=failed)),
     "status: an address escapes": ("status", applied(config(mode="WARN"))),
     "remove: nothing is installed": ("remove", of(h200)),
     "remove: done": ("remove", applied()),
@@ -226,26 +220,6 @@ def pages(name: str, folder: Path) -> str:
 def test_pages_and_documents(command: str, tmp_path: Path, snapshot: object) -> None:
     """A page for an operator, a document for a program, and one exit code; on standard error only remarks."""
     assert snapshot == "\n".join(pages(name, tmp_path) for name in CASES if name.startswith(f"{command}:"))
-
-
-@pytest.mark.parametrize("name", ["systemctl", "kernel"])
-def test_status_that_cannot_be_known(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If systemd or the kernel does not answer, everything else is reported, the reason once; exit code 3."""
-    host = applied()()
-    error = (
-        HostError(f"{name} did not answer", what="systemd", kind="no-answer")
-        if name == "systemctl"
-        else BackendError(f"{name} did not answer")
-    )
-
-    def fail(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr(
-        type(host.manager) if name == "systemctl" else FakeKernel, "show" if name == "systemctl" else "snapshot", fail
-    )
-    said = say("status", host=host)
-    assert (said.code, said.out.count(f"{name} did not answer")) == (3, 1)
 
 
 def test_probes_that_nothing_forwards() -> None:
