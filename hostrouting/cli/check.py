@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from hostrouting.finding import Finding
     from hostrouting.host.files import Files
 
-INSTALLED = "hostrouting repair | hostrouting apply --config -"
-"""What repairs a host permanently, as far as the installed configuration asks for it."""
-
 
 class Check(NamedTuple):
     """The report of a check with its findings."""
@@ -63,19 +60,14 @@ class Check(NamedTuple):
         """The verdict on each family."""
         return tuple(f"{family.verdict.upper()}: {verdict_sentence(family)}" for family in self.report.families)
 
-    def lines(self, repair: str = INSTALLED, *, is_saved: bool = False) -> Iterator[str]:
-        """The whole page; `repair` is the line of shell that repairs it permanently.
-
-        With `is_saved`, the host is not this one: the commands are to be typed there.
-        """
+    def lines(self, repair: str = "hostrouting repair", there: str = "as root") -> Iterator[str]:
+        """The whole page, with the command that prints the repaired configuration, and where to type it, as whom."""
         yield from (verdicts := self.verdicts())
         escapes = [finding for finding in self.findings if finding.name in ESCAPES]
         yield from capped([f"  {finding.sentence}" for finding in escapes])
         if commands := self.commands():
-            there = ", on that host as root:" if is_saved else ", as root:"
-            yield from ("", f"Until the next boot{there}")
-            yield from capped([f"  {command}" for command in commands])
-            yield from (f"Permanently{there}", f"  {repair}")
+            yield from ("", f"Until the next boot, {there}:", *capped([f"  {command}" for command in commands]))
+            yield from (f"Permanently, {there}:", f"  {repair} | hostrouting apply --config -")
         others, remedies = [], dict.fromkeys(finding.remedy for finding in escapes)
         for finding in self.findings:
             if finding.name == "no-default-route" or any(finding.sentence in verdict for verdict in verdicts):
@@ -87,15 +79,10 @@ class Check(NamedTuple):
         yield from ("", *last) if last else ()
 
 
-def make_check(arguments: argparse.Namespace, config: HostRoutingConfig, host: GetHost) -> Check:
-    """Check the snapshot that the arguments name, or this host."""
-    if arguments.snapshot is not None:
-        return Check.of(check_snapshot(read_host(arguments, host), config), config)
-    return check_here(config, host)
-
-
-def check_here(config: HostRoutingConfig, host: GetHost) -> Check:
-    """Check this host."""
+def make_check(config: HostRoutingConfig, host: GetHost, saved: str | None = None) -> Check:
+    """Check this host, or the one in a saved snapshot."""
+    if saved is not None:
+        return Check.of(check_snapshot(read_host(host, saved), config), config)
     with open_kernel(host) as kernel:
         return Check.of(check_host(kernel, config, name_servers=read_name_servers(host())), config, host().files)
 

@@ -59,21 +59,20 @@ def with_cidrs(config: HostRoutingConfig, cidrs: list[str]) -> HostRoutingConfig
     return config._replace(route_overlap=section)
 
 
-def repair_line(arguments: argparse.Namespace) -> str:
-    """What to type to repair the host permanently."""
+def repair_command(arguments: argparse.Namespace) -> str:
+    """The command that prints the configuration which repairs what was checked."""
     config = [] if arguments.config is None else ["--config", typed_name(arguments.config)]
-    words = ["hostrouting", "repair", *map(shlex.quote, arguments.cidrs), *config]
-    return f"{' '.join(words)} | hostrouting apply --config -"
+    return " ".join(["hostrouting repair", *map(shlex.quote, arguments.cidrs), *config])
 
 
-def read_host(arguments: argparse.Namespace, host: GetHost) -> Snapshot:
-    """The saved snapshot that the arguments name, or that of this host."""
-    if arguments.snapshot is None:
+def read_host(host: GetHost, saved: str | None) -> Snapshot:
+    """The snapshot of this host, or a saved one."""
+    if saved is None:
         with open_kernel(host) as kernel:
             return kernel.snapshot()
     from hostrouting.host.saved import read_snapshot  # noqa: PLC0415  for a saved one only
 
-    return read_snapshot(arguments.snapshot)
+    return read_snapshot(saved)
 
 
 def open_kernel(host: GetHost) -> AbstractContextManager[RouteBackend]:

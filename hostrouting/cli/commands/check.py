@@ -11,7 +11,7 @@ import argparse
 
 from hostrouting.cli.check import code_with, make_check
 from hostrouting.cli.output import Answer
-from hostrouting.cli.source import GetHost, bad_input, find_config, repair_line, with_cidrs
+from hostrouting.cli.source import GetHost, bad_input, find_config, repair_command, with_cidrs
 
 ARGUMENTS = ("cidrs", "--config", "--snapshot", "--snapshots", "--fail-on", "--ignore")
 
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
             rule = "cannot be used together with --snapshot, --fail-on or --ignore"
             raise bad_input("--snapshots", "", rule, "leave these out")
         return check_nodes(arguments.snapshots, config)
-    check = make_check(arguments, config, host)
+    check = make_check(config, host, arguments.snapshot)
     code = code_with(arguments, check.code(arguments.ignore), check.findings)
-    lines = check.lines(repair_line(arguments), is_saved=arguments.snapshot is not None)
-    return Answer(code, check.document(), lines, check.report)
+    there = "as root" if arguments.snapshot is None else "on that host as root"
+    return Answer(code, check.document(), check.lines(repair_command(arguments), there), check.report)

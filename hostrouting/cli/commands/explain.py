@@ -19,7 +19,7 @@ from hostrouting.fib.engine import Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules
 from hostrouting.finding import ESCAPES
-from hostrouting.model.route import protocol_name, table_name
+from hostrouting.model.route import table_name
 from hostrouting.text import spoken
 
 ARGUMENTS = ("address", "--config", "--snapshot")
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     except ValueError as error:
         remedy = "write one address, such as 172.16.5.9"
         raise bad_input("ADDRESS", repr(arguments.address), "is not an address", remedy) from error
-    config, fib = find_config(arguments, host), Fib(read_host(arguments, host), address.version)
+    config, fib = find_config(arguments, host), Fib(read_host(host, arguments.snapshot), address.version)
     judge, rules, (decision, others) = (
         Judge(fib, config.route_overlap),
         [*trace_rules(fib, address)],
@@ -52,8 +52,7 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     expected, route = sorted(judge.uplinks.devs), decision.route
     document = {"schema": "hostrouting/explain/2", "address": str(address), **_plain(decision)}
     document |= {"opinion": part.opinion.name, "expectedDevs": expected, "rules": [_step(tried) for tried in rules]}
-    document |= {"table": route and table_name(route.table), "route": route and str(route)}
-    document |= {"protocol": route and protocol_name(route.protocol)}
+    document |= {"route": route and str(route), "owner": route and owner_of(route)}
     document |= {"others": [{"rule": str(end.rule), **_plain(end.decision)} for end in others]}
 
     def lines() -> Iterator[str]:

@@ -22,7 +22,7 @@ ARGUMENTS = ("--config required", "--snapshot", "--fail-on", "--ignore")
 
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
-    config, before, check = read_config(arguments.config), read_host(arguments, host), None
+    config, before, check = read_config(arguments.config), read_host(host, arguments.snapshot), None
     if arguments.snapshot is None:
         plan = Configure(config, host=host()).plan()
     else:

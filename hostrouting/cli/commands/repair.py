@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hostrouting.check.check import missing_routes
 from hostrouting.cli.check import make_check
@@ -29,7 +29,7 @@ ARGUMENTS = ("cidrs", "--config", "--snapshot", "--commands")
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
     known = find_config(arguments, host)
-    check = make_check(arguments, config := with_cidrs(known, arguments.cidrs), host)
+    check = make_check(config := with_cidrs(known, arguments.cidrs), host, arguments.snapshot)
     report, unsafe = check.report, [finding for finding in check.findings if finding.name == "unsafe"]
     if report.verdict == "no-default-route":
         raise NotReady(f"{'; '.join(check.verdicts())}; add one, or name routeOverlap.expectedDevs in a --config")
@@ -45,10 +45,10 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     code = PROBLEM if unsafe else FINE if report.verdict == "overlap" else check.code()
     usual = HostRoutingConfig().to_mapping()
     printed = {name: part for name, part in config.to_mapping().items() if part != usual.get(name)}
-    commands = check.commands()
-    document: dict[str, Any] = {"schema": "hostrouting/repair/3", "verdict": report.verdict, "config": printed}
-    document |= {"commands": list(commands), "findings": [finding.to_mapping() for finding in limits]}
-    return Answer(code, document, commands if arguments.commands else json.dumps(printed, indent=2).splitlines())
+    commands, findings = check.commands(), [finding.to_mapping() for finding in limits]
+    more = {"verdict": report.verdict, "config": printed, "commands": list(commands), "findings": findings}
+    lines = commands if arguments.commands else json.dumps(printed, indent=2).splitlines()
+    return Answer(code, {"schema": "hostrouting/repair/3", **more}, lines)
 
 
 def _repaired(config: HostRoutingConfig, snapshot: Snapshot) -> tuple[HostRoutingConfig, tuple[Finding, ...]]:

@@ -13,7 +13,7 @@ import attrs
 
 from hostrouting.boot.files import WRITER, writer_of
 from hostrouting.boot.health import find_faults
-from hostrouting.cli.check import check_here
+from hostrouting.cli.check import make_check
 from hostrouting.cli.output import FINE, PROBLEM, Answer, worst_code
 from hostrouting.cli.running import plan_lines
 from hostrouting.finding import worst_first
@@ -35,7 +35,7 @@ def run(_: argparse.Namespace, host: GetHost) -> Answer:
         if writer_of(here.files.read(path) or "") != WRITER:
             plan = attrs.evolve(plan, files=FileChanges())  # no edits: another release writes other texts
         plan = attrs.evolve(plan, findings=worst_first((*find_faults(here, config), *plan.findings)))
-        check = check_here(config, host) if config.route_overlap.cidrs else None
+        check = make_check(config, host) if config.route_overlap.cidrs else None
     is_wrong = not plan.is_empty or any(finding.severity != "note" for finding in plan.findings)
     code = worst_code(PROBLEM if is_wrong else FINE, check.code() if check else FINE)
     lines = [f"INSTALLED: this host is as {path} asks"] if code == FINE else []

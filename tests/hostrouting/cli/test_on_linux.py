@@ -85,18 +85,6 @@ def test_not_root(machine: Machine, repaired: str) -> None:
     assert (said.returncode, "run it as root" in said.stdout) == (3, True)
 
 
-def test_two_at_once(machine: Machine, repaired: str) -> None:
-    """Runs at once all end well, the last with nothing left to do, and the host is as if there had been one."""
-    command = machine.command("apply", "--config", repaired)
-    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(3)]
-    ends = [(run.communicate(timeout=60), run.returncode) for run in runs]
-    assert [code for _, code in ends] == [0] * 3, ends
-    answers = {out.decode().split(":")[0] for (out, _), _ in ends}
-    assert answers <= {"DONE", "NOTHING TO DO"}  # one may write the files, and another add the routes
-    assert answers >= {"DONE"}
-    assert sum(route.protocol == 213 for route in machine.routes(4)) == 2
-
-
 def test_terminal_closed(machine: Machine, repaired: str) -> None:
     """A run whose terminal is closed stops with nothing half done, even without a place for its message."""
     machine.shell("mkdir -p /run/hostrouting")
