@@ -164,6 +164,19 @@ def test_a_networkd_that_deletes_static_routes() -> None:
         assert notes == expected
 
 
+def test_an_xdp_program_on_a_device_of_probes(tmp_path: Path) -> None:
+    """It may take probes before the rewrite sees them: plan, status and check name it, and it is a problem of status."""
+    host, path = FakeHost(kernel=FakeKernel()), tmp_path / "config.json"
+    host.kernel.add_link(Link(name="eth0", index=0, xdp=True))
+    probes = {"enabled": True, "interfaces": ["eth0"], "ensureRoute": False}
+    path.write_text(json.dumps({"probeRewrite": probes, "routeOverlap": {"expectedCidrs": [CIDR]}}))
+    codes = [say(*words, host=host).code for words in (("apply", "--config", str(path), "--wait", "0"), ("status",))]
+    assert codes == [0, 1]
+    for words in (("plan", "--config", str(path)), ("status",), ("check",)):
+        said = say(*words, "--json", host=host).json
+        assert [it["target"] for it in said["findings"] if "XDP" in it["sentence"]] == ["eth0"], words
+
+
 # What is written on which stream, and the exit code.
 
 
