@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hostrouting.check.check import missing_routes
 from hostrouting.cli.check import make_check
@@ -43,8 +43,7 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     for finding in limits:
         say(str(finding))
     code = PROBLEM if unsafe else FINE if report.verdict == "overlap" else check.code()
-    usual = HostRoutingConfig().to_mapping()
-    printed = {name: part for name, part in config.to_mapping().items() if part != usual.get(name)}
+    printed = written(config)
     commands, findings = check.commands(), [finding.to_mapping() for finding in limits]
     more = {"verdict": report.verdict, "config": printed, "commands": list(commands), "findings": findings}
     lines = commands if arguments.commands else json.dumps(printed, indent=2).splitlines()
@@ -62,3 +61,13 @@ def _repaired(config: HostRoutingConfig, snapshot: Snapshot) -> tuple[HostRoutin
     routes = (*(route for route in kept if route.key not in keys), *missing)
     static = {"enabled": bool(routes), "routes": [route.to_mapping() for route in routes]}
     return config._replace(static_routes=static), conflicts
+
+
+def written(config: HostRoutingConfig) -> dict[str, Any]:
+    """The configuration as somebody would write it: without what is the default."""
+    usual = HostRoutingConfig().to_mapping()
+    sections = {name: part for name, part in config.to_mapping().items() if part != usual.get(name)}
+    for name, part in sections.items():
+        if isinstance(part, dict) and (defaults := usual.get(name)):
+            sections[name] = {key: value for key, value in part.items() if value != defaults[key]}
+    return sections

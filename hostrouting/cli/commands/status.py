@@ -43,6 +43,7 @@ def run(_: argparse.Namespace, host: GetHost) -> Answer:
         lines = ["NOTHING: hostrouting has nothing installed on this host; to check its routes: hostrouting check CIDR"]
     elif not plan.is_empty:
         lines = [f"DIFFERENT: this host is not as {path} asks; as root: hostrouting apply --config {path}"]
-    lines += [*plan_lines(plan), *(check.lines() if check else ())]
+    now = () if check is None else check.lines() if plan.is_empty else check.verdicts()
+    lines += [*plan_lines(plan), *now]
     more = {"installed": config is not None, **plan.to_mapping(), "check": check and check.document()}
     return Answer(code, {"schema": "hostrouting/status/6", **more}, lines, check and check.report)
