@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hostrouting.check.check import missing_routes
 from hostrouting.cli.check import make_check
 from hostrouting.cli.output import FINE, PROBLEM, Answer, say
-from hostrouting.cli.source import GetHost, find_config, with_cidrs
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.cli.source import GetHost, find_config, with_cidrs, written
 from hostrouting.errors import NotReady, RouteOverlapError
 from hostrouting.routes.uplink import wanted_routes_of
 
 if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
     from hostrouting.model.snapshot import Snapshot
 
@@ -61,13 +61,3 @@ def _repaired(config: HostRoutingConfig, snapshot: Snapshot) -> tuple[HostRoutin
     routes = (*(route for route in kept if route.key not in keys), *missing)
     static = {"enabled": bool(routes), "routes": [route.to_mapping() for route in routes]}
     return config._replace(static_routes=static), conflicts
-
-
-def written(config: HostRoutingConfig) -> dict[str, Any]:
-    """The configuration as somebody would write it: without what is the default."""
-    usual = HostRoutingConfig().to_mapping()
-    sections = {name: part for name, part in config.to_mapping().items() if part != usual.get(name)}
-    for name, part in sections.items():
-        if isinstance(part, dict) and (defaults := usual.get(name)):
-            sections[name] = {key: value for key, value in part.items() if value != defaults[key]}
-    return sections

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.cli.check import Check
-from hostrouting.cli.commands.repair import written
 from hostrouting.cli.output import code_of, worst_code
 from hostrouting.cli.parser import COMMANDS, make_parser
+from hostrouting.cli.source import written
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import HostError
 from hostrouting.finding import NAMES
