@@ -1,5 +1,6 @@
 """The README and the pages of docs: Python blocks run, commands are understood, links lead somewhere."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -73,6 +74,21 @@ def test_links(name: str) -> None:
         headings = re.findall(r"^##+ (.*)$", there.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
         anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
         assert not anchor or anchor in anchors, target
+
+
+def test_documents() -> None:
+    """docs/operators.md has the keys of each document that a command prints."""
+    text = (ROOT / "tests/hostrouting/cli/__snapshots__/test_pages.ambr").read_text(encoding="utf-8")
+    documents = [json.loads(line) for line in re.findall(r"^  = \d+ (\{.*)$", text, re.MULTILINE)]
+    printed: dict[str, set[str]] = {}
+    for document in documents:
+        keys = printed.setdefault(document.pop("schema"), {*document})
+        keys &= document.keys()  # the keys that it always has
+    rows = re.findall(r"^\| `(hostrouting/\w+/\d)` \| (.*) \|$", PAGES["docs/operators.md"], re.MULTILINE)
+    shown = {schema: {*re.findall(r"`(\w+)`", keys)} for schema, keys in rows}
+    assert shown.keys() == {*printed, "hostrouting/nodes/1"}  # tests/hostrouting/test_fleet.py prints that
+    for schema, keys in printed.items():
+        assert keys <= shown[schema], schema
 
 
 def test_exit_codes() -> None:
