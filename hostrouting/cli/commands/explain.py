@@ -13,7 +13,7 @@ from typing import Any
 
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion
 from hostrouting.check.report import FATES, find_doubts, owner_of
-from hostrouting.cli.output import FINE, Answer, capped
+from hostrouting.cli.output import FINE, Answer, capped, finding_lines
 from hostrouting.cli.source import GetHost, bad_input, find_config, read_host
 from hostrouting.fib.engine import Decision, Fib
 from hostrouting.fib.not_judged import not_judged
@@ -42,13 +42,10 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     except ValueError as error:
         remedy = "write one address, such as 172.16.5.9"
         raise bad_input("ADDRESS", repr(arguments.address), "is not an address", remedy) from error
-    config, fib = find_config(arguments, host), Fib(read_host(host, arguments.snapshot), address.version)
-    judge, rules, (decision, others) = (
-        Judge(fib, config.route_overlap),
-        [*trace_rules(fib, address)],
-        fib.ends(int(address)),
-    )
-    [part] = judge.parts(int(address), int(address))
+    config, number = find_config(arguments, host), int(address)
+    fib = Fib(read_host(host, arguments.snapshot), address.version)
+    judge, rules = Judge(fib, config.route_overlap), [*trace_rules(fib, address)]
+    (decision, others), [part] = fib.ends(number), judge.parts(number, number)
     expected, route = sorted(judge.uplinks.devs), decision.route
     document = {"schema": "hostrouting/explain/2", "address": str(address), **_plain(decision)}
     document |= {"opinion": part.opinion.name, "expectedDevs": expected, "rules": [_step(tried) for tried in rules]}
@@ -56,14 +53,15 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     document |= {"others": [{"rule": str(end.rule), **_plain(end.decision)} for end in others]}
 
     def lines() -> Iterator[str]:
-        yield _judged(f"{address} {_way(decision)}", part.opinion, expected)
-        if part.opinion.grade == DOUBT:
-            yield from map(str, find_doubts(fib.family, [(part.opinion, int(address), int(address))]))
+        opinions = dict.fromkeys((part.opinion, *part.others))
+        doubts = [(opinion, number, number) for opinion in opinions if opinion.grade == DOUBT]
+        unseen = [f"NOT-JUDGED: {thing.name}" for thing in not_judged(fib) if address in thing.prefix]
+        yield _judged(f"{address} {_way(decision)}", part.opinion, expected, is_open=bool(doubts or unseen))
+        yield from finding_lines(find_doubts(fib.family, doubts))
         width = max((len(str(tried.rule)) for tried in rules), default=0)
         yield from ("", *(f"  {tried.rule!s:<{width}}  {_result(tried)}" for tried in rules), "")
         if route is not None:
             yield from (f"  route  {route}", f"  owner  {owner_of(route)}", "")
-        unseen = [f"NOT-JUDGED: {thing.name}" for thing in not_judged(fib) if address in thing.prefix]
         yield from capped(unseen)
         for end in others:
             matches = "does not match" if end.meets is end.rule.invert else "matches"
@@ -82,12 +80,12 @@ def _step(tried: Tried) -> dict[str, Any]:
     return {"rule": str(tried.rule), "result": tried.result, "route": tried.route and str(tried.route)}
 
 
-def _judged(way: str, opinion: Opinion, expected: list[str]) -> str:
+def _judged(way: str, opinion: Opinion, expected: list[str], *, is_open: bool) -> str:
     if opinion.grade == ESCAPE:
         name = opinion.name if opinion.name in ESCAPES else "refused"
         return f"{name.upper()}: {way}; expected: {spoken(expected, last='or') or 'no device'}"
     allowed = f"; allowed: {opinion.reason}" if opinion.name == "allowed" else ""
-    return f"UNDECIDED: {way}" if opinion.grade == DOUBT else f"OK: {way}{allowed}"
+    return f"{'UNDECIDED' if is_open else 'OK'}: {way}{allowed}"
 
 
 def _way(decision: Decision) -> str:

@@ -51,10 +51,7 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
 
 
 def _repaired(config: HostRoutingConfig, snapshot: Snapshot) -> tuple[HostRoutingConfig, tuple[Finding, ...]]:
-    """The configuration with the routes that repair the host.
-
-    A route whose destination and metric another program holds is left out; the findings name those.
-    """
+    """The configuration with the routes that repair the host; a finding for each in whose way another one is."""
     missing, conflicts = missing_routes(config, snapshot)
     left_out, keys = {finding.target for finding in conflicts}, {route.key for route in missing}
     kept = [route for route in wanted_routes_of(config.static_routes) if str(route.destination) not in left_out]

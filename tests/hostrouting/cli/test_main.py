@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hostrouting.check.check import check_snapshot
@@ -23,6 +23,7 @@ from hostrouting.cli.source import written
 from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.errors import HostError
 from hostrouting.finding import NAMES
+from hostrouting.model.prefix import ip_at, width_of
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link, Snapshot
 from hostrouting.testing import FakeHost, FakeKernel, cni_node, ecmp_node, h200, plain_vm, vpn_node
@@ -215,6 +216,20 @@ def test_ignored_findings_do_not_count(node: tuple[int, Snapshot], ignored: froz
     assert check.code(NAMES) == 0
     beside = {finding.name for finding in check.findings} - ignored
     assert check.code(ignored) == (0 if not beside else check.code({*NAMES} - beside))
+
+
+@given(nodes(), st.integers(0, 1 << 16))
+def test_explain_agrees_with_check(node: tuple[int, Snapshot], place: int) -> None:
+    """On a host with a default route, it begins with the verdict of a check of the address alone."""
+    family, snapshot = node
+    block = block_of(family)
+    address = str(ip_at(family, block.first + place % (block.last - block.first + 1)))
+    config = HostRoutingConfig(route_overlap=RouteOverlapConfig([address + f"/{width_of(family)}"]))
+    verdict = check_snapshot(snapshot, config).verdict
+    assume(verdict != "no-default-route")
+    said = say("explain", address, "--snapshot", "-", stdin=snapshot.to_json().encode())
+    word = said.lines[0].partition(":")[0].lower()
+    assert (word if word in {"ok", "undecided"} else "overlap") == verdict
 
 
 def test_warnings_as_errors(tmp_path: Path) -> None:

@@ -136,6 +136,7 @@ CASES: dict[str, tuple[str, Callable[[], FakeHost]] | tuple[str, Callable[[], Fa
     "check: a bad configuration": ("check --config FILE", of(h200), {"routeOverlap": {"mode": 1, "modes": 2}}),
     "check: no permission": (f"check {CIDR}", blind(DENIED)),
     "explain: a tunnel": ("explain 172.16.5.9", of(vpn_node)),
+    "explain: other packets": ("explain 172.16.5.9", of(marked_vm)),
     "explain: a capture": ("explain 172.16.5.9", of(h200)),
     "explain: an own address": ("explain 10.0.0.4", of(plain_vm)),
     "explain: refused": ("explain 172.16.0.9", of(refusing)),
