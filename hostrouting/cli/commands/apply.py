@@ -1,19 +1,27 @@
 """`apply`: make this host what a configuration asks for, now and at every boot. Requires root.
 
 The file is complete: what is installed and not in the file is removed. A running unit is not touched. If an address
-escapes afterwards, the exit code is 1 in mode STRICT; in mode WARN it is only reported.
+escapes afterwards, the exit code is 1 in mode STRICT; in mode WARN it is only reported. After a failure, the answer
+says whether units start unchecked.
 """
 
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
+from hostrouting.boot.health import find_faults
 from hostrouting.check.check import CheckReport
 from hostrouting.cli.check import Check
-from hostrouting.cli.output import Answer
+from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import run_task
 from hostrouting.cli.source import GetHost, read_config
+from hostrouting.errors import HostRoutingError, is_denied
 from hostrouting.tasks.configure import Configure
+
+if TYPE_CHECKING:
+    from hostrouting.finding import Finding
 
 ARGUMENTS = ("--config required", "--wait")
 
@@ -26,7 +34,13 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     ends = [*(node.result for node in outcome.report.walk()), *outcome.errors]
     reports = [report for end in ends if isinstance(report := getattr(end, "report", None), CheckReport)]
     check = Check.of(reports[0], config) if reports else None
+    findings: list[Finding] = []
+    if not (outcome.report.ok or any(map(is_denied, outcome.errors))):
+        with suppress(HostRoutingError):
+            faults = (fault for fault in find_faults(here, config) if fault.name == "gate-open")
+            findings += (fault._replace(remedy="") for fault in faults)  # to apply, which has failed
     done = "this host is as the configuration asks"
-    lines = [*outcome.lines(done, done), *(check.lines() if check else ())]
-    document = {"schema": "hostrouting/apply/4", **outcome.document(), "check": check and check.document()}
+    lines = [*outcome.lines(done, done), *finding_lines(findings), *(check.lines() if check else ())]
+    more = {"findings": [finding.to_mapping() for finding in findings], "check": check and check.document()}
+    document = {"schema": "hostrouting/apply/4", **outcome.document(), **more}
     return Answer(outcome.code, document, lines, check and check.report)
