@@ -56,7 +56,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--snapshot": {"metavar": "FILE", "help": "read this saved snapshot instead of this host; - is standard input"},
     "--snapshots": {"metavar": "DIR", "action": "append", "help": "check the snapshots in DIR, grouped by problem"},
     "--root": {"metavar": "DIR", "required": True, "help": "where the image is mounted"},
-    "--wait": {"metavar": "SECONDS", "type": seconds, "default": 60.0, "help": "for a default route (default: 60)"},
+    "--wait": {"metavar": "SECONDS", "type": seconds, "default": 60.0, "help": "to wait for a default route (60)"},
     "--fail-on": {"choices": ["warning"], "metavar": "warning", "help": "exit with 1 for a warning, too"},
     "--ignore": {"metavar": "NAME", "action": "append", "default": [], "help": "excuse findings of this name"},
     "--commands": {"action": "store_true", "help": "print commands that repair it until the next boot, instead"},

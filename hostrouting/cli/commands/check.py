@@ -1,8 +1,8 @@
 """`check`: the verdict, what escapes, what repairs it, and how to allow it.
 
-CIDRs given here replace those of the configuration; without a configuration, the installed one is used, and without
-that, the expected devices are those of the default route. Only routing tables and rules are checked, as they are now:
-not firewalls, IPsec or eBPF programs. Nothing is changed.
+Without --config, the installed configuration is used. CIDRs that are typed replace those in it. Unless it names the
+expected devices, they are those of the default route. Only routing tables and rules are checked, as they are now: not
+firewalls, IPsec or eBPF programs. Nothing is changed.
 """
 
 from __future__ import annotations
