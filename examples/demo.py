@@ -144,9 +144,4 @@ def run() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        code = run()
-    except BrokenPipeError:  # the reader, such as head, has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    sys.exit(code)
+    sys.exit(run())

@@ -23,7 +23,7 @@ Name: TypeAlias = Literal[
     # what explains a verdict; what a repair is, lacks and costs; our routes
     "allowed", "action", "unsafe", "repair-cost", "route-conflict", "route-waits",
     # the host
-    "gate-open", "gate-shut", "file", "lock", "requirement", "unit", "not-known", "removal",
+    "gate-open", "gate-shut", "file", "lock", "requirement", "unit", "removal",
     "probe-rewrite", "azure-vnet",
 ]  # fmt: skip
 """Every name of a finding. A name says what the finding is, and not how bad it is here."""

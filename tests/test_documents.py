@@ -1,12 +1,16 @@
 """The README and the pages of docs: Python blocks run, commands are understood, links lead somewhere."""
 
+import json
 import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from hostrouting import errors
+from hostrouting.cli.output import code_of
 from hostrouting.cli.parser import make_parser
+from hostrouting.errors import HostRoutingError
 from hostrouting.finding import NAMES
 from hostrouting.testing import FakeHost, h200
 from tests.support.cli import say
@@ -70,6 +74,34 @@ def test_links(name: str) -> None:
         headings = re.findall(r"^##+ (.*)$", there.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
         anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
         assert not anchor or anchor in anchors, target
+
+
+def test_documents() -> None:
+    """docs/operators.md has the keys of each document that a command prints."""
+    text = (ROOT / "tests/hostrouting/cli/__snapshots__/test_pages.ambr").read_text(encoding="utf-8")
+    documents = [json.loads(line) for line in re.findall(r"^  = \d+ (\{.*)$", text, re.MULTILINE)]
+    printed: dict[str, set[str]] = {}
+    for document in documents:
+        keys = printed.setdefault(document.pop("schema"), {*document})
+        keys &= document.keys()  # the keys that it always has
+    rows = re.findall(r"^\| `(hostrouting/\w+/\d)` \| (.*) \|$", PAGES["docs/operators.md"], re.MULTILINE)
+    shown = {schema: {*re.findall(r"`(\w+)`", keys)} for schema, keys in rows}
+    assert shown.keys() == {*printed, "hostrouting/nodes/1"}  # tests/hostrouting/test_fleet.py prints that
+    for schema, keys in printed.items():
+        assert keys <= shown[schema], schema
+
+
+def test_exit_codes() -> None:
+    """docs/findings.md has the exit code of each error."""
+    rows = re.findall(
+        r"^\| `(\w+)` \| (?:`([\w-]+)`)? \|.*\| (yes|no) \| (\d) \|$", PAGES["docs/findings.md"], re.MULTILINE
+    )
+    assert {name for name, *_ in rows} == {kind.__name__ for kind in HostRoutingError.__subclasses__()}
+    for name, kind, again, code in rows:
+        error = getattr(errors, name).__new__(getattr(errors, name))
+        HostRoutingError.__init__(error, kind=kind)
+        vars(error).update(errno=None, can_retry=name in {"ApplyError", "NotReady"} or error.can_retry)
+        assert (code_of(error), error.can_retry) == (int(code), again == "yes"), (name, kind)
 
 
 def test_findings() -> None:

@@ -52,13 +52,14 @@ _DOUBTS: dict[str, tuple[str, str]] = {
     "kernel-differs": ("{where}: the kernel answers {reason}", ""),
 }
 """By the name of a doubt: the sentence and the remedy."""
-_FATES = {
+FATES = {
     "no-route": "has no route",
     "blackhole": "is dropped",
     "unreachable": "is refused as unreachable",
     "prohibit": "is refused as prohibited",
     "own-range": "stays on this host",
 }
+"""What happens to a packet that leaves by no device."""
 _REASONS = {
     "earlier-rule": "{cause}",
     "host-route": "no static route can be more specific than what is there, or have such a destination",
@@ -123,7 +124,7 @@ def _extents(family: int, ranges: Iterable[tuple[T, int, int]]) -> dict[T, list[
 
 
 def _way(escape: Escape) -> str:
-    return f"leaves by {spoken(escape.devs)}" if escape.kind == "overlap" else _FATES.get(escape.kind, escape.kind)
+    return f"leaves by {spoken(escape.devs)}" if escape.kind == "overlap" else FATES.get(escape.kind, escape.kind)
 
 
 def _escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:

@@ -1,12 +1,11 @@
 """The operator's command line: `hostrouting`, or `python -m hostrouting`. A thin shell over the library's functions.
 
-parser    the commands and their help; arguments: what may be typed after them
+parser    what may be typed: the commands with their help, and the arguments
 commands  a module for each command: its arguments, what it does, and what it prints
-source    what the commands read: the configuration, the CIDRs, and this host or a saved snapshot
+source    from arguments to values: the configuration, and this host or a saved snapshot
 check     a check as lines and as an exit code
-running   a run of a task as lines, and what it has changed
-output    prints an answer as lines or as JSON; terminal: in colour, with rich
-failure   the exit code of an error, its words and its document
+running   a plan, and the run of a task, as lines
+output    prints the answer, which may be an error, as lines or as JSON; terminal: in colour, with rich
 """
 
 from __future__ import annotations
@@ -38,15 +37,17 @@ def main(argv: Sequence[str] | None = None, *, host: Callable[[], Host] | None =
 
     words = sys.argv[1:] if argv is None else list(argv)
     try:
-        from hostrouting.cli import output, parser  # noqa: PLC0415  see above
+        from hostrouting.cli.parser import make_parser  # noqa: PLC0415  see above
 
-        arguments = parser.make_parser(words).parse_args(words)
-        return output.write(arguments.run(arguments, host or _this_host), as_json=arguments.json)
+        arguments = make_parser(words).parse_args(words)
+        from hostrouting.cli.output import write  # noqa: PLC0415  the help needs less
+
+        return write(arguments.run(arguments, host or _this_host), as_json=arguments.json)
     except KeyboardInterrupt:
         print("hostrouting: interrupted", file=sys.stderr)  # noqa: T201  `output` may not be loaded yet
         return 130  # 128 plus the number of SIGINT, as in a shell
     except Exception as error:  # noqa: BLE001  no error may have the exit code of a verdict
-        from hostrouting.cli.failure import write_error  # noqa: PLC0415  imported only for an error
+        from hostrouting.cli.output import write_error  # noqa: PLC0415  as above
 
         return write_error(error, as_json="--json" in words)
 

@@ -6,14 +6,13 @@ Here: what check, repair, plan, apply and status have in common. Not here: the s
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.check.check import check_host, check_snapshot
 from hostrouting.check.report import check_document, check_findings, repair_commands, verdict_sentence
 from hostrouting.check.surroundings import find_networkd, find_probe_obstacles
-from hostrouting.cli.failure import CANNOT_DECIDE, PROBLEM, worst_code
-from hostrouting.cli.output import capped, finding_lines
+from hostrouting.cli.output import CANNOT_DECIDE, PROBLEM, capped, finding_lines, worst_code
 from hostrouting.cli.source import GetHost, open_kernel, read_host
 from hostrouting.finding import ESCAPES
 from hostrouting.host.name_servers import read_name_servers
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
     from hostrouting.host.files import Files
-
-INSTALLED = "hostrouting repair | hostrouting apply --config -"
-"""What repairs a host permanently, as far as the installed configuration asks for it."""
 
 
 class Check(NamedTuple):
@@ -50,7 +46,7 @@ class Check(NamedTuple):
         counting = [finding for finding in self.findings if finding.name not in ignored]
         escapes = (PROBLEM for finding in counting if finding.name in ESCAPES)
         open_ = (CANNOT_DECIDE for finding in counting if finding in doubts or finding.name == "no-default-route")
-        return worst_code((*escapes, *open_))
+        return worst_code(*escapes, *open_)
 
     def document(self) -> dict[str, Any]:
         """The JSON value `hostrouting/check/3`."""
@@ -60,46 +56,38 @@ class Check(NamedTuple):
         """The commands that repair it until the next boot."""
         return repair_commands(route for family in self.report.families for route in family.repair.resolved)
 
-    def verdict_lines(self) -> Iterator[str]:
+    def verdicts(self) -> tuple[str, ...]:
         """The verdict on each family."""
-        yield from (f"{family.verdict.upper()}: {verdict_sentence(family)}" for family in self.report.families)
+        return tuple(f"{family.verdict.upper()}: {verdict_sentence(family)}" for family in self.report.families)
 
-    def lines(self, repair: str = INSTALLED, *, is_saved: bool = False) -> Iterator[str]:
-        """The whole page; `repair` is the line of shell that repairs it permanently.
-
-        With `is_saved`, the host is not this one: the commands are to be typed there.
-        """
-        yield from self.verdict_lines()
+    def lines(self, repair: str = "hostrouting repair", there: str = "as root") -> Iterator[str]:
+        """The whole page, with the command that prints the repaired configuration, and where to type it, as whom."""
+        yield from (verdicts := self.verdicts())
         escapes = [finding for finding in self.findings if finding.name in ESCAPES]
         yield from capped([f"  {finding.sentence}" for finding in escapes])
         if commands := self.commands():
-            there = ", on that host as root:" if is_saved else ", as root:"
-            yield from ("", f"Until the next boot{there}")
-            yield from capped([f"  {command}" for command in commands])
-            yield from (f"Permanently{there}", f"  {repair}")
-        others = [finding for finding in self.findings if finding.name not in (*ESCAPES, "action")]
-        verdicts = "\n".join(self.verdict_lines())
-        said = [finding for finding in others if finding.sentence in verdicts or finding.name == "no-default-route"]
-        others = [finding for finding in others if finding not in said]
+            yield from ("", f"Until the next boot, {there}:", *capped([f"  {command}" for command in commands]))
+            yield from (f"Permanently, {there}:", f"  {repair} | hostrouting apply --config -")
+        others, remedies = [], dict.fromkeys(finding.remedy for finding in escapes)
+        for finding in self.findings:
+            if finding.name == "no-default-route" or any(finding.sentence in verdict for verdict in verdicts):
+                remedies[finding.remedy] = None  # the verdict has the sentence
+            elif finding.name not in (*ESCAPES, "action"):
+                others.append(finding)
         yield from ("", *finding_lines(others)) if others else ()
-        remedies = dict.fromkeys(finding.remedy for finding in (*said, *escapes) if finding.remedy)
-        yield from ("", *(f"{remedy[0].upper()}{remedy[1:]}" for remedy in remedies)) if remedies else ()
+        last = [f"{remedy[0].upper()}{remedy[1:]}" for remedy in remedies if remedy]
+        yield from ("", *last) if last else ()
 
 
-def make_check(arguments: argparse.Namespace, config: HostRoutingConfig, host: GetHost) -> Check:
-    """Check the snapshot that the arguments name, or this host."""
-    if arguments.snapshot is not None:
-        return Check.of(check_snapshot(read_host(arguments, host), config), config)
-    return check_here(config, host)
-
-
-def check_here(config: HostRoutingConfig, host: GetHost) -> Check:
-    """Check this host."""
+def make_check(config: HostRoutingConfig, host: GetHost, saved: str | None = None) -> Check:
+    """Check this host, or the one in a saved snapshot."""
+    if saved is not None:
+        return Check.of(check_snapshot(read_host(host, saved), config), config)
     with open_kernel(host) as kernel:
         return Check.of(check_host(kernel, config, name_servers=read_name_servers(host())), config, host().files)
 
 
-def code_with(arguments: argparse.Namespace, code: int, findings: Collection[Finding]) -> int:
+def code_with(arguments: argparse.Namespace, code: int, findings: Iterable[Finding]) -> int:
     """The exit code, which is 1 if there is a warning, and --fail-on asks for that."""
     counting = (finding for finding in findings if finding.name not in arguments.ignore)
     return PROBLEM if arguments.fail_on and any(finding.severity != "note" for finding in counting) else code

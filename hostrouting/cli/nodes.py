@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -10,31 +9,26 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing import get_context
 from signal import SIG_IGN, SIGINT, signal
+from typing import TYPE_CHECKING
 
-from hostrouting.cli.failure import BAD_INPUT, VERDICT_CODES, worst_code
-from hostrouting.cli.output import Answer
-from hostrouting.cli.source import GetHost, read_question
-from hostrouting.errors import ConfigError, Fault
-from hostrouting.fleet import NodeGroup, NodeResult, check_snapshots, find_snapshots, group_nodes
+from hostrouting.cli.output import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, Answer, worst_code
+from hostrouting.fleet import NO_VERDICT, NodeGroup, NodeResult, check_snapshots, find_snapshots, group_nodes
 from hostrouting.text import counted, spoken
 
+if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
 
-def check_nodes(arguments: argparse.Namespace, host: GetHost) -> Answer:
-    """Check the snapshots in processes of our own, one for each processor."""
-    for option in ("snapshot", "ignore", "fail_on"):
-        if getattr(arguments, option):
-            name = f"--{option.replace('_', '-')}"
-            raise ConfigError([Fault(name, "", "cannot be used together with --snapshots", "use one of them")])
-    config, paths = read_question(arguments, host).config, find_snapshots(arguments.snapshots)
+_CODES = {"ok": FINE, "overlap": PROBLEM, NO_VERDICT: BAD_INPUT}
+
+
+def check_nodes(folders: list[str], config: HostRoutingConfig) -> Answer:
+    """Check the snapshots in these folders in processes of our own, one for each processor."""
+    paths = find_snapshots(folders)
     # New interpreters, because a fork of a process with threads can hang. Ctrl-C is for this process.
     pool = ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN))
     with pool:
-        try:
-            groups = group_nodes(_shown(check_snapshots(paths, config, pool), len(paths)))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    code = worst_code(VERDICT_CODES.get(group.verdict, BAD_INPUT) for group in groups)
+        groups = group_nodes(_shown(check_snapshots(paths, config, pool), len(paths)))
+    code = worst_code(*(_CODES.get(group.verdict, CANNOT_DECIDE) for group in groups))
     document = {"schema": "hostrouting/nodes/1", "groups": [group.to_mapping() for group in groups]}
     return Answer(code, document, _lines(groups))
 
@@ -54,15 +48,12 @@ def _lines(groups: tuple[NodeGroup, ...]) -> Iterator[str]:
     verdicts = Counter[str]()
     for group in groups:
         verdicts[group.verdict] += len(group.nodes)
-    counts = ", ".join(f"{count:,} {name}" for name, count in verdicts.items())
+    counts = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.items())
     yield f"{counted(verdicts.total(), 'node')}: {counts}"
     for group in groups:
         if group.verdict != "ok":
             yield from ("", f"{group.verdict.upper()}: {counted(len(group.nodes), 'node')}: {group.problem}")
             yield f"  {spoken(group.nodes, most=6)}"
-            if group.repair:
-                routes = [f"    {json.dumps(route.to_mapping())}" for route in group.repair]
-                yield from (
-                    "  repair, for staticRoutes.routes of their configuration:",
-                    *",\n".join(routes).split("\n"),
-                )
+        if group.repair:
+            yield "  repair, for staticRoutes.routes of their configuration:"
+            yield from ",\n".join(f"    {json.dumps(route.to_mapping())}" for route in group.repair).split("\n")

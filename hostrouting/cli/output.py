@@ -1,4 +1,4 @@
-"""Prints answers: lines or one JSON document on standard output, remarks and logs on standard error.
+"""Prints answers: lines or one JSON document on standard output; remarks, errors and logs on standard error.
 
 On a terminal, rich colours the lines if it is installed; everywhere else they are plain text. A reader who goes away
 (`| head`, a closed terminal) is not a failure. Not here: what the lines say.
@@ -13,13 +13,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
+from hostrouting import errors
+
 if TYPE_CHECKING:
     from hostrouting.check.check import CheckReport
     from hostrouting.finding import Finding
 
-SHOWN = 20
-"""The number of lines of one kind that are shown; the JSON has all."""
-
+FINE, PROBLEM, BAD_INPUT, CANNOT_DECIDE = 0, 1, 2, 3
+"""The exit codes."""
+_UNANSWERED = {"no-answer", "timeout", "executor-lost"}  # kinds of a HostError
+_SHOWN = 20  # lines of one kind; the JSON has all
 _GONE = {errno.EPIPE, errno.EIO}  # the pipe was closed; the terminal was
 
 
@@ -29,8 +32,42 @@ class Answer(NamedTuple):
     code: int
     document: dict[str, Any]
     lines: Iterable[str]
-    strip: CheckReport | None = None
+    report: CheckReport | None = None
     """The check whose CIDRs a terminal shows as strips, before the first empty line."""
+
+
+def worst_code(*codes: int) -> int:
+    """A problem is worse than bad input, and that is worse than not to know."""
+    return min({*codes} - {FINE}, default=FINE)
+
+
+def code_of(error: BaseException) -> int:
+    """The exit code for this error. A bug leaves the answer open, and so does whoever does not answer."""
+    if isinstance(error, errors.ConfigError):
+        return BAD_INPUT
+    if not isinstance(error, errors.HostRoutingError):
+        return CANNOT_DECIDE
+    is_late = isinstance(error, errors.RouteOverlapError) and error.can_retry
+    is_open = isinstance(error, errors.BackendError | errors.NotReady) or error.kind in _UNANSWERED
+    return CANNOT_DECIDE if is_late or is_open or errors.is_denied(error) else PROBLEM
+
+
+def error_document(error: BaseException) -> dict[str, Any]:
+    """The error as a JSON value."""
+    facts = error.to_mapping() if isinstance(error, errors.HostRoutingError) else {"error": type(error).__name__}
+    findings = [finding.to_mapping() for finding in getattr(error, "findings", ())]
+    return {"schema": "hostrouting/error/3", "message": str(error), **facts, "findings": findings}
+
+
+def write_error(error: Exception, *, as_json: bool) -> int:
+    """Print the error, on standard output as a document; return its exit code."""
+    if isinstance(error, errors.HostRoutingError):
+        say(str(error))
+    else:
+        from traceback import format_exc  # noqa: PLC0415  only a bug needs it
+
+        say(f"this is a bug in hostrouting; please report it with the following text\n{format_exc()}")
+    return write(Answer(code_of(error), error_document(error), ()), as_json=as_json)
 
 
 def write(answer: Answer, *, as_json: bool) -> int:
@@ -39,26 +76,46 @@ def write(answer: Answer, *, as_json: bool) -> int:
         if as_json:
             import json  # noqa: PLC0415  a check on the host needs none
 
-            _plainly(f"{json.dumps(answer.document, indent=2)}\n", sys.stdout)
+            _print(json.dumps(answer.document, indent=2), sys.stdout)
         # Lines are escaped one by one: the name of a file or device could control a terminal.
-        elif (lines := [*map(_printable, answer.lines)]) and not _in_colour(lines, answer.strip):
-            _plainly("\n".join([*lines, ""]), sys.stdout)
+        elif (lines := [*map(_printable, answer.lines)]) and not _in_colour(lines, answer.report):
+            _print("\n".join(lines), sys.stdout)
     except OSError as error:
         _discard(sys.stdout)
         if error.errno not in _GONE:
             say(f"the answer could not be written: {error.strerror}")
-            return answer.code or 1
+            return answer.code or PROBLEM
     return answer.code
 
 
-def _plainly(text: str, stream: TextIO | None) -> None:
+def say(text: str) -> None:
+    """Print a remark on standard error; it is lost if that cannot be written."""
+    try:
+        _print(f"hostrouting: {chr(10).join(map(_printable, text.splitlines()))}", sys.stderr)
+    except OSError:
+        _discard(sys.stderr)
+
+
+def capped(lines: Sequence[str]) -> Iterator[str]:
+    """The first lines, and one that counts the others."""
+    yield from lines[:_SHOWN]
+    if len(lines) > _SHOWN:
+        yield f"  … and {len(lines) - _SHOWN:,} more; --json shows all"
+
+
+def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
+    """The findings, each after its name, which the page Findings explains."""
+    yield from capped([finding.line for finding in findings])
+
+
+def _print(text: str, stream: TextIO | None) -> None:
     if stream is not None:
         encoding = stream.encoding or "utf-8"
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.write(f"{text}\n".encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
 
 
-def _in_colour(lines: Iterable[str], strip: CheckReport | None) -> bool:
+def _in_colour(lines: Sequence[str], report: CheckReport | None) -> bool:
     """Print the lines in colour; false if this is not a terminal, or rich is not installed."""
     if sys.stdout is None or not sys.stdout.isatty():
         return False
@@ -66,7 +123,7 @@ def _in_colour(lines: Iterable[str], strip: CheckReport | None) -> bool:
         from hostrouting.cli.terminal import Console, print_page  # noqa: PLC0415  only a terminal needs rich
     except ImportError:
         return False
-    print_page(Console(highlight=False, soft_wrap=True), lines, strip)
+    print_page(Console(highlight=False, soft_wrap=True), lines, report)
     return True
 
 
@@ -80,30 +137,3 @@ def _discard(stream: TextIO | None) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())  # type: ignore[union-attr]  # without a stream there is nothing to forget
         os.close(nowhere)
-
-
-def say(*lines: str) -> None:
-    """Print a remark on standard error; it is lost if that cannot be written."""
-    try:
-        _plainly("hostrouting: " + "\n".join(map(_printable, lines)) + "\n", sys.stderr)
-    except OSError:
-        _discard(sys.stderr)
-
-
-def log_to_stderr() -> None:
-    """Show the log of a run on standard error, unless the program has handlers of its own."""
-    import logging  # noqa: PLC0415  what changes nothing logs nothing
-
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-
-
-def capped(lines: Sequence[str]) -> Iterator[str]:
-    """The first lines, and one that counts the others."""
-    yield from lines[:SHOWN]
-    if len(lines) > SHOWN:
-        yield f"  … and {len(lines) - SHOWN:,} more; --json shows all"
-
-
-def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
-    """The findings, each after its name, which the page Findings explains."""
-    yield from capped([finding.line for finding in findings])

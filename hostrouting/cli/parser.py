@@ -1,6 +1,7 @@
-"""The commands, and their help. A new command is one line in COMMANDS and one module in `commands`.
+"""What may be typed: the commands with their help, and their arguments.
 
-The module of a command is loaded when the command is typed. Help and bad usage load nothing else of hostrouting.
+A new command is one line in COMMANDS and one module in `commands`, which names its arguments. That module is loaded
+when the command is typed: help and bad usage load nothing else of hostrouting.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from hostrouting.release import __version__
 TYPE_CHECKING = False  # `typing` costs as much as parsing does
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
 COMMANDS = {
     "check": "check that every address of the expected CIDRs leaves by an expected device",
@@ -39,38 +41,62 @@ exit codes:
 """
 
 
+def seconds(text: str) -> float:
+    """A number of seconds, for argparse."""
+    if not 0 <= (number := float(text)) <= 86_400:  # NaN fails, too
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 86400")
+    return number
+
+
+_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "cidrs": {"metavar": "CIDR", "nargs": "*", "help": "an expected CIDR, such as 172.16.0.0/16"},
+    "address": {"metavar": "ADDRESS", "help": "where the packet goes, such as 172.16.5.9"},
+    "cni": {"metavar": "azure-vnet", "choices": ["azure-vnet"], "help": "which CNI left it behind"},
+    "--config": {"metavar": "FILE", "help": "the configuration, as JSON; - is standard input"},
+    "--snapshot": {"metavar": "FILE", "help": "read this saved snapshot instead of this host; - is standard input"},
+    "--snapshots": {"metavar": "DIR", "action": "append", "help": "check the snapshots in DIR, grouped by problem"},
+    "--root": {"metavar": "DIR", "required": True, "help": "where the image is mounted"},
+    "--wait": {"metavar": "SECONDS", "type": seconds, "default": 60.0, "help": "to wait for a default route (60)"},
+    "--fail-on": {"choices": ["warning"], "metavar": "warning", "help": "exit with 1 for a warning, too"},
+    "--ignore": {"metavar": "NAME", "action": "append", "default": [], "help": "excuse findings of this name"},
+    "--commands": {"action": "store_true", "help": "print commands that repair it until the next boot, instead"},
+    "--allow-removal": {"action": "store_true", "help": "also if this takes away what protects the host"},
+    "--apply": {"action": "store_true", "help": "delete it; without this option nothing is changed"},
+    "--json": {"action": "store_true", "help": "print one JSON document"},
+}
+
 # With the width of the terminal, argparse would load shutil for each option.
 _Formatter = partial(argparse.RawDescriptionHelpFormatter, width=100)
 
 
 def make_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """The parser for these words, with the arguments of the commands that are among them; without words, of all."""
-    parser = argparse.ArgumentParser(
-        prog="hostrouting",
-        description="Check which devices a host's packets leave by, and correct its routes.",
-        epilog=EXIT_CODES,
-        formatter_class=_Formatter,
-        allow_abbrev=False,
-    )
+    common: dict[str, Any] = {"epilog": EXIT_CODES, "formatter_class": _Formatter, "allow_abbrev": False}
+    summary = "Check which devices a host's packets leave by, and correct its routes."
+    parser = argparse.ArgumentParser(prog="hostrouting", description=summary, **common)
     parser.add_argument("--version", action="version", version=f"hostrouting {__version__}")
     commands = parser.add_subparsers(prog="hostrouting", metavar="COMMAND", required=True)
     is_completion = "_ARGCOMPLETE" in os.environ
     for name, summary in COMMANDS.items():
         if words is not None and name not in words and not is_completion:
-            commands.add_parser(name, help=summary, formatter_class=_Formatter)
+            commands.add_parser(name, help=summary)
             continue
         module = import_module(f"hostrouting.cli.commands.{name}")
-        command = commands.add_parser(
-            name,
-            help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.\n\n{(module.__doc__ or '').partition(chr(10))[2].strip()}",
-            epilog=EXIT_CODES,
-            formatter_class=_Formatter,
-            allow_abbrev=False,
-        )
-        for key in (*getattr(module, "ARGUMENTS", ()), "--json"):
-            import_module("hostrouting.cli.arguments").add_argument(command, key)
+        more = (module.__doc__ or "").partition("\n")[2].strip()
+        description = f"{summary[0].upper()}{summary[1:]}.\n\n{more}"
+        command = commands.add_parser(name, help=summary, description=description, **common)
+        for argument in (*getattr(module, "ARGUMENTS", ()), "--json"):
+            _add(command, argument)
         command.set_defaults(run=module.run)
     if is_completion:
         import_module("argcomplete").autocomplete(parser)
     return parser
+
+
+def _add(command: argparse.ArgumentParser, argument: str) -> None:
+    """Add one of _ARGUMENTS; a word behind its name says that it is required."""
+    name, _, required = argument.partition(" ")
+    settings = {**_ARGUMENTS[name], **({"required": True} if required else {})}
+    if name == "--ignore":
+        settings["choices"] = import_module("hostrouting.finding").NAMES
+    command.add_argument(name, **settings)

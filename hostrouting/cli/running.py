@@ -5,14 +5,15 @@ Shared by plan, apply, status, remove, render and clean. Not here: what the task
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import phases
-from hostrouting.cli.failure import code_of, error_document, words_of, worst_code
-from hostrouting.cli.output import capped, finding_lines, log_to_stderr
+from hostrouting.cli.output import capped, code_of, error_document, finding_lines, worst_code
+from hostrouting.errors import RouteOverlapError
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.layout import HostLayout
 
@@ -23,14 +24,17 @@ if TYPE_CHECKING:
 
 def plan_lines(plan: Plan) -> Iterator[str]:
     """What would be changed, and what there is to tell about it."""
-    if (routes := plan.routes) is not None:
-        steps = [f"  {line}" for step in (*routes.conflicts, *routes.changes) for line in str(step).splitlines()]
-        yield from capped(steps)
-    yield from capped([f"  {operation}" for operation in plan.operations])
-    yield from capped([f"  write {path}" for path in plan.files.writes])
-    yield from capped([f"  remove {path}" for path in plan.files.removes])
+    routes, files = plan.routes, plan.files
+    steps = () if routes is None else (*routes.conflicts, *routes.changes)
+    writes, removes = (f"write {path}" for path in files.writes), (f"remove {path}" for path in files.removes)
+    yield from _blocks(steps, plan.operations, writes, removes)
     yield from ["  have systemd read its files again"] if plan.needs_reload else []
     yield from finding_lines(finding for finding in plan.findings if finding.name != "route-conflict")  # a step
+
+
+def _blocks(*blocks: Iterable[object]) -> Iterator[str]:
+    for block in blocks:
+        yield from capped([f"  {line}" for thing in block for line in str(thing).splitlines()])
 
 
 class Run(NamedTuple):
@@ -50,7 +54,7 @@ class Run(NamedTuple):
     def code(self) -> int:
         """The exit code."""
         is_stopped = not self.report.ok and not self.errors
-        return self.report.exit_code if is_stopped else worst_code(map(code_of, self.errors))
+        return self.report.exit_code if is_stopped else worst_code(*map(code_of, self.errors))
 
     @property
     def has_changed(self) -> bool:
@@ -59,18 +63,16 @@ class Run(NamedTuple):
 
     def lines(self, done: str, nothing: str) -> Iterator[str]:
         """How it ended, and everything that it has changed: `done` if there is something, else `nothing`."""
-        changes = [*self.effects.changes, *self.effects.operations]
         for error in self.errors:
-            first, *others = words_of(error)
+            first, *others = _words_of(error).splitlines()
             yield from (f"FAILED: {first}", *(f"  {words}" for words in others))
         if self.report.ok:
             yield f"DONE: {done}" if self.has_changed else f"NOTHING TO DO: {nothing}"
         elif not self.errors:
             yield f"STOPPED: {self.report.reason}"
         yield from ["What was changed before that:"] if self.has_changed and not self.report.ok else []
-        yield from capped([f"  {change}" for change in changes])
-        yield from capped([f"  wrote {path}" for path in self.wrote])
-        yield from capped([f"  removed {path}" for path in self.removed])
+        wrote, removed = (f"wrote {path}" for path in self.wrote), (f"removed {path}" for path in self.removed)
+        yield from _blocks((*self.effects.changes, *self.effects.operations), wrote, removed)
 
     def document(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -79,9 +81,15 @@ class Run(NamedTuple):
         return {"ok": self.report.ok, "changed": self.has_changed, **changes, "files": files, "failures": failures}
 
 
+def _words_of(error: BaseException) -> str:
+    if isinstance(error, RouteOverlapError) and error.check is not None:  # whose page comes as well
+        return f"the verdict is {error.check['verdict']}, and the mode is STRICT; no gated unit starts"
+    return str(error) or type(error).__name__
+
+
 def run_task(task: phases.AnyTask, host: Host) -> Run:
     """Run the task on this host. A signal, or the end of its terminal, stops it, and it undoes what it has begun."""
-    log_to_stderr()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")  # on standard error
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # not under nohup
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))

@@ -7,15 +7,13 @@ leaves as expected, yellow where that is in doubt, red where one escapes. The de
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from hostrouting.check.judge import FINE
-from hostrouting.cli.output import SHOWN
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
@@ -28,27 +26,28 @@ __all__ = ["Console", "print_page"]
 # The first pattern that matches a line decides its colour.
 _STYLES = (
     (r"^(OK|DONE|NOTHING TO DO|INSTALLED):", "bold green"),
-    (r"^(OVERLAP|FAILED|REFUSED|CONFLICT|DIFFERENT|GATE-OPEN|GATE-SHUT):", "bold red"),
+    (r"^(OVERLAP|FAILED|REFUSED|DIFFERENT|GATE-OPEN|GATE-SHUT):", "bold red"),
     (r"^[A-Z][A-Z-]+( [A-Z]+)*:", "bold yellow"),
     (r"^  (\+|add|wrote) .*", "green"),
     (r"^  (-|delete|removed) .*", "red"),
     (r"^\S.*:$", "bold"),
 )
-_COLOURS, _CELLS = ("green", "yellow", "red"), 40
-"""The colours of a strip by the grade of what happens there, and its length."""
+_COLOURS, _CELLS, _MOST = ("green", "yellow", "red"), 40, 20
+"""The colours of a strip by the grade of what happens there, its length, and how many strips are shown."""
 
 
-def print_page(console: Console, lines: Iterable[str], report: CheckReport | None) -> None:
+def print_page(console: Console, lines: Sequence[str], report: CheckReport | None) -> None:
     """Print the lines in colour, and the strips of the report before the first empty line, or at the end."""
-    strips = [] if report is None else [*islice(_strips(report, "#" if console.options.ascii_only else "█"), SHOWN)]
-    for line in lines:
-        while strips and not line:
-            console.print(strips.pop(0))
-        text = Text(line)
-        any(text.highlight_regex(pattern, style) for pattern, style in _STYLES)  # up to the first that matches
+    place = lines.index("") if "" in lines else len(lines)
+    strips = [] if report is None else [*_strips(report, "#" if console.options.ascii_only else "█")]
+    for text in (*map(_coloured, lines[:place]), *strips[:_MOST], *map(_coloured, lines[place:])):
         console.print(text)
-    for strip in strips:
-        console.print(strip)
+
+
+def _coloured(line: str) -> Text:
+    text = Text(line)
+    any(text.highlight_regex(pattern, style) for pattern, style in _STYLES)  # up to the first that matches
+    return text
 
 
 def _strips(report: CheckReport, cell: str) -> Iterator[Text]:

@@ -1,17 +1,18 @@
-"""What a host lacks for a configuration, and what a configuration would take away: asked before the first write.
+"""What a host lacks for a configuration: asked before the first write.
 
-Pure questions: nothing is changed here. Not here: what is done about the answers (`install`, the command `apply`).
+Pure questions: nothing is changed here. Not here: what is done about the answers (`install`).
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
+from ipaddress import collapse_addresses
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.files import foreign_steps, is_nothing
-from hostrouting.config.settings import HostRoutingConfig, gated_units
+from hostrouting.config.settings import gated_units
 from hostrouting.config.values import Mode
 from hostrouting.errors import Fault, HostRoutingError
 from hostrouting.finding import Finding, Severity
@@ -19,6 +20,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.text import spoken
 
 if TYPE_CHECKING:
+    from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.config.values import Network
     from hostrouting.host.fileset import FileChanges
     from hostrouting.host.host import Host
@@ -100,7 +102,7 @@ def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) 
 
     if gone := [*map(str, _lost_routes(installed, config))]:
         yield lost("staticRoutes.routes", f"takes away the route to {spoken(gone)}")
-    if gone := [str(part) for cidr in old.cidrs for part in _uncovered(cidr, new.cidrs)]:
+    if gone := [str(cidr) for cidr in old.cidrs if not _covers(new.cidrs, cidr)]:
         yield lost("routeOverlap.expectedCidrs", f"{spoken(gone)} would no longer be checked")
     if old.cidrs and new.cidrs and (old.mode, new.mode) == (Mode.STRICT, Mode.WARN):
         yield lost("routeOverlap.mode", "STRICT is installed; with WARN, units start even if addresses escape")
@@ -113,18 +115,13 @@ def find_losses(installed: HostRoutingConfig | None, config: HostRoutingConfig) 
 
 def _lost_routes(installed: HostRoutingConfig, config: HostRoutingConfig) -> Iterator[Network]:
     """The destinations without a route any more. Longer prefixes take a route's place; a shorter one may not win."""
-    kept = {route.destination for route in config.static_routes.routes}
+    kept = [route.destination for route in config.static_routes.routes]
     for cidr in (route.destination for route in installed.static_routes.routes):
-        if cidr not in kept:
-            longer = [other for other in kept if other.prefixlen > cidr.prefixlen and other.overlaps(cidr)]
-            yield from _uncovered(cidr, longer)
+        if not _covers([other for other in kept if other.prefixlen >= cidr.prefixlen], cidr):
+            yield cidr
 
 
-def _uncovered(cidr: Network, others: Collection[Network]) -> Iterator[Network]:
-    """The parts of a CIDR that the others do not cover."""
-    near = [other for other in others if cidr.overlaps(other)]
-    if not near:
-        yield cidr
-    elif all(other.prefixlen > cidr.prefixlen for other in near):
-        for half in cidr.subnets():
-            yield from _uncovered(half, near)
+def _covers(networks: Iterable[Network], cidr: Network) -> bool:
+    """Whether these networks together have every address of the CIDR."""
+    of_family = (network for network in networks if network.version == cidr.version)
+    return any(cidr.subnet_of(whole) for whole in collapse_addresses(of_family))  # type: ignore[type-var,arg-type]  # all of one family

@@ -81,14 +81,3 @@ def test_without_ip(tmp_path: Path) -> None:
     reason = "ip: No such file" if allowed else ""  # where no namespace can be made, that is the reason
     assert lines[1].startswith(f"This is a fake host: the machine does not allow a namespace ({reason}")
     story(lines)
-
-
-def test_pipe_closed(tmp_path: Path) -> None:
-    """If the reader closes the pipe, the demo ends without a message, and leaves nothing behind."""
-    environment = {"PATH": PATH, "TMPDIR": str(tmp_path), "LC_ALL": "C.UTF-8"}
-    with subprocess.Popen(DEMO, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        assert running.stderr is not None
-        running.stdout.close()
-        assert (running.stderr.read(), running.wait(timeout=60)) == ("", 0)
-    assert not list(tmp_path.iterdir())

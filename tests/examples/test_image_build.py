@@ -26,9 +26,3 @@ def test_by_itself() -> None:
     done = example("image_build.py")
     assert done.returncode == 0, done.stderr
     assert "static-routes.service" in done.stdout
-
-
-def test_an_option_that_is_none() -> None:
-    """An unknown option is refused, and is not taken for a folder."""
-    done = example("image_build.py", "--pretend")
-    assert (done.returncode, done.stdout) == (2, "")

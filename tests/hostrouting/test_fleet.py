@@ -83,7 +83,7 @@ def test_the_repair_of_a_group_repairs_its_nodes(nodes: Path) -> None:
     whole = {"staticRoutes": {"enabled": True, "routes": routes}, "routeOverlap": {"expectedCidrs": [CIDR]}}
     for result in group.results:
         plan = say("plan", "--config", "-", "--snapshot", result.path, "--json", stdin=json.dumps(whole).encode())
-        assert plan.json["verdict"] == "ok"
+        assert plan.json["check"]["verdict"] == "ok"
     # What is in the configuration already is not asked for again.
     assert groups_of(nodes, HostRoutingConfig.from_mapping(whole))[0].repair == ()
 

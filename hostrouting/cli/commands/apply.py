@@ -2,12 +2,15 @@
 
 The file is complete: what is installed and not in the file is removed. A file that takes away a route, a CIDR, the mode
 STRICT, a gated unit or the guard is refused without --allow-removal. A running unit is not touched. If an address
-escapes afterwards, the exit code is 1 in mode STRICT; in mode WARN it is only reported.
+escapes afterwards, the exit code is 1 in mode STRICT; in mode WARN it is only reported. After a failure, the answer
+says whether units start unchecked.
 """
 
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from hostrouting.boot.health import find_faults
 from hostrouting.check.check import CheckReport
@@ -16,28 +19,33 @@ from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import run_task
 from hostrouting.cli.source import GetHost, read_config
 from hostrouting.errors import ConfigError, HostRoutingError, is_denied
-from hostrouting.finding import Finding
 from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.install import read_installed
+from hostrouting.tasks.requirements import find_losses
 
-ARGUMENTS = ("--config FILE", "--wait", "--allow-removal")
+if TYPE_CHECKING:
+    from hostrouting.finding import Finding
+
+ARGUMENTS = ("--config required", "--wait", "--allow-removal")
 
 
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
     config, here = read_config(arguments.config), host()
-    task = Configure(config, host=here, wait=arguments.wait, allow_removal=arguments.allow_removal)
-    outcome, done = run_task(task, here), "this host is as the configuration asks"
+    if not arguments.allow_removal and (losses := tuple(find_losses(read_installed(here), config))):
+        raise ConfigError(losses)
+    outcome = run_task(Configure(config, host=here, wait=arguments.wait), here)
     # Both a result and a RouteOverlapError have the report of the check.
     ends = [*(node.result for node in outcome.report.walk()), *outcome.errors]
     reports = [report for end in ends if isinstance(report := getattr(end, "report", None), CheckReport)]
     check = Check.of(reports[0], config) if reports else None
-    is_refused = any(isinstance(error, ConfigError) or is_denied(error) for error in outcome.errors)
-    try:  # after a failure, what lets units start unchecked; after a refusal, another configuration is installed
-        findings = () if is_refused else find_faults(here, config)
-        findings = tuple(finding for finding in findings if outcome.report.ok or finding.name == "gate-open")
-    except HostRoutingError as error:
-        findings = (Finding("not-known", "warning", f"whether units are held back is not known: {error}"),)
-    more = {"findings": [finding.to_mapping() for finding in findings], "check": check and check.document()}
+    findings: list[Finding] = []
+    if not (outcome.report.ok or any(map(is_denied, outcome.errors))):
+        with suppress(HostRoutingError):
+            faults = (fault for fault in find_faults(here, config) if fault.name == "gate-open")
+            findings += (fault._replace(remedy="") for fault in faults)  # to apply, which has failed
+    done = "this host is as the configuration asks"
     lines = [*outcome.lines(done, done), *finding_lines(findings), *(check.lines() if check else ())]
+    more = {"findings": [finding.to_mapping() for finding in findings], "check": check and check.document()}
     document = {"schema": "hostrouting/apply/4", **outcome.document(), **more}
     return Answer(outcome.code, document, lines, check and check.report)

@@ -1,8 +1,8 @@
 """`check`: the verdict, what escapes, what repairs it, and how to allow it.
 
-Without a configuration, the CIDRs are those given here, and the expected devices those of the default route. CIDRs
-given here replace those of a configuration. With neither, the installed check is made. Only routing tables and rules
-are checked, as they are now: not firewalls, IPsec or eBPF programs. Nothing is changed.
+Without --config, the installed configuration is used. CIDRs that are typed replace those in it. Unless it names the
+expected devices, they are those of the default route. Only routing tables and rules are checked, as they are now: not
+firewalls, IPsec or eBPF programs. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -11,19 +11,22 @@ import argparse
 
 from hostrouting.cli.check import code_with, make_check
 from hostrouting.cli.output import Answer
-from hostrouting.cli.source import GetHost, read_question
+from hostrouting.cli.source import GetHost, bad_input, find_config, repair_command, with_cidrs
 
-ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--snapshots", "--fail-on", "--ignore")
+ARGUMENTS = ("cidrs", "--config", "--snapshot", "--snapshots", "--fail-on", "--ignore")
 
 
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
-    if arguments.snapshots:
+    config = with_cidrs(find_config(arguments, host), arguments.cidrs)
+    if arguments.snapshots is not None:
         from hostrouting.cli.nodes import check_nodes
 
-        return check_nodes(arguments, host)
-    question = read_question(arguments, host)
-    check = make_check(arguments, question.config, host)
+        if arguments.snapshot or arguments.fail_on or arguments.ignore:
+            rule = "cannot be used together with --snapshot, --fail-on or --ignore"
+            raise bad_input("--snapshots", "", rule, "leave these out")
+        return check_nodes(arguments.snapshots, config)
+    check = make_check(config, host, arguments.snapshot)
     code = code_with(arguments, check.code(arguments.ignore), check.findings)
-    lines = check.lines(question.repair, is_saved=arguments.snapshot is not None)
-    return Answer(code, check.document(), lines, check.report)
+    there = "as root" if arguments.snapshot is None else "on that host as root"
+    return Answer(code, check.document(), check.lines(repair_command(arguments), there), check.report)

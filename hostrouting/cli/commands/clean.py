@@ -8,49 +8,43 @@ deleted.
 from __future__ import annotations
 
 import argparse
-from typing import get_args
+from typing import Any, get_args
 
 import phases
-from hostrouting.cli.failure import FINE, PROBLEM
-from hostrouting.cli.output import Answer, capped, finding_lines, log_to_stderr
+from hostrouting.cli.output import FINE, PROBLEM, Answer, capped, finding_lines
 from hostrouting.cli.running import run_task
-from hostrouting.cli.source import GetHost, read_config, typed_name
-from hostrouting.errors import ConfigError, Fault
+from hostrouting.cli.source import GetHost, bad_input, read_config, typed_name
 from hostrouting.tasks.cleanup.judge import Fate
 from hostrouting.tasks.cleanup.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
 
-ARGUMENTS = ("cni", "--config FILE", "--apply")
+ARGUMENTS = ("cni", "--config required", "--apply")
 
 
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
-    config = read_config(arguments.config)
+    config, nothing = read_config(arguments.config), "nothing of azure-vnet is stale"
     if config.azure_vnet_cleanup is None:
         remedy = 'add {"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}}'
-        raise ConfigError([Fault("azureVnetCleanup", "", "missing", remedy)])
+        raise bad_input("azureVnetCleanup", "", "missing", remedy)
     section = config.azure_vnet_cleanup._replace(dry_run=False)
     task = CleanStaleAzureVnet(config._replace(azure_vnet_cleanup=section), host=host())
+    document: dict[str, Any] = {"schema": "hostrouting/clean/2", "operations": [], "undoFile": None}
     if arguments.apply:
         outcome = run_task(task, task.host)
         results = [node.result for node in outcome.report.walk() if isinstance(node.result, CleanupResult)]
         plan, code = results[0].plan if results else CleanupPlan(), outcome.code
         undo_file = next((path for path in outcome.wrote if path.endswith(".undo")), None)
-        done = f"to restore what was deleted, as root: sh {undo_file}"
-        lines, shown = [*outcome.lines(done, "nothing of azure-vnet is stale")], {*get_args(Fate)} - {"delete"}
-        document = {**outcome.document(), **plan.to_mapping(), "undoFile": undo_file}
+        lines = [*outcome.lines(f"to restore what was deleted, as root: sh {undo_file}", nothing)]
+        document |= {**outcome.document(), "undoFile": undo_file}
     else:
-        log_to_stderr()
-        plan, shown = task.plan(phases.Context(observers=[])), {*get_args(Fate)}
+        plan = task.plan(phases.Context(observers=[]))
         code = PROBLEM if plan.deletions or plan.hindrances else FINE
         again = f"hostrouting clean azure-vnet --config {typed_name(arguments.config)} --apply"
-        lines = [
-            f"STALE: to delete what is stale, as root: {again}"
-            if code
-            else "NOTHING TO DO: nothing of azure-vnet is stale"
-        ]
-        lines = ["REFUSED: --apply would delete nothing"] if plan.hindrances else lines
-        document = {**plan.to_mapping(), "operations": [], "undoFile": None}
-    for fate in get_args(Fate) if not plan.hindrances else ():
-        lines += capped([f"  {fate} {entry}" for entry in plan.with_fate(fate) if fate in shown])
-    lines += finding_lines(plan.findings)
-    return Answer(code, {"schema": "hostrouting/clean/2", **document}, lines)
+        todo = (
+            "REFUSED: --apply would delete nothing" if plan.hindrances else f"STALE: to delete this, as root: {again}"
+        )
+        lines = [todo if code else f"NOTHING TO DO: {nothing}"]
+    for fate in get_args(Fate):
+        if not plan.hindrances and not (arguments.apply and fate == "delete"):  # what was deleted is shown already
+            lines += capped([f"  {fate} {entry}" for entry in plan.with_fate(fate)])
+    return Answer(code, document | plan.to_mapping(), [*lines, *finding_lines(plan.findings)])

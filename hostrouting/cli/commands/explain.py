@@ -12,15 +12,17 @@ from ipaddress import ip_address
 from typing import Any
 
 from hostrouting.check.judge import DOUBT, ESCAPE, Judge, Opinion
-from hostrouting.cli.failure import FINE
-from hostrouting.cli.output import Answer, capped
-from hostrouting.cli.source import GetHost, read_base, read_host, with_devs
-from hostrouting.errors import ConfigError, Fault
+from hostrouting.check.report import FATES, find_doubts
+from hostrouting.cli.output import FINE, Answer, capped, finding_lines
+from hostrouting.cli.source import GetHost, bad_input, find_config, read_host
 from hostrouting.fib.engine import Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.fib.trace import Tried, trace_rules
-from hostrouting.model.route import protocol_name, table_name
+from hostrouting.finding import ESCAPES
+from hostrouting.model.route import table_name
 from hostrouting.text import spoken
+
+ARGUMENTS = ("address", "--config", "--snapshot")
 
 _RESULTS = {
     "skipped": "does not match this packet",
@@ -32,8 +34,6 @@ _RESULTS = {
     "decides": "decides: {route}",
 }
 
-ARGUMENTS = ("address", "--dev", "--config", "--snapshot")
-
 
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
@@ -41,33 +41,31 @@ def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
         address = ip_address(arguments.address.partition("%")[0])  # a zone has no part in routing
     except ValueError as error:
         remedy = "write one address, such as 172.16.5.9"
-        raise ConfigError([Fault("ADDRESS", repr(arguments.address), "is not an address", remedy)]) from error
-    config = with_devs(read_base(arguments, host), arguments.dev)
-    fib = Fib(read_host(arguments, host), address.version)
-    judge, rules, (decision, others) = (
-        Judge(fib, config.route_overlap),
-        [*trace_rules(fib, address)],
-        fib.ends(int(address)),
-    )
-    [part] = judge.parts(int(address), int(address))
-    opinion, expected, route = part.opinion, sorted(judge.uplinks.devs), decision.route
+        raise bad_input("ADDRESS", repr(arguments.address), "is not an address", remedy) from error
+    config, number = find_config(arguments, host), int(address)
+    fib = Fib(read_host(host, arguments.snapshot), address.version)
+    judge, rules = Judge(fib, config.route_overlap), [*trace_rules(fib, address)]
+    (decision, others), [part] = fib.ends(number), judge.parts(number, number)
+    expected, route = sorted(judge.uplinks.devs), decision.route
     document = {"schema": "hostrouting/explain/2", "address": str(address), **_plain(decision)}
-    document |= {"opinion": opinion.name, "expectedDevs": expected, "rules": [_step(tried) for tried in rules]}
-    document |= {"table": route and table_name(route.table), "route": route and str(route)}
-    document |= {"protocol": route and protocol_name(route.protocol)}
+    document |= {"opinion": part.opinion.name, "expectedDevs": expected, "rules": [_step(tried) for tried in rules]}
+    document |= {"route": route and str(route)}
     document |= {"others": [{"rule": str(end.rule), **_plain(end.decision)} for end in others]}
 
     def lines() -> Iterator[str]:
-        yield f"{address} {_way(decision)}; {_judged(opinion, expected)}"
+        opinions = dict.fromkeys((part.opinion, *part.others))
+        doubts = [(opinion, number, number) for opinion in opinions if opinion.grade == DOUBT]
+        unseen = [f"NOT-JUDGED: {name}" for name, prefix in not_judged(fib) if address in prefix]
+        yield _judged(f"{address} {_way(decision)}", part.opinion, expected, is_open=bool(doubts or unseen))
+        yield from finding_lines(find_doubts(fib.family, doubts))
         width = max((len(str(tried.rule)) for tried in rules), default=0)
         yield from ("", *(f"  {tried.rule!s:<{width}}  {_result(tried)}" for tried in rules), "")
         if route is not None:
             yield from (f"  route  {route}", "")
-        unseen = [f"NOT-JUDGED: {name}" for name, prefix in not_judged(fib) if address in prefix]
         yield from capped(unseen)
         for end in others:
-            matching = "matches" if end.meets else "does not match"
-            yield f"OTHERS: a packet that {matching} {end.rule} {_way(end.decision)}"
+            matches = "does not match" if end.meets is end.rule.invert else "matches"
+            yield f"OTHERS: a packet that {matches} rule {end.rule.priority} {_way(end.decision)} [{end.rule}]"
         if not others and not unseen:
             yield "This holds for every packet that this host sends to it."
 
@@ -82,21 +80,22 @@ def _step(tried: Tried) -> dict[str, Any]:
     return {"rule": str(tried.rule), "result": tried.result, "route": tried.route and str(tried.route)}
 
 
-def _judged(opinion: Opinion, expected: list[str]) -> str:
+def _judged(way: str, opinion: Opinion, expected: list[str], *, is_open: bool) -> str:
     if opinion.grade == ESCAPE:
-        return f"expected: {spoken(expected, last='or') or 'no device'}"
-    if opinion.grade == DOUBT:
-        return f"{opinion.reason}: it is not known whether that is meant"
-    return ": ".join(filter(None, (opinion.name, opinion.reason)))
+        name = opinion.name if opinion.name in ESCAPES else "refused"
+        return f"{name.upper()}: {way}; expected: {spoken(expected, last='or') or 'no device'}"
+    allowed = f"; allowed: {opinion.reason}" if opinion.name == "allowed" else ""
+    return f"{'UNDECIDED' if is_open else 'OK'}: {way}{allowed}"
 
 
 def _way(decision: Decision) -> str:
-    if not decision.devs or decision.kind != "unicast":
-        return f"ends here: {decision.kind.replace('-', ' ')}"
+    if not decision.devs or decision.kind == "local":
+        return FATES.get(decision.kind, "stays on this host")
     legs = () if decision.route is None else decision.route.legs
     gateways = spoken([*dict.fromkeys(str(leg.gateway) for leg in legs if leg.gateway)], last="or")
-    through = f" via {gateways}" if gateways else ", directly to the neighbour"
-    return f"leaves by {spoken(decision.devs, last='or')}{through}"
+    through = f"via {gateways}" if gateways else "without a gateway"
+    as_kind = "" if decision.kind == "unicast" else f", as {decision.kind}"
+    return f"leaves by {spoken(decision.devs, last='or')} {through}{as_kind}"
 
 
 def _result(tried: Tried) -> str:

@@ -12,8 +12,7 @@ import attrs
 
 from hostrouting.check.check import check_snapshot
 from hostrouting.cli.check import Check, code_with
-from hostrouting.cli.failure import CANNOT_DECIDE, FINE, PROBLEM
-from hostrouting.cli.output import Answer
+from hostrouting.cli.output import CANNOT_DECIDE, FINE, PROBLEM, Answer
 from hostrouting.cli.running import plan_lines
 from hostrouting.cli.source import GetHost, read_config, read_host, typed_name
 from hostrouting.finding import Finding
@@ -23,35 +22,34 @@ from hostrouting.tasks.install import read_installed
 from hostrouting.tasks.requirements import find_losses
 from hostrouting.tasks.results import Plan
 
-ARGUMENTS = ("--config FILE", "--snapshot", "--fail-on", "--ignore", "--allow-removal")
+ARGUMENTS = ("--config required", "--snapshot", "--fail-on", "--ignore", "--allow-removal")
 
 
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
-    config, ignored = read_config(arguments.config), arguments.ignore
-    before = read_host(arguments, host)
-    plan = Plan(routes=plan_static_routes(config, before))
+    config, before, check = read_config(arguments.config), read_host(host, arguments.snapshot), None
     if arguments.snapshot is None:
         plan = Configure(config, host=host()).plan()
         losses = () if arguments.allow_removal else find_losses(read_installed(host()), config)
         removals = [Finding("removal", "error", f"{loss.path}: {loss.rule}", loss.path, loss.remedy) for loss in losses]
         plan = attrs.evolve(plan, findings=(*removals, *plan.findings))
-    routes, after = plan.routes or RoutePlan(), None
+    else:
+        steps = plan_static_routes(config, before)
+        plan = Plan(routes=steps, findings=tuple(steps.findings()))
+    routes = plan.routes or RoutePlan()
     if config.route_overlap.cidrs and not (routes.conflicts or routes.pending):
-        after = Check.of(check_snapshot(routes.apply_to(before), config), config)
-    verdict, code_after = (None, FINE) if after is None else (after.report.verdict, after.code(ignored))
-    is_strict = config.route_overlap.mode == "STRICT"
-    errors = [finding for finding in plan.errors if finding.name not in ignored]
-    if errors or (routes.conflicts and "route-conflict" not in ignored) or (code_after == PROBLEM and is_strict):
+        check = Check.of(check_snapshot(routes.apply_to(before), config), config)
+    code_after = check.code(arguments.ignore) if check else FINE
+    is_lost = code_after == PROBLEM and config.route_overlap.mode == "STRICT"
+    if is_lost or any(error.name not in arguments.ignore for error in plan.errors):
         code, answer = PROBLEM, "WOULD FAIL: apply would fail, for the reasons below"
-    elif routes.pending or (verdict == "no-default-route" and code_after):
+    elif routes.pending or (check and check.report.verdict == "no-default-route" and code_after):
         code, answer = CANNOT_DECIDE, "NOT READY: apply would wait for what is missing"
     elif plan.is_empty:
         code, answer = FINE, "NOTHING TO DO: this host is as the configuration asks"
     else:
         code, answer = PROBLEM, f"TO DO: as root: hostrouting apply --config {typed_name(arguments.config)}"
-    code = code_with(arguments, code, (*plan.findings, *(after.findings if after else ())))
-    told = {"verdict": verdict, "check": after and after.document()}
-    document = {"schema": "hostrouting/plan/3", "answer": answer.partition(":")[0].lower(), **plan.to_mapping(), **told}
-    verdicts = ["", "The verdict afterwards:", *after.verdict_lines()] if after else []
-    return Answer(code, document, [answer, *plan_lines(plan), *verdicts])
+    code = code_with(arguments, code, (*plan.findings, *(check.findings if check else ())))
+    lines = [answer, *plan_lines(plan), *(("", "The verdict afterwards:", *check.verdicts()) if check else ())]
+    more = {"answer": answer.partition(":")[0].lower(), **plan.to_mapping(), "check": check and check.document()}
+    return Answer(code, {"schema": "hostrouting/plan/4", **more}, lines)

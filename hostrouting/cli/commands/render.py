@@ -7,28 +7,25 @@ import os
 
 from hostrouting.cli.output import Answer, finding_lines
 from hostrouting.cli.running import run_task
-from hostrouting.cli.source import GetHost, read_config, typed_name
-from hostrouting.errors import ConfigError, Fault
+from hostrouting.cli.source import GetHost, bad_input, read_config, typed_name
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
 
-ARGUMENTS = ("--config FILE", "--root")
+ARGUMENTS = ("--config required", "--root")
 
 
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
     config, root = read_config(arguments.config), os.path.abspath(arguments.root)
     if not os.path.isdir(root):
-        raise ConfigError([Fault("--root", repr(arguments.root), "is not a directory", "mount the image there first")])
+        raise bad_input("--root", repr(arguments.root), "is not a directory", "mount the image there first")
     if os.path.samefile(root, "/") and (manager := host().manager) is not None and manager.is_running():
         remedy = f"for this host: hostrouting apply --config {typed_name(arguments.config)}"
-        raise ConfigError([Fault("--root", repr(arguments.root), "is this host, and systemd is running on it", remedy)])
+        raise bad_input("--root", repr(arguments.root), "is this host, and systemd is running on it", remedy)
     task = Configure(config, host=Host.offline(root))
     findings = task.plan().findings
     outcome = run_task(task, task.host)
-    done, nothing = (
-        f"the files are in {root}, and take effect when the image boots",
-        f"the image in {root} is as the configuration asks",
-    )
+    done = f"the files are in {root}, and take effect when the image boots"
+    nothing = f"the image in {root} is as the configuration asks"
     lines = [*outcome.lines(done, nothing), *(finding_lines(findings) if outcome.report.ok else ())]
     return Answer(outcome.code, {"schema": "hostrouting/render/2", "root": root, **outcome.document()}, lines)

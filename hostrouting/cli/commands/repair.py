@@ -12,54 +12,46 @@ import json
 from typing import TYPE_CHECKING
 
 from hostrouting.check.check import missing_routes
-from hostrouting.cli.check import Check, make_check
-from hostrouting.cli.failure import FINE, PROBLEM
-from hostrouting.cli.output import Answer, say
-from hostrouting.cli.source import GetHost, Question, read_question, written
+from hostrouting.cli.check import make_check
+from hostrouting.cli.output import FINE, PROBLEM, Answer, say
+from hostrouting.cli.source import GetHost, find_config, with_cidrs, written
 from hostrouting.errors import NotReady, RouteOverlapError
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
     from hostrouting.finding import Finding
+    from hostrouting.model.snapshot import Snapshot
 
-ARGUMENTS = ("cidrs", "--dev", "--config", "--snapshot", "--commands")
+ARGUMENTS = ("cidrs", "--config", "--snapshot", "--commands")
 
 
 def run(arguments: argparse.Namespace, host: GetHost) -> Answer:
     """See the module."""
-    question = read_question(arguments, host)
-    check = make_check(arguments, question.config, host)
-    report = check.report
+    known = find_config(arguments, host)
+    check = make_check(config := with_cidrs(known, arguments.cidrs), host, arguments.snapshot)
+    report, unsafe = check.report, [finding for finding in check.findings if finding.name == "unsafe"]
     if report.verdict == "no-default-route":
-        raise NotReady(f"{'; '.join(check.verdict_lines())}; name the expected device: --dev DEV")
-    unsafe = [finding for finding in check.findings if finding.name == "unsafe"]
+        raise NotReady(f"{'; '.join(check.verdicts())}; add one, or name routeOverlap.expectedDevs in a --config")
     if report.escapes and not report.routes:
-        of_pods = "only packets of pods escape, by rules that no route in table main changes"
-        raise RouteOverlapError(f"there is no repair: {'; '.join(map(str, unsafe)) or of_pods}")
-    config, conflicts = _repaired(check, question)
+        reasons = [str(finding) for finding in unsafe] or ["a rule decides, before table main"]
+        raise RouteOverlapError(f"there is no repair: {'; '.join(reasons)}")
+    cidrs = dict.fromkeys((*known.route_overlap.expected_cidrs, *config.route_overlap.expected_cidrs))
+    config = config._replace(route_overlap=config.route_overlap._replace(expected_cidrs=tuple(cidrs)))
+    config, conflicts = _repaired(config, report.families[0].judge.fib.snapshot)
     limits = [*unsafe, *(finding for finding in check.findings if finding.name == "repair-cost"), *conflicts]
     for finding in limits:
         say(str(finding))
     code = PROBLEM if unsafe else FINE if report.verdict == "overlap" else check.code()
-    plain, commands = written(config), list(check.commands())
-    told = {"config": plain, "commands": commands, "findings": [finding.to_mapping() for finding in limits]}
-    document = {"schema": "hostrouting/repair/3", "verdict": report.verdict, **told}
-    return Answer(code, document, commands if arguments.commands else json.dumps(plain, indent=2).splitlines())
+    printed = written(config)
+    commands, findings = check.commands(), [finding.to_mapping() for finding in limits]
+    more = {"verdict": report.verdict, "config": printed, "commands": list(commands), "findings": findings}
+    lines = commands if arguments.commands else json.dumps(printed, indent=2).splitlines()
+    return Answer(code, {"schema": "hostrouting/repair/3", **more}, lines)
 
 
-def _repaired(check: Check, question: Question) -> tuple[HostRoutingConfig, tuple[Finding, ...]]:
-    """The configuration with what the question adds to its check, and with the routes that repair the host.
-
-    A route whose destination and metric another program holds is left out; the findings name those.
-    """
-    section, asked = question.base.route_overlap, question.config.route_overlap
-    overlap = section._replace(
-        expected_cidrs=tuple(dict.fromkeys((*section.expected_cidrs, *asked.expected_cidrs))),
-        expected_devs=asked.expected_devs or section.expected_devs,
-        mode=(section if section.cidrs else asked).mode,
-    )
-    config = question.base._replace(route_overlap=overlap)
-    missing, conflicts = missing_routes(config, check.report.families[0].judge.fib.snapshot)
+def _repaired(config: HostRoutingConfig, snapshot: Snapshot) -> tuple[HostRoutingConfig, tuple[Finding, ...]]:
+    """The configuration with the routes that repair the host; a finding for each in whose way another one is."""
+    missing, conflicts = missing_routes(config, snapshot)
     left_out, keys = {finding.target for finding in conflicts}, {route.key for route in missing}
     kept = [route for route in config.static_routes.routes if str(route.destination) not in left_out]
     routes = (*(route for route in kept if route.key not in keys), *missing)

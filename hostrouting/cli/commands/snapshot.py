@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from hostrouting.cli.failure import FINE
-from hostrouting.cli.output import Answer
+from hostrouting.cli.output import FINE, Answer
 from hostrouting.cli.source import GetHost, open_kernel
 from hostrouting.host.name_servers import read_name_servers
 

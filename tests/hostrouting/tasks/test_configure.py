@@ -1,15 +1,13 @@
 """Configure and Remove, on hosts that exist in memory: what happens if nothing is wanted, reports, and losses."""
 
 import json
-from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
 
 import phases
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import BackendError, ConfigError
+from hostrouting.errors import BackendError
 from hostrouting.host.effects import effects_of
 from hostrouting.model.route import Route
 from hostrouting.tasks.configure import TASKS, Configure, Remove
@@ -20,7 +18,7 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
 from hostrouting.testing.host import FakeFiles
 from phases.testing import FakeClock, Recorder
-from tests.support.tasks import CIDR, HELD, LAYOUT, REPAIR, config, configured, failure_of, manager_of, our_routes, run
+from tests.support.tasks import CIDR, HELD, LAYOUT, REPAIR, config, configured, manager_of, our_routes, run
 
 WANTED = config(*REPAIR, cidrs=(CIDR,))
 
@@ -127,56 +125,6 @@ class TestReport:
         assert named == ("RouteOverlapError", False, "overlap")
         assert str(report).count(HELD) == 1
         assert LAYOUT.config_path in effects_of(report.find("install-files").result).files
-
-
-LOSSES: dict[str, tuple[Callable[[HostRoutingConfig], HostRoutingConfig], str]] = {
-    "routes": (
-        lambda old: old._replace(static_routes={"enabled": True, "routes": [{"destination": REPAIR[0]}]}),
-        "staticRoutes.routes: takes away the route to 172.16.128.0/17",
-    ),
-    "CIDRs": (
-        lambda old: old._replace(route_overlap={"expectedCidrs": ["172.16.64.0/18"], "mode": "STRICT"}),
-        "routeOverlap.expectedCidrs: 172.16.0.0/18 and 172.16.128.0/17 would no longer be checked",
-    ),
-    "STRICT": (
-        lambda old: old._replace(route_overlap={"expectedCidrs": [CIDR]}),
-        "routeOverlap.mode: STRICT is installed; with WARN, units start even if addresses escape",
-    ),
-    "units": (
-        lambda old: old._replace(gate={"units": ["kubelet.service"]}),
-        "gate.units: systemd-nspawn@.service would no longer wait for the gate",
-    ),
-    "guard": (lambda old: old._replace(guard=None), "guard.enabled: the guard that repairs routes would be removed"),
-}
-
-
-class TestLosses:
-    """Where nothing may be taken away, a configuration that protects less than the installed one is refused."""
-
-    OLD = WANTED._replace(guard={"enabled": True})
-
-    @pytest.mark.parametrize(("weaken", "sentence"), LOSSES.values(), ids=LOSSES)
-    def test_each(self, weaken: Callable[[HostRoutingConfig], HostRoutingConfig], sentence: str) -> None:
-        """The error names it and the way out, and nothing is changed; it is allowed on request."""
-        host = configured(self.OLD)
-        before = dict(host.files.texts)
-        error = failure_of(run, Configure(weaken(self.OLD), host=host, allow_removal=False), of=ConfigError)
-        assert [f"{fault.path}: {fault.rule}" for fault in error.faults] == [sentence]
-        assert "--allow-removal" in error.faults[0].remedy
-        assert host.files.texts == before
-        with suppress(phases.TaskFailed):  # without its routes, there is an overlap
-            run(Configure(weaken(self.OLD), host=host))
-        assert host.files.texts != before
-
-    def test_more(self) -> None:
-        """More routes, other halves of a CIDR and more units are no loss; nor is anything on a new host."""
-        more = {"enabled": True, "routes": [{"destination": prefix} for prefix in (*REPAIR, "10.9.0.0/16")]}
-        halves = {"expectedCidrs": [*REPAIR, "10.0.0.0/8"], "mode": "STRICT"}
-        units = {"units": ["kubelet.service", "systemd-nspawn@.service"]}
-        new = HostRoutingConfig(more, halves, gate=units, guard={"enabled": True})
-        instance = self.OLD._replace(gate={"units": ["systemd-nspawn@kube.1.service"]})  # the template gates it, too
-        for host in (configured(self.OLD), configured(instance), FakeHost(kernel=h200())):
-            run(Configure(new, host=host, allow_removal=False))
 
 
 @pytest.mark.parametrize("task", [Configure, ConfigureStaticRoutes, CheckRouteOverlap, RewriteProbeSource])

@@ -1,12 +1,15 @@
 """hostrouting.tasks.requirements: what a configuration would take away."""
 
+from collections.abc import Callable
 from ipaddress import IPv4Network
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.tasks.requirements import find_losses
+from tests.support.tasks import CIDR, REPAIR, config
 
 NETWORKS = st.builds(
     lambda length, place: IPv4Network((int(IPv4Network("10.0.0.0/24")[0]) + place, length), strict=False),
@@ -33,3 +36,43 @@ def test_law_a_route_is_lost_where_no_other_that_is_as_long_takes_its_place(
     )
     faults = {fault.path for fault in find_losses(routes(before), routes(after))}
     assert ("staticRoutes.routes" in faults) is is_lost
+
+
+OLD = config(*REPAIR, cidrs=(CIDR,))._replace(guard={"enabled": True})
+LOSSES: dict[str, tuple[Callable[[HostRoutingConfig], HostRoutingConfig], str]] = {
+    "routes": (
+        lambda old: old._replace(static_routes={"enabled": True, "routes": [{"destination": REPAIR[0]}]}),
+        "staticRoutes.routes: takes away the route to 172.16.128.0/17",
+    ),
+    "CIDRs": (
+        lambda old: old._replace(route_overlap={"expectedCidrs": ["172.16.64.0/18"], "mode": "STRICT"}),
+        "routeOverlap.expectedCidrs: 172.16.0.0/16 would no longer be checked",
+    ),
+    "STRICT": (
+        lambda old: old._replace(route_overlap={"expectedCidrs": [CIDR]}),
+        "routeOverlap.mode: STRICT is installed; with WARN, units start even if addresses escape",
+    ),
+    "units": (
+        lambda old: old._replace(gate={"units": ["kubelet.service"]}),
+        "gate.units: systemd-nspawn@.service would no longer wait for the gate",
+    ),
+    "guard": (lambda old: old._replace(guard=None), "guard.enabled: the guard that repairs routes would be removed"),
+}
+
+
+@pytest.mark.parametrize(("weaken", "sentence"), LOSSES.values(), ids=LOSSES)
+def test_each_loss(weaken: Callable[[HostRoutingConfig], HostRoutingConfig], sentence: str) -> None:
+    """What protects less than the installed configuration is named, with the way out."""
+    faults = [*find_losses(OLD, weaken(OLD))]
+    assert [f"{fault.path}: {fault.rule}" for fault in faults] == [sentence]
+    assert "--allow-removal" in faults[0].remedy
+
+
+def test_no_loss() -> None:
+    """More routes, other halves of a CIDR and more units are no loss; nor is anything on a new host."""
+    more = {"enabled": True, "routes": [{"destination": prefix} for prefix in (*REPAIR, "10.9.0.0/16")]}
+    halves = {"expectedCidrs": [*REPAIR, "10.0.0.0/8"], "mode": "STRICT"}
+    units = {"units": ["kubelet.service", "systemd-nspawn@.service"]}
+    new = HostRoutingConfig(more, halves, gate=units, guard={"enabled": True})
+    instance = OLD._replace(gate={"units": ["systemd-nspawn@kube.1.service"]})  # the template gates it, too
+    assert [*find_losses(OLD, new), *find_losses(instance, new), *find_losses(None, OLD)] == []
