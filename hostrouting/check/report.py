@@ -66,6 +66,7 @@ _REASONS = {
     "no-gateway": "a repair needs {cause}",
     "too-many": "it would take too many routes",
 }
+_OPEN = {"destination": "", "gateway": "", "dev": "", "metric": 0}  # programs find each key, also of what is left open
 _RANGES = 3  # ranges that are named for one cause; the others are counted
 
 
@@ -230,7 +231,7 @@ def check_document(report: CheckReport, *, mode: str, findings: Iterable[Finding
         "expectedDevs": {f"ipv{family.family}": list(family.expected_devs) for family in report.families},
         "nodeIps": {f"ipv{ip.version}": str(ip) for ip in report.node_ips},
         "findings": [finding.to_mapping() for finding in every],
-        "repair": [route.to_mapping() for route in report.routes],
+        "repair": [{**_OPEN, **route.to_mapping()} for route in report.routes],
     }
 
 

@@ -73,7 +73,8 @@ def test_each_is_as_check_says(nodes: Path) -> None:
         for result in group.results:
             alone = say("check", CIDR, "--snapshot", result.path, "--json").json
             assert alone.get("verdict", "no verdict") == result.verdict
-            assert not result.repair or [route.to_mapping() for route in result.repair] == alone["repair"]
+            wanted = HostRoutingConfig({"enabled": True, "routes": alone.get("repair")})
+            assert result.repair in {(), wanted.static_routes.routes}
 
 
 def test_the_repair_of_a_group_repairs_its_nodes(nodes: Path) -> None:
@@ -99,8 +100,8 @@ def test_the_command(nodes: Path) -> None:
             f"OVERLAP: 3 nodes: {CIDR} by ibN",
             "  gpu-0, gpu-1 and gpu-2",
             "  repair, for staticRoutes.routes of their configuration:",
-            '    {"destination": "172.16.0.0/17", "gateway": "", "dev": "", "metric": 0},',
-            '    {"destination": "172.16.128.0/17", "gateway": "", "dev": "", "metric": 0}',
+            '    {"destination": "172.16.0.0/17"},',
+            '    {"destination": "172.16.128.0/17"}',
         ]
         assert document.json["groups"] == [group.to_mapping() for group in groups_of(nodes)]
         for names, code in {

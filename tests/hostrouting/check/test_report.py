@@ -106,10 +106,7 @@ LINES: dict[str, tuple[Callable[[], Snapshot], str]] = {
     ),
     "action": (
         node(Route(INSIDE, (NextHop("docker0"),), protocol=2, metric=9), links=(DOCKER,)),
-        (
-            "ACTION: 1 static route repairs it; add to staticRoutes.routes: "
-            '[{"destination": "172.16.5.0/24", "gateway": "", "dev": "", "metric": 0}]'
-        ),
+        ('ACTION: 1 static route repairs it; add to staticRoutes.routes: [{"destination": "172.16.5.0/24"}]'),
     ),
     "unsafe": (
         node(rules=(Rule(family=4, priority=100, action="prohibit", dst=INSIDE),)),
