@@ -3,14 +3,13 @@
 # Linux decides: it is asked with `ip route get`. Its answer can change only where the prefix of a route or of a rule
 # starts, and right after one ends. So it is asked at these places, and each answer holds up to the next place. Only
 # plain packets of this host are judged: UDP of root, without a mark. UNDECIDED names what this check does not judge.
-# Arguments: the unit that this is for, and the seconds that it may wait for what may still come.
+# Arguments: the unit that this is for, and the seconds that it may wait for what may still come (60 if absent).
 # Exit status: 1 in STRICT if addresses escape, if there is no default route, or if there is no verdict; otherwise 0.
 # Data only: no line of it is executed.
 configuration=(
 )
 set -uo pipefail && umask 022 && export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
-mode=${configuration[0]#* } wait=${configuration[1]#* } state=${configuration[2]#* } families=${configuration[3]#* }
-seconds=${*: -1} && [[ $seconds == *[!0-9]* ]] || ((seconds > wait)) || wait=$seconds
+mode=${configuration[0]#* } state=${configuration[1]#* } families=${configuration[2]#* } wait=${2:-60}
 awk='awk' && hash mawk 2>/dev/null && awk=mawk # it starts fastest
 # shellcheck disable=SC2016 # the text of a program
 program='

@@ -54,10 +54,8 @@ main() {
     ((left > 0)) || { report "$name" "no time was left for $name: what came before took all $limit s"; continue; }
     [[ $unit == "$guard" ]] || patience=$((left > 10 ? left - 10 : 0)) # seconds that it may wait for what is missing
     # In the background, so that a signal is heard at once. It has neither the unit's environment (-c) nor the lock.
-    # shellcheck disable=SC2016 # $0 is the step
-    exec -c "${host[@]}" timeout -k 5 $left \
-      /bin/bash -c "export LC_ALL=C PATH=$PATH"'; umask 022; . "$0"; exit '$ours \
-      "$step" "$unit" $patience </dev/null 9<&- &
+    exec -c "${host[@]}" timeout -k 5 $left </dev/null 9<&- \
+      /bin/bash -c "export LC_ALL=C PATH=$PATH; umask 022; . \"\$0\"; exit $ours" "$step" "$unit" $patience &
     wait $!
     case $? in 0) continue ;; 124 | 137) why="ran longer than $left s, or was killed" ;; *) why=failed ;; esac
     report "$name" "$name $why"
