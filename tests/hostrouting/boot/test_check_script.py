@@ -127,6 +127,18 @@ class TestMarkers:
         assert checked.status == (cidr == FABRIC), checked.said
         assert ("<4>check-route-overlap: the result cannot be written to " in checked.said) is (folder != "as usual")
 
+    def test_written_once(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A marker with another text is replaced, and so is a link; a file that says the same already is left alone."""
+        marker = tmp_path / f"run/aks-flex-node/{MADE_DETECTED}"
+        Checked(namespace, check("172.16.0.0/17"), tmp_path)
+        written = []
+        for prepare in (lambda: None, lambda: None, lambda: marker.symlink_to(marker.rename(tmp_path / "elsewhere"))):
+            prepare()
+            assert Checked(namespace, check(FABRIC), tmp_path).left == {MADE_DETECTED: f"{OVERLAP}\n"}
+            assert not marker.is_symlink()
+            written.append(marker.stat().st_ino)
+        assert written[0] == written[1] != written[2]
+
     @pytest.mark.parametrize("folder", FOLDERS)
     def test_many_at_once(self, namespace: Namespace, tmp_path: Path, folder: str) -> None:
         """Eight starts at once on a healthy STRICT host pass, time and again, and leave nothing but the marker."""
