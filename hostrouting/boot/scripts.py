@@ -37,11 +37,6 @@ def render_gate_script(required: Sequence[str], wanted: Sequence[str]) -> str:
     )
 
 
-def render_guard_script() -> str:
-    """guard.sh, which is the same on each host."""
-    return HEAD + asset("guard.sh")
-
-
 def render_static_routes_script(config: HostRoutingConfig) -> str:
     """The step that sets the routes of the configuration, and deletes our other routes."""
     settings = [f"protocol {OURS}"]

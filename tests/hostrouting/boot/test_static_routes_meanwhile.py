@@ -274,20 +274,11 @@ class TestConflicts:
     ) -> None:
         """In IPv6, Linux deletes all next hops beside the first that a request without a gateway matches: theirs stays."""
         place = "route append fd00:17::/64 metric 5"
-        namespace.batch(
-            [
-                f"{place} via fe80::1 dev eth0 proto 213",
-                f"{place} via fe80::2 dev eth0 proto static",
-                f"{place} dev eth0 proto 213",
-            ]
-        )
+        hops = ("via fe80::1 dev eth0 proto 213", "via fe80::2 dev eth0 proto static", "dev eth0 proto 213")
+        namespace.batch(f"{place} {hop}" for hop in hops)
         assert Ran(namespace, HALVES, tmp_path).status == 0
-        assert namespace.ip("-6", "route", "show", "fd00:17::/64").stdout.split()[1:5] == [
-            "via",
-            "fe80::2",
-            "dev",
-            "eth0",
-        ]
+        shown = namespace.ip("-6", "route", "show", "fd00:17::/64").stdout
+        assert shown.startswith("fd00:17::/64 via fe80::2 dev eth0 ")
 
     def test_beside_an_unwanted_next_hop(self, namespace: Namespace, tmp_path: Path) -> None:
         """Of an IPv6 route that is not wanted any more, ours goes, and that of another program stays."""
@@ -428,6 +419,15 @@ class TestTwoAtOnce:
         written = (b"<6>static-routes: changed routes: 402\n", 0)  # one writes, and the others find it done
         assert ends == [(b"", 0)] * (len(runs) - 1) + [written]
         assert (len(ours(namespace)), len(ours(namespace, IPV6))) == (300, 100)
+
+    def test_read_again_with_the_lock(self, namespace: Namespace, tmp_path: Path) -> None:
+        """What another run wrote while this one waited for the lock is there; without anything to do, none is taken."""
+        wrote = "\n".join(f"ip route add {half.destination} via 10.0.0.1 dev eth0 proto 213" for half in HALVES)
+        tools = {"flock": f"echo >>{tmp_path}/locked\n{wrote}"}
+        for _ in range(2):
+            ran = Ran(namespace, HALVES, tmp_path, tools=tools)
+            assert (ran.status, ran.changes, ran.lines, len(ours(namespace))) == (0, [], [], 2)
+        assert (tmp_path / "locked").read_text() == "\n"
 
 
 class TestTheOptionalRoute:
