@@ -132,8 +132,9 @@ class TestMarkers:
         marker = tmp_path / f"run/aks-flex-node/{MADE_DETECTED}"
         Checked(namespace, check("172.16.0.0/17"), tmp_path)
         written = []
-        for prepare in (lambda: None, lambda: None, lambda: marker.symlink_to(marker.rename(tmp_path / "elsewhere"))):
-            prepare()
+        for is_link in (False, False, True):
+            if is_link:
+                marker.symlink_to(marker.rename(tmp_path / "elsewhere"))
             assert Checked(namespace, check(FABRIC), tmp_path).left == {MADE_DETECTED: f"{OVERLAP}\n"}
             assert not marker.is_symlink()
             written.append(marker.stat().st_ino)
