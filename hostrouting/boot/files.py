@@ -46,7 +46,7 @@ def files_of(config: HostRoutingConfig) -> tuple[File, ...]:
         files.append(File(HostLayout.gate_path, scripts.render_gate_script(required, wanted), _SCRIPT))
     files += [File(HostLayout.step_path(step), text, _SCRIPT) for step, (text, _) in steps.items()]
     if config.guard.enabled:
-        files.append(File(HostLayout.guard_path, scripts.render_guard_script(), _SCRIPT))
+        files.append(File(HostLayout.guard_path, scripts.HEAD + scripts.asset("guard.sh"), _SCRIPT))
     for unit in (*map(_UNIT_OF.__getitem__, steps), *[HostLayout.guard_unit] * config.guard.enabled):
         path = HostLayout.unit_path(unit)
         files.append(File(path, units.UNITS[unit]))

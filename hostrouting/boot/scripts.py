@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from hostrouting.model.prefix import IP
 
 HEAD = "#!/bin/bash\n# Written by hostrouting; changes are overwritten.\n"
-_LONGEST_WAIT = 60  # seconds for what may still come; the gate gives less, and says how much
 _BLOCK = "configuration=(\n)\n"
 _LETTERS = frozenset('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/*?=@:;,!{}" ')
 
@@ -36,11 +35,6 @@ def render_gate_script(required: Sequence[str], wanted: Sequence[str]) -> str:
     return HEAD + asset("gate.sh").replace(
         "required=() wanted=()\n", f"required=({' '.join(required)}) wanted=({' '.join(wanted)})\n", 1
     )
-
-
-def render_guard_script() -> str:
-    """guard.sh, which is the same on each host."""
-    return HEAD + asset("guard.sh")
 
 
 def render_static_routes_script(config: HostRoutingConfig) -> str:
@@ -60,12 +54,10 @@ def render_check_script(config: HostRoutingConfig) -> str:
     """The step that checks the expected CIDRs of the configuration."""
     check = config.route_overlap
     cidrs = [Prefix.of(cidr) for cidr in check.cidrs]
-    # The script finds the first four by their places.
-    settings = [f"mode {check.mode}", f"wait {_LONGEST_WAIT}", f"state {HostLayout.state_directory}"]
-    settings += [
-        f"families {' '.join(sorted({str(cidr.family) for cidr in cidrs}))}",
-        *(f"cidr {cidr} {_range(cidr)}" for cidr in cidrs),
-    ]
+    families = " ".join(sorted({str(cidr.family) for cidr in cidrs}))
+    # The script finds the first three by their places.
+    settings = [f"mode {check.mode}", f"state {HostLayout.state_directory}", f"families {families}"]
+    settings += [f"cidr {cidr} {_range(cidr)}" for cidr in cidrs]
     settings += [f"device {dev}" for dev in check.expected_devs]
     settings += [f"service {_range(Prefix.of(cidr))}" for cidr in check.service_cidrs]
     settings += [f"allow any allowed 0 {pattern}" for pattern in check.allowed_devs]

@@ -3,14 +3,13 @@
 # Linux decides: it is asked with `ip route get`. Its answer can change only where the prefix of a route or of a rule
 # starts, and right after one ends. So it is asked at these places, and each answer holds up to the next place. Only
 # plain packets of this host are judged: UDP of root, without a mark. UNDECIDED names what this check does not judge.
-# Arguments: the unit that this is for, and the seconds that it may wait for what may still come.
+# Arguments: the unit that this is for, and the seconds that it may wait for what may still come (60 if absent).
 # Exit status: 1 in STRICT if addresses escape, if there is no default route, or if there is no verdict; otherwise 0.
 # Data only: no line of it is executed.
 configuration=(
 )
 set -uo pipefail && umask 022 && export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
-mode=${configuration[0]#* } wait=${configuration[1]#* } state=${configuration[2]#* } families=${configuration[3]#* }
-seconds=${*: -1} && [[ $seconds == *[!0-9]* ]] || ((seconds > wait)) || wait=$seconds
+mode=${configuration[0]#* } state=${configuration[1]#* } families=${configuration[2]#* } wait=${2:-60}
 awk='awk' && hash mawk 2>/dev/null && awk=mawk # it starts fastest
 # shellcheck disable=SC2016 # the text of a program
 program='
@@ -52,17 +51,17 @@ BEGIN {
   why["Network is unreachable"] = 11
   n = split("1.1.1.1 100.0.0.1 128.0.0.1 192.0.2.1 203.0.113.1 223.255.255.1 2001:db8::1 3fff::1 8000::1", spare, " ")
   for (; n; n--) is_spare[bits_of(spare[n])] # Linux uses its default route there, unless something else is said of it
+  for (i = 1; i < ARGC; i++) { $0 = ARGV[i]; read_setting() }
+  ARGC = 1
 }
-# --- Input: the settings; then for each family the links, its rules, and the routes of all tables
-/^family [46]$/ { part = "links"; family = $2; next }
-!part { read_setting(); next }
+# --- Input: for each family the links, its rules, and the routes of all tables
+/^family [46]$/ { family = $2; next }
 { latest = $0 }
 /^end$/ || / expires -/ { next }
-part == "links" && /^[0-9]+: [^ ]+: <.*\\ +link\// { read_link(); next }
-/^[0-9]+:\t/ { part = "tables" }
-part == "tables" { sub(/ expires [^ ]+/, ""); listed[family, ++lines[family]] = $0 }
-part == "tables" && /^[0-9]+:\t/ { read_rule(); next }
-part == "tables" && /^[0-9]+ .* table [0-9]+ proto / { read_route(); next }
+!lines[family] && /^[0-9]+: [^ ]+: <.*\\ +link\// { read_link(); next }
+lines[family] || /^[0-9]+:\t/ { sub(/ expires [^ ]+/, ""); listed[family, ++lines[family]] = $0 }
+lines[family] && /^[0-9]+:\t/ { read_rule(); next }
+lines[family] && /^[0-9]+ .* table [0-9]+ proto / { read_route(); next }
 !/^\tnh_info / { doubt("this check cannot read [" $0 "]") } # such as the alias of a link, which is any text
 END { if (latest == "end") finish(); else print "ip failed: " latest } # it may have been killed
 function read_setting() {
@@ -265,15 +264,15 @@ function finish(   c, n, address, part) {
 }
 '
 look() { # "end": nothing is missing
-  printf '%s\n' "${configuration[@]}" && for family in $families; do
-    echo "family $family" && printf '%s\n' 'link show' 'rule show' 'route show table all' |
-      ip "-$family" -N -d -o -batch - 2>&1 || return
+  for family in $families; do
+    echo "family $family"
+    ip "-$family" -N -d -o -batch - 2>&1 < <(printf '%s\n' 'link show' 'rule show' 'route show table all') || return
   done && echo end
 }
 say() { printf '%s\n' "${@/#/<$level>}" >&2; }
 level=6 said='' next=0 looks=0 && trap 'rm -f "$state"/route-overlap.{ok,detected}; exit 1' TERM # no verdict, no marker
 while :; do # once a second while something may still come
-  mapfile -t told < <(exec "$awk" "$program" < <(look))
+  mapfile -t told < <(exec "$awk" "$program" "${configuration[@]}" < <(look))
   [[ ${told[*]: -1} =~ ^verdict\ ([a-z-]+)\ ([0-9]+)\ ([0-9]+)\ (.*) ]]
   verdict=${BASH_REMATCH[1]-} count=${BASH_REMATCH[2]-1} changes=${BASH_REMATCH[3]-1} awaited=${BASH_REMATCH[4]-}
   if [[ $verdict && $verdict != ok && $awaited ]] && ((SECONDS < wait)); then
@@ -292,12 +291,16 @@ level=3 marker=${verdict:+detected} lines=("${faults[@]}")
 [[ $mode == STRICT || $level == 6 ]] || level=4
 ((count <= 14)) || faults=("${faults[@]:0:14}" "and $((count - 14)) more ranges")
 say "${faults[@]}" "${notes[@]}" "check-route-overlap: ${verdict:-failed}"
-why=$({ # a marker is whole or absent, and no failure here changes the verdict
-  path=$state/route-overlap new=$path.$$
+# A marker is whole or absent, and no failure here changes the verdict. One that is right already is not written again.
+path=$state/route-overlap new=$state/route-overlap.$$ old='' text='' why=''
+[[ ! $marker ]] || printf -v text '%s\n' "${lines[@]}"
+[[ ! -f $path.$marker || -L $path.$marker ]] || { IFS='' read -r -d '' old <"$path.$marker"; } 2>/dev/null
+[[ $text && $text == "$old" ]] || why=$({
   [[ -d $state ]] || mkdir -p "$state"
-  rm -f "$new" && set -C # nothing is written through a link that somebody else left there
-  [[ ! $marker ]] || { printf '%s\n' "${lines[@]}" >"$new" && mv -fT "$new" "$path.$marker"; } || rm -f "$new"
-  for name in ok detected; do [[ $name == "$marker" || ! -e $path.$name ]] || rm -f "$path.$name"; done
+  [[ ! -e $new && ! -L $new ]] || rm -f "$new"
+  set -C # nothing is written through a link that somebody else left there
+  [[ ! $marker ]] || { printf '%s' "$text" >"$new" && mv -fT "$new" "$path.$marker"; } || rm -f "$new"
 } 2>&1)
+for name in ok detected; do [[ $name == "$marker" || ! -e $path.$name ]] || why+=$(rm -f "$path.$name" 2>&1); done
 [[ ! $why ]] || level=4 say "check-route-overlap: the result cannot be written to $state: ${why##*$'\n'}"
 exit $((level == 3))

@@ -53,10 +53,9 @@ main() {
     [[ " ${wanted[*]} " != *" $name "* ]] || left=$((left * 2 / 3)) # those that come after it need time, too
     ((left > 0)) || { report "$name" "no time was left for $name: what came before took all $limit s"; continue; }
     [[ $unit == "$guard" ]] || patience=$((left > 10 ? left - 10 : 0)) # seconds that it may wait for what is missing
-    # In the background, so that a signal is heard at once. It has neither the environment of the unit nor the lock.
-    # shellcheck disable=SC2016 # $0 is the step
-    env -i PATH="$PATH" LC_ALL=C "${host[@]}" timeout -k 5 $left \
-      /bin/bash -c 'umask 022; . "$0"; exit '$ours "$step" "$unit" $patience </dev/null 9<&- &
+    # In the background, so that a signal is heard at once. It has neither the unit's environment (-c) nor the lock.
+    exec -c "${host[@]}" timeout -k 5 $left </dev/null 9<&- \
+      /bin/bash -c "export LC_ALL=C PATH=$PATH; umask 022; . \"\$0\"; exit $ours" "$step" "$unit" $patience &
     wait $!
     case $? in 0) continue ;; 124 | 137) why="ran longer than $left s, or was killed" ;; *) why=failed ;; esac
     report "$name" "$name $why"

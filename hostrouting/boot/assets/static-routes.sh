@@ -13,13 +13,16 @@ wait=${2:-60} lock=/run/hostrouting/routes awk='awk' && hash mawk 2>/dev/null &&
 # why there is nothing to write (refused, or missing). The last line is "end".
 # shellcheck disable=SC2016 # the text of a program
 program='
-BEGIN { split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw", type, " ") }
-$1 == "protocol" { ours = $2; next }
-$1 == "route" { wish[++wishes] = substr($0, 7); is_wanted[$2] = 1; next }
+BEGIN {
+  split("unicast local broadcast anycast multicast blackhole unreachable prohibit throw", type, " ")
+  for (i = 1; i < ARGC; i++) {
+    $0 = ARGV[i]; if ($1 == "protocol") ours = $2; else { wish[++wishes] = substr($0, 7); is_wanted[$2] = 1 }
+  } ARGC = 1
+}
 /^Dump was interrupted/ { block("missing the routes changed while they were read"); next }
 /^[0-9]+: / {
-  sub(/(@[^@]*)?:$/, "", $2); is_up[$2] = $3 ~ /[<,]UP[,>]/
-  is_fabric[$2] = / link\/(\[(32|772)\]|infini|loop)|\\ +(dummy|ifb|vrf) /; next # or a dead end
+  sub(/(@[^@]*)?:$/, "", $2); is_fabric[$2] = / link\/(\[(32|772)\]|infini|loop)/ || $2 in is_up # or a dead end
+  is_up[$2] = $3 ~ /[<,]UP[,>]/; next
 }
 { last = $0; if ($1 in type) { $1 = type[$1]; read_route(2) } else read_route(1) }
 END { if (last == "end" && ours) plan(); else print "refused the routes cannot be read: " last "\nend" }
@@ -110,15 +113,20 @@ function plan(   i, n) {
 }
 '
 say() { printf '<%s>static-routes: %s\n' "$1" "$2" >&2; }
-list() { { ip -N -o -d link show && ip -N -o route show table all; } 2>&1 && echo end; }
+lists=('link show' 'link show type '{dummy,ifb,vrf} 'route show table all') # devices that are listed twice lead nowhere
+list() { ip -N -o -batch - 2>&1 < <(printf '%s\n' "${lists[@]}") && echo end; }
 batch() { (trap '' TERM INT HUP && printf '%s\n' "${@:2}" | ip "$1" -batch - 2>&1); } # a signal does not cut it short
 undo=() next=0 stopped='' && trap 'stopped=143' TERM INT HUP
 while :; do # once a second while something is missing that may still come
-  mkdir -m 755 "${lock%/*}" 2>/dev/null # one run at once reads and writes, unless /run is full or read-only
-  { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null && flock -w 10 7
-  for ((writes = 0; ; writes++)); do # what was written is read back: then the plan is empty
-    mapfile -t plan < <(exec "$awk" "$program" < <(printf '%s\n' "${configuration[@]}" && list))
+  for ((writes = -1; ; writes++)); do # what was written is read back: then the plan is empty
+    mapfile -t plan < <(exec "$awk" "$program" "${configuration[@]}" < <(list))
     [[ ${plan[*]: -1} == end ]] || plan=("refused the plan was cut short" end)
+    if ((writes < 0)) && [[ ${plan[*]} != 'write 0 end' ]]; then
+      [[ -d ${lock%/*} ]] || mkdir -m 755 "${lock%/*}" 2>/dev/null
+      # One run at once reads and writes, unless /run is full or read-only.
+      { exec 7<>"$lock" || exec 7<"$lock"; } 2>/dev/null && flock -w 10 7
+      continue
+    fi
     [[ ${plan[0]} == 'write '[1-9]* && $writes -lt 2 ]] || break
     count=${plan[0]#write } at=$((count + 1)) why=("another program changes these routes, too: ${plan[1]}")
     if ! said=$(batch -N "${plan[@]:1:count}"); then

@@ -1,7 +1,6 @@
 """check-route-overlap.sh on one host: what it says and leaves, what it waits for, and what happens if something fails."""
 
 import re
-import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -128,6 +127,19 @@ class TestMarkers:
         assert checked.status == (cidr == FABRIC), checked.said
         assert ("<4>check-route-overlap: the result cannot be written to " in checked.said) is (folder != "as usual")
 
+    def test_written_once(self, namespace: Namespace, tmp_path: Path) -> None:
+        """A marker with another text is replaced, and so is a link; a file that says the same already is left alone."""
+        marker = tmp_path / f"run/aks-flex-node/{MADE_DETECTED}"
+        Checked(namespace, check("172.16.0.0/17"), tmp_path)
+        written = []
+        for is_link in (False, False, True):
+            if is_link:
+                marker.symlink_to(marker.rename(tmp_path / "elsewhere"))
+            assert Checked(namespace, check(FABRIC), tmp_path).left == {MADE_DETECTED: f"{OVERLAP}\n"}
+            assert not marker.is_symlink()
+            written.append(marker.stat().st_ino)
+        assert written[0] == written[1] != written[2]
+
     @pytest.mark.parametrize("folder", FOLDERS)
     def test_many_at_once(self, namespace: Namespace, tmp_path: Path, folder: str) -> None:
         """Eight starts at once on a healthy STRICT host pass, time and again, and leave nothing but the marker."""
@@ -185,15 +197,6 @@ class TestWaiting:
         first, *rest = checked.said.splitlines()
         assert re.fullmatch(rf"<6>check-route-overlap: waiting \(\d+ of 60 s\) for {words}", first)
         assert rest == ["<6>check-route-overlap: ok"]
-
-    @pytest.mark.parametrize(("arguments", "seconds"), [(["kubelet.service", "3"], "3"), (["kubelet.service"], "60")])
-    def test_how_long(self, namespace: Namespace, tmp_path: Path, arguments: list[str], seconds: str) -> None:
-        """The seconds are the last argument; without them it waits for a minute."""
-        namespace.batch(["route del default"])
-        script = tmp_path / "check.sh"
-        script.write_text(put_before(render_check_script(check(HEALTHY)), {"sleep": "kill -KILL $PPID"}, tmp_path))
-        said = namespace.run(*command(script, *arguments)).stderr
-        assert re.search(rf"waiting \(\d+ of {seconds} s\) for an IPv4 default route", said)
 
     @pytest.mark.parametrize("render", [render_check_script, render_static_routes_script])
     def test_that_it_waits_is_said_again(
@@ -371,11 +374,3 @@ def test_many(namespace: Namespace, tmp_path: Path) -> None:
     checked = Checked(namespace, check("10.64.0.0/10"), tmp_path)
     begins = [(10 << 24) + (64 << 16) + (at << 8) for at in range(0, 5000, 7)]
     assert sorted((first, last) for _, first, last, _ in checked.escapes) == [(at, at + 255) for at in begins]
-
-
-def test_a_run_by_hand(namespace: Namespace, tmp_path: Path) -> None:
-    """The script can also be run as a file, without arguments."""
-    script = tmp_path / "check.sh"
-    script.write_text(render_check_script(check(FABRIC)))
-    before = f"/bin/bash {shlex.quote(str(script))}; exit $?"
-    assert namespace.run(*command(script, before=before)).returncode == 1

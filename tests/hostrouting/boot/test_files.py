@@ -194,7 +194,7 @@ class TestValuesAreData:
         if not lines:
             assert not check.cidrs
             return
-        assert [words[0] for words in lines[:4]] == ["mode", "wait", "state", "families"]
+        assert [words[0] for words in lines[:3]] == ["mode", "state", "families"]
         assert lines[0][1] == check.mode
         cidrs = [
             (Prefix.parse(words[1]), int(ip_address(words[2])), int(ip_address(words[3])))

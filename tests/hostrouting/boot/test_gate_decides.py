@@ -225,15 +225,8 @@ def test_the_lock(gate: Gate) -> None:
     for how, name in (("--exclusive", "turn"), ("--exclusive", "lock"), ("--shared", "turn")):
         for seconds, status in (("0.5", 0), ("9", 255)):
             done.unlink(missing_ok=True)
-            words = [
-                "flock",
-                "--close",
-                how,
-                str(gate.paths / "run" / name),
-                "sh",
-                "-c",
-                f"echo; sleep {seconds}; : >{done}",
-            ]
+            holding = f"echo; sleep {seconds}; : >{done}"
+            words = ["flock", "--close", how, f"{gate.paths}/run/{name}", "sh", "-c", holding]
             with subprocess.Popen(words, stdout=subprocess.PIPE) as writer:
                 assert writer.stdout
                 writer.stdout.readline()

@@ -112,16 +112,13 @@ class TestWhichDefaultRoute:
         """It is known by the type of the device, however that is listed, and has to be named; so are dead ends."""
         namespace.batch(["route del default"])
         namespace.batch(["route add default via 10.0.0.1 dev eth0 metric 100", "route add default dev ib0 metric 9"])
-        shown = {r"(: ib0[@:].* link/)\[1\]": ["[32]", "infiniband"], r"(: ib0[@:].*\\ +)veth": ["dummy", "ifb", "vrf"]}
-        for edit in [rf"s,{place},\1{word}," for place, names in shown.items() for word in names]:
-            shows = f"""[[ " $* " == *" -o "* ]] || exec ip "$@"; ip "$@" | sed -E '{edit}'"""
-            assert Ran(namespace, [HALVES[0]], tmp_path, tools={"ip": shows}).status == 0
-            assert namespace.ip("route", "show", "172.16.0.0/17").stdout.split()[1:5] == [
-                "via",
-                "10.0.0.1",
-                "dev",
-                "eth0",
-            ]
+        shows = [rf"| sed -E 's,(: ib0[@:].* link/)\[1\],\1{word},'" for word in ("[32]", "infiniband")]
+        kinds = [f"< <(sed 's/link show type {kind}/link show ib0/')" for kind in ("dummy", "ifb", "vrf")]
+        for reading in (*shows, *kinds):
+            tools = {"ip": f"""[[ " $* " == *" -o "* ]] || exec ip "$@"; ip "$@" {reading}"""}
+            assert Ran(namespace, [HALVES[0]], tmp_path, tools=tools).status == 0
+            [route] = namespace.ip("route", "show", "172.16.0.0/17").stdout.splitlines()
+            assert route.startswith("172.16.0.0/17 via 10.0.0.1 dev eth0 ")
             namespace.batch(["route del 172.16.0.0/17"])
 
     @pytest.mark.parametrize(
@@ -277,20 +274,11 @@ class TestConflicts:
     ) -> None:
         """In IPv6, Linux deletes all next hops beside the first that a request without a gateway matches: theirs stays."""
         place = "route append fd00:17::/64 metric 5"
-        namespace.batch(
-            [
-                f"{place} via fe80::1 dev eth0 proto 213",
-                f"{place} via fe80::2 dev eth0 proto static",
-                f"{place} dev eth0 proto 213",
-            ]
-        )
+        hops = ("via fe80::1 dev eth0 proto 213", "via fe80::2 dev eth0 proto static", "dev eth0 proto 213")
+        namespace.batch(f"{place} {hop}" for hop in hops)
         assert Ran(namespace, HALVES, tmp_path).status == 0
-        assert namespace.ip("-6", "route", "show", "fd00:17::/64").stdout.split()[1:5] == [
-            "via",
-            "fe80::2",
-            "dev",
-            "eth0",
-        ]
+        shown = namespace.ip("-6", "route", "show", "fd00:17::/64").stdout
+        assert shown.startswith("fd00:17::/64 via fe80::2 dev eth0 ")
 
     def test_beside_an_unwanted_next_hop(self, namespace: Namespace, tmp_path: Path) -> None:
         """Of an IPv6 route that is not wanted any more, ours goes, and that of another program stays."""
@@ -402,13 +390,14 @@ class TestAllOrNothing:
         assert (ran.status, ours(namespace)) == (1, [])
 
     def test_read_while_it_changed(self, namespace: Namespace, tmp_path: Path) -> None:
-        """Tables that changed while they were read are read again."""
-        torn = f'ip "$@"; [[ -e {tmp_path}/seen ]] || {{ : >{tmp_path}/seen; echo "Dump was interrupted and may be inconsistent."; }}'
-        assert Ran(namespace, HALVES, tmp_path, tools={"ip": torn}).lines == [
-            "<3>static-routes: the routes changed while they were read; gave up after N s"
-        ]
-        (tmp_path / "seen").unlink()
-        assert Ran(namespace, HALVES, tmp_path, wait=5, tools={"ip": torn}).status == 0
+        """Tables that changed while they were read are read again, at once and every second."""
+        torn = 'ip "$@"; echo >>{0}; (($(wc -l <{0}) > {1})) || echo "Dump was interrupted and may be inconsistent."'
+        said = {1: [], 2: ["<3>static-routes: the routes changed while they were read; gave up after N s"]}
+        for times, lines in said.items():
+            tools = {"ip": torn.format(tmp_path / f"readings-{times}", times)}
+            assert Ran(namespace, HALVES, tmp_path, tools=tools).lines == lines
+        tools = {"ip": torn.format(tmp_path / "readings", 2)}
+        assert Ran(namespace, HALVES, tmp_path, wait=5, tools=tools).status == 0
 
 
 class TestTwoAtOnce:
@@ -430,6 +419,15 @@ class TestTwoAtOnce:
         written = (b"<6>static-routes: changed routes: 402\n", 0)  # one writes, and the others find it done
         assert ends == [(b"", 0)] * (len(runs) - 1) + [written]
         assert (len(ours(namespace)), len(ours(namespace, IPV6))) == (300, 100)
+
+    def test_read_again_with_the_lock(self, namespace: Namespace, tmp_path: Path) -> None:
+        """What another run wrote while this one waited for the lock is there; without anything to do, none is taken."""
+        wrote = "\n".join(f"ip route add {half.destination} via 10.0.0.1 dev eth0 proto 213" for half in HALVES)
+        tools = {"flock": f"echo >>{tmp_path}/locked\n{wrote}"}
+        for _ in range(2):
+            ran = Ran(namespace, HALVES, tmp_path, tools=tools)
+            assert (ran.status, ran.changes, ran.lines, len(ours(namespace))) == (0, [], [], 2)
+        assert (tmp_path / "locked").read_text() == "\n"
 
 
 class TestTheOptionalRoute:
