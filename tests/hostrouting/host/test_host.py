@@ -31,10 +31,13 @@ class TestLocked:
     def test_waited_for(self) -> None:
         """The second run waits until the first has finished, or until its deadline."""
         host, clock = FakeHost(), FakeClock()
-        with host.locked(phases.Context()):
-            ctx = phases.Context(clock=clock, deadline=5)
-            with pytest.raises(phases.Cancelled), host.locked(ctx):
-                pytest.fail("two at once")
+        with (
+            host.locked(phases.Context()),
+            phases.Context(clock=clock).within(5) as ctx,
+            pytest.raises(phases.Cancelled),
+            host.locked(ctx),
+        ):
+            pytest.fail("two at once")
         with host.locked(phases.Context(clock=clock)):
             assert host.files.locked
 

@@ -152,7 +152,7 @@ def test_a_late_default_route_can_be_retried(routes: tuple[str, ...]) -> None:
     clock = FakeClock()
 
     class Comes(Recorder):
-        def started(self, _step: phases.Step) -> None:
+        def __call__(self, _step: phases.Step) -> None:
             if clock.now() and not any(route.name == "default" for route in kernel.snapshot().routes):
                 kernel.ip_route("add", default)
 
