@@ -15,8 +15,6 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from phases.errors import Cancelled, DeadlineExceeded
 from phases.observers import LOGGER, LogObserver, TaskLogger
 
@@ -63,12 +61,12 @@ class Clock:
         return thread
 
 
-@attrs.define(eq=False)
 class Scope:
     """A part of a run that stops as a whole, at the moment `stop[0]`, for the reason `stop[1]`."""
 
-    clock: Clock
-    stop: tuple[float, str] = (math.inf, "")
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.stop = (math.inf, "")
 
     def cancel(self, reason: str) -> None:
         """Stop now, unless it has stopped."""

@@ -5,15 +5,15 @@ make one (`groups`).
 
 SIGINT and SIGTERM cancel a run, which then ends as if anybody else had cancelled it. Python calls a handler in the main
 thread, between any two of its instructions: possibly while that holds a lock, and not while it is in a system call that
-began just before the signal. So the tasks run in a thread of their own. The main thread waits for what handlers put
-into a queue, whose `put` may interrupt its `get`, and wakes regularly. If the program's own handler for another signal
-raised there, the main thread would leave the tasks behind; so what it raises is kept until they have ended.
+began just before the signal. So the tasks run in a thread of their own. The main thread waits until a handler releases
+a lock, which it may do at any time, and wakes regularly. If the program's own handler for another signal raised there,
+the main thread would leave the tasks behind; so what it raises is kept until they have ended.
 """
 
 from __future__ import annotations
 
 import contextvars
-import queue
+import itertools
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -104,16 +104,17 @@ def _reported(task: AnyTask, ctx: Context, *, action: str) -> Step:
     stays ignored. Outside the main thread no signal is handled.
     """
     root = new_step(task, ctx, action=action)
-    came: queue.SimpleQueue[int] = queue.SimpleQueue()  # signals, and 0 when the work has ended
+    came, awake = list[int](), threading.Lock()  # signals, and 0 when the work has ended
 
     def work() -> None:
         with suppress(BaseException):  # it is in the report
             take(task, root, ctx)
-        came.put(0)
+        note(0)
 
     def note(number: int) -> None:
-        root.signal = root.signal or number
-        came.put(number)
+        came.append(number)
+        with suppress(RuntimeError):  # the main thread is awake
+            awake.release()
 
     if threading.current_thread() is not threading.main_thread():
         work()
@@ -121,12 +122,17 @@ def _reported(task: AnyTask, ctx: Context, *, action: str) -> Step:
     thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name="phases")
     with _handlers(note):
         thread.start()
-        while number := _next(came):
-            ctx.cancel(name := signal.Signals(number).name)
+        for place in itertools.count():
+            while len(came) == place:
+                awake.acquire(timeout=0.25)
+            if not came[place]:
+                break
+            ctx.cancel(name := signal.Signals(came[place]).name)
             running = [step for step in root.walk() if step.start and step.status is Status.RUNNING]
             paths = ", ".join("/".join(step.path) for step in running if not step.children)
             guarded(ctx.logger, ctx.log.warning, "%s: stopping, waiting for %s", name, paths or "the end")
         thread.join()
+    root.signal = next(filter(None, came), None)
     return root
 
 
@@ -159,12 +165,6 @@ def _handlers(note: Callable[[int], None]) -> Iterator[None]:
             signal.signal(number, handler)
     if raised:
         raise raised[0]
-
-
-def _next(came: queue.SimpleQueue[int]) -> int:
-    while True:
-        with suppress(queue.Empty):
-            return came.get(timeout=0.25)
 
 
 def take(task: Task[T], step: Step, ctx: Context) -> T:

@@ -39,12 +39,15 @@ def test_a_missed_deadline_stays_the_reason() -> None:
 
 
 def test_on_cancel() -> None:
-    """The callback is called once on cancellation, also if that came before, and never after the block."""
-    ctx, called = Context(), list[str]()
+    """The callback is called once on cancellation, also if that came before, and never after the block.
+
+    What ends a block may be the callback: its end raises Cancelled.
+    """
+    ctx, other, called = Context(), Context(), list[bool]()
     came = threading.Event()
 
     def callback() -> None:
-        called.append("in time")
+        called.append(True)
         came.set()
 
     for _ in range(2):
@@ -53,16 +56,14 @@ def test_on_cancel() -> None:
             ctx.cancel()
             assert came.wait(10)
         came.clear()
-    assert called == ["in time"] * 2
-    other = Context()
     with other.on_cancel(callback):
         pass
     other.cancel()
-    assert called == ["in time"] * 2
+    assert len(called) == 2
 
 
-def test_the_end_of_the_block_checks() -> None:
-    """What ends a block may be the callback: its end raises Cancelled, or the error of the block."""
+def test_on_cancel_at_a_deadline() -> None:
+    """The callback is called when the time is up; the error of the block, if it has one, stays."""
     clock, ended = FakeClock(), threading.Event()
 
     def callback() -> None:
@@ -78,21 +79,18 @@ def test_the_end_of_the_block_checks() -> None:
         raise OSError("left half done")
 
 
-@pytest.mark.parametrize("error", [OSError, SystemExit, phases.Cancelled])
-def test_on_cancel_that_raises(error: type[BaseException], caplog: pytest.LogCaptureFixture) -> None:
-    """A callback that raises anything is logged, and the others are still called."""
-    called, came = list[int](), threading.Event()
+def test_on_cancel_that_raises(caplog: pytest.LogCaptureFixture) -> None:
+    """What a callback raises is logged, even SystemExit, and changes nothing."""
+    came = threading.Event()
 
     def broken() -> None:
         came.set()
-        raise error("gone already")
+        raise SystemExit("gone already")
 
     ctx = Context()
-    with pytest.raises(phases.Cancelled), ctx.on_cancel(lambda: called.append(1)), ctx.on_cancel(broken):  # noqa: PT012  the block is what is tried
+    with pytest.raises(phases.Cancelled), ctx.on_cancel(broken):  # noqa: PT012  the block is what is tried
         ctx.cancel()
         assert came.wait(10)
-        while not called:
-            threading.Event().wait(0.001)
     assert "gone already" in caplog.text
 
 

@@ -7,7 +7,10 @@ import pty
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from itertools import repeat
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -108,17 +111,17 @@ def test_only_on_a_terminal_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", Terminal())
     assert isinstance(live_tree(logger), LiveTree)
-    for name, changed in (("stderr", io.StringIO()), ("stderr", None)):
+    changes: list[Callable[[pytest.MonkeyPatch], None]] = [
+        lambda patch: patch.setattr(sys, "stderr", io.StringIO()),
+        lambda patch: patch.setattr(sys, "stderr", None),
+        lambda patch: patch.setitem(sys.modules, "rich.console", None),
+        lambda patch: patch.setenv("TERM", "dumb"),
+        lambda patch: patch.delenv("TERM"),
+    ]
+    for change in changes:
         with monkeypatch.context() as patch:
-            patch.setattr(sys, name, changed)
+            change(patch)
             assert live_tree(logger) is None
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "rich.console", None)
-        assert live_tree(logger) is None
-    monkeypatch.setenv("TERM", "dumb")
-    assert live_tree(logger) is None
-    monkeypatch.delenv("TERM")
-    assert live_tree(logger) is None
 
 
 def test_what_it_shows() -> None:
@@ -131,69 +134,41 @@ def test_what_it_shows() -> None:
 
 def test_handlers_make_room_and_come_back() -> None:
     """A log handler on the same terminal is redirected while the tree is shown, and restored afterwards."""
-    terminal = Terminal()
-    logger = logging.getLogger("phases.test.live")
-    handler, other = logging.StreamHandler(terminal), logging.StreamHandler(io.StringIO())
-    logger.addHandler(handler)
-    logger.addHandler(other)
+    terminal, logger = Terminal(), logging.getLogger("phases.test.live")
+    handlers: list[logging.StreamHandler[Any]] = [logging.StreamHandler(stream) for stream in (terminal, io.StringIO())]
+    logger.handlers[:] = [*handlers]
+    before = [handler.stream for handler in handlers]
     tree = LiveTree(Console(file=terminal, force_terminal=True, width=80), logger=logger)
-    elsewhere = other.stream
-    during: list[object] = []
-
-    @phases.task("look")
-    def look(_ctx: phases.Context) -> None:
-        during.append(handler.stream)
-        assert other.stream is elsewhere
-
-    try:
-        phases.run(look, observers=[tree], logger=logger)
-    finally:
-        logger.removeHandler(handler)
-        logger.removeHandler(other)
-    assert during[0] is not terminal
-    assert handler.stream is terminal
-
-
-def on_a_terminal(code: str, **environment: str) -> str:
-    """The output of a program on a real pseudo-terminal."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stderr=theirs, stdout=theirs, env={**os.environ, "TERM": "xterm", **environment}
-    )
-    os.close(theirs)
-    written = b""
-    while True:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # Linux reports a closed other side this way
-            break
-        if not part:
-            break
-        written += part
-    os.close(ours)
-    assert process.wait() == 0, written.decode()
-    return written.decode()
-
-
-def words_of(written: str) -> str:
-    """The text without the escape sequences."""
-    return re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", written)
+    look = phases.task("look")(lambda _ctx: [handler.stream for handler in handlers])
+    during = phases.run(look, observers=[tree], logger=logger).result
+    assert isinstance(during, list)
+    assert [now is then for now, then in zip(during, before, strict=True)] == [False, True]
+    assert [handler.stream for handler in handlers] == before
 
 
 PROGRAM = """
 import logging, phases
 from phases.testing import StubTask
 logging.basicConfig(level="INFO", format="LOG %(message)s")
-report = phases.run(phases.serial(StubTask("a", seconds=0.2), StubTask("b", seconds=0.2), name="boot"))
-print(report)
+print(phases.run(phases.serial(StubTask("a", seconds=0.1), StubTask("b", seconds=0.1), name="boot")))
 """
 
 
 @pytest.mark.linux
 def test_on_a_real_terminal() -> None:
     """On a terminal the tree appears in colour while tasks run, with log lines above it and the report after it."""
-    written = on_a_terminal(PROGRAM)
-    assert "boot  running" in re.sub(r" +", "  ", words_of(written))
-    assert re.search(r"\x1b\[[\d;]*3[0-7]m", written)
-    assert "LOG boot/a ok after" in written
-    assert re.search(r"boot +ok", written.rpartition("LOG boot ok after")[2])
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm"}
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM], stderr=theirs, stdout=theirs, env=environment)
+    os.close(theirs)
+    written = b""
+    with suppress(OSError):  # Linux reports a closed other side this way
+        while part := os.read(ours, 65536):
+            written += part
+    os.close(ours)
+    assert process.wait() == 0, written.decode()
+    assert re.search(rb"\x1b\[[\d;]*3[0-7]m", written)
+    words = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", written.decode())
+    assert re.search(r"boot +running", words)
+    assert "LOG boot/a ok after" in words
+    assert re.search(r"boot +ok", words.rpartition("LOG boot ok after")[2])

@@ -7,13 +7,6 @@ from phases import Clock, Context, Status
 from phases.testing import FakeClock, Recorder, StubTask
 
 
-def test_hours_pass_at_once() -> None:
-    """Sleeping a day on the fake clock takes no time, and the clock then shows a day later."""
-    clock = FakeClock()
-    phases.execute(phases.parallel(StubTask("a", seconds=86_400), StubTask("b", seconds=5)), Context(clock=clock))
-    assert clock.now() == 86_400
-
-
 @pytest.mark.parametrize("clock", [FakeClock(), phases.Clock()])
 def test_clocks_keep_their_contract(clock: Clock) -> None:
     """The fake and the real clock behave alike: waiting takes time, wake() ends it, threads run."""
