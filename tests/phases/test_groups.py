@@ -32,6 +32,7 @@ def test_all_failures_in_one() -> None:
     with pytest.raises(phases.TaskFailed) as caught:
         phases.execute(phases.parallel(phases.task("late")(deaf), early, name="prepare"), recorded()[0])
     assert [type(step.error) for step in caught.value.failures] == [OSError, ValueError]
+    assert caught.value.error is caught.value.__cause__ is caught.value.failures[0].error
     assert str(caught.value) == (
         "early failed: OSError: early (in prepare/nested/early); also late failed: ValueError: late (in prepare/late)"
     )

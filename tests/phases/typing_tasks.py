@@ -7,7 +7,7 @@ import attrs
 from typing_extensions import assert_type
 
 import phases
-from phases import Context, Task
+from phases import Context
 
 
 @attrs.frozen
@@ -45,7 +45,6 @@ assert_type(
     phases.execute(phases.serial(AttrsTask("a"), phases.parallel(function, ConstantName()))), tuple[object, ...]
 )
 assert_type(phases.run(phases.serial(ConstantName())), phases.Step)
-nested: Task[object] = phases.serial(AttrsTask("a"), ConstantName(), name="nested")
 
 
 class NoName:
