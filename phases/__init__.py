@@ -1,4 +1,4 @@
-"""A small runner for bootstrap steps. It knows nothing about networks.
+"""A small runner for the tasks of a bootstrap. It knows nothing about networks.
 
 A task is any object with a `name` and a method `do(ctx)`. A decorator turns a function into one::
 
