@@ -122,5 +122,5 @@ def test_exit_code() -> None:
 def test_durations() -> None:
     """A duration has some digits, and is never shown as 60 seconds or 1000 milliseconds."""
     words = {0: "0 ms", 0.012: "12 ms", 0.999_4: "999 ms", 0.999_6: "1.00 s", 3.254: "3.25 s", 59.994: "59.99 s"}
-    words |= {59.996: "1 min 00 s", 125: "2 min 05 s", 3725: "62 min 05 s"}
+    words |= {59.996: "1 min 00 s", 135: "2 min 15 s", 3725: "62 min 05 s"}
     assert {seconds: seconds_in_words(seconds) for seconds in words} == words
