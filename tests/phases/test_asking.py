@@ -70,8 +70,10 @@ class TestPlan:
         assert phases.plan(tree(), skip="broken").ok
 
     def test_a_group_may_answer_for_its_members(self) -> None:
-        """If a group has a plan itself, that is called instead of the plans of its tasks."""
+        """If a group has a plan or an undo itself, that is called instead of those of its tasks."""
         assert str(phases.plan(WHOLE)) == "whole  all of it"
+        report = phases.undo(WHOLE, Context(observers=[]))
+        assert (report.result, report.children) == ("all of it", [])
 
     def test_only_and_skip(self) -> None:
         """Tasks that a run would leave out are not called; unknown names are errors here as well."""
@@ -116,11 +118,6 @@ class TestUndo:
         ]
         assert (report.action, report.failures[0].path) == ("undo", ("all", "g", "b"))
         assert seen.ends[-1] == ("all", Status.FAILED)
-
-    def test_a_group_that_undoes_itself(self) -> None:
-        """The undo of a group is called instead of those of its tasks."""
-        report = phases.undo(WHOLE, Context(observers=[]))
-        assert (report.result, report.children) == ("all of it", [])
 
     def test_cancelled(self) -> None:
         """A cancellation, before or meanwhile, lets every undo finish."""

@@ -2,20 +2,17 @@
 
 import asyncio
 import logging
-import os
 import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
 from itertools import repeat
-from pathlib import Path
 
 import pytest
 
 import phases
 from phases import Context, Status, Step
 from phases.testing import FakeClock, Recorder, StubTask
-from tests.support.programs import completed
 
 
 def test_failures_of_other_steps() -> None:
@@ -60,18 +57,6 @@ def test_what_is_no_task(candidate: object, words: str) -> None:
     for use in (phases.serial, phases.execute, *wrappers):
         with pytest.raises(phases.InvalidTask, match=words):
             use(candidate)  # type: ignore[arg-type]  # the mistake that is tested
-
-
-@pytest.mark.linux
-def test_types() -> None:
-    """Mypy --strict accepts every way to write a task, and rejects the wrong ones marked in typing_tasks.py."""
-    root = Path(__file__).resolve().parents[2]
-    done = completed(
-        [sys.executable, "-m", "mypy", "tests/phases/typing_tasks.py"],
-        cwd=root,
-        env={**os.environ, "MYPYPATH": str(root)},
-    )
-    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.linux

@@ -1,4 +1,4 @@
-"""Read by mypy, not run: what is a task for a type checker, what is none, and what comes out of it.
+"""Read by mypy with all other files, not run: what is a task for a type checker, what is none, and its result.
 
 A line with a type: ignore is one that must be refused; mypy --strict complains when it is not.
 """
